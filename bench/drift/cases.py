@@ -1,9 +1,9 @@
-"""What is counted: the scripts of clients, and how often each does its thing.
+"""The cases: scripts of clients, and how often each script repeats its action.
 
 Owns: the scripts. Must never: count, or know which of two builds it speaks to.
 
-A script is a context: it connects and subscribes, gives what does the thing so many times, and closes. The endpoint
-says itself whether it can do the thing: where it does not know it, the script raises ``NotThere``.
+A script is a context. It connects and subscribes, yields the action, and closes. The endpoint itself says whether it
+knows the action. If it does not, the script raises ``NotThere``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def _nothing(count: int) -> int:
 
 
 class Doing(NamedTuple):
-    """``go``: do it so many times; ``before``: what has to be there first for so many, and is not counted."""
+    """``go`` repeats the action. ``before`` prepares as many actions, and is not counted."""
 
     go: Go
     before: Go = _nothing
@@ -47,8 +47,8 @@ TIMESTAMP_MS = 1_700_000_000_000
 
 
 class Case(NamedTuple):
-    """``warm``: how often it is done before it is counted; ``times``: and how often then, in each of ``WINDOWS``. Both
-    are whole chunks. ``rests``: it is counted while nothing comes, at the usual speed of the clock."""
+    """``warm``: actions before the counting begins. ``times``: actions in each counted window. Both are whole chunks.
+    ``rests``: the endpoint is counted after the action, while no client sends, with its clock at the usual speed."""
 
     name: str
     script: Script
@@ -58,8 +58,8 @@ class Case(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """Endpoints on one store, and what is counted at them, one after the other. ``variables``: of the environment. What
-    an endpoint does not know it passes over, which options it would not."""
+    """Endpoints on one store, and the cases that run there one after the other. ``variables`` of the environment set
+    their options: an endpoint ignores those that it does not know, whereas an unknown argument would end it."""
 
     name: str
     endpoints: int
@@ -85,7 +85,7 @@ class Publisher(Client):
 
 
 async def listeners(stack: AsyncExitStack, url: str, prefix: str, names: Sequence[str], count: int) -> list[Client]:
-    """So many clients that listen, each on a connection of its own, and have subscribed to these topics."""
+    """Clients that listen, each on its own connection, and have subscribed to these topics."""
     found = []
     for number in range(count):
         client = await stack.enter_async_context(await Client(f"{prefix} listener {number}").open(url))
@@ -96,7 +96,8 @@ async def listeners(stack: AsyncExitStack, url: str, prefix: str, names: Sequenc
 
 
 def publishing(name: str, burst: int, *, ack: bool = False, subscribers: int = 1) -> Script:
-    """Publishes to ``TOPICS`` topics in turn, so many in a chunk; the next chunk when all has come."""
+    """Publishes to ``TOPICS`` topics in turn. ``burst``: publishes in a chunk. The next chunk leaves after the last
+    notification and reply of the one before."""
 
     @asynccontextmanager
     async def script(urls: Sequence[str]) -> AsyncIterator[Doing]:
@@ -130,7 +131,7 @@ def accepted(replies: Sequence[bytes], word: bytes = b'"success"') -> None:
 
 @asynccontextmanager
 async def duplicates(urls: Sequence[str]) -> AsyncIterator[Doing]:
-    """One message, again and again; each reply has to say that it was a duplicate."""
+    """One message, again and again. Each reply has to say that it was a duplicate."""
     async with AsyncExitStack() as stack:
         [name] = topics("duplicates")[:1]
         await listeners(stack, urls[-1], "duplicates", [name], 1)
@@ -206,7 +207,7 @@ async def subscribes(urls: Sequence[str]) -> AsyncIterator[Doing]:
 
 @asynccontextmanager
 async def recoveries(urls: Sequence[str]) -> AsyncIterator[Doing]:
-    """A client that was away comes back with its position, once, and is sent so many messages."""
+    """A client that was away comes back with its position; an action is a message that it had missed."""
     async with AsyncExitStack() as stack:
         names = topics("recoveries")
         publisher = await stack.enter_async_context(await Publisher("recoveries publisher").open(urls[0]))
@@ -224,10 +225,11 @@ async def recoveries(urls: Sequence[str]) -> AsyncIterator[Doing]:
         async def go(count: int) -> int:
             nonlocal position
             client.send(client.frame("listen", recover=position))
-            came = await client.until(notes=count)
-            position = await _position(client, b'"recovered":true', came)
+            position = await _position(client, b'"recovered":true')
             await client.close()
-            return client.notes  # some may be of before the position, and come once more
+            if client.notes < count:
+                raise BenchError(f"a recovery brought {client.notes} of {count} missed messages")
+            return client.notes  # some may be older than the position, and come once more
 
         yield Doing(go, before)
 
@@ -252,20 +254,16 @@ async def _first_position(url: str, names: Sequence[str]) -> str:
         return str(reply.get("position") or await _position(client, b'"position":'))
 
 
-async def _position(client: Client, word: bytes, came: Sequence[bytes] = ()) -> str:
-    """The position in the next message that has this word. ``came``: messages that have come already. ``BenchError``:
-    there was a gap, or an error."""
-    while True:
-        for message in came:
-            if b'"gap"' in message or b'"error"' in message:
-                raise BenchError(f"{client.name}: the endpoint says {message[:200]!r}")
-            if word in message:
-                return str(orjson.loads(message)["position"])
-        came = await client.until(replies=1)
+async def _position(client: Client, mark: bytes) -> str:
+    """The position in the next message that has this mark. ``BenchError``: there was a gap."""
+    while mark not in (message := await client.word()):
+        if b'"gap"' in message:
+            raise BenchError(f"{client.name}: the endpoint says {message[:200]!r}")
+    return str(orjson.loads(message)["position"])
 
 
 def afterwards(script: Script, quiet_s: float) -> Script:
-    """What is left to be done later, when a script has done its thing: so many seconds in which nothing comes."""
+    """The work that a script leaves for later: it is counted for ``quiet_s`` seconds in which no client sends."""
 
     @asynccontextmanager
     async def later(urls: Sequence[str]) -> AsyncIterator[Doing]:
@@ -296,9 +294,10 @@ IDLE = "an idle second (a thousandth is in all above)"
 
 #: Subscribers of the topics of ``MANY``.
 SUBSCRIBERS = 20
-#: A message is forgotten after so many seconds where ``LATER`` is counted, and within as many again.
+#: In the case ``LATER`` endpoints forget a message after this many seconds.
 BRIEF_S = 1
-QUIET_S = 12.0  # of a clock that goes at a quarter of the speed
+#: They have three seconds for it, which take this many: their clock has a quarter of the speed.
+QUIET_S = 12.0
 
 SETTINGS = (
     Setting(

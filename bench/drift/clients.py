@@ -1,12 +1,13 @@
-"""Clients of an endpoint that is counted: each sends one thing, waits for all that comes of it, and sends the next.
+"""Clients of a counted endpoint: each sends one chunk, waits for everything that follows, and sends the next.
 
-Owns: what is waited for, and for how long. Must never: send while something is due, unless it is in the same chunk. So
-the turns of the endpoint are the same in every run.
+Owns: the waiting, and how long it may take. Must never: send a chunk while answers to the last one are due. So the
+endpoint has the same turns in every run.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Self
 
 import orjson
@@ -20,17 +21,18 @@ PATIENCE_S = 120.0
 
 
 class NotThere(BenchError):
-    """The endpoint cannot do what a case measures: it is of a time before that."""
+    """The endpoint is older than the thing that a case measures."""
 
 
 class Client:
-    """One connection, and one client on it. ``notes``: notifications that came; ``replies``: all else, in its order."""
+    """One connection, and one client on it. ``notes``: how many notifications came. ``replies``: those that nobody has
+    taken yet. ``words``: likewise all other messages, as positions and gaps."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.notes = 0
         self.replies: list[bytes] = []
-        self._due = 0
+        self.words: list[bytes] = []
         self._socket: OutgoingSocket | None = None
         self._came = asyncio.Event()
 
@@ -54,8 +56,10 @@ class Client:
     def _message(self, _: OutgoingSocket, data: bytes) -> None:
         if b'"broadcast"' in data:
             self.notes += 1
-        else:
+        elif b'"result"' in data or b'"error"' in data:
             self.replies.append(bytes(data))
+        else:
+            self.words.append(bytes(data))
         self._came.set()
 
     def frame(self, command: str, **fields: Any) -> bytes:
@@ -68,7 +72,7 @@ class Client:
         self._socket.write(*frames)
 
     async def until(self, *, replies: int = 0, notes: int = 0) -> list[bytes]:
-        """Wait until so many replies have come since the last call, and so many notifications in all.
+        """Wait for this number of replies, and until this number of notifications has come in all.
 
         Returns:
             The replies, which are taken.
@@ -76,18 +80,26 @@ class Client:
         Raises:
             BenchError: they did not come in time.
         """
+        await self._wait(lambda: len(self.replies) >= replies and self.notes >= notes)
+        taken, self.replies = self.replies[:replies], self.replies[replies:]
+        return taken
+
+    async def word(self) -> bytes:
+        """The next message that is neither a reply nor a notification. ``BenchError``: it did not come in time."""
+        await self._wait(lambda: bool(self.words))
+        return self.words.pop(0)
+
+    async def _wait(self, done: Callable[[], bool]) -> None:
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while len(self.replies) < replies or self.notes < notes:
+                while not done():
                     self._came.clear()
                     await self._came.wait()
         except TimeoutError:
             raise BenchError(
-                f"{self.name}: {len(self.replies)} of {replies} replies and {self.notes} of {notes} notifications came "
-                f"within {PATIENCE_S:g} s; the last reply was {self.replies[-1:]!r}"
+                f"{self.name}: the endpoint did not answer within {PATIENCE_S:g} s; {self.notes} notifications have "
+                f"come, and {(self.replies + self.words)[-2:]!r}"
             ) from None
-        taken, self.replies = self.replies, []
-        return taken
 
     async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
         """Send a command, and wait for its reply, whatever it is."""

@@ -21,13 +21,13 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Below it: builds, by what they are made of.
 KEPT = Path("build", "drift")
 
-#: What all later work together is held to (docs/compiled.md says by how much). To mend a broken promise may cost more
-#: than that: the figures say how much, and this becomes the commit that has mended it.
+#: All later work together is held to this commit (docs/compiled.md says by how much). A change that mends a broken
+#: promise may cost more. It says how much, and becomes the new base.
 BASE = "9a2f36f2c3589e6fa1d36f43cc2e7585477db787"
-#: The first compiled core, for a report of what has come since: bench/results/2026-11-23-2-cores-compiled.
+#: The first compiled core, for reports: bench/results/2026-11-23-2-cores-compiled.
 FIRST = "d6dff7fee0de41c231a7d49aa183610a89ee705a"
 
-#: How much dearer one change may make a figure, as a part of it.
+#: One change may make a figure dearer by this part.
 BUDGET = 0.01
 #: Functions that are shown of a figure that has changed.
 FUNCTIONS = 8
@@ -47,8 +47,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--base",
         default=BASE,
         metavar="COMMIT",
-        help=f"what to compare with (default: {BASE[:12]}, what all later work together is held to; {FIRST[:7]} is the "
-        "first compiled core)",
+        help=f"compare with this commit (default: {BASE[:12]}, the base for all later work; {FIRST[:7]} is the first "
+        "compiled core)",
     )
     command.add_argument(
         "--budget",
@@ -61,7 +61,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=int,
         default=FUNCTIONS,
         metavar="N",
-        help="show so many functions of a figure that has changed (default: %(default)s)",
+        help="show up to N functions of a figure that has changed (default: %(default)s)",
     )
     command.add_argument(
         "--twice",

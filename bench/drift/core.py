@@ -30,15 +30,15 @@ REPLAY_S = 900.0
 
 #: The doors of the core, by which callers that are not compiled come in: it is counted while one of them is open.
 DOOR = re.compile(rb"CPyPy_(?:\w+___)?(?:Router|Turns)___\w+")
-#: What a replay calls at the borders of segments.
+#: A replay calls this at the borders of segments.
 BORDER = "getpriority"
 
 
 async def figures(name: str, tree: Path, folder: Path) -> list[Figure] | None:
-    """What each segment costs the core.
+    """Count the segments of the trace.
 
     Args:
-        name: what errors call the tree.
+        name: the tree's, in errors.
         tree: compiled sources.
         folder: for files; it is made.
 
@@ -94,7 +94,7 @@ def _started(name: str, tree: Path, folder: Path) -> tuple[Child, Path, Path]:
 
 
 def counted(segments: Sequence[Segment], out: Path, said: Path, name: str) -> list[Figure]:
-    """The figures of the segments, whose files are numbered: the first has what was before them.
+    """The figures of the segments. Their files are numbered, and the first file is of the time before all segments.
 
     Raises:
         BenchError: a segment had other frames for clients than the trace says, or a file is not there.

@@ -1,8 +1,8 @@
-"""A program under callgrind: how it is started, when it is counted, and what was counted.
+"""An endpoint under callgrind: its start, its clock, and the beginning and end of counting.
 
 Owns: valgrind's command lines. Must never: wait without a limit, or leave a program running.
 
-Nothing is counted until ``begin``, and a program that is not counted runs five times as fast as one that is.
+Valgrind counts nothing until ``begin``. Until then the program runs several times faster.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from ingeborg.form import VARIABLE
 
 #: How long a start may take, in seconds: one under valgrind on a busy machine takes half a minute.
 READY_S = 300.0
-#: How long valgrind may take to do as it is told: it looks between two system calls, and writes some megabytes.
+#: Valgrind carries out a command within this time, in seconds: it looks between two system calls, and may write
+#: some megabytes.
 CONTROL_S = 60.0
-#: A signal has come by then, in seconds, and what it has interrupted is done.
+#: A signal has changed the clock after this time, in seconds.
 SIGNAL_S = 0.3
 #: LMDB's usual map of 64 GiB is more than valgrind lets a program have.
 MAP_BYTES = 256 << 20
@@ -53,8 +54,8 @@ def valgrind() -> list[str]:
 
 @functools.cache
 def _fixed_addresses() -> tuple[str, ...]:
-    """The beginning of a command line that has the kernel draw no addresses at random; empty where nobody may ask for
-    that, as in some containers. Valgrind places most of a program itself, at the same addresses anyhow."""
+    """The beginning of a command line that has the kernel draw no random addresses. It is empty where the kernel
+    refuses that, as in some containers; valgrind itself places most of a program at the same addresses."""
     command = ("setarch", platform.machine(), "-R")
     try:
         done = subprocess.run([*command, "true"], capture_output=True, timeout=CONTROL_S, check=False)
@@ -64,7 +65,7 @@ def _fixed_addresses() -> tuple[str, ...]:
 
 
 def variables(tree: Path) -> dict[str, str]:
-    """Of the environment of a program of this tree, compiled, with one seed for all hashes."""
+    """The environment of a program of this tree: compiled, and with one seed for all hashes."""
     return environment(
         {
             "PYTHONPATH": str(tree),
@@ -82,8 +83,8 @@ class Counted:
     def __init__(
         self, name: str, tree: Path, folder: Path, options: Sequence[str], settings: Mapping[str, str]
     ) -> None:
-        """``name``: what errors call it; ``tree``: compiled sources; ``folder``: its own, for files, whose name is the
-        endpoint's; ``options``: of `ingeborg serve`; ``settings``: the same, as variables of the environment."""
+        """``name``: for errors. ``tree``: compiled sources. ``folder``: for its files; the endpoint has the folder's
+        name. ``options``: of `ingeborg serve`. ``settings``: more options, as variables of the environment."""
         self.name = name
         self.url = ""
         self._folder = folder
@@ -93,10 +94,10 @@ class Counted:
         self._dumps = 0
 
     async def start(self) -> None:
-        """Until it is ready.
+        """Start it, and wait until it is ready.
 
         Raises:
-            ChildError: it is not, within ``READY_S``, or has ended; with its last lines.
+            ChildError: it is not ready within ``READY_S``, or has ended; with its last lines.
             BenchError: valgrind is not installed, or the endpoint is not compiled.
         """
         self._folder.mkdir(parents=True)
@@ -105,7 +106,7 @@ class Counted:
             "--instr-atstart=no",
             f"--callgrind-out-file={self._out}",
             f"--vgdb-prefix={self._folder / 'vgdb'}",
-            # -P: what Python is started from, the folder of another tree perhaps, is not where it looks for modules.
+            # -P: Python does not look for modules in the folder it is started from, perhaps that of another tree.
             *(sys.executable, "-P", str(LAUNCHER), self._folder.name, "ingeborg.broker.command.cli"),
             *("serve", "--name", self._folder.name, "--port", "0"),
             *self._options,
@@ -120,7 +121,7 @@ class Counted:
         return self._folder / "callgrind"
 
     async def clock(self, *, slow: bool) -> None:
-        """Have its clock go slowly, or as other clocks do (see ``fixed``)."""
+        """Set the speed of its clock: slow while messages are counted (see ``fixed``)."""
         assert self._child is not None, f"{self.name} was not started"
         self._child.signal(signal.SIGUSR1 if slow else signal.SIGUSR2)
         await asyncio.sleep(SIGNAL_S)
@@ -131,7 +132,7 @@ class Counted:
         await self._control("zero")
 
     async def stop(self) -> Profile:
-        """What was counted since ``begin``; from here on nothing is."""
+        """End the counting. Returns the profile since ``begin``."""
         self._dumps += 1
         await self._control("dump")
         await self._control("instrumentation", "off")
@@ -159,7 +160,7 @@ def _controlled(command: Sequence[str], child: Child) -> None:
 
 
 def read(path: Path) -> Profile:
-    """The profile in a file, without luck; the file is removed. ``BenchError``: it is not there, or not whole."""
+    """Read a profile and remove its file. ``BenchError``: the file is not there, or not whole."""
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
             return without_luck(profile.read(lines))

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """``each``: instructions of one message or command; ``own``: of these, by function, what it takes by itself.
-    ``judged``: whether it is held to the budget by itself, or is a part of others that are."""
+    """``each``: instructions of one message or command. ``own``: the part that each function takes by itself.
+    ``judged``: the budget applies to it. It does not apply to a figure that is a part of others."""
 
     name: str
     each: float
@@ -28,7 +28,7 @@ class Pair(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """Of the working tree to the base; ``None``: one of them does not have it."""
+        """Working tree to base; ``None``: one of them does not have the figure."""
         if self.base is None or self.here is None or self.base.each <= 0:
             return None
         return self.here.each / self.base.each
@@ -39,7 +39,7 @@ class Pair(NamedTuple):
         return judged and self.ratio is not None and self.ratio > 1 + budget
 
     def functions(self, most: int) -> list[tuple[str, float, float]]:
-        """Those that make most of the difference: name, and what each tree spends in it; the greatest first."""
+        """The functions with the greatest difference, in order: name, and instructions in each tree."""
         base, here = self.base, self.here
         if base is None or here is None:
             return []
@@ -54,7 +54,7 @@ def pairs(base: Sequence[Figure | None], here: Sequence[Figure | None], names: S
 
 
 def difference(name: str, more: Figure | None, less: Figure | None, by: float = 1.0) -> Figure | None:
-    """What ``more`` has over ``less``, divided; ``None`` where one of them is not there."""
+    """``more`` less ``less``, divided; ``None`` where one of them is not there."""
     if more is None or less is None:
         return None
     functions = {**more.own, **less.own}
@@ -63,5 +63,5 @@ def difference(name: str, more: Figure | None, less: Figure | None, by: float = 
 
 
 def plus(figure: Figure, each: float) -> Figure:
-    """With so many instructions more."""
+    """The figure with more instructions."""
     return figure._replace(each=figure.each + each)

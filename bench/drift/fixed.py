@@ -1,4 +1,4 @@
-"""Run a module as `python -m` does, by a clock that can be slowed down, and with all that is up to chance fixed.
+"""Run a module as `python -m` does, by a clock that can be slowed down, and with no chance left in it.
 
     python fixed.py SEED MODULE [ARGUMENT …]
 
@@ -34,8 +34,7 @@ AT_WORK = 1_000.0
 
 
 class Clock:
-    """Monotonic seconds. ``read`` is what `time.monotonic` is replaced by; ``timers``: those that are to be set anew
-    when its speed changes."""
+    """Monotonic seconds. ``read`` takes the place of `time.monotonic`. A change of speed sets all ``timers`` again."""
 
     def __init__(self) -> None:
         self.timers: dict[Timer, None] = {}
@@ -48,7 +47,7 @@ class Clock:
         return self._began + (self._real() - self._since) / self.slowness
 
     def turn(self, slowness: float) -> None:
-        """A second takes so many from now on."""
+        """From now on a second takes ``slowness`` seconds."""
         self._began, self._since = self.read(), self._real()
         self.slowness = slowness
         for timer in list(self.timers):
@@ -59,7 +58,7 @@ clock = Clock()
 
 
 class Timer:
-    """What `call_later` returns."""
+    """A timer by that clock, as ``asyncio.TimerHandle``."""
 
     def __init__(
         self, loop: Loop, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
@@ -69,7 +68,7 @@ class Timer:
         self.set()
 
     def set(self) -> None:
-        """Set it, or set it anew, by the speed of the clock as it is."""
+        """Set it, or set it again, by the present speed of the clock."""
         if self._handle is not None:
             self._handle.cancel()
         clock.timers[self] = None
@@ -95,7 +94,7 @@ class Timer:
 
 
 class Loop(uvloop.Loop):
-    """Whose timers go by that clock. What waits until a time (``call_at``) asks these two."""
+    """A loop whose timers go by that clock. Its ``call_at`` uses these two."""
 
     def time(self) -> float:
         """Now."""
@@ -117,7 +116,7 @@ def _nothing(generation: int = 2) -> int:
 
 
 def main() -> None:
-    """Fix all of it, and run the module."""
+    """Take chance out, and run the module."""
     gc.disable()
     gc.collect = _nothing  # an endpoint chooses its own times
     draw = random.Random(sys.argv[1])

@@ -1,11 +1,11 @@
-"""What depends on where memory happens to lie, at a fixed price instead of what it took.
+"""Fixed prices for work whose cost depends on where memory happens to lie.
 
-Owns: which functions these are, and their prices. Must never: give a price to anything else.
+Owns: the list of these functions, and their prices. Must never: give a price to anything else.
 
-The same build, started from another folder, has its objects at other addresses. Then an allocation searches longer or
-shorter for room, and Python's cache of attributes, which goes by addresses, has other names in each other's place. In
-all that is up to a per cent of a message, and nobody's merit or fault. How *often* something is allocated is no luck,
-so each call has a price: about what it takes on average.
+The same build, started from another folder, has its objects at other addresses. An allocation then searches longer or
+shorter for room. In Python's cache of attributes, which goes by addresses, other names take each other's place. That
+changes a message's figure by up to one per cent, and no change of ours is the reason. The *number* of allocations is
+no luck. So each call has a fixed price, about its average cost.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 
 from ingeborg.bench.drift.profile import Profile
 
-#: Instructions of a call of these, by itself: allocators of Python and of the C library. Those that only some calls
-#: come to, as when a pool is full, are in the prices of the others.
+#: Instructions of a call by itself, for the allocators of Python and of the C library. Functions that only some calls
+#: reach, as when a pool is full, are included in the prices of the others.
 PRICES: Final[Mapping[str, float]] = {
     "_PyObject_Malloc": 22,
     "_PyObject_Free": 40,
@@ -34,7 +34,7 @@ PRICES: Final[Mapping[str, float]] = {
     "sysmalloc": 0,
     "systrim": 0,
 }
-#: Called when the cache of attributes does not have a name; what that costs, with all that it calls, is left out.
+#: Called when the cache of attributes does not have a name. It is left out, with all that it calls.
 SEARCH: Final = "find_name_in_mro"
 
 

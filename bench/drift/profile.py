@@ -1,6 +1,6 @@
-"""What callgrind has counted: instructions by function, and how often each function was called.
+"""Callgrind's files: instructions by function, and how often each function was called.
 
-Owns: how its files are read, and how functions are named for people. Must never: run anything.
+Owns: their reading, and the names of functions for people. Must never: run anything.
 
 A file of callgrind's consists of lines. ``fn=`` names the function that the next lines belong to. ``cfn=`` and
 ``calls=`` announce a call, and the line behind them has all that the call cost. Any other line has a position and its
@@ -20,13 +20,13 @@ from ingeborg.bench.errors import BenchError
 #: The levels of a recursion have names of their own, and so have the parts that the C compiler splits a function into.
 _SUFFIX = re.compile(r"('\d+|\.(?:constprop|isra|part|cold|lto_priv)(?:\.\d+)*|@@?[A-Z_]+[\d.]*)+$")
 _COMPRESSED = re.compile(r"\((\d+)\)(?: (.*))?")
-#: What mypyc calls a function, by who calls it: compiled code, or Python's own.
+#: Mypyc's prefix of a function for compiled callers, and of its entrance for all others.
 _COMPILED, _ENTRY = "CPyDef_", "CPyPy_"
 
 
 class Profile(NamedTuple):
-    """Instructions in all, and by function: ``own`` by itself, ``calls`` how often it was called, ``within`` what these
-    calls cost with all that they called. Numbers, and not whole ones once something was taken off."""
+    """``total``: instructions. By function: ``own``, its instructions by itself; ``calls``; ``within``, the
+    instructions of these calls with all that they called."""
 
     total: float
     own: Mapping[str, float]

@@ -1,6 +1,6 @@
-"""What `bench drift` says: each figure of both trees with its ratio, and the functions that a difference is in.
+"""The report of `bench drift`: each figure of both trees with its ratio, and the functions behind a difference.
 
-Owns: the lines, and whether a figure is over the budget. Must never: count, or leave a figure out.
+Owns: the lines, and the exit code. Must never: count, or leave a figure out.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from ingeborg.bench.drift.figures import Pair
 from ingeborg.bench.drift.profile import readable
 
-#: A figure that has changed by less than this part of it has no functions shown.
+#: The report shows functions of a figure that has changed by at least this part,
 SHOWN_FROM = 0.002
-#: Nor has a function that makes less than this part of a figure.
+#: and of these the ones that have changed by at least this part of the figure.
 FUNCTION_FROM = 0.000_5
 #: Characters of a figure's name.
 WIDTH = 54
@@ -25,7 +25,7 @@ def report(sections: Sequence[tuple[str, Sequence[Pair]]], budget: float, functi
 
     Args:
         sections: a heading, and its figures.
-        budget: how much dearer a figure may be, as a part of it.
+        budget: how much dearer a figure may be, as a part of the base's.
         functions: how many are shown of a figure, at most.
         say: told each line.
 
@@ -59,7 +59,7 @@ def line(pair: Pair, budget: float) -> str:
 
 
 def has_changed(pair: Pair) -> bool:
-    """By so much that it is of interest where."""
+    """By enough to show its functions."""
     return pair.ratio is not None and abs(pair.ratio - 1) >= SHOWN_FROM
 
 

@@ -1,6 +1,6 @@
-"""What an endpoint does that nobody asks of it: ticks, signs of life, and what comes of them.
+"""An endpoint's rhythm: the ticks and signs of life that it has without any client.
 
-Owns: the arithmetic that takes it off what was counted, and adds a message's share of it. Must never: count.
+Owns: the arithmetic that takes the rhythm off a profile, and a message's share. Must never: count.
 
 The clock decides how many ticks come while something is counted. So those that came are taken off, and each figure gets
 the same share instead, that of ``PER_S`` messages a second. Without it, work that somebody moves from messages into
@@ -26,8 +26,8 @@ PER_S = 1_000.0
 
 
 class Rhythm(NamedTuple):
-    """Instructions of an idle endpoint: for each ``tick``, beside that for each ``answer`` of the store (which comes of
-    signs of life, twice a second or so), and of these so many to a tick."""
+    """Instructions of an idle endpoint. ``tick``: for each tick. ``answer``: for each answer of the store, which the
+    signs of life ask for twice a second. ``answers``: how many there are to a tick."""
 
     tick: float
     answer: float
@@ -35,7 +35,7 @@ class Rhythm(NamedTuple):
 
     @property
     def second(self) -> float:
-        """All it does in one."""
+        """Instructions of an idle second."""
         return TICKS_PER_S * (self.tick + self.answers * self.answer)
 
     @property
@@ -44,11 +44,11 @@ class Rhythm(NamedTuple):
         return self.second / PER_S
 
     def without(self, profile: Profile) -> float:
-        """What was counted in an idle endpoint, but for its rhythm."""
+        """The rest of a profile that was taken while no client sent."""
         return profile.total - self.tick * profile.called(TICK) - self.answer * profile.called(STORED)
 
     def without_ticks(self, profile: Profile) -> float:
-        """What was counted while it had something to do, but for its ticks with all that comes of them."""
+        """The rest of a profile that was taken while clients sent. Their answers of the store stay."""
         return profile.total - self.second / TICKS_PER_S * profile.called(TICK)
 
 
@@ -68,6 +68,6 @@ def rhythm(idle: Sequence[Profile]) -> Rhythm:
     tt, ta, aa = (sum(t * t for t, _, _ in points), sum(t * a for t, a, _ in points), sum(a * a for _, a, _ in points))
     tx, ax = sum(t * x for t, _, x in points), sum(a * x for _, a, x in points)
     determinant = tt * aa - ta * ta
-    if determinant <= 0 or not answers:  # the two came in step: all of it is a tick's
+    if determinant <= 0 or not answers:  # ticks and answers came in step
         return Rhythm(sum(x for _, _, x in points) / ticks, 0.0, 0.0)
     return Rhythm((tx * aa - ax * ta) / determinant, (ax * tt - tx * ta) / determinant, answers / ticks)

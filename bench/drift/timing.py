@@ -27,7 +27,7 @@ Costs = Mapping[str, float]
 def by_turns(
     sides: Mapping[str, Path], pairs: int, seconds: float, compiled: bool, folder: Path
 ) -> list[tuple[Costs, Costs]]:
-    """What each tree costs in each turn.
+    """Load both trees by turns.
 
     Args:
         sides: the trees, ``base`` and ``here``.

@@ -1,6 +1,6 @@
-"""What clients send in the trace that the cores of two trees replay.
+"""The trace of clients' frames that the cores of two trees replay.
 
-Owns: the trace. Must never: depend on anything but this file, or the two would not do the same.
+Owns: the trace. Must never: depend on anything but this file, or the two cores would not do the same.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ CONNECTIONS = FIRST_OF_MANY + MANY
 
 
 class Segment(NamedTuple):
-    """``name``: of the figure; empty: it only makes ready. ``times``: messages or commands. ``frames``: how many come
-    of it for clients. ``chunks``: connection, and what comes over it in one turn."""
+    """``name``: the figure's; empty for a segment that only prepares. ``times``: messages or commands. ``frames``: the
+    number that the core writes to clients. ``chunks``: a connection, and the frames that it brings in one turn."""
 
     name: str
     times: int
@@ -61,7 +61,7 @@ MISSES, LISTENS, SUBSCRIBES = 500, 500, 500
 
 
 def segments() -> list[Segment]:
-    """All of them, in their order."""
+    """The trace, in order."""
     again = _publish("station/0", 0, ack=True)
     return [
         _ready(),

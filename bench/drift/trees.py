@@ -17,14 +17,14 @@ from ingeborg import form
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.starting import environment
 
-#: A copy is compiled within so many seconds: some minutes of one core, on a slow and busy machine.
+#: Compiling a copy takes less time than this, in seconds: some minutes of one core, more on a busy machine.
 COMPILE_S_MAX = 3_600.0
 
 #: Builds that are kept, the latest ones: of 5 to 10 MB each.
 KEPT_MAX = 12
 GIT_S_MAX = 60.0
 
-#: What an endpoint is: it runs nothing else of ours, and is compiled by the last two.
+#: An endpoint runs nothing of ours but the first three, and the last two compile it.
 RUN = ("broker", "protocol", "ingeborg", "setup.py", "pyproject.toml")
 
 #: What an endpoint runs on, and what it is compiled with.
@@ -104,8 +104,7 @@ def compiled(tree: Path, kept: Path) -> None:
 
 
 def same_code(one: Path, other: Path) -> bool:
-    """Does an endpoint run the same in both trees, to the byte? Documents and tests are no part of that, nor is what
-    measures."""
+    """Does an endpoint run the same code in both trees? Documents, tests and measurements do not count."""
     return _code(one) == _code(other)
 
 

@@ -2,7 +2,8 @@
 
 Owns: the order in which an endpoint is started, left idle, warmed up and counted. Must never: let an endpoint run on.
 
-What is counted is one process: of an embedded store the reads, and not its writers, which are processes of their own.
+The figures cover the endpoint's own process. It reads the embedded store itself; the store's writers are processes of
+their own, and are not counted.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from ingeborg.bench.drift.rhythm import Rhythm, rhythm
 
 #: Stretches of idleness, in seconds: of several lengths, or ticks and signs of life could not be told apart.
 IDLE_S = (2.8, 4.4, 3.6, 5.2)
-#: How often a case is counted. The dearest and the cheapest do not count: now and then something has to wait for the
-#: store's writer, and the loop goes round once more. At rest that hardly changes anything, and takes long.
+#: Windows of a case. The dearest and the cheapest are left out: now and then an answer of the store's writer is late,
+#: and the loop goes round once more. A window at rest takes long and varies little.
 WINDOWS, WINDOWS_AT_REST = 5, 3
 
 #: Figures in the order in which they are printed.
@@ -40,7 +41,7 @@ Found = dict[str, Figure | None]
 
 
 class Window(NamedTuple):
-    """How often it was done while each of the endpoints was counted."""
+    """``times``: actions while the endpoints were counted. ``profiles``: one for each endpoint."""
 
     times: int
     profiles: list[Profile]
@@ -56,7 +57,7 @@ async def figures(name: str, tree: Path, folder: Path, say: Callable[[str], None
         say: told of progress, a line at a time.
 
     Returns:
-        A figure each, or ``None`` where the endpoint cannot do what is to be counted.
+        One figure for each name; ``None`` where the endpoint does not know the action.
 
     Raises:
         BenchError: an endpoint did not start, did not do what it was asked, or was not counted.
@@ -74,7 +75,7 @@ async def figures(name: str, tree: Path, folder: Path, say: Callable[[str], None
 
 
 def together(found: Found) -> list[Figure | None]:
-    """The figures that are made of others, and what publishes leave for later added to theirs."""
+    """Add to the figures of publishes the work that they leave for later, and derive figures from others."""
     found = dict(found)
     later = found.get(cases.LATER)
     for name in PUBLISHES:
@@ -102,8 +103,10 @@ async def started(name: str, tree: Path, folder: Path, setting: Setting) -> Asyn
             await endpoint.start()
         yield endpoints
     finally:
-        for endpoint in endpoints:
-            await endpoint.end()
+        outcomes = await asyncio.gather(*(endpoint.end() for endpoint in endpoints), return_exceptions=True)
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
 
 
 def _secret(folder: Path) -> Path:
@@ -116,7 +119,7 @@ def _secret(folder: Path) -> Path:
 
 
 async def idle(endpoint: Counted) -> Rhythm:
-    """What it does while nobody asks it for anything."""
+    """Count it while no client sends."""
     stretches = []
     for seconds in IDLE_S:
         await endpoint.begin()
@@ -161,13 +164,13 @@ async def _clocks(endpoints: Sequence[Counted], *, slow: bool) -> None:
 
 
 def middle(case: Case, windows: Sequence[Window], rhythms: Sequence[Rhythm]) -> Figure:
-    """The mean of the windows but for the dearest and the cheapest, without the ticks that came, and with a message's
-    share of those of all endpoints.
+    """The mean over all windows but the dearest and the cheapest. Ticks that came are taken off, and each message gets
+    its share of the ticks of all endpoints.
 
     Args:
-        case: what was counted.
+        case: the case that was counted.
         windows: three or more.
-        rhythms: of each endpoint.
+        rhythms: one for each endpoint.
     """
     costs = []
     for window in windows:

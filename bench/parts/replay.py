@@ -1,16 +1,16 @@
-"""The core of an endpoint alone: a trace of what clients send goes through a router, with a store in memory.
+"""The core of an endpoint alone: a router takes a trace of clients' frames, with a store in memory.
 
     python replay.py TRACE.json
 
-No socket, no clock, no chance: two runs of one build do the same, instruction by instruction. `bench drift` runs this
-file of each tree under callgrind, since only a tree's own file knows the doors of its router; for a tree that has none
-it takes the one beside it. The trace is the same for both (``bench.drift.trace``). At the borders of its segments this
-asks the system for its priority, which nothing else does: callgrind begins a new file there.
+There is no socket, no clock and no chance, so two runs of one build execute the same instructions. `bench drift` runs
+this file under callgrind, each tree's own, since only that knows the doors of the tree's router. A tree without one is
+run by the file of the working tree. Both get the same trace (``bench.drift.trace``). At the borders of segments this
+file asks the system for the process's priority, as nothing else does, and callgrind begins a new file there.
 
-Exit code 3: this router cannot be driven like that, or the store is asked for what it does not have.
+Exit code 3: this file does not know the router, or the router asks the store for something unknown.
 
-Owns: the turns, as ``broker.shell.driver`` has them, and the store's answers. Must never: import what not every tree
-has, or do anything for a message that could be done before the first one.
+Owns: the turns, as ``broker.shell.driver`` has them, and the store's answers. Must never: import anything that some
+tree lacks, or do work for a message that it can do before the first one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ingeborg.broker.core.router import Router
 
 #: Between two chunks, and between two ticks, in seconds of the trace.
 CHUNK_S, TICK_S = 0.001, 0.1
-#: A router that is alone joins within so many seconds.
+#: A router that is alone joins within this time, in seconds of the trace.
 JOIN_S = 30.0
 #: Rounds of a turn, at most: no turn of a trace wants more than a few.
 ROUNDS_MAX = 1_000
@@ -43,7 +43,7 @@ class CannotReplay(Exception):
 
 
 class Store:
-    """What the router asks, answered at once."""
+    """It answers the router at once."""
 
     def __init__(self, me: Endpoint) -> None:
         self._me = me

@@ -67,3 +67,16 @@ def test_a_store_that_is_asked_for_what_it_does_not_have_says_so() -> None:
     store = replay.Store(Endpoint("a", "0", "ws://127.0.0.1:1", 0))
     with pytest.raises(replay.CannotReplay, match="asks the store for something"):
         store.answer("something", ())
+
+
+def test_the_doors_of_a_core_are_found_in_what_was_compiled(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "ingeborg").mkdir(parents=True)
+    (tree / "broker" / "core").mkdir(parents=True)
+    with pytest.raises(BenchError, match="tree has no compiled router"):
+        core.doors(tree)
+    (tree / "ingeborg" / "compiled.so").write_bytes(b"\0CPyPy_router___Router___tick\0CPyDef_router___Router___tick\0")
+    (tree / "broker" / "core" / "turns.so").write_bytes(
+        b"\0CPyPy_core___turns___Turns___flush\0CPyPy_a___Part___tick\0"
+    )
+    assert core.doors(tree) == ["CPyPy_core___turns___Turns___flush", "CPyPy_router___Router___tick"]

@@ -1,4 +1,4 @@
-"""What depends on addresses has a fixed price."""
+"""Work whose cost depends on addresses has a fixed price."""
 
 from __future__ import annotations
 

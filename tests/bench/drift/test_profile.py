@@ -1,4 +1,4 @@
-"""What callgrind writes is read, and its functions get the names of the sources."""
+"""Callgrind's files are read, and their functions get the names of the sources."""
 
 from __future__ import annotations
 
