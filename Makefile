@@ -123,9 +123,12 @@ test: $(READY) ## everything a change needs, in ten minutes of two cores (ARGS="
 	env -u PYTHONDONTWRITEBYTECODE INGEBORG_PURE=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --form interpreted \
 		--numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
 
-# Compiling can break what is compiled and what calls it. A folder of which no test ran fails the run (tests/slices.py).
-# Each commit takes a share of the simulator's seeds (tests/proof.py).
-COMPILED_SLICE := tests/broker/core tests/protocol tests/simulator tests/fuzz tests/histories
+# Compiling can break what is compiled (ingeborg/form.py) and what calls it. A path of which no test ran fails the run
+# (tests/slices.py). Each commit takes a share of the simulator's seeds (tests/proof.py).
+COMPILED_SLICE := tests/broker/core tests/protocol tests/simulator tests/store/test_embedded.py \
+	tests/contract/test_store.py tests/contract/test_filters.py tests/contract/test_journal.py tests/fuzz/test_frames.py \
+	$(addprefix tests/broker/shell/test_,client_socket.py peer_socket.py large_frames.py lines.py) \
+	tests/cluster/test_cluster.py tests/histories
 
 .PHONY: test-compiled
 test-compiled: compiled ## the tests that concern the core, on its compiled form (ARGS="-k name" is passed to pytest)
