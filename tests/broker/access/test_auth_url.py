@@ -191,7 +191,7 @@ async def test_a_hostile_server_lets_nobody_in(
     tmp_path: Path, logged: Logged, caplog: pytest.LogCaptureFixture
 ) -> None:
     logged.expect(COMPLAINT)
-    async with asking(by_token, tmp_path, timeout_s=0.3) as (server, endpoint):
+    async with asking(by_token, tmp_path, timeout_s=1.0) as (server, endpoint):
         asked = 0
         for number, (name, behaviour) in enumerate(HOSTILE.items()):
             callback(endpoint).breaker.succeeded()  # else it would not be asked so often
