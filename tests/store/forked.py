@@ -73,7 +73,8 @@ class Forked:
     def send_signal(self, number: int) -> None:
         """As ``subprocess.Popen.send_signal``."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended since, and its minder has heard so before this process
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """As ``subprocess.Popen.kill``."""

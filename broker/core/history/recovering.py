@@ -157,8 +157,7 @@ class Recovering(Part):
             return {"recovering": False, **({"position": self._positions.of(follower)} if is_known else {})}
         stamp = self._marks.stamp_of(position)
         if stamp is None:
-            # Any message may be lacking; the client is told so, and is sent all there is.
-            follower.gap_any = follower.is_unknown = True
+            follower.gap_any = follower.is_unknown = True  # it is told so, and is sent all there is
             stamp = 0
         follower.since = stamp
         self._begin(Round(follower, stamp))
