@@ -115,7 +115,6 @@ class Round:
                 sources.remove(first)
         return rows
 
-
     def brings_after(self, stamp: int) -> bool:
         """Has every row that a home can still bring a greater stamp?"""
         for source in self.sources.values():

@@ -170,8 +170,8 @@ class Marks(Part):
                 return
             least = min(least, mark)
         if not self.known and least < max(self._begun.values(), default=0):
-            # Endpoints that have begun at the same time have floors above each other's marks: a position from before all
-            # of them have heard of each other would have a gap for what there never was.
+            # Endpoints that begin at the same time have floors above each other's marks. Before all of them have heard
+            # of each other, a position would have a gap for nothing.
             return
         known, self.known = self.known, True
         if least > self.stable or not known:
