@@ -93,6 +93,7 @@ def test_a_build_takes_no_compiler_and_no_package_unless_it_is_asked_to_compile(
     assert said(wheel, tmp_path / "runs") == "interpreted"
 
 
+@pytest.mark.prove  # CI compiles everything, in place
 def test_what_a_build_asks_for_is_all_that_compiling_takes(tree: Path, tmp_path: Path) -> None:
     wants.compiler()
     packages = needed(

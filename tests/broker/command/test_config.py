@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -22,6 +23,9 @@ from ingeborg.broker.command.config import ENDPOINTS_MAX, TEXT_CHARS_MAX, Config
 from ingeborg.broker.core.model import StoreError
 from ingeborg.broker.shell import logs, machine
 from ingeborg.broker.shell.server import EndpointServer
+
+#: To make one takes longer than all else in a test of an option.
+parser_made_once = functools.cache(cli.parser)
 
 
 def written(directory: Path, text: str) -> Path:
@@ -387,8 +391,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[s
     monkeypatch.setattr(machine, "return_large_memory", lambda: None)
     monkeypatch.setattr(logs, "set_up", lambda *arguments: None)
     monkeypatch.setattr(supervisor, "run", lambda options: 0)
-    parser = cli.parser()  # some milliseconds, which are most of a run
-    monkeypatch.setattr(cli, "parser", lambda: parser)
+    monkeypatch.setattr(cli, "parser", parser_made_once)
 
     def run(arguments: list[str], variables: dict[str, str]) -> int:
         with mock.patch.dict(os.environ, environment({"XDG_DATA_HOME": str(tmp_path), **variables}), clear=True):

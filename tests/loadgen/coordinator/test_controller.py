@@ -126,7 +126,9 @@ def test_short_stalls_within_the_limit_are_no_breach(start: float, limit_ms: int
     assert_found(search(stalling.run, Controller(Limit(limit_ms * 1_000_000))), 10_000 * (1 - 0.03 / 0.7))
 
 
-@pytest.mark.parametrize("length_s", [0.2, 0.8, 1.4])
+@pytest.mark.parametrize(
+    "length_s", [0.2, pytest.param(0.8, marks=pytest.mark.prove), pytest.param(1.4, marks=pytest.mark.prove)]
+)
 def test_a_single_long_stall_does_not_end_the_search(length_s: float) -> None:
     """Once, at any time: at the beginning, in the middle or at the end of a step, far below the capacity or near it."""
     for began_s in range(50):
