@@ -110,6 +110,12 @@ class Joining(Part):
         return not self._named and self._holder is not None
 
     @property
+    def half_in(self) -> bool:
+        """Has this endpoint asked to join, and not everybody welcomed it yet? Then its slots are with nobody else."""
+        members = self._members
+        return not members.joined and members.round in self._asked.values()
+
+    @property
     def handed_over(self) -> bool:
         """Everybody has been told that we leave, and has been given what was seen lately."""
         return self._announced and not self._handovers

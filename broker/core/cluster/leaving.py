@@ -92,7 +92,8 @@ class Leaving:
         if self._stage == COPYING:
             if now < min(self._look_at, self._deadline):
                 return
-            if not self._copying.prepared_to_leave() and now < self._deadline:
+            # What others have let go of for us goes on from here, once it is ours.
+            if (self._joining.half_in or not self._copying.prepared_to_leave()) and now < self._deadline:
                 self._look_at = now + LOOK_S
                 return
             self._stage = HANDING_OVER
