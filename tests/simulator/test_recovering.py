@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ingeborg.broker.core.cluster.joining import Joining
 from ingeborg.broker.core.cluster.standby import Standbys
 from ingeborg.broker.core.history.entries import Entry, TopicLog
 from ingeborg.broker.core.history.follower import Follower, Round
@@ -242,6 +243,11 @@ def positions_from_the_first_moment(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Marks, "mark_told", told)
 
 
+def leaves_while_it_joins(patch: pytest.MonkeyPatch) -> None:
+    """An endpoint ends before it is home of the slots that the others have let go of for it."""
+    patch.setattr(Joining, "half_in", False)
+
+
 def nothing_after_an_unknown_position(patch: pytest.MonkeyPatch) -> None:
     """A client whose position is of another cluster is sent nothing of what is kept."""
     true = Rounds._ask
@@ -271,6 +277,7 @@ def nothing_after_an_unknown_position(patch: pytest.MonkeyPatch) -> None:
         fault(the_first_of_equal_stamps_covers_all, "small pages", seed=181_001),
         fault(nothing_after_an_unknown_position, "forged", seed=181_000),
         fault(positions_from_the_first_moment, "just begun", seed=181_007),
+        fault(leaves_while_it_joins, "ends in order", seed=180_004),
     ],
 )
 def test_a_planted_fault_is_found(
