@@ -196,8 +196,10 @@ class EndpointServer:
         await self.driver.stop()
         await self.store.close()
 
-    def _serves(self, act: Joined | Knows) -> None:
-        if self.router.members.joined and not self.status.knows_nothing_of_tokens:
+    def _serves(self, act: Joined | Knows | None = None) -> None:
+        status = self.status
+        if self.router.members.joined and not status.knows_nothing_of_tokens and not status.awaits_position:
+            status.has_begun = True
             self._show(time.monotonic())  # whoever hears that it is ready finds it accepting
             self.ready.set()
 
@@ -240,6 +242,8 @@ class EndpointServer:
     def _each_tick(self, now: float) -> None:
         if self._certificate is not None:
             self._certificate.refresh(now)
+        if not self.ready.is_set():
+            self._serves()
         if not self.status.leaving:
             self._tell_readiness()
         self._show(now)

@@ -36,6 +36,13 @@ class Status:
         self.callback: Callback | None = None  # whom it asks whether clients may connect
         self.wants_tokens = False  # it lets nobody in without
         self.leaving = False
+        self.has_begun = False  # it has been ready
+
+    @property
+    def awaits_position(self) -> bool:
+        """Messages are kept, and positions cannot be told yet."""
+        history = self.router.history
+        return history.switch.on and not history.marks.known
 
     @property
     def knows_nothing_of_tokens(self) -> bool:
@@ -57,7 +64,6 @@ class Status:
             reasons.append("the store does not answer")
         if self.knows_nothing_of_tokens and not self.leaving and self.router.members.joined:
             reasons.append("the store has not said yet which tokens have been revoked")
-        history = self.router.history
-        if history.switch.on and self.router.members.joined and not history.marks.known:
+        if self.awaits_position and not self.has_begun:
             reasons.append("the endpoints have not agreed on a position for recovery yet")
         return reasons
