@@ -135,14 +135,17 @@ test-compiled: compiled ## the tests that concern the core, on its compiled form
 	@env -u PYTHONDONTWRITEBYTECODE -u INGEBORG_PURE PYTHONHASHSEED=0 $(BIN)/python -m pytest --form compiled \
 		--proof share --slices --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(COMPILED_SLICE) $(ARGS)
 
+# Of `make soak` within `make prove`.
+PROVE_MINUTES ?= 60
+
 .PHONY: prove
-prove: compiled ## everything: all seeds and histories on both forms, attacks, an hour of random faults (four hours of two idle cores)
-	@echo "all tests on the sources, all tests of the core compiled, attacks, then MINUTES=60 of soak: some four hours"
+prove: compiled ## everything: all seeds and histories on both forms, attacks, PROVE_MINUTES=60 of random faults (some four hours)
+	@echo "all tests on the sources, the core's tests compiled, attacks, then $(PROVE_MINUTES) minutes of soak: some four hours"
 	@status=0; \
 	$(MAKE) --no-print-directory test ARGS='--proof all $(ARGS)' || status=1; \
 	$(MAKE) --no-print-directory test-compiled ARGS='--proof all $(ARGS)' || status=1; \
 	$(MAKE) --no-print-directory attack || status=1; \
-	$(MAKE) --no-print-directory soak MINUTES='$(or $(filter-out 30,$(MINUTES)),60)' || status=1; \
+	$(MAKE) --no-print-directory soak MINUTES='$(PROVE_MINUTES)' || status=1; \
 	exit $$status
 
 .PHONY: test-tools
