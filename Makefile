@@ -35,9 +35,9 @@ $(READY): constraints.txt pyproject.toml
 	@env -u INGEBORG_COMPILE $(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Each extension module lies beside its source. What has been made of these very sources is not made again.
+# An extension module lies beside its source. The build compiles nothing if the sources are those of the last build.
 .PHONY: compiled
-compiled: $(READY) ## compile the core in place, by mypyc and a C compiler (a minute and a half): everything runs it from then on
+compiled: $(READY) ## compile the core in place, by mypyc and a C compiler (a minute): everything runs it from then on
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 
 .PHONY: interpreted
@@ -117,7 +117,7 @@ bench-self: $(READY) ## this broker's figures beside their goals: a quarter of a
 TEST_PROCESSES ?= 5
 
 .PHONY: test
-test: $(READY) ## everything a change needs, in ten minutes of two cores (ARGS="-k name" is passed to pytest)
+test: $(READY) ## everything a change needs: some ten minutes of two cores (ARGS="-k name" is passed to pytest)
 	@[[ '$(TEST_PROCESSES)' =~ ^([0-9]+|auto)$$ ]] || { echo "TEST_PROCESSES='$(TEST_PROCESSES)': a number, or auto" >&2; exit 2; }
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME || echo "going on: the tests that want Java skip" >&2; \
 	env -u PYTHONDONTWRITEBYTECODE INGEBORG_PURE=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --form interpreted \

@@ -25,11 +25,9 @@ HERE = Path(__file__).resolve().parent
 #: The folder into which mypyc writes C files, and the C compiler objects.
 BUILD = "build"
 
-#: The C compiler's levels: on a message's way, and elsewhere (docs/compiled.md has what each costs).
-OPTIMIZE, OPTIMIZE_REST = "3", "1"
-
-#: Debugging information would name lines of C files that nobody keeps. `perf` and `gdb` show functions without it.
-DEBUG = "0"
+#: The C compiler's level. Debugging information would name lines of C files that nobody keeps; `perf` and `gdb` show
+#: functions without it.
+OPTIMIZE, DEBUG = "3", "0"
 
 #: setuptools' releases differ in the kind of error that a failing compiler raises.
 FAILURES = (BaseError, CCompilerError, OSError)
@@ -77,40 +75,34 @@ class Package(Distribution):
 
 
 class Pool(build_ext):
-    """Compiles the C files of an extension module side by side, and then the small modules side by side."""
+    """Compiles the C files of the first extension module side by side, and then the small modules side by side."""
 
     def build_extensions(self) -> None:
         """See ``setuptools.command.build_ext``."""
-        one_by_one, begun = self.compiler.compile, time.monotonic()
-
-        def compile(sources: list[str], *arguments: Any, **options: Any) -> list[str]:
-            extra = options.pop("extra_postargs", None) or []
-
-            def compiled(source: str) -> list[str]:
-                level = OPTIMIZE if form.on_the_way(source) else OPTIMIZE_REST
-                return one_by_one([source], *arguments, extra_postargs=[*extra, f"-O{level}"], **options)
-
-            if len(sources) == 1:
-                return compiled(sources[0])
-            objects: list[str] = []
-            with ThreadPoolExecutor(cores()) as pool:
-                try:
-                    for number, made in enumerate(pool.map(compiled, sources), 1):
-                        objects += made
-                        if number % 20 == 0 or number == len(sources):
-                            say(f"C compiler: {number} of {len(sources)} files, {time.monotonic() - begun:.0f} s")
-                except BaseException:
-                    pool.shutdown(cancel_futures=True)
-                    raise
-            return objects
-
-        self.compiler.compile = compile
+        self._one_by_one, self.compiler.compile = self.compiler.compile, self._side_by_side
         every = self.extensions
         self.build_extension(every[0])
         say(f"linking {len(every) - 1} modules")
         self.extensions, self.parallel = every[1:], cores()
         super().build_extensions()
         self.extensions = every
+
+    def _side_by_side(self, sources: list[str], *arguments: Any, **options: Any) -> list[str]:
+        """Take the place of the compiler's ``compile``, which takes the files one by one. Returns the objects."""
+        if len(sources) == 1:
+            made: list[str] = self._one_by_one(sources, *arguments, **options)
+            return made
+        begun, objects = time.monotonic(), []
+        with ThreadPoolExecutor(cores()) as pool:
+            try:
+                for made in pool.map(lambda source: self._one_by_one([source], *arguments, **options), sources):
+                    objects += made
+                    if len(objects) % 20 == 0 or len(objects) == len(sources):
+                        say(f"C compiler: {len(objects)} of {len(sources)} files, {time.monotonic() - begun:.0f} s")
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        return objects
 
 
 class Compile(build_ext):

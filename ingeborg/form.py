@@ -42,10 +42,6 @@ VARIABLE = "INGEBORG_PURE"
 #: Set to 1: a build compiles.
 COMPILE = "INGEBORG_COMPILE"
 
-#: Folders of compiled modules that a message does not pass through, as the names of their C files have them. The C
-#: compiler spends less on them.
-OFF_THE_WAY = ("core___cluster", "core___groups", "core___operators", "core___overlay")
-
 #: Beside this file: the fingerprint of the sources that the extension modules were made of.
 RECORD = "compiled.txt"
 
@@ -69,11 +65,6 @@ def fingerprint(package: Path = HERE) -> str:
         digest.update(f"{name} {len(data)}\n".encode())
         digest.update(data)
     return digest.hexdigest()
-
-
-def on_the_way(source: str) -> bool:
-    """Does this C file of mypyc's hold code that a message passes through?"""
-    return not any(folder in source for folder in OFF_THE_WAY)
 
 
 def pure() -> bool:

@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from ingeborg.broker.shell.machine import memory_bytes
@@ -82,10 +83,9 @@ def remove_left(parent: Path) -> None:
         try:
             found = os.fstat(fd)
             if found.st_uid == os.geteuid() and time.time() - found.st_mtime > NEW_S:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-        except BlockingIOError:
-            pass  # that run goes on
+                with suppress(BlockingIOError):  # its run goes on
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path, ignore_errors=True)
         finally:
             os.close(fd)
 

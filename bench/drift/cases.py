@@ -9,9 +9,11 @@ knows the action. If it does not, the script raises ``NotThere``.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import NamedTuple
 
 import orjson
@@ -172,37 +174,29 @@ async def misses(urls: Sequence[str]) -> AsyncIterator[Doing]:
 
 
 @asynccontextmanager
-async def listens(urls: Sequence[str]) -> AsyncIterator[Doing]:
-    """Clients that have never listened begin to, on one connection."""
-    async with await Client("listens").open(urls[0]) as client:
-        number = 0
-
-        async def go(count: int) -> int:
-            nonlocal number
-            for _ in range(count):
-                number += 1
-                client.name = f"listening {number:06}"
-                await client.ok("listen")
-            return count
-
-        yield Doing(go)
-
-
-@asynccontextmanager
-async def subscribes(urls: Sequence[str]) -> AsyncIterator[Doing]:
-    """A client that listens subscribes to topics that nobody has subscribed to."""
-    async with await Client("subscribes").open(urls[0]) as client:
-        number = 0
+async def commands(urls: Sequence[str], send: Callable[[Client, int], Awaitable[object]]) -> AsyncIterator[Doing]:
+    """``send`` sends one command over the connection of a client that listens. It gets a new number each time."""
+    async with await Client("of commands").open(urls[0]) as client:
+        numbers = itertools.count()
         await client.ok("listen")
 
         async def go(count: int) -> int:
-            nonlocal number
-            for _ in range(count):
-                number += 1
-                await client.ok("subscribe", topic=f"some artist - song {number:06}")
+            for number in itertools.islice(numbers, count):
+                await send(client, number)
             return count
 
         yield Doing(go)
+
+
+def listen(client: Client, number: int) -> Awaitable[object]:
+    """A client that has never listened begins to."""
+    client.name = f"listening {number:06}"
+    return client.ok("listen")
+
+
+def subscribe(client: Client, number: int) -> Awaitable[object]:
+    """The client subscribes to a topic that nobody has subscribed to."""
+    return client.ok("subscribe", topic=f"some artist - song {number:06}")
 
 
 @asynccontextmanager
@@ -311,8 +305,8 @@ SETTINGS = (
             Case(MANY, publishing("many", 50, subscribers=SUBSCRIBERS), 500, 200),
             Case(DUPLICATE, duplicates, 600, 100),
             Case(MISS, misses, 200, 50),
-            Case(LISTEN, listens, 100, 50),
-            Case(SUBSCRIBE, subscribes, 100, 50),
+            Case(LISTEN, partial(commands, send=listen), 100, 50),
+            Case(SUBSCRIBE, partial(commands, send=subscribe), 100, 50),
         ),
     ),
     Setting(

@@ -1,4 +1,4 @@
-"""`bench drift`: the endpoint of a commit beside that of the working tree, by instructions or by time.
+"""`bench drift`: compares the endpoint of a commit with that of the working tree, by instructions or by time.
 
 Owns: its arguments, and which two trees are compared. Must never: change the repository.
 """

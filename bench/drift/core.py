@@ -28,7 +28,7 @@ CANNOT = 3
 #: A replay takes no longer, in seconds; a quarter of a minute on an idle machine.
 REPLAY_S = 900.0
 
-#: The doors of the core, by which callers that are not compiled come in: it is counted while one of them is open.
+#: The doors of the core: the functions that uncompiled callers enter by. Callgrind counts while one of them is open.
 DOOR = re.compile(rb"CPyPy_(?:\w+___)?(?:Router|Turns)___\w+")
 #: A replay calls this at the borders of segments.
 BORDER = "getpriority"
@@ -43,7 +43,8 @@ async def figures(name: str, tree: Path, folder: Path) -> list[Figure] | None:
         folder: for files; it is made.
 
     Returns:
-        A figure for each segment that is one; ``None``: the tree's router cannot be driven like that.
+        A figure for each segment that is one; ``None``: the tree has no replay of its own, and ours does not know its
+        router.
 
     Raises:
         BenchError: valgrind is not there, or the replay failed, or it did something else than the trace says.
@@ -53,7 +54,7 @@ async def figures(name: str, tree: Path, folder: Path) -> list[Figure] | None:
         code = await awaited(child.ended(REPLAY_S))
     finally:
         await awaited(child.end())
-    if code == CANNOT:
+    if code == CANNOT and not (tree / REPLAY).is_file():
         return None
     if code:
         raise BenchError(f"the core of {name} ended with exit code {code}{child.tail()}")

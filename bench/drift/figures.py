@@ -28,10 +28,15 @@ class Pair(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """Working tree to base; ``None``: one of them does not have the figure."""
+        """The working tree's figure divided by the base's; ``None``: a tree does not have it."""
         if self.base is None or self.here is None or self.base.each <= 0:
             return None
         return self.here.each / self.base.each
+
+    @property
+    def lost(self) -> bool:
+        """Does the base have it, and the working tree not?"""
+        return self.base is not None and self.here is None
 
     def over(self, budget: float) -> bool:
         """Is it dearer than the budget allows?"""
@@ -54,7 +59,7 @@ def pairs(base: Sequence[Figure | None], here: Sequence[Figure | None], names: S
 
 
 def difference(name: str, more: Figure | None, less: Figure | None, by: float = 1.0) -> Figure | None:
-    """``more`` less ``less``, divided; ``None`` where one of them is not there."""
+    """Subtract ``less`` from ``more``, and divide by ``by``; ``None`` where one of the two is not there."""
     if more is None or less is None:
         return None
     functions = {**more.own, **less.own}

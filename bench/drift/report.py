@@ -30,7 +30,7 @@ def report(sections: Sequence[tuple[str, Sequence[Pair]]], budget: float, functi
         say: told each line.
 
     Returns:
-        The exit code: 1 where a figure is dearer than that.
+        The exit code: 1 where a figure is dearer than that, or the working tree does not have it any more.
     """
     say(f"{'instructions of one':{WIDTH}}{'base':>14}{'here':>14}{'ratio':>8}")
     for heading, pairs in sections:
@@ -47,7 +47,11 @@ def report(sections: Sequence[tuple[str, Sequence[Pair]]], budget: float, functi
     if over:
         say("")
         say(f"dearer than {1 + budget:g} times: {'; '.join(over)}")
-    return 1 if over else 0
+    lost = [f"{pair.name} ({heading})" for heading, pairs in sections for pair in pairs if pair.lost]
+    if lost:
+        say("")
+        say(f"not there any more: {'; '.join(lost)}")
+    return 1 if over or lost else 0
 
 
 def line(pair: Pair, budget: float) -> str:

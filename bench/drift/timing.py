@@ -42,7 +42,7 @@ def by_turns(
     found = []
     for number in range(pairs):
         pair: dict[str, Costs] = {}
-        # Who goes first changes: what the machine does in the course of a minute is no advantage for one of them.
+        # The trees take turns at going first, so that a change of the machine's speed favours neither.
         for name in sorted(sides, reverse=bool(number % 2)):
             pair[name] = _turn(sides[name], seconds, compiled, folder / f"{name}-{number}")
         found.append((pair["base"], pair["here"]))

@@ -98,10 +98,10 @@ class Marks(Part):
     # Telling
 
     def tick(self) -> None:
-        """Tell it when it is due."""
+        """Tell it when it is due, and with each tick until all have heard of each other."""
         if not self._switch.on:
             return
-        if self._desk.now >= self._tell_at or not self.known:
+        if self._desk.now >= self._tell_at or (self._acts and not self.known):
             self._tell_at = self._desk.now + PERIOD_S
             for peer in self._members.view():
                 self.tell(peer)

@@ -55,7 +55,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -222,13 +222,16 @@ class Gate:
     @contextmanager
     def signed(self) -> Iterator[None]:
         """Let ``lock_holder`` find this process while it has the write lock."""
-        # A lock of the kernel's, each process its own byte: whoever notes it in the file waits for the disk to do so.
+        # A lock of the kernel's, each process its own byte: a note in the file would wait for the disk. If the system
+        # gives none, a message to people lacks this name. That is no reason to fail what may still succeed.
         pid = os.getpid()
-        fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, pid)
+        with suppress(OSError):
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, pid)
         try:
             yield
         finally:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, pid)
+            with suppress(OSError):
+                fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, pid)
 
 
 _FLOCK = struct.Struct("hhqqi4x")

@@ -1,12 +1,13 @@
 """Reads of the embedded store that take long: in slices, between which all else of the event loop has its turn.
 
 Owns: how long a slice is, whose turn is next, and where a read of one key goes on. Must never: hold a transaction
-across an ``await``, know what is read, or import asyncio: writers import this, and start sooner without it.
+across an ``await``, know what is read, or import asyncio before it is needed: writers import this module, and start
+sooner without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -35,13 +36,6 @@ Look = Callable[[lmdb.Transaction, lmdb.Cursor, bytes, str], bool]
 """(transaction, cursor, hash of the client, topic) -> whether the topic is one of those that are looked for."""
 
 
-class _Turn:
-    """``asyncio.sleep(0)``: awaited, it lets the event loop do all else that is due."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield
-
-
 class Slices:
     """Those of one open store."""
 
@@ -53,9 +47,11 @@ class Slices:
         """Again until it says that it is through."""
         if read_slice():
             return
+        from asyncio import sleep  # here, for a writer has no use for it
+
         async with self._turns:
             while True:
-                await _Turn()
+                await sleep(0)
                 if read_slice():
                     return
 

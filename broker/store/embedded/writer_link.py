@@ -164,7 +164,6 @@ class _Link(asyncio.Protocol):
         self._small, self._large = _Budget(SMALL_BUDGET_BYTES), _Budget(LARGE_BUDGET_BYTES)
         self._looks = 0
         self._look: asyncio.TimerHandle | None = None
-        self._quiet_since = self._loop.time()
         # While the disk is waited for the link is held: what is under way is the writer's, and nothing more is sent.
         self._held_for = ""  # why, as callers are told; empty: it is not
         self._held_since = 0.0
@@ -182,7 +181,10 @@ class _Link(asyncio.Protocol):
             for argument in arguments:
                 number = next(self._numbers)
                 frame = pack((number, operation, argument))
-                await self._turn(len(frame))
+                if self._held_for:
+                    await self._until_released()
+                if not self._held_for and not self.lost.done():  # a lost link gives no budget back
+                    await self._budget(len(frame)).take(len(frame))
                 if call.done.done():
                     break  # while it was waiting for its turn, frames of it have failed
                 if self.lost.done():
@@ -199,14 +201,11 @@ class _Link(asyncio.Protocol):
         finally:
             call.done.cancel()  # nobody waits for it any more, should this have been cancelled
 
-    async def _turn(self, size: int) -> None:
-        """Return when a frame of this size may be sent, or the link is lost, or held for longer than the time-out."""
-        if self._held_for:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._timeout_s):
-                    await self._released.wait()
-        if not self.lost.done() and not self._held_for:  # a lost link gives no budget back
-            await self._budget(size).take(size)
+    async def _until_released(self) -> None:
+        """Return when the link is not held any more, or is lost, or the time-out is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout_s):
+                await self._released.wait()
 
     def _budget(self, size: int) -> _Budget:
         return self._small if size <= SMALL_FRAME_BYTES else self._large
@@ -217,7 +216,7 @@ class _Link(asyncio.Protocol):
         call.unacknowledged += 1
         self._transport.write(frame)  # what the transport buffers is under way, so the budgets bound that too
         if self._look is None:
-            self._looks, self._disk_looks, self._quiet_since = 0, 0, self._loop.time()
+            self._looks = 0
             self._look = self._loop.call_later(self._timeout_s / LOOKS, self._look_for_progress)
 
     # --- the writer's side
@@ -228,7 +227,7 @@ class _Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.lost.done():
             return  # whoever asked has been told that it failed
-        self._looks, self._disk_looks, self._quiet_since = 0, 0, self._loop.time()
+        self._looks = self._disk_looks = 0
         self._said.extend(self._unpacker.feed(data))
         if not self._heeding:
             self._heed()
@@ -316,7 +315,7 @@ class _Link(asyncio.Protocol):
         if self._held_for:
             self._held_for = self._watch.stalled(waiter, self._loop.time() - self._held_since, is_first=False)
             return
-        self._held_since = self._quiet_since
+        self._held_since = self._loop.time() - self._timeout_s  # it has been silent through all of its looks
         self._held_for = self._watch.stalled(waiter, self._loop.time() - self._held_since, is_first=True)
         self._released.clear()
         for call, _ in self._under_way.values():
@@ -325,7 +324,7 @@ class _Link(asyncio.Protocol):
         self._large.dissolve()
 
     def _release(self) -> None:
-        self._held_for = ""
+        self._held_for, self._disk_looks = "", 0
         self._small, self._large = _Budget(SMALL_BUDGET_BYTES), _Budget(LARGE_BUDGET_BYTES)  # nothing is under way
         self._watch.over(self._loop.time() - self._held_since)
         self._released.set()

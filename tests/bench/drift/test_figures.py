@@ -16,6 +16,9 @@ from ingeborg.bench.drift.whole import Window
 
 NONE: Mapping[str, float] = {}
 
+#: A script that nobody runs here.
+NOTHING = cases.duplicates
+
 
 def figure(each: float, own: Mapping[str, float] = NONE, *, judged: bool = True) -> Figure:
     return Figure("publish", each, own, judged)
@@ -51,6 +54,12 @@ def test_what_is_not_there_is_said_and_is_no_fault() -> None:
     code, lines = say(pair(None, figure(17_000)))
     assert code == 0
     assert lines[2].split() == ["publish", "not", "there", "17,000"]
+
+
+def test_what_the_working_tree_has_lost_is_named_and_is_exit_code_1() -> None:
+    code, lines = say(pair(figure(17_000), None))
+    assert code == 1
+    assert lines[-1] == "not there any more: publish (whole endpoints)"
 
 
 def test_a_part_of_other_figures_is_not_judged_by_itself() -> None:
@@ -119,7 +128,7 @@ def window(total: float, ticks: int, own: Mapping[str, float] = NONE, times: int
 
 
 async def test_the_dearest_and_the_cheapest_window_do_not_count() -> None:
-    case = Case("listen", cases.listens, 10, 1)
+    case = Case("listen", NOTHING, 10, 1)
     windows = [window(1_000, 0, {"f": 10}), window(9_000, 0, {"f": 900}), window(1_130, 1, {"f": 30}), window(10, 0)]
     found = whole.middle(case, windows, [REST])
     assert found.each == pytest.approx((1_000 + 1_030) / 2 / 10 + REST.share)
@@ -135,13 +144,13 @@ async def test_what_was_done_oftener_than_asked_for_is_divided_by_how_often() ->
 
 
 async def test_what_is_counted_at_rest_has_no_share_and_is_a_part_of_others() -> None:
-    case = Case("later", cases.listens, 10, 1, rests=True)
+    case = Case("later", NOTHING, 10, 1, rests=True)
     found = whole.middle(case, [window(1_000 + 20 * 100, 20)] * 3, [REST])
     assert found == Figure("later", 100.0, {}, judged=False)
 
 
 async def test_both_endpoints_of_a_hop_count() -> None:
-    case = Case("hop", cases.listens, 10, 1)
+    case = Case("hop", NOTHING, 10, 1)
     both = [profile(500, 0, {"f": 10}), profile(300, 0, {"f": 5})]
     found = whole.middle(case, [Window(10, both)] * 3, [REST, REST])
     assert found.each == pytest.approx(80 + 2 * REST.share)
