@@ -234,14 +234,12 @@ class Store(Protocol):
         kept: Sequence[Kept],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
-        lines: Sequence[str],
     ) -> None:
         """Write the messages ``kept`` (one of the same slot and stamp is replaced), take those out that are
-        ``forgotten`` (slot, stamp; also of these), raise the ``floors`` (slot, stamp) of slots, never lower one, and
-        add ``lines`` to those recorded: each stays once, as the newest, and of more than ``LINES_MAX`` the oldest go.
+        ``forgotten`` (slot, stamp; also of these), and raise the ``floors`` (slot, stamp) of slots, never lower one.
 
         All of it or nothing, as far as it is no more than ``KEEP_BYTES`` of messages. A larger call is written piece by
-        piece: lines and floors first, what is forgotten last, so that what a crash leaves claims no more than it has.
+        piece: floors first, what is forgotten last, so that what a crash leaves claims no more than it has.
         ``ValueError``, and nothing is written, for a slot or stamp that is none and for a message of more than
         ``KEPT_BYTES_MAX``. A store that is full still takes a call without messages.
         """
@@ -257,9 +255,16 @@ class Store(Protocol):
         have raised one. ``ValueError`` for a cursor that is none.
         """
 
-    async def kept_about(self) -> tuple[list[str], int]:
-        """The lines recorded, the newest last; and the greatest stamp that the journal was ever given, with a message,
-        a floor, or what is forgotten; 0: none."""
+    async def kept_top(self) -> int:
+        """The greatest stamp that the journal was ever given: with a message, a floor, what is forgotten, or as
+        reached; 0: none."""
+
+    async def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
+        """Record that positions up to ``stamp`` may be told, of ``lines`` (one or more), which are the present lives of
+        the cluster. Another life that was present until now has ended at the greatest stamp there was before.
+
+        Returns the lives that have ended, ``LINES_MAX`` at most, the last ones, each with the stamp at which it has;
+        and the greatest stamp that there is now."""
 
     async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
         """Map each client to this endpoint; the new locations, one per client (each client stands there once).

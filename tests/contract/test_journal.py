@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -64,21 +65,21 @@ async def read(store: Store, slots: list[int], limit: int = 100) -> tuple[list[K
 async def test_there_is_nothing_at_first(store: Store) -> None:
     assert await store.kept([1, 2], None, 10) == ([], [], None)
     assert await store.kept([], None, 10) == ([], [], None)
-    assert await store.kept_about() == ([], 0)
-    await store.keep([], [], [], [])
+    assert await store.kept_top() == 0
+    await store.keep([], [], [])
     assert await store.kept(range(SLOTS), None, 10) == ([], [], None)
-    assert await store.kept_about() == ([], 0)
+    assert await store.kept_top() == 0
 
 
 async def test_all_of_a_message_comes_back_at_whichever_handle(store: Store, other: Store) -> None:
     one = Kept(7, 3, "r\u00f6ck", b'{"\x00": "\xff"}', "me 1", (1 << 53) - 1, 1_700_000_000.25)
-    await store.keep([one], [], [], [])
+    await store.keep([one], [], [])
     assert await other.kept([7], None, 10) == ([one], [], None)
 
 
 async def test_they_come_in_the_order_of_slot_and_stamp(store: Store) -> None:
     places = [(0, 5), (0, 1 << 40), (0, 255), (0, 256), (1, 1), (255, 9), (256, 2), (SLOTS - 1, TOP), (SLOTS - 1, 0)]
-    await store.keep([message(*place) for place in places], [], [], [])
+    await store.keep([message(*place) for place in places], [], [])
     found, _ = await read(store, [SLOTS - 1, 256, 255, 1, 0, 0, 77])
     assert [(kept.slot, kept.stamp) for kept in found] == sorted(places)
     found, _ = await read(store, [1, 256])
@@ -88,64 +89,80 @@ async def test_they_come_in_the_order_of_slot_and_stamp(store: Store) -> None:
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 async def test_pages_have_all_of_them_once(store: Store, limit: int) -> None:
     all_of_them = [message(slot, stamp) for slot in (2, 4, 9) for stamp in range(5)]
-    await store.keep(all_of_them, [], [(4, 2), (5, 1)], [])
+    await store.keep(all_of_them, [], [(4, 2), (5, 1)])
     assert await read(store, [9, 4, 2], limit) == (all_of_them, {4: 2})
     assert await read(store, [3, 4, 5], limit) == (all_of_them[5:10], {4: 2, 5: 1})
 
 
 async def test_what_goes_between_two_pages_is_missed_nowhere(store: Store) -> None:
-    await store.keep([message(1, stamp) for stamp in range(6)], [], [], [])
+    await store.keep([message(1, stamp) for stamp in range(6)], [], [])
     first, floors, cursor = await store.kept([1], None, 2)
     assert ([kept.stamp for kept in first], floors) == ([0, 1], [])
     # The one that the page ended with, too.
-    await store.keep([message(1, 9)], [(1, 1), (1, 2), (1, 3)], [(1, 3)], [])
+    await store.keep([message(1, 9)], [(1, 1), (1, 2), (1, 3)], [(1, 3)])
     rest, floors, cursor = await store.kept([1], cursor, 10)
     assert ([kept.stamp for kept in rest], floors, cursor) == ([4, 5, 9], [(1, 3)], None)
 
 
 async def test_a_message_of_the_same_place_takes_its_place(store: Store) -> None:
-    await store.keep([message(1, 1, b"1")], [], [], [])
-    await store.keep([message(1, 1, b"2")], [], [], [])
+    await store.keep([message(1, 1, b"1")], [], [])
+    await store.keep([message(1, 1, b"2")], [], [])
     assert await read(store, [1]) == ([message(1, 1, b"2")], {})
 
 
 async def test_what_is_forgotten_goes_and_all_may_be_said_twice(store: Store) -> None:
     for _ in range(2):
-        await store.keep([message(1, 1), message(1, 2), message(2, 1)], [(1, 1), (3, 3)], [(1, 1)], ["l"])
+        await store.keep([message(1, 1), message(1, 2), message(2, 1)], [(1, 1), (3, 3)], [(1, 1)])
         assert await read(store, [1, 2]) == ([message(1, 2), message(2, 1)], {1: 1})
-        assert await store.kept_about() == (["l"], 3)
+        assert await store.kept_top() == 3
 
 
 async def test_a_floor_never_falls(store: Store, other: Store) -> None:
-    await store.keep([], [], [(1, 7), (2, 1)], [])
-    await other.keep([], [], [(1, 6), (2, 3), (2, 2)], [])
+    await store.keep([], [], [(1, 7), (2, 1)])
+    await other.keep([], [], [(1, 6), (2, 3), (2, 2)])
     assert await read(store, [1, 2, 3]) == ([], {1: 7, 2: 3})
 
 
 async def test_the_greatest_stamp_outlives_its_message(store: Store, other: Store) -> None:
-    await store.keep([message(1, 9)], [], [], [])
-    await other.keep([message(2, 4)], [(1, 9), (2, 4)], [], [])
-    assert await store.kept_about() == ([], 9)
-    await store.keep([], [], [(2, 11)], [])
-    assert await other.kept_about() == ([], 11)
-    await store.keep([], [(2, TOP)], [], [])
-    assert await other.kept_about() == ([], TOP)
+    await store.keep([message(1, 9)], [], [])
+    await other.keep([message(2, 4)], [(1, 9), (2, 4)], [])
+    assert await store.kept_top() == 9
+    await store.keep([], [], [(2, 11)])
+    assert await other.kept_top() == 11
+    await store.keep([], [(2, TOP)], [])
+    assert await other.kept_top() == TOP
 
 
-async def test_lines_stay_once_the_newest_last_and_so_many(store: Store) -> None:
-    await store.keep([], [], [], ["a", "b"])
-    await store.keep([], [], [], ["c", "a", "c"])
-    assert (await store.kept_about())[0] == ["b", "a", "c"]
-    await store.keep([], [], [], [f"{number}" for number in range(LINES_MAX - 1)])
-    assert (await store.kept_about())[0] == ["c", *(f"{number}" for number in range(LINES_MAX - 1))]
-    await store.keep([], [], [], [f"new {number}" for number in range(LINES_MAX + 1)])
-    assert (await store.kept_about())[0] == [f"new {number}" for number in range(1, LINES_MAX + 1)]
+async def test_a_life_of_the_cluster_ends_at_the_greatest_stamp_before_the_next_one(store: Store, other: Store) -> None:
+    assert await store.reach(["a"], 0) == ([], 0)
+    await store.keep([message(1, 7)], [], [])
+    assert await other.reach(["a"], 5) == ([], 7)
+    assert await other.reach(["a"], 9) == ([], 9)
+    assert await other.reach(["b"], 11) == ([("a", 9)], 11)
+    await store.keep([message(1, 20)], [], [])
+    assert await store.reach(["b"], 0) == ([("a", 9)], 20)
+    assert await store.reach(["c"], 0) == ([("a", 9), ("b", 20)], 20)
+    assert await store.kept_top() == 20
+
+
+async def test_lives_that_began_at_the_same_moment_are_one(store: Store, other: Store) -> None:
+    await store.reach(["a"], 3)
+    assert await store.reach(["b"], 4) == ([("a", 3)], 4)
+    assert await other.reach(["c"], 5) == ([("a", 3), ("b", 4)], 5)  # it has not heard of "b" yet
+    assert await other.reach(["b", "c"], 6) == ([("a", 3)], 6)
+    assert await store.reach(["d"], 0) == ([("a", 3), ("b", 6), ("c", 6)], 6)
+
+
+async def test_so_many_past_lives_are_recorded(store: Store) -> None:
+    for number in range(LINES_MAX + 3):
+        past, _ = await store.reach([f"{number}"], number)
+    assert past == [(f"{number}", number) for number in range(2, LINES_MAX + 2)]
 
 
 async def test_a_page_has_so_many_bytes_or_one_message(store: Store) -> None:
     large = [message(1, 1, b"x" * (KEPT_PAGE_BYTES + 1)), message(1, 2, b"y" * (KEPT_PAGE_BYTES - 1))]
     all_of_them = [*large, message(1, 3, b"zz"), message(2, 1, b"z")]
-    await store.keep(all_of_them, [], [], [])
+    await store.keep(all_of_them, [], [])
     pages = []
     cursor = None
     while True:
@@ -167,7 +184,7 @@ async def test_a_cursor_that_is_none_is_refused(store: Store) -> None:
 async def test_riak_says_that_it_has_none(kind: str, tmp_path: Path) -> None:
     async with STORES[kind](tmp_path) as opener:
         store = await opener()
-        for operation in (store.keep([], [], [], []), store.kept([1], None, 1), store.kept_about()):
+        for operation in (store.keep([], [], []), store.kept([1], None, 1), store.kept_top(), store.reach(["l"], 1)):
             with pytest.raises(StoreError, match="keeps no journal"):
                 await operation
 
@@ -180,7 +197,7 @@ STEPS = st.tuples(
     st.lists(st.tuples(PLACES, st.sampled_from([b"", b"1", b"22"])), max_size=5),
     st.lists(PLACES, max_size=4),
     st.lists(PLACES, max_size=3),
-    st.lists(st.sampled_from(["a", "b", "c"]), max_size=3),
+    st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3, unique=True),
 )
 
 
@@ -191,23 +208,25 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
     async def check(directory: Path, steps: list[tuple[int, list, list, list, list]]) -> None:  # type: ignore[type-arg]
         kept: dict[tuple[int, int], Kept] = {}
         floors: dict[int, int] = {}
-        lines: list[str] = []
+        lives: dict[str, int | None] = {}
         top = 0
         async with ALL[kind](directory) as opener:
             handles = [await opener(), await opener()]
             for handle, entries, forgotten, raised, new in steps:
                 messages = [message(slot, stamp, payload) for (slot, stamp), payload in entries]
-                await handles[handle].keep(messages, forgotten, raised, new)
+                ended = {life: top if at is None else at for life, at in lives.items() if life not in new}
+                past = sorted(ended.items(), key=itemgetter(1, 0))
+                lives, top = dict(past) | dict.fromkeys(new), min(top + len(forgotten), TOP)
+                assert await handles[handle].reach(new, top) == (past, top)
+                await handles[handle].keep(messages, forgotten, raised)
                 kept |= {(each.slot, each.stamp): each for each in messages}
                 kept = {place: each for place, each in kept.items() if place not in forgotten}
                 for slot, stamp in raised:
                     floors[slot] = max(stamp, floors.get(slot, stamp))
-                for line in new:
-                    lines = [*(held for held in lines if held != line), line]
                 seen = [*(place for place, _ in entries), *forgotten, *raised]
                 top = max([top, *(stamp for _, stamp in seen)])
                 for store in handles:
-                    assert await store.kept_about() == (lines, top)
+                    assert await store.kept_top() == top
                     for limit in (1, 3, 100):
                         wanted = [kept[place] for place in sorted(kept)]
                         assert await read(store, slots, limit) == (wanted, floors)

@@ -17,6 +17,7 @@ Owns: what may happen to messages and processes, and when. Must never: know what
 
 from __future__ import annotations
 
+import copy
 import heapq
 import itertools
 import json
@@ -130,7 +131,7 @@ class Store:
     WRITES = frozenset(
         {
             *("subscribe", "unsubscribe", "subscribe_ending", "end", "renew", "tidy", "listen", "unlisten"),
-            *("subscribe_filtered", "unsubscribe_filtered", "keep"),
+            *("subscribe_filtered", "unsubscribe_filtered", "keep", "reach"),
             *("register", "heartbeat", "deregister", "switch", "revoke"),
         }
     )
@@ -144,7 +145,7 @@ class Store:
         self.stamps = itertools.count(1)
         self.journal: dict[tuple[int, int], Kept] = {}  # by slot and stamp
         self.floors: dict[int, int] = {}  # by slot
-        self.lines: list[str] = []  # the newest last
+        self.lines: dict[str, int | None] = {}  # with the stamp at which each has ended; None: it is present
         self.top = 0  # the greatest stamp that was ever seen
         self.location_of: dict[str, Location] = {}
         self.registry: dict[str, Endpoint] = {}
@@ -327,15 +328,12 @@ class Store:
         kept: Sequence[Kept],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
-        lines: Sequence[str],
     ) -> None:
         self.journal.update({(message.slot, message.stamp): message for message in kept})
         for key in forgotten:
             self.journal.pop(key, None)
         for slot, stamp in floors:
             self.floors[slot] = max(self.floors.get(slot, 0), stamp)
-        new = list(dict.fromkeys(reversed(lines)))[::-1]
-        self.lines = [*(line for line in self.lines if line not in new), *new][-LINES_MAX:]
         places = [*((message.slot, message.stamp) for message in kept), *forgotten, *floors]
         self.top = max([self.top, *(stamp for _, stamp in places)])
 
@@ -351,8 +349,23 @@ class Store:
         floors = sorted((slot, stamp) for slot, stamp in self.floors.items() if slot in slots)
         return page, floors if cursor is None or last is None else [], last
 
-    def kept_about(self) -> tuple[list[str], int]:
-        return list(self.lines), self.top
+    def kept_top(self) -> int:
+        return self.top
+
+    def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
+        past = {line: self.top if ended is None else ended for line, ended in self.lines.items() if line not in lines}
+        last = dict(sorted(past.items(), key=lambda item: (item[1], item[0]))[-LINES_MAX:])
+        self.lines = last | dict.fromkeys(lines)
+        self.top = max(self.top, stamp)
+        return list(last.items()), self.top
+
+    def copied(self) -> tuple[Any, ...]:
+        """The journal as it is, for ``put_back``; the greatest stamp is the last."""
+        return copy.deepcopy((self.journal, self.floors, self.lines, self.top))
+
+    def put_back(self, copied: tuple[Any, ...]) -> None:
+        """The journal is as it was."""
+        self.journal, self.floors, self.lines, self.top = copied
 
     def renew(self, slot: int) -> None:
         """They stay anyway."""

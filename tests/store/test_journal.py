@@ -56,8 +56,8 @@ async def made_by_an_older_version(directory: Path) -> None:
 async def test_a_writer_makes_what_an_older_version_has_not(tmp_path: Path) -> None:
     await made_by_an_older_version(tmp_path)
     async with opened(tmp_path) as store:
-        assert await store.kept_about() == ([], 0)
-        await store.keep([message(1, 1)], [], [(1, 1)], ["l"])
+        assert await store.kept_top() == 0
+        await store.keep([message(1, 1)], [], [(1, 1)])
         assert await store.kept([1], None, 10) == ([message(1, 1)], [(1, 1)], None)
         assert (await store.locations(["ann"]))[0] is not None
 
@@ -66,31 +66,31 @@ async def test_who_only_reads_does_without_until_a_writer_has_made_them(tmp_path
     await made_by_an_older_version(tmp_path)
     async with opened(tmp_path, read_only=True) as reader:
         assert await reader.kept([1], None, 10) == ([], [], None)
-        assert await reader.kept_about() == ([], 0)
+        assert await reader.kept_top() == 0
         assert reader.kept_count() == 0
         async with opened(tmp_path) as store:
-            await store.keep([message(1, 1)], [], [], ["l"])
+            await store.keep([message(1, 1)], [], [])
             assert await reader.kept([1], None, 10) == ([message(1, 1)], [], None)
-            assert await reader.kept_about() == (["l"], 1)
+            assert await reader.kept_top() == 1
         with pytest.raises(StoreUnavailable):
-            await reader.keep([], [], [(1, 1)], [])
+            await reader.keep([], [], [(1, 1)])
 
 
 async def test_a_reboot_takes_it_and_a_new_start_of_all_processes_does_not(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        await store.keep([message(1, 1)], [], [(1, 1)], ["l"])
+        await store.keep([message(1, 1)], [], [(1, 1)])
     async with opened(tmp_path) as store:
         assert await store.kept([1], None, 10) == ([message(1, 1)], [(1, 1)], None)
-        assert await store.kept_about() == (["l"], 1)
+        assert await store.kept_top() == 1
     (tmp_path / "soft" / "boot_id").write_text("another boot")
     async with opened(tmp_path) as store:
         assert await store.kept([1], None, 10) == ([], [], None)
-        assert await store.kept_about() == ([], 0)
+        assert await store.kept_top() == 0
 
 
 async def test_the_doctor_counts_what_is_kept(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        await store.keep([message(1, stamp) for stamp in range(3)], [], [], ["l"])
+        await store.keep([message(1, stamp) for stamp in range(3)], [], [])
         assert store.kept_count() == 3
     (finding,) = await doctor.contents(tmp_path, MAP_BYTES)
     assert "; 3 messages are kept; " in finding.seen
@@ -98,7 +98,7 @@ async def test_the_doctor_counts_what_is_kept(tmp_path: Path) -> None:
 
 async def test_counters_count_them(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        await store.keep([message(1, 1), message(1, 2)], [(1, 1)], [(1, 1)], ["l"])
+        await store.keep([message(1, 1), message(1, 2)], [(1, 1)], [(1, 1)])
         await store.kept([1], None, 10)
         assert store.counters == {"reads": 1, "writes": 3, "writer_restarts": 0, "disk_stalls": 0}
 
@@ -117,7 +117,7 @@ async def run():
     for number in range(1_000_000):
         # Three messages come, one goes, and the floor says so.
         three = [Kept(1, 3 * number + more, "rock", b"{}", "me", number, 1.0) for more in (1, 2, 3)]
-        await store.keep(three, [(1, 3 * number + 1)], [(1, 3 * number + 1)], [f"{number}"])
+        await store.keep(three, [(1, 3 * number + 1)], [(1, 3 * number + 1)])
         print(number, flush=True)
 asyncio.run(run())
 """
@@ -137,10 +137,9 @@ async def test_kill_9_of_an_endpoint_loses_nothing_acknowledged_and_leaves_no_ha
         for pid in writers:
             await until_ended(pid)
         async with opened(tmp_path) as store:
-            lines, top = await store.kept_about()
-            written = int(lines[-1])
+            top = await store.kept_top()
+            written = top // 3 - 1
             assert written in (last, last + 1)  # one more may have been written, and nobody told
-            assert top == 3 * written + 3
             stamps = [kept.stamp for kept in await all_of(store)]
             assert stamps == [stamp for stamp in range(1, top + 1) if stamp % 3 != 1]
             assert (await store.kept([1], None, 1_000_000))[1] == [(1, 3 * written + 1)]
@@ -150,20 +149,20 @@ async def test_kill_9_of_an_endpoint_loses_nothing_acknowledged_and_leaves_no_ha
 
 async def test_a_killed_writer_is_replaced(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        await store.keep([message(1, 1)], [], [(1, 5)], ["l"])
+        await store.keep([message(1, 1)], [], [(1, 5)])
         killed = pid_of(store, Lane.SOFT)
         os.kill(killed, signal.SIGKILL)
         await until_ended(killed)
-        await at_last(lambda: store.keep([message(1, 2)], [], [(1, 4)], ["m"]))
+        await at_last(lambda: store.keep([message(1, 2)], [], [(1, 4)]))
         assert await store.kept([1], None, 10) == ([message(1, 1), message(1, 2)], [(1, 5)], None)
-        assert await store.kept_about() == (["l", "m"], 5)
+        assert await store.kept_top() == 5
 
 
 async def test_a_killed_writer_of_subscriptions_is_no_matter(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         os.kill(pid_of(store, Lane.DURABLE), signal.SIGSTOP)
         try:
-            await store.keep([message(1, 1)], [], [], [])
+            await store.keep([message(1, 1)], [], [])
             assert await all_of(store) == [message(1, 1)]
         finally:
             os.kill(pid_of(store, Lane.DURABLE), signal.SIGCONT)
@@ -172,7 +171,7 @@ async def test_a_killed_writer_of_subscriptions_is_no_matter(tmp_path: Path) -> 
 async def test_a_subscribe_does_not_wait_for_what_is_kept(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         os.kill(pid_of(store, Lane.SOFT), signal.SIGSTOP)
-        keeping = asyncio.create_task(store.keep([message(1, 1)], [], [], []))
+        keeping = asyncio.create_task(store.keep([message(1, 1)], [], []))
         try:
             await store.subscribe([("ann", ["rock"])])
             assert not keeping.done()
@@ -187,24 +186,24 @@ async def test_a_full_map_refuses_new_ones_and_lets_them_go(tmp_path: Path) -> N
         # One by one, to the last page: a frame that does not fit leaves all the room that it has not taken.
         async def fill() -> None:
             for one in many:
-                await store.keep([one], [], [], [])
+                await store.keep([one], [], [])
 
         with pytest.raises(StoreError, match="the embedded store is full"):
             await fill()
         held = await all_of(store)
         assert held == many[: len(held)]
         with pytest.raises(StoreError, match="the embedded store is full"):
-            await store.keep(many[len(held) :], [], [], [])
-        await store.keep([], [], [(slot, 1) for slot in range(2, SLOTS)], ["l"])  # needs room, and is little
-        await store.keep([], [(1, stamp) for stamp in range(2_000)], [(1, 1_999)], [])
+            await store.keep(many[len(held) :], [], [])
+        await store.keep([], [], [(slot, 1) for slot in range(2, SLOTS)])  # needs room, and is little
+        await store.keep([], [(1, stamp) for stamp in range(2_000)], [(1, 1_999)])
         assert await store.kept([1], None, 10) == ([], [(1, 1_999)], None)
-        await store.keep(many[:10], [], [], [])
+        await store.keep(many[:10], [], [])
         assert await all_of(store) == many[:10]
 
 
 async def test_what_is_no_message_is_damage(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        await store.keep([message(1, 1)], [], [], [])
+        await store.keep([message(1, 1)], [], [])
     with lmdb.open(str(tmp_path / "soft"), max_dbs=9, map_size=MAP_BYTES) as env:
         kept = env.open_db(b"kept")
         with env.begin(kept, write=True) as txn:
@@ -229,9 +228,9 @@ async def test_what_cannot_be_kept_is_refused_and_nothing_is_written(
 ) -> None:
     async with opened(tmp_path) as store:
         with pytest.raises(ValueError, match=said):
-            await store.keep([message(1, 1), *kept], forgotten, floors, ["l"])
+            await store.keep([message(1, 1), *kept], forgotten, floors)
         assert await all_of(store) == []
-        assert await store.kept_about() == ([], 0)
+        assert await store.kept_top() == 0
         assert store.writer_restarts == 0
 
 
@@ -242,13 +241,13 @@ async def test_what_takes_many_slices_is_whole(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(journal, "SLICE_S", -1.0)
     kept = [message(slot, stamp) for slot in (0, 1, 7, SLOTS - 1) for stamp in range(5)]
     async with opened(tmp_path) as store:
-        await store.keep(kept, [], [(7, 3)], [])
+        await store.keep(kept, [], [(7, 3)])
         assert await store.kept(range(SLOTS), None, 100) == (kept, [(7, 3)], None)
         assert await store.kept([1, 3, 7], None, 100) == (kept[5:15], [(7, 3)], None)
         # What goes while a page is read is in it with its floor, or not.
         reading = asyncio.create_task(store.kept([7, 1], None, 100))
         await asyncio.sleep(0)
-        await store.keep([], [(7, stamp) for stamp in range(5)], [(7, 4)], [])
+        await store.keep([], [(7, stamp) for stamp in range(5)], [(7, 4)])
         page, floors, rest = await reading
         assert (page[:5], rest) == (kept[5:10], None)
         assert len(page) == 10 or floors == [(7, 4)]
@@ -263,8 +262,8 @@ async def test_what_is_much_goes_frame_by_frame(tmp_path: Path, monkeypatch: pyt
             nonlocal under_way
             assert not under_way, "the next one was sent before this one was committed"
             under_way += 1
-            ((entries, forgotten, floors, lines),) = arguments
-            frames.append((operation, [len(entries), len(forgotten), len(floors), len(lines)]))
+            ((entries, forgotten, floors),) = arguments
+            frames.append((operation, [len(entries), len(forgotten), len(floors)]))
             found = await call(operation, arguments)
             under_way -= 1
             return found
@@ -274,23 +273,22 @@ async def test_what_is_much_goes_frame_by_frame(tmp_path: Path, monkeypatch: pyt
         large = [message(2, stamp, b"x" * (KEEP_BYTES // 2)) for stamp in range(3)]
         largest = message(3, 1, b"x" * (KEPT_BYTES_MAX - 64))
         gone = [(5, stamp) for stamp in range(journal.FRAME_FORGOTTEN + 3)]
-        await store.keep([*small[:5], *large, largest], gone, [(1, 1), (1, 2), (4, 1)], ["l", "m", "l"])
+        await store.keep([*small[:5], *large, largest], gone, [(1, 1), (1, 2), (4, 1)])
         assert frames == [
-            ("keep", [6, 0, 2, 2]),  # lines and floors first
-            ("keep", [1, 0, 0, 0]),
-            ("keep", [1, 0, 0, 0]),
-            ("keep", [1, journal.FRAME_FORGOTTEN, 0, 0]),
-            ("forget", [0, 3, 0, 0]),
+            ("keep", [6, 0, 2]),  # floors first
+            ("keep", [1, 0, 0]),
+            ("keep", [1, 0, 0]),
+            ("keep", [1, journal.FRAME_FORGOTTEN, 0]),
+            ("forget", [0, 3, 0]),
         ]
         assert await all_of(store) == [*small[:5], *large, largest]
         frames.clear()
-        await store.keep([], [], [], [])
-        await store.keep([], [], [(1, 3)], [])
-        await store.keep(small, [(2, 1)], [(1, 1)], ["n"])
-        assert frames[0] == ("forget", [0, 0, 1, 0])
+        await store.keep([], [], [])
+        await store.keep([], [], [(1, 3)])
+        await store.keep(small, [(2, 1)], [(1, 1)])
+        assert frames[0] == ("forget", [0, 0, 1])
         assert [sum(counts) for counts in zip(*(sizes for _, sizes in frames[1:]), strict=True)] == [
             len(small),
-            1,
             1,
             1,
         ]
@@ -299,10 +297,11 @@ async def test_what_is_much_goes_frame_by_frame(tmp_path: Path, monkeypatch: pyt
 def test_a_frame_that_is_rolled_back_leaves_nothing(tmp_path: Path) -> None:
     environment = prepare(tmp_path, Lane.SOFT, MAP_BYTES).environment
     soft, db = operations(environment, Lane.SOFT), environment.db
-    frame = [[journal.pack_kept(message(1, 1))], [], [(journal.pack_slot(1), journal.pack_stamp(1))], ["l"]]
+    frame = [[journal.pack_kept(message(1, 1))], [], [(journal.pack_slot(1), journal.pack_stamp(1))]]
     with environment.env as env:
         txn = env.begin(write=True)
         assert soft["keep"](txn, frame) == []
+        assert soft["reach"](txn, (["l"], journal.pack_stamp(2))) == [[], journal.pack_stamp(2)]
         txn.abort()
         with env.begin() as txn:
             assert [txn.stat(db[name.decode()])["entries"] for name in sorted(JOURNAL)] == [0, 0, 0]

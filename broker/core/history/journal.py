@@ -25,7 +25,7 @@ from ..part import Part
 from .clock import Clock
 from .entries import Entry
 from .log import Log
-from .marks import Marks
+from .marks import ANY, Marks
 from .state import Unread
 
 #: Messages in one page that is read: some 2 ms.
@@ -65,10 +65,11 @@ class Journal(Part):
         self._rows: dict[tuple[int, int], tuple[Entry, Handover]] = {}  # by slot and stamp
         self._forgotten: list[tuple[int, int]] = []
         self._floors: dict[int, int] = {}
-        self._lines: list[str] = []
         self._writing = False
+        self._reach = -1  # positions are to be told up to this stamp; -1: the journal knows of all that are
+        self._reaching = False
         self._again_at = 0.0  # a write has failed: what no message waits for is not tried before
-        self._known = False  # the lines of before, and the greatest stamp
+        self._known = False  # the greatest stamp of before
         self._asked_at = -AGAIN_S
         #: Slots that are being read, each with the number of its read: who lets go of one and gets it again reads anew.
         self.loading: dict[int, int] = {}
@@ -97,13 +98,19 @@ class Journal(Part):
         """What the slot had up to this stamp may be lacking."""
         self._floors[slot] = max(stamp, self._floors.get(slot, 0))
 
-    def line(self) -> None:
-        """There is a new line."""
-        self._lines = list(self._marks.lines)
+    def reach(self, stamp: int) -> None:
+        """Positions up to this stamp are to be told, or of another line."""
+        self._reach = max(self._reach, stamp)
 
     def flush(self) -> None:
-        """The turn ends: write what there is."""
-        if not self.switch.on or self._writing:
+        """The turn ends: write what there is. Nothing before the lives of the cluster that are past have been ended:
+        they end at the greatest stamp that there is."""
+        if not self.switch.on:
+            return
+        if self._reach >= 0 and not self._reaching and self._desk.now >= self._again_at:
+            self._desk.store("reach", (list(self._marks.lines), self._reach), self._reached, self._reach)
+            self._reaching, self._reach = True, -1
+        if self._writing or self._marks.proven < 0:
             return
         lost = self._log.lost
         if lost:
@@ -114,7 +121,7 @@ class Journal(Part):
                     self.forget(slot, entry.stamp)
                     self.floor(slot, entry.stamp)
             lost.clear()
-        is_due = self._desk.now >= self._again_at and (self._forgotten or self._floors or self._lines)
+        is_due = self._desk.now >= self._again_at and (self._forgotten or self._floors)
         if not self._rows and not is_due:
             return
         names = list(self._rows)[:KEPT_PER_WRITE]
@@ -134,10 +141,14 @@ class Journal(Part):
             for slot, (entry, _) in rows
             if not entry.gone
         ]
-        arguments = (kept, self._forgotten, list(self._floors.items()), self._lines)
+        # What is stamped anew is in it twice for a moment, and not for a moment nowhere.
+        forgotten: list[tuple[int, int]] = []
+        if not self._rows:
+            forgotten, self._forgotten = self._forgotten, []
+        arguments = (kept, forgotten, list(self._floors.items()))
         self._writing = True
         self._desk.store("keep", arguments, self._done, ([handover for _, (_, handover) in rows], arguments))
-        self._forgotten, self._floors, self._lines = [], {}, []
+        self._floors = {}
 
     def _done(self, context: Any, result: Any, error: Exception | None) -> None:
         handovers, arguments = context
@@ -152,9 +163,17 @@ class Journal(Part):
                 del self._forgotten[:beyond]
             for slot, stamp in arguments[2]:
                 self.floor(slot, stamp)
-            self._lines = self._lines or arguments[3]
         for handover in handovers:
             self.written(handover, error)
+
+    def _reached(self, stamp: int, result: Any, error: Exception | None) -> None:
+        self._reaching = False
+        if error is not None:
+            self._again_at = self._desk.now + AGAIN_S
+            self.reach(stamp)
+        elif self.switch.on:
+            past, top = result
+            self._marks.reached(dict(past), top)
 
     # Reading
 
@@ -162,8 +181,9 @@ class Journal(Part):
         """The feature has been switched."""
         if on and not self.switch.on:
             self._log.lost = []
-            self._lines = list(self._marks.lines)
+            self._marks.proven = -1
             if self._homes.joined:
+                self.reach(0)
                 # What is kept already is not written: after an end of all, what was missed before now may be lacking.
                 stamp = self._clock.step()
                 for slot in range(SLOTS):
@@ -171,6 +191,7 @@ class Journal(Part):
                         self.floor(slot, stamp)
         elif not on:
             self._log.lost = None
+            self._marks.reached(self._marks.past, ANY)
             rows, self._rows = self._rows, {}
             for _, handover in rows.values():
                 self.written(handover, None)
@@ -182,15 +203,12 @@ class Journal(Part):
             return True
         if self._desk.now >= self._asked_at + AGAIN_S:
             self._asked_at = self._desk.now
-            self._desk.store("kept_about", (), self._about, None)
+            self._desk.store("kept_top", (), self._top, None)
         return False
 
-    def _about(self, context: Any, result: Any, error: Exception | None) -> None:
+    def _top(self, context: Any, result: Any, error: Exception | None) -> None:
         if error is None:
-            lines, top = result
-            self._clock.see(top)
-            for line in lines:
-                self._marks.lines[line] = None
+            self._clock.see(result)
             self._known = True
 
     def lacking(self, slots: Sequence[int]) -> bool:

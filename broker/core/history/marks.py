@@ -7,6 +7,9 @@ Each endpoint tells all others once a second its *mark* (``clock``). The least m
 message up to it has ended, so every endpoint has put it into the outboxes of all its clients that were to get it. That
 is a position, with the *line* in front of it: the life of the cluster that the stamps belong to.
 
+Where there is a journal, a life of the cluster goes on from the one before it, up to the greatest stamp that the
+journal has. So none is told before the journal has it: who has a later one comes from what the journal has not got.
+
 Who comes into the view is told the clock before it is let in, so that it gives no stamp up to any position that there
 is. Whose lease has lapsed may have missed messages: it hands out no later position before its clients have been
 recovered (``recovering``). A delivery to an endpoint that failed is told to it with every mark until it has heard of
@@ -23,6 +26,7 @@ from ..cluster.membership import Membership
 from ..desk import Desk
 from ..links.calls import Call, Kind
 from ..links.capabilities import HISTORY
+from ..model import LINES_MAX
 from ..part import Part, RequestHandler
 from .clock import Clock
 
@@ -32,8 +36,8 @@ PERIOD_S: Final = 1.0
 #: Clients of one endpoint that are named as having missed something; of more it is told that all may have.
 MISSED_MAX: Final = 1_000
 
-#: Lives of the cluster that are known to be one: more than one there is only where endpoints began at the same moment.
-LINES_MAX: Final = 64
+#: No journal has to know how far positions go.
+ANY: Final = 1 << 64
 
 #: In place of a mark: this endpoint does not act yet.
 NOT_YET: Final = -1
@@ -54,7 +58,12 @@ class Marks(Part):
         self.stable = 0
         #: Every endpoint in the view has told its mark since this one joined.
         self.known = False
+        #: Lives of the cluster that are one: more than one there is only where endpoints began at the same moment.
         self.lines: dict[str, None] = {}
+        #: Those before it that it goes on from, each up to a stamp.
+        self.past: dict[str, int] = {}
+        #: The journal knows that positions go so far; -1: it is to be asked yet.
+        self.proven = ANY
         self._marks: dict[str, int] = {}
         #: By peer: its clients to which a delivery failed, each with the number of its latest failure; ``None`` alone:
         #: any may be concerned. The number tells whether one has missed something since it was named.
@@ -64,10 +73,10 @@ class Marks(Part):
         self._begun: dict[str, int] = {}
         self._tell_at = desk.now
         #: Are told: that the stable stamp has grown; before that, that these clients here have missed something (None:
-        #: any may have); that there is a new line.
+        #: any may have); that the journal has to know how far positions go, and of which lines.
         self.advanced: Callable[[], None] = lambda: None
         self.missed: Callable[[Sequence[str] | None], None] = lambda clients: None
-        self.new_line: Callable[[], None] = lambda: None
+        self.prove: Callable[[int], None] = lambda stamp: None
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What the others tell."""
@@ -85,15 +94,22 @@ class Marks(Part):
         return f"{min(self.lines, default='')}.{stamp:x}"
 
     def stamp_of(self, position: str) -> int | None:
-        """``None``: no endpoint of this cluster's present life has given such a position."""
+        """``None``: no endpoint of this cluster's present life, or of one that it goes on from, has given such a
+        position."""
         line, _, text = position.rpartition(".")
-        if line not in self.lines or not 0 < len(text) <= _STAMP_DIGITS or not text.isalnum():
+        last = self._clock.value if line in self.lines else self.past.get(line, -1)
+        if not 0 < len(text) <= _STAMP_DIGITS or not text.isalnum():
             return None
         try:
             stamp = int(text, 16)
         except ValueError:
             return None
-        return stamp if 0 <= stamp <= self._clock.value else None
+        return stamp if 0 <= stamp <= last else None
+
+    def reached(self, past: dict[str, int], proven: int) -> None:
+        """The journal knows that positions go so far, and what was before this life of the cluster."""
+        self.past, self.proven = past, proven
+        self._advance()
 
     # Telling
 
@@ -124,7 +140,7 @@ class Marks(Part):
         for line in lines:
             if line not in self.lines and len(self.lines) < LINES_MAX:
                 self.lines[line] = None
-                self.new_line()
+                self.prove(0)
         if again is None or again:
             self.missed(again)
         if mark != NOT_YET:
@@ -169,6 +185,9 @@ class Marks(Part):
             if mark is None:
                 return
             least = min(least, mark)
+        if least > self.proven:
+            self.prove(least)
+            least = self.proven
         if not self.known and least < max(self._begun.values(), default=0):
             # Endpoints that begin at the same time have floors above each other's marks. Before all of them have heard
             # of each other, a position would have a gap for nothing.
@@ -194,7 +213,7 @@ class Marks(Part):
         """This endpoint acts. Nobody has told it of a line: it begins one."""
         if not self.lines:
             self.lines[self._me] = None
-            self.new_line()
+        self.prove(0)
         self._begun[self._me] = self._clock.value
         self._tell_at = self._desk.now
 

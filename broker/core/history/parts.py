@@ -75,7 +75,7 @@ class HistoryParts:
         self.journal = Journal(desk, members.me.incarnation, members, self.log, self.clock, self.marks, Switch())
         self.state.lacking = self.journal.lacking
         self.state.let_go = self.journal.let_go
-        self.marks.new_line = self.journal.line
+        self.marks.prove = self.journal.reach
 
     def keep(self, copies: Copies, standbys: Standbys, guard: Guard) -> Keeping:
         """The home's part of a message's way."""
@@ -118,7 +118,7 @@ class HistoryParts:
 
     def follow(self, features: Features | None, keepalive: Keepalive) -> None:
         """``features``: ``None``: there is no history here."""
-        self.keeping.refusal = lambda: _refusal(features)
+        self.keeping.refusal = lambda: _refusal(features, self.marks)
         self.journal.unix_s = self.state.unix_s = lambda: keepalive.unix_s
         if features is not None:
             features.ready = self.journal.known
@@ -129,13 +129,15 @@ class HistoryParts:
         return {HISTORY: self.switch.turn, JOURNAL: self.journal.turn}
 
 
-def _refusal(features: Features | None) -> ProtocolError | None:
+def _refusal(features: Features | None, marks: Marks) -> ProtocolError | None:
     """Why there is no history just now; ``None``: there is. A home keeps what it is asked to, whether it has heard of
     the feature or not; that all are able to is enough."""
     if features is None:
         return ProtocolError("bad_state", "With lookup routing no message is kept")
     if HISTORY in features.on:
-        return None
+        if marks.proven >= 0:
+            return None
+        return ProtocolError("peer_unavailable", "The journal has not said yet how far positions go: try again")
     if not features.is_meant(HISTORY):
         return ProtocolError("bad_state", "No message is kept here: no endpoint has been given history-bytes")
     why = features.want(HISTORY) or "it is being switched on"

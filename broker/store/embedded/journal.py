@@ -14,7 +14,8 @@ a floor raised for it, is never missing from a page whose floor is the old one.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from time import perf_counter
 from typing import Any, Final, cast
 
@@ -39,7 +40,7 @@ FRAME_FORGOTTEN: Final = KEEP_BYTES // OVERHEAD_BYTES
 assert KEPT_BYTES_MAX + KEEP_BYTES <= FRAME_BYTES_MAX, "beside a message a frame has floors and what is forgotten"
 
 LINES: Final = b"lines"
-"""Key in ``kept_about``: the lines, in MessagePack, the newest last."""
+"""Key in ``kept_about``: the lives of the cluster in MessagePack, each with the stamp at which it ended, or nil."""
 
 TOP: Final = b"top"
 """Key in ``kept_about``: the greatest stamp."""
@@ -47,8 +48,8 @@ TOP: Final = b"top"
 Call = Callable[[str, list[Any]], Awaitable[list[Any]]]
 """Of the soft writer: operation and frames."""
 
-Frame = tuple[list[tuple[bytes, bytes]], list[bytes], list[tuple[bytes, bytes]], list[str]]
-"""Entries to write, keys to delete, slots and stamps of floors, lines."""
+Frame = tuple[list[tuple[bytes, bytes]], list[bytes], list[tuple[bytes, bytes]]]
+"""Entries to write, keys to delete, slots and stamps of floors."""
 
 Page = tuple[list[Kept], list[tuple[int, int]], str | None]
 """Messages, floors, and where the next page begins."""
@@ -117,14 +118,13 @@ class Journal:
         kept: Sequence[Kept],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
-        lines: Sequence[str],
     ) -> None:
         """In one transaction, unless it is too much for a frame. A frame is sent when the one before is committed."""
         entries = [pack_kept(message) for message in kept]
         keys = [pack_slot(slot) + pack_stamp(stamp) for slot, stamp in forgotten]
         highest = dict(sorted(floors))
         raised = [(pack_slot(slot), pack_stamp(stamp)) for slot, stamp in highest.items()]
-        for frame in _frames(entries, keys, raised, newest(lines)):
+        for frame in _frames(entries, keys, raised):
             # By its name the writer knows that it lets go of room, or needs little: a full map does not refuse that.
             await self._call("keep" if frame[0] else "forget", [frame])
 
@@ -164,11 +164,15 @@ class Journal:
         await self._slices.through(read_slice)
         return page, floors, rest
 
-    async def about(self) -> tuple[list[str], int]:
-        """Lines and the greatest stamp."""
+    async def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
+        """Record how far positions go, and of which lines."""
+        past, top = await self._call("reach", [(list(lines), pack_stamp(stamp))])
+        return [(line, ended) for line, ended in past], int.from_bytes(top, "big")
+
+    def top(self) -> int:
+        """The greatest stamp; 0: none."""
         with self._slices.reading(Lane.SOFT, "kept_about") as (txn, _):
-            about = self._database(Lane.SOFT, "kept_about")
-            return lines_in(txn, about), top_in(txn, about)
+            return top_in(txn, self._database(Lane.SOFT, "kept_about"))
 
     def count(self) -> int:
         """How many messages are kept."""
@@ -184,15 +188,17 @@ class Journal:
                     yield slot, int.from_bytes(value, "big")
 
 
-def lines_in(txn: lmdb.Transaction, about: Any) -> list[str]:
-    """Those recorded, the newest last."""
+def lines_in(txn: lmdb.Transaction, about: Any) -> dict[str, int | None]:
+    """Those recorded, each with the stamp at which it has ended; ``None``: it is present."""
     value = value_of(txn, LINES, about)
-    return [] if value is None else list(ormsgpack.unpackb(value))
+    return {} if value is None else dict(ormsgpack.unpackb(value))
 
 
-def newest(lines: Sequence[str]) -> list[str]:
-    """Each once, where it comes last; ``LINES_MAX`` at most."""
-    return list(dict.fromkeys(reversed(lines)))[:LINES_MAX][::-1]
+def present(recorded: Mapping[str, int | None], lines: Sequence[str], top: int) -> dict[str, int | None]:
+    """The same, where ``lines`` are the present ones, and ``top`` is the greatest stamp that there was before: the past
+    ones first, in the order in which they have ended, and no more than ``LINES_MAX``."""
+    past = [(line, top if ended is None else ended) for line, ended in recorded.items() if line not in lines]
+    return dict(sorted(past, key=itemgetter(1, 0))[-LINES_MAX:]) | dict.fromkeys(lines)
 
 
 def top_in(txn: lmdb.Transaction, about: Any) -> int:
@@ -202,19 +208,19 @@ def top_in(txn: lmdb.Transaction, about: Any) -> int:
 
 
 def _frames(
-    entries: list[tuple[bytes, bytes]], keys: list[bytes], floors: list[tuple[bytes, bytes]], lines: list[str]
+    entries: list[tuple[bytes, bytes]], keys: list[bytes], floors: list[tuple[bytes, bytes]]
 ) -> Iterator[Frame]:
-    """Lines and floors in the first frame, what is forgotten from the last of the messages' on: what a crash leaves has
+    """Floors in the first frame, what is forgotten from the last of the messages' on: what a crash leaves has
     a floor too many at most, and never a message too few."""
     parts = list(_parts(entries)) or [[]]
     going = [keys[start : start + FRAME_FORGOTTEN] for start in range(0, len(keys), FRAME_FORGOTTEN)] or [[]]
     for number, part in enumerate(parts):
         is_first, is_last = not number, number == len(parts) - 1
-        frame = part, going[0] if is_last else [], floors if is_first else [], lines if is_first else []
+        frame = part, going[0] if is_last else [], floors if is_first else []
         if any(frame):
             yield frame
     for part_of_keys in going[1:]:
-        yield [], part_of_keys, [], []
+        yield [], part_of_keys, []
 
 
 def _parts(entries: list[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:

@@ -23,7 +23,7 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
         ended        client id      -> when the last one ended (Unix ms, 8 bytes), then [count, topics]
         kept         slot, stamp (8 bytes)              -> [topic, payload, origin, number, when it expires (Unix s)]
         kept_floors  slot           -> stamp (8 bytes) from which on the slot's messages are whole
-        kept_about   `top`          -> the greatest stamp (8 bytes); `lines` -> [line, ...], the newest last
+        kept_about   `top`          -> the greatest stamp (8 bytes); `lines` -> [[line, its last stamp or nil], ...]
         boot_id      (a file) the boot the environment belongs to; under another one it is emptied
     either one also holds the file `gate`: the queue for its write lock, and, by locks on it, the process that has it
     DIR/made       that the durable environment was made (``files.py``)

@@ -75,6 +75,7 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
         "tidy": endings.tidy,
         "keep": journal.keep,
         "forget": journal.keep,  # of a frame without messages
+        "reach": journal.reach,
     }
 
 

@@ -447,10 +447,9 @@ class EmbeddedStore:
         kept: Sequence[Kept],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
-        lines: Sequence[str],
     ) -> None:
         self._writes += len(kept) + len(forgotten)
-        await self._journal.keep(kept, forgotten, floors, lines)
+        await self._journal.keep(kept, forgotten, floors)
 
     async def kept(
         self, slots: Sequence[int], cursor: str | None, limit: int
@@ -463,8 +462,11 @@ class EmbeddedStore:
         self._reads += len(page)
         return page, floors, rest
 
-    async def kept_about(self) -> tuple[list[str], int]:
-        return await self._journal.about() if self._has_journal else ([], 0)
+    async def kept_top(self) -> int:
+        return self._journal.top() if self._has_journal else 0
+
+    async def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
+        return await self._journal.reach(lines, stamp)
 
     def kept_count(self) -> int:
         """How many messages are kept; for people."""

@@ -475,7 +475,6 @@ class RiakStore:
         kept: Sequence[Kept],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
-        lines: Sequence[str],
     ) -> None:
         raise StoreError(NO_JOURNAL)
 
@@ -484,7 +483,10 @@ class RiakStore:
     ) -> tuple[list[Kept], list[tuple[int, int]], str | None]:
         raise StoreError(NO_JOURNAL)
 
-    async def kept_about(self) -> tuple[list[str], int]:
+    async def kept_top(self) -> int:
+        raise StoreError(NO_JOURNAL)
+
+    async def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
         raise StoreError(NO_JOURNAL)
 
     async def subscriptions(self) -> AsyncIterator[list[tuple[str, list[str]]]]:

@@ -35,12 +35,19 @@ class Written:
 def here() -> Here:
     here = Here()
     here.journal.unix_s = lambda: UNIX_S + here.desk.now
-    here.journal.turn(True)
-    here.journal.flush()
+    begin(here)
     (call,) = here.stored("keep")
     call.end()
     here.log.drop(SLOT)
     return here
+
+
+def begin(here: Here) -> None:
+    """It is switched on, and the lives of the cluster that are past have been ended."""
+    here.journal.turn(True)
+    here.journal.flush()
+    here.stored("reach")[0].end(([], here.clock.value))
+    here.journal.flush()
 
 
 def keep(here: Here, stamp: int, name: Any) -> Entry:
@@ -54,15 +61,52 @@ def kept(number: int, stamp: int, left_s: float = 60.0, topic: str = "t") -> Kep
     return Kept(slot_of(topic), stamp, topic, b"1", "o", number, UNIX_S + 100.0 + left_s)
 
 
-def test_what_is_switched_on_begins_with_the_line_and_with_floors_for_what_was_not_written() -> None:
+def test_what_is_switched_on_begins_with_the_line_and_then_floors_for_what_was_not_written() -> None:
     here = Here()
     here.keep("t", 5)
     here.journal.flush()
     assert here.stored() == []  # it is not on
     here.journal.turn(True)
     here.journal.flush()
+    (call,) = here.stored("reach")
+    assert call.arguments == ([LINE], 0)
+    here.journal.flush()
+    assert here.stored() == []  # or the life before would end with what this one writes
+    call.end(([("before", 4)], 6))
+    assert here.marks.past == {"before": 4}
+    here.journal.flush()
     (call,) = here.stored("keep")
-    assert call.arguments == ([], [], [(slot, 6) for slot in range(SLOTS)], [LINE])
+    assert call.arguments == ([], [], [(slot, 6) for slot in range(SLOTS)])
+
+
+def test_a_position_is_told_once_the_journal_knows_that_it_may_be() -> None:
+    here = Here("a", "b")
+    begin(here)
+    here.stored("keep")[0].end()
+    marks = here.marks
+    here.clock.see(9)
+    here.told("a", 8)
+    here.told("b", 9)
+    assert marks.stable == 1  # that far the journal has stamps
+    here.journal.flush()
+    (call,) = here.stored("reach")
+    assert call.arguments == ([LINE], 8)
+    here.told("b", 10)
+    here.journal.flush()
+    assert here.stored() == []
+    call.end(None, OSError("the disk is full"))
+    assert marks.stable == 1
+    here.desk.now += AGAIN_S
+    here.journal.flush()
+    (call,) = here.stored("reach")
+    assert call.arguments == ([LINE], 8)
+    call.end(([("before", 4)], 11))  # by what others have written
+    assert marks.stable == 8
+    assert [marks.stamp_of(position) for position in ("before.4", "before.5")] == [4, None]
+    here.told("a", 11)
+    here.told("b", 11)
+    here.journal.flush()
+    assert (marks.stable, here.stored()) == (11, [])
 
 
 def test_one_write_is_under_way_at_a_time_and_the_rest_goes_into_the_next(here: Here) -> None:
@@ -72,7 +116,7 @@ def test_one_write_is_under_way_at_a_time_and_the_rest_goes_into_the_next(here: 
     here.journal.flush()
     (call,) = here.stored("keep")
     row = Kept(SLOT, 10, "t", b"1", "o", first.number, UNIX_S + first.expires)
-    assert call.arguments == ([row], [], [], [])
+    assert call.arguments == ([row], [], [])
     keep(here, 11, "second")
     keep(here, 12, "third")
     here.journal.flush()
@@ -94,13 +138,14 @@ def test_a_turn_writes_so_many_and_the_next_ones_the_others(here: Here, monkeypa
     Written(here.journal)
     for stamp in range(10, 15):
         keep(here, stamp, stamp)
+    here.journal.forget(SLOT, 9)  # it may be one of these, stamped anew: it goes when they are written
     found = []
     for _ in range(3):
         here.journal.flush()
         (call,) = here.stored("keep")
-        found.append([one.stamp for one in call.arguments[0]])
+        found.append(([one.stamp for one in call.arguments[0]], call.arguments[1]))
         call.end()
-    assert found == [[10, 11], [12, 13], [14]]
+    assert found == [([10, 11], []), ([12, 13], []), ([14], [(SLOT, 9)])]
 
 
 def test_what_could_not_be_written_is_told_and_counted_and_the_rest_is_written_again(here: Here) -> None:
@@ -109,8 +154,6 @@ def test_what_could_not_be_written_is_told_and_counted_and_the_rest_is_written_a
     keep(here, 10, "first")
     here.journal.forget(SLOT, 9)
     here.journal.floor(SLOT, 7)
-    here.marks.lines["z"] = None
-    here.journal.line()
     here.journal.flush()
     (call,) = here.stored("keep")
     here.journal.floor(SLOT, 8)
@@ -122,7 +165,7 @@ def test_what_could_not_be_written_is_told_and_counted_and_the_rest_is_written_a
     here.desk.now += AGAIN_S
     here.journal.flush()
     (call,) = here.stored("keep")
-    assert call.arguments == ([], [(SLOT, 9)], [(SLOT, 8)], [LINE, "z"])
+    assert call.arguments == ([], [(SLOT, 9)], [(SLOT, 8)])
 
 
 def test_a_message_is_written_though_the_write_before_failed_and_takes_the_rest_along(here: Here) -> None:
@@ -174,22 +217,21 @@ def test_what_the_log_forgets_by_itself_is_forgotten_and_leaves_a_floor(here: He
     assert entry.gone
     here.journal.flush()
     (call,) = here.stored("keep")
-    assert call.arguments == ([], [(SLOT, 10)], [(SLOT, 10)], [])
+    assert call.arguments == ([], [(SLOT, 10)], [(SLOT, 10)])
 
 
 def test_how_far_those_before_had_come_is_known_before_this_endpoint_acts(here: Here) -> None:
     assert not here.journal.known()
-    (call,) = here.stored("kept_about")
+    (call,) = here.stored("kept_top")
     assert not here.journal.known()
     assert here.stored() == []
     call.end(None, OSError("down"))
     assert not here.journal.known()
     here.desk.now += AGAIN_S
     assert not here.journal.known()
-    here.stored("kept_about")[0].end((["before", LINE], 77))
+    here.stored("kept_top")[0].end(77)
     assert here.journal.known()
     assert here.clock.value >= 77
-    assert list(here.marks.lines) == [LINE, "before"]
 
 
 def test_slots_that_come_are_read_page_by_page_and_are_nobodys_before(here: Here) -> None:
@@ -291,8 +333,7 @@ def test_switched_off_it_lets_pass_what_waits(here: Here) -> None:
     assert written.told == [("second", ""), ("first", "")]
     here.journal.flush()
     assert here.stored() == []
-    here.journal.turn(True)  # what was let pass is not written, and its slot says so
-    here.journal.flush()
+    begin(here)  # what was let pass is not written, and its slot says so
     (call,) = here.stored("keep")
     assert call.arguments[0] == []
     assert dict(call.arguments[2])[SLOT] >= 11

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from ingeborg.broker.core.history.marks import LINES_MAX, MISSED_MAX, NOT_YET, PERIOD_S, Marks
+from ingeborg.broker.core.history.marks import MISSED_MAX, NOT_YET, PERIOD_S, Marks
 from ingeborg.broker.core.links.calls import Call, Kind
 from ingeborg.broker.core.links.capabilities import HISTORY
+from ingeborg.broker.core.model import LINES_MAX
 
 from ..surroundings import peer
 from .here import LINE, Here, at
@@ -21,7 +22,7 @@ class Listened:
         self.marks = marks
         self.heard: list[object] = []
         marks.advanced, marks.missed = self.advanced, self.missed
-        marks.new_line = lambda: self.heard.append("line")
+        marks.prove = lambda stamp: self.heard.append(("prove", stamp))
 
     def advanced(self) -> None:
         self.heard.append(self.marks.stable)
@@ -190,13 +191,16 @@ def test_who_begins_alone_begins_a_line_and_who_comes_takes_over_the_others(here
     listened = Listened(first)
     first.mark_told("a", 1, [0, 0, ["z"], []])
     first.joined()
-    assert (list(first.lines), listened.take()[0]) == (["z"], "line")
+    assert (list(first.lines), listened.take()[0]) == (["z"], ("prove", 0))
     # Two that began at one moment: positions of either are good, and all give the same.
     first.mark_told("b", 1, [0, 7, ["k"], []])
     assert (first.position_at(7), first.stamp_of("z.7"), first.stamp_of("k.7")) == ("k.7", 7, 7)
     for number in range(LINES_MAX + 5):
         first.mark_told("b", 1, [0, 7, [f"line {number}"], []])
     assert len(first.lines) == LINES_MAX
+    # A life of before is known up to where it had come; one that goes on is none of these.
+    first.reached({"old": 5, "z": 3}, 9)
+    assert [first.stamp_of(text) for text in ("old.5", "old.6", "z.7", "older.1")] == [5, None, 7, None]
 
 
 @pytest.mark.parametrize(
