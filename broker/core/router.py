@@ -56,6 +56,7 @@ from .messages.inflight import InFlight
 from .messages.kept import KeptMessages
 from .messages.lookup import LookupHome
 from .messages.message import Handover
+from .messages.names import Names
 from .messages.origin import Origin
 from .messages.outcomes import Outcomes
 from .messages.recovery import Recovery
@@ -143,8 +144,9 @@ class Router(Turns):
         self._delivery = delivery = Delivery(desk, hub, sending, moved_away, links, counters, wrap, sizes)
         self._fanout = fanout = Fanout(desk, members, links, locations, whereabouts, delivery, not lookup, sizes)
         self.history = history = HistoryParts(desk, members, limits)
-        seen, kept, held = SeenPayloads(desk, self.dedup), KeptMessages(desk, self.dedup), Held()
-        seen.at_standby = kept
+        names, held = Names(), Held()
+        seen, kept = SeenPayloads(desk, self.dedup, names), KeptMessages(desk, self.dedup, names)
+        seen.at_standby, calls.unheard = kept, names.unheard
         of_slots = [] if lookup else [seen, history.state, *states]
         self.copies = copies = Copies(desk, members, of_slots)
         self.copying = copying = Copying(desk, members, copies, of_slots, held, handovers)

@@ -49,6 +49,7 @@ _COUNTERS = {
     "slots_arrived_in_part": "Slots that it became home of without some of that, as after a crash of their home",
     "messages_recovered": "Messages that another home was handing over when it crashed, and this endpoint went on with",
     "messages_kept": "Messages kept by this endpoint, as home",
+    "messages_not_kept": "Messages that this endpoint as home had no room for (history-bytes): handed over, not kept",
     "messages_sent_again": "Kept messages sent by this endpoint to clients that recover, or ask for the latest",
     "recoveries": "Times a client of this endpoint began to recover what it has missed",
     "gaps_told": "Times a client of this endpoint was told that kept messages may be lacking",

@@ -46,11 +46,11 @@ class Sent:
     def is_accepted(self, partial: bool) -> bool:
         """Does its publisher know that it is published, and kept? ``partial``: what reached some is, too."""
         error = self.reply.get("error")
-        return self.reply.get("duplicate") is False or (partial and error == "partial")
+        return self.reply.get("kept") is True or (partial and error == "partial")
 
 
 class Publication:
-    """A payload, sent once or again. ``is_kept``: for how long it is kept was said."""
+    """A payload, sent once or again."""
 
     def __init__(self, number: int, topic: str, keep_s: int, dedup: bool | str) -> None:
         self.topic = topic
@@ -69,6 +69,11 @@ class Position(NamedTuple):
     seen: frozenset[str]
     gaps: tuple[Gap, ...]
     began: float
+
+    @property
+    def stamp(self) -> int:
+        """What it is by the clock of its cluster's life."""
+        return int(self.text.rpartition(".")[2], 16)
 
 
 class Line:
@@ -174,12 +179,21 @@ class Reader:
 def verdict(readers: Iterable[Reader], publications: Iterable[Publication], partial: bool) -> Iterator[str]:
     """What was promised and does not hold. ``partial``: see ``Sent.is_accepted``."""
     by_payload = {publication.payload: publication for publication in publications}
+    for publication in by_payload.values():
+        yield from _duplicate_of_nothing(publication)
     for reader in readers:
         yield from reader.faults
         yield from _lost(reader, by_payload.values(), partial)
         yield from _strange(reader, by_payload)
         for line in reader.lines:
             yield from _order(reader, line, by_payload)
+
+
+def _duplicate_of_nothing(publication: Publication) -> Iterator[str]:
+    """Who has sent a payload of its own once is told that it is new. SPEC section 9."""
+    first = publication.sends[0] if publication.sends else None
+    if first is not None and len(publication.sends) == 1 and first.reply.get("duplicate") is True:
+        yield f"{publication.payload} was sent once, at {first.at - 1000:.3f}, and is told to be a duplicate"
 
 
 def owed(reader: Reader, publication: Publication, partial: bool) -> list[Sent]:

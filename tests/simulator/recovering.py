@@ -7,6 +7,7 @@ endpoints end and begin, are those of ``history``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ingeborg.broker.core.limits import Limits
@@ -31,6 +32,9 @@ RECOVERED_S = 15.0
 SAVED = 4
 BACK_S = 2.5
 
+#: All processes have ended, and nothing of what they have asked the store for is under way any more.
+RESTORE_S = 0.25
+
 #: After so long nothing of a command that has failed can take effect any more.
 UNCERTAIN_S = 12.0
 
@@ -42,7 +46,7 @@ class RecoveringHistory(History):
     two. ``keeps_s``: what publishers ask for. ``whole``: nothing that happens here is a reason for a gap. ``forges``:
     positions are forged now and then. ``slow``: clients do not read for a while. ``restless``: how often readers go
     away, of how often they would. ``settle_s``: how long the cluster has been there when readers come; they come
-    no sooner than the first endpoint is ready."""
+    no sooner than the first endpoint is ready. ``roomless``: endpoints that are given no room for what is kept."""
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class RecoveringHistory(History):
         settle_s: float = 6.0,
         topics: Sequence[str] = TOPICS,
         limits: Limits | None = None,
+        roomless: Sequence[str] = (),
         **options: Any,
     ) -> None:
         wanted = {HISTORY, *([JOURNAL] if journal else ())}
@@ -68,15 +73,25 @@ class RecoveringHistory(History):
         self.needed = frozenset(wanted | ({STANDBY} if standby else set()))
         self.kinds, self.every_s, self.keeps_s, self.whole, self.forges = faults, every_s, keeps_s, whole, forges
         self.topics = list(topics)
+        self.roomless = frozenset(roomless)
+        self.roomy = self.world.options["limits"]
         self.restless, self.settle_s = restless, settle_s
         self.readers = [Reader(f"c{index}") for index in range(readers)]
         self.published: list[Publication] = []
         self.next_fault = 0.0
         self.has_crashed = False
         self.is_over = False
+        self.copy: tuple[Any, ...] | None = None  # of the journal
+        self.restored_at = 0.0
         self.owed = self.gaps = self.recoveries = self.came_back = 0
 
     # What happens
+
+    def start(self, name: str) -> Node:
+        """Start an endpoint."""
+        limits = replace(self.roomy, history_bytes=0) if name in self.roomless else self.roomy
+        self.world.options["limits"] = limits
+        return super().start(name)
 
     def run(self, seconds: float = 12.0) -> list[str]:
         """The whole history; returns the violations."""
@@ -125,6 +140,9 @@ class RecoveringHistory(History):
                     if one.recovered and not one.genuine:
                         self.violations += not_sent(reader, one, self.published)
             self.gaps += len(reader.gaps)
+        if self.restored_at:
+            for reader in self.readers:
+                reader.began = max(reader.began, self.restored_at)
         partial = not self.has_crashed
         self.violations += verdict(self.readers, self.published, partial)
         self.owed = sum(bool(owed(reader, one, partial)) for reader in self.readers for one in self.published)
@@ -194,6 +212,9 @@ class RecoveringHistory(History):
         self._listen(reader, node, recover, genuine)
 
     def _listen(self, reader: Reader, node: Node, recover: Position | str | bool, genuine: bool) -> None:
+        if isinstance(recover, Position) and self.copy is not None and recover.stamp <= self.copy[-1]:
+            # What was lost when the copy was put back is told to those only whose positions are of later than the copy.
+            recover = recover._replace(began=max(recover.began, self.restored_at))
         client = Client(self.world, reader.name, node)
         line = Line(client, recover, genuine)
         reader.lines.append(line)
@@ -313,6 +334,8 @@ class RecoveringHistory(History):
                 "store": self._fail_store,
                 "readonly": self._fail_writes,
                 "restart all": self._restart_all,
+                "copy": self._copy,
+                "restore": self._restore_all,
             }
             faults[name](self.random.choice(live))
 
@@ -413,6 +436,17 @@ class RecoveringHistory(History):
         for one in self.world.live():
             self.crash(one)
             self.world.at(self.random.uniform(0.3, 4.0), self.start, one.me.name)
+
+    def _copy(self, node: Node) -> None:
+        """The journal is copied."""
+        self.copy = self.world.store.copied()
+
+    def _restore_all(self, node: Node) -> None:
+        """All end, an older journal is put in the place of the last one, and all begin anew."""
+        if self.copy is not None and not self.restored_at:
+            self._restart_all(node)
+            self.restored_at = self.world.now + RESTORE_S
+            self.world.at(RESTORE_S, self.world.store.put_back, self.copy)
 
     # What must hold of the logs
 

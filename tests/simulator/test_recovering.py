@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ingeborg.broker.core.clients.listening import Listening
 from ingeborg.broker.core.cluster.joining import Joining
 from ingeborg.broker.core.cluster.standby import Standbys
 from ingeborg.broker.core.history.entries import Entry, TopicLog
@@ -19,7 +20,9 @@ from ingeborg.broker.core.history.recovering import Recovering
 from ingeborg.broker.core.history.rounds import Rounds
 from ingeborg.broker.core.history.state import History as HistoryState
 from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.links.calls import Call
 from ingeborg.broker.core.messages.message import Handover
+from ingeborg.broker.core.messages.names import Names
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.wire import encode
 from tests import wants
@@ -73,6 +76,7 @@ def _lossy(*faults: str, **options: Any) -> dict[str, Any]:
 KINDS: dict[str, Kind] = {
     "in peace": Kind({}, 10, 350),
     "just begun": Kind({"settle_s": 0.0, "endpoints": 5}, 10, 200),
+    "one keeps nothing": Kind({"roomless": ("e-1",), "faults": ("short cut",)}, 3, 60),
     "alone": Kind({"endpoints": 1}, 3, 50),
     "forged": Kind({"forges": True}, 5, 98),
     "ends in order": Kind({"faults": ("leave",)}, 5, 125),
@@ -108,6 +112,9 @@ KINDS: dict[str, Kind] = {
     "journal": Kind({"journal": True, "standby": True}, 3, 78),
     "journal, all end": Kind({"journal": True, "faults": ("restart all",), "every_s": 6.0}, 4, 42),
     "journal, all end, small pages": Kind(_lossy("restart all", "crash", journal=True, every_s=4.0), 3, 25, PATCHES),
+    "journal, put back": Kind(
+        _lossy("copy", "copy", "restore", "restart all", journal=True, every_s=2.0, endpoints=2), 4, 0
+    ),
     "journal, read and crash": Kind(_lossy("crash", journal=True, standby=True, every_s=1.0), 4, 28, PATCHES),
     "journal, everything": Kind(_lossy("restart all", *FAULTS, journal=True, standby=True), 5, 49),
 }
@@ -248,6 +255,40 @@ def leaves_while_it_joins(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Joining, "half_in", False)
 
 
+def answers_that_are_lost_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A home does not remember what its peer may not have heard of."""
+    patch.setattr(Names, "unheard", lambda names, peer, number, value: None)
+    patch.setattr(Keeping, "has", lambda keeping, handover: False)
+
+
+def names_stay_behind(patch: pytest.MonkeyPatch) -> None:
+    """The next home knows the payloads of messages, and not whose they were."""
+    patch.setattr(Names, "of", lambda names, keys: {})
+    patch.setattr(Keeping, "has", lambda keeping, handover: False)
+
+
+def kept_where_there_is_no_room(patch: pytest.MonkeyPatch) -> None:
+    """A home says that it keeps what it has no room for."""
+    patch.setattr(Log, "has_room", lambda log, topic, size: True)
+
+
+def an_old_journal_is_taken_for_the_last(patch: pytest.MonkeyPatch) -> None:
+    """A position of a former life of the cluster is good, however late it was told."""
+    true = Marks.reached
+    patch.setattr(Marks, "reached", lambda marks, past, proven: true(marks, dict.fromkeys(past, 1 << 62), proven))
+
+
+def who_moves_is_not_told_of(patch: pytest.MonkeyPatch) -> None:
+    """A client's former endpoint, which has not heard that it listens elsewhere, goes on telling it positions."""
+    true = Listening.failed
+
+    def failed(listening: Listening, call: Call, code: str, info: Any) -> None:
+        call.arguments = ([],)
+        true(listening, call, code, info)
+
+    patch.setattr(Listening, "failed", failed)
+
+
 def nothing_after_an_unknown_position(patch: pytest.MonkeyPatch) -> None:
     """A client whose position is of another cluster is sent nothing of what is kept."""
     true = Rounds._ask
@@ -278,6 +319,11 @@ def nothing_after_an_unknown_position(patch: pytest.MonkeyPatch) -> None:
         fault(nothing_after_an_unknown_position, "forged", seed=181_000),
         fault(positions_from_the_first_moment, "just begun", seed=181_007),
         fault(leaves_while_it_joins, "ends in order", seed=181_054),
+        fault(answers_that_are_lost_are_forgotten, "lapses", seed=181_012),
+        fault(names_stay_behind, "lapses, standbys", seed=181_002),
+        fault(kept_where_there_is_no_room, "one keeps nothing", seed=181_000),
+        fault(an_old_journal_is_taken_for_the_last, "journal, put back", seed=181_004),
+        fault(who_moves_is_not_told_of, "long cuts", seed=300_028),
     ],
 )
 def test_a_planted_fault_is_found(

@@ -6,18 +6,17 @@ endpoint that takes no copies, and of repetitions from their origin. Must never:
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
-
-from ingeborg.protocol.hashes import SLOTS
 
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
 from ..links.capabilities import COPIES
+from ..messages.chunks import packed, unpacked
 from ..messages.dedup import KEY_BYTES, Dedup, slot_of_key
 from ..messages.message import Handover
+from ..messages.names import Names
 from ..messages.repeats import Repeats
 from ..part import Part, RequestHandler
 from .copies import Copies
@@ -28,9 +27,6 @@ from .underway import UnderWay
 #: Payloads in a chunk of a copy: 22 KB, and 1 ms at most on either side.
 KEYS_PER_CHUNK: Final = 1_000
 
-#: Of a number of seconds in such a chunk.
-_TIME_BYTES: Final = 4
-
 Known = float | str
 """What is known of a key: the seconds that are left of its time (0: its message could not be handed over), or the
 incarnation of the home that is handing it over still."""
@@ -40,13 +36,15 @@ HANDED_OVER_S: Final = 6 * TIMEOUT_S
 
 
 class SeenPayloads(SlotState):
-    """Of the payloads of a slot those that were delivered: their keys, and what is left of their time. A chunk is the
-    keys, then as many seconds in four bytes each; 0: the payload is forgotten."""
+    """Of the payloads of a slot those that were delivered: their keys, and what is left of their time. A chunk is an
+    array of the keys, of as many seconds in four bytes each (0: the payload is forgotten), and of names by the place of
+    their key."""
 
-    def __init__(self, desk: Desk, dedup: Dedup[Handover]) -> None:
+    def __init__(self, desk: Desk, dedup: Dedup[Handover], names: Names) -> None:
         super().__init__("seen", KEYS_PER_CHUNK)
         self._desk = desk
         self._dedup = dedup
+        self._names = names
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
         """See ``SlotState``."""
@@ -55,18 +53,14 @@ class SeenPayloads(SlotState):
     def pack(self, keys: Sequence[Any]) -> bytes:
         """See ``SlotState``."""
         times = self._dedup.left(keys, self._desk.now)
-        return b"".join([key.to_bytes(KEY_BYTES) for key in keys]) + struct.pack(f"<{len(times)}f", *times)
+        return packed(keys, times, self._names.of(keys))
 
     def absorb(self, data: bytes) -> int:
         """See ``SlotState``."""
-        count, rest = divmod(len(data), KEY_BYTES + _TIME_BYTES)
-        if rest:
-            raise ValueError(f"{len(data)} bytes")
-        if max(data[: count * KEY_BYTES : KEY_BYTES], default=0) >= SLOTS >> 8:
-            raise ValueError("a key of no slot")
-        keys = [int.from_bytes(data[start : start + KEY_BYTES]) for start in range(0, count * KEY_BYTES, KEY_BYTES)]
-        self._dedup.add_all(keys, struct.unpack_from(f"<{count}f", data, count * KEY_BYTES), self._desk.now)
-        return count
+        keys, times, (names,) = unpacked(data, 1)
+        self._names.take(names)
+        self._dedup.add_all(keys, times, self._desk.now)
+        return len(keys)
 
 
 class KeyHandover(Part):

@@ -21,7 +21,7 @@ from ..desk import Desk
 from ..messages.guard import Guard
 from ..messages.message import Handover
 from .clock import Clock
-from .entries import ENTRY_BYTES, TOPIC_BYTES, Entry
+from .entries import Entry
 from .journal import Journal
 from .log import Log
 from .marks import Marks
@@ -76,7 +76,7 @@ class Keeping:
                 if refusal is not None:
                     raise refusal
             room = self._log.bytes_max
-            if size + ENTRY_BYTES + TOPIC_BYTES + len(topic) > room > 0:
+            if room and not self._log.has_room(topic, size):
                 why = f"a payload of {size} bytes is not kept where all kept ones have {room} (history-bytes)"
                 raise ProtocolError("bad_state", f"Key 'keep_s': {why}: publish it without")
             return asked
@@ -103,11 +103,23 @@ class Keeping:
         if inherited is not None:
             self._clock.close(inherited[1])
 
+    def has(self, handover: Handover) -> bool:
+        """Is this very message in the log?"""
+        message = handover.message
+        return self._log.find(handover.slot, message.topic, message.origin, message.number) is not None
+
     def begin(self, handover: Handover, key: int) -> None:
-        """The message is accepted for handing over, and waits until it is kept where it has to be."""
+        """The message is accepted for handing over, and waits until it is kept where it has to be. A home that has no
+        room for it, be it that it is to keep none at all, hands it over all the same."""
         if self._guard.on:
             self._guard.name(handover, key)
         message, slot = handover.message, handover.slot
+        if not self._log.has_room(message.topic, len(message.payload)):
+            self._desk.counts["messages_not_kept"] += 1
+            if self._guard.on:
+                self._guard.keep(handover, key)
+            return
+        handover.is_kept = True
         entry = None
         if handover.begun == -math.inf:  # another home may have kept it before
             entry = self._log.find(slot, message.topic, message.origin, message.number)
@@ -159,7 +171,7 @@ class Keeping:
         entry = handover.entry
         assert entry is not None
         self._clock.close(handover.stamp)
-        handover.entry = None
+        handover.entry, handover.is_kept = None, False
         if handover.found and handover.not_kept is not None:
             self._journal.floor(handover.slot, handover.stamp)  # it is here, and not where it would outlast all
         if not entry.gone and entry.stamp == handover.stamp and not handover.found:
@@ -172,8 +184,7 @@ class Keeping:
 
     def recall(self, handover: Handover) -> None:
         """A message that another home has begun to hand over: was it one to be kept?"""
-        message = handover.message
-        if self._log.find(handover.slot, message.topic, message.origin, message.number) is not None:
+        if self.has(handover):
             handover.keep_s = 1
 
     def delivery_failed(self, peer: str, clients: list[str]) -> None:

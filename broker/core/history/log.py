@@ -54,6 +54,10 @@ class Log:
         #: Entries that have gone by themselves, for whoever takes them out. None: nobody does.
         self.lost: list[Entry] | None = None
 
+    def has_room(self, topic: str, size: int) -> bool:
+        """Could a message with a payload of so many bytes be kept, if all others went?"""
+        return size + ENTRY_BYTES + TOPIC_BYTES + len(topic) <= self.bytes_max
+
     # Writing
 
     def add(self, slot: int, entry: Entry, now: float, *, is_new: bool = False) -> None:
@@ -74,7 +78,7 @@ class Log:
                     return
                 self._take(log, former, REMOVED)
         size = ENTRY_BYTES + len(entry.payload)  # its ``size``, without a call
-        if size + TOPIC_BYTES + len(log.topic) > self.bytes_max:
+        if size + TOPIC_BYTES + len(log.topic) > self.bytes_max:  # a copy, of a home that has more room
             self._pass_over(log, entry)
             return
         if not entries or entry.stamp > entries[-1].stamp:

@@ -15,7 +15,7 @@ from ingeborg.protocol.hashes import SLOTS
 
 from ..messages.dedup import KEY_BYTES
 from ..model import JTI, SUB
-from .calls import Kind
+from .calls import KEPT, Kind
 
 #: A key begins with its topic's slot, in two bytes: more than this the first of them never is.
 _SLOT_BYTES: Final = SLOTS >> 8
@@ -287,8 +287,12 @@ def _are_figures(value: Any) -> bool:
     return type(value) is dict and _is_json(value, FIGURES_DEEP)
 
 
+def _is_published(value: Any) -> bool:
+    return type(value) is bool or value == KEPT
+
+
 ANSWERS: Final[dict[int, Callable[[Any], bool]]] = {
-    Kind.PUBLISH: _is_bool,
+    Kind.PUBLISH: _is_published,
     Kind.DELIVER: _are_clients,
     Kind.BROADCAST: _are_moved,
     Kind.JOIN: _is_missed,

@@ -9,6 +9,7 @@ to become of an answer is up to the part that asked (``Asker``).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ class Kind(IntEnum):
 
     # origin -> home: topic ("": a broadcast), payload, its key (b"": do not check for duplicates), asked before?;
     # then perhaps, to a peer with "standby", {"from": [origin, number]}: it is known by these; to one with "history",
-    # {"keep_s": seconds}
+    # {"keep_s": seconds}; answered: was it a duplicate, or ``KEPT``
     # home -> former home that is handing over another with the key: the same
     PUBLISH = 1
     # -> home: client, topics, added; then perhaps, to a peer with "ending", {"until": "disconnect", "ttl_s": seconds};
@@ -66,6 +67,9 @@ class Kind(IntEnum):
     MISSED = 17
     FETCH = 18  # endpoint -> home: the number that an answer began with; answered with the next page of it
 
+
+#: The answer of a publish's home that has handed it over and keeps it; else ``False``, or ``True`` for a duplicate.
+KEPT: Final = "kept"
 
 #: The answer of an endpoint that is not home of the topic: ask again, the views will agree.
 NOT_HOME: Final = "not_home"
@@ -121,6 +125,8 @@ class Calls:
     def __init__(self) -> None:
         self.links: dict[str, Link] = {}  # by the peer's incarnation
         self.due: dict[str, None] = {}  # peers whose links may have something to send at the end of the turn
+        #: Is told of answers that may not have got to the peer: which request, and what. It may make that again.
+        self.unheard: Callable[[str, int, Any], None] = lambda peer, number, value: None
         self._number = 0
         self._calls: dict[int, Call] = {}
         # Every call has the same time-out from its start, so the order of starting is that of the deadlines. A call
@@ -167,9 +173,12 @@ class Calls:
         if link is not None:
             link.send(item)
             self.due[peer] = None
+        else:
+            self._not_heard(peer, item)
 
     def linked(self, peer: str, link: Link) -> None:
         """The peer has a link now, or a fresh one: what it is being asked goes over it from the start."""
+        self._drop(peer)
         self.links[peer] = link
         for call in self._calls.values():
             if call.target == peer:
@@ -222,14 +231,24 @@ class Calls:
         """The link has been down for longer than any request on it may take: nothing on it is of use any more. The
         requests under way go over the next one.
         """
-        self.links.pop(peer, None)
+        self._drop(peer)
 
     def gone(self, peer: str) -> None:
         """The peer is dead or has left: whoever asked it has to ask another."""
-        self.links.pop(peer, None)
+        self._drop(peer)
         for call in [call for call in self._calls.values() if call.target == peer]:
             call.target = ""
             self._lost(call)
+
+    def _drop(self, peer: str) -> None:
+        link = self.links.pop(peer, None)
+        if link is not None:
+            for item in link.unheard():
+                self._not_heard(peer, item)
+
+    def _not_heard(self, peer: str, item: Item) -> None:
+        if item[0] < 0 and item[1] == "":
+            self.unheard(peer, -item[0], item[2])
 
     def tick(self, now: float) -> None:
         """Make again what is due, give up what is overdue."""

@@ -53,9 +53,15 @@ class Guard:
         handover.guarded += self._standbys.keep(self._kept, handover.slot, key, size, handover)
 
     def was_handed_over(self, message: Message) -> bool:
-        """Is this the very message that another home had handed over before it crashed? Not one like it."""
-        settled = self._kept.settled
-        return bool(settled) and (message.origin, message.number) in settled
+        """Is this the very message that was handed over, though its origin may not have heard of it: by another home
+        before that crashed, or here before the link broke? Not one like it."""
+        return self._kept.names.has(message)
+
+    def ended(self, key: int, reached_somebody: bool) -> None:
+        """The message with this key is done with."""
+        message = self.under_way.pop(key, None)
+        if message is not None and reached_somebody:
+            self._kept.names.handed_over(key, message.origin, message.number)
 
     def confirmed(self, handovers: list[Any]) -> None:
         """The standby knows of these messages, or there is none any more."""

@@ -11,26 +11,18 @@ For that the whole message is kept, and not its key alone.
 
 from __future__ import annotations
 
-import struct
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-import ormsgpack
-
-from ingeborg.protocol.hashes import SLOTS
-
 from ..cluster.slots import SlotState
 from ..desk import Desk
-from .dedup import KEY_BYTES, Dedup, slot_of_key
+from .chunks import packed, unpacked
+from .dedup import Dedup, slot_of_key
 from .message import Handover, Message
+from .names import Names
 
 #: Payloads in a chunk of a copy: 22 KB, and 1 ms on either side.
 KEYS_PER_CHUNK: Final = 1_000
-
-#: Messages handed over lately whose origin may yet ask, some 10 MB: at 10,000/s those of five seconds, and no origin
-#: asks for longer.
-SETTLED_MAX: Final = 50_000
 
 #: Bytes of messages in one slice.
 SLICE_BYTES: Final = 64 << 10
@@ -44,18 +36,16 @@ Known = tuple[str, bytes, str, int]
 
 class KeptMessages(SlotState):
     """One endpoint's. ``dedup``: its table of duplicates, as a home and as a standby. A chunk is an array of the keys,
-    of as many seconds that are left of their time (0: nothing is known of it), and of the messages under way by the
-    place of their key."""
+    of as many seconds that are left of their time (0: nothing is known of it), and by the place of their key of the
+    messages under way, and of the names of others."""
 
-    def __init__(self, desk: Desk, dedup: Dedup[Handover]) -> None:
+    def __init__(self, desk: Desk, dedup: Dedup[Handover], names: Names) -> None:
         super().__init__("messages", KEYS_PER_CHUNK)
         self._desk = desk
         self._dedup = dedup
+        self.names = names
         self.under_way: dict[int, Message] = {}  # by key, at this endpoint as their home
         self.kept: dict[int, Known] = {}  # by key, of other homes
-        #: By origin and number: what has been handed over, by a home that may crash afterwards, or for it. Whoever asks
-        #: for one of these asks for itself, and not for a duplicate.
-        self.settled: OrderedDict[tuple[str, int], None] = OrderedDict()
         self.identity_of: Callable[[int], tuple[str, int] | None] = lambda key: None
         self.recover: Callable[[list[tuple[int, Known]]], None] = lambda kept: None  # given what a crashed home left
 
@@ -83,29 +73,22 @@ class KeptMessages(SlotState):
             if message is not None:
                 messages[place] = [message.topic, message.payload, message.origin, message.number]
         times = self._dedup.left(keys, self._desk.now)
-        packed = b"".join([key.to_bytes(KEY_BYTES) for key in keys])
-        return ormsgpack.packb(
-            [packed, struct.pack(f"<{len(times)}f", *times), messages], option=ormsgpack.OPT_NON_STR_KEYS
-        )
+        return packed(keys, times, messages, self.names.of(keys))
 
     def absorb(self, data: bytes) -> int:
         """See ``SlotState``."""
-        keys, times, messages = _unpacked(data)
+        keys, times, (found, names) = unpacked(data, 2)
+        messages = _messages_in(found)
+        self.names.take(names)
         kept = self.kept
         for place, key in enumerate(keys) if kept or messages else ():
             message = messages.get(place)
             if message is not None:
                 kept[key] = message
             elif (former := kept.pop(key, None)) is not None and times[place] > 0:
-                self.settle(former[2], former[3])
+                self.names.learn(former[2], former[3])
         self._dedup.add_all(keys, times, self._desk.now)
         return len(keys)
-
-    def settle(self, origin: str, number: int) -> None:
-        """The message with this identity has been handed over."""
-        self.settled[origin, number] = None
-        if len(self.settled) > SETTLED_MAX:
-            self.settled.popitem(last=False)
 
     def arrived(self, slots: Sequence[int], whole: bool) -> None:
         """Their home has crashed: what it was handing over is handed over here."""
@@ -127,20 +110,10 @@ class KeptMessages(SlotState):
         return taken
 
 
-def _unpacked(data: bytes) -> tuple[list[int], tuple[float, ...], dict[int, Known]]:
-    """Keys, seconds left, messages by place. Raises ``ValueError``."""
-    try:
-        rows = ormsgpack.unpackb(data, option=ormsgpack.OPT_NON_STR_KEYS)
-    except ormsgpack.MsgpackDecodeError as error:
-        raise ValueError(str(error)) from None
-    if type(rows) is not list or len(rows) != 3:
-        raise ValueError("no array of three")
-    packed, times, found = rows
-    if type(packed) is not bytes or type(times) is not bytes or type(found) is not dict:
-        raise ValueError("no keys, seconds and messages")
-    count, rest = divmod(len(packed), KEY_BYTES)
-    if rest or len(times) != 4 * count or max(packed[::KEY_BYTES], default=0) >= SLOTS >> 8:
-        raise ValueError(f"{len(packed)} bytes of keys, {len(times)} of seconds")
+def _messages_in(found: Any) -> dict[int, Known]:
+    """By place. Raises ``ValueError``."""
+    if type(found) is not dict:
+        raise ValueError("no messages")
     messages: dict[int, Known] = {}
     for place, row in found.items():
         if type(place) is not int or type(row) is not list or len(row) != 4:
@@ -149,5 +122,4 @@ def _unpacked(data: bytes) -> tuple[list[int], tuple[float, ...], dict[int, Know
         if type(topic) is not str or type(payload) is not bytes or type(origin) is not str or type(number) is not int:
             raise ValueError("no message")
         messages[place] = (topic, payload, origin, number)
-    keys = [int.from_bytes(packed[start : start + KEY_BYTES]) for start in range(0, len(packed), KEY_BYTES)]
-    return keys, struct.unpack(f"<{count}f", times), messages
+    return messages

@@ -21,13 +21,13 @@ from ..clients.replies import Replies
 from ..cluster.homes import Homes
 from ..desk import Desk
 from ..history.keeping import Keeping
-from ..links.calls import Call, Kind
+from ..links.calls import KEPT, Call, Kind
 from ..operators.counters import Counters
 from ..part import CommandHandler, Part
 from .dedup import KEY_BYTES, key_of, key_of_name
 from .home import Home
 from .inflight import InFlight
-from .message import ELSEWHERE, Handover, Message, Outcome, Publish, refusal
+from .message import ELSEWHERE, Handover, Message, Publish, refusal
 from .outcomes import Outcomes
 from .own_keys import own_key_of
 from .repeats import Repeats
@@ -132,7 +132,7 @@ class Origin(Part):
             publish.message.travelled = True  # it may have to be handed over once more: who has had it is remembered
         self._home.take(handover)
         if handover.outcome is not None:
-            self._take_outcome(publish, handover.outcome)
+            self._take_outcome(publish, handover)
 
     def take_outcomes(self) -> None:
         """What has become of messages that had to wait at the home here. Called at the end of each turn."""
@@ -140,10 +140,12 @@ class Origin(Part):
         while due:
             handover = due.popleft()
             assert handover.publish is not None
-            assert handover.outcome is not None
-            self._take_outcome(handover.publish, handover.outcome)
+            self._take_outcome(handover.publish, handover)
 
-    def _take_outcome(self, publish: Publish, outcome: Outcome) -> None:
+    def _take_outcome(self, publish: Publish, handover: Handover) -> None:
+        outcome = handover.outcome
+        assert outcome is not None
+        publish.is_kept = handover.is_kept
         if outcome is ELSEWHERE:
             publish.again = publish.keep_s > 0
             self._dispatch(publish)
@@ -167,7 +169,7 @@ class Origin(Part):
         else:
             data = None
             if publish.ack and publish.keep_s:
-                data = success(publish.id, duplicate=outcome, kept=not outcome)
+                data = success(publish.id, duplicate=outcome, kept=publish.is_kept)
             elif publish.ack:
                 data = success(publish.id, duplicate=outcome)
             self._replies.reply(publish.connection, publish.reply, data)
@@ -185,7 +187,8 @@ class Origin(Part):
         publish: Publish = call.context
         if publish.key is not None and not publish.unique:
             self._repeats.learn(publish.key, self._desk.now)
-        self._settle(publish, bool(value))
+        publish.is_kept = value == KEPT
+        self._settle(publish, value is True)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It could not take it, or did not answer in time."""

@@ -10,7 +10,7 @@ from collections import deque
 from ingeborg.protocol.errors import ProtocolError
 
 from ..desk import Desk
-from ..links.calls import NOT_HOME
+from ..links.calls import KEPT, NOT_HOME
 from .inflight import InFlight
 from .message import ELSEWHERE, Handover, Outcome, Telling
 
@@ -55,4 +55,5 @@ class Outcomes:
             info = [outcome.info, outcome.extra] if outcome.extra else outcome.info
             self._desk.decline(handover.peer, handover.number, outcome.code, info)
         else:
-            self._desk.answer(handover.peer, handover.number, outcome)
+            value = KEPT if handover.is_kept and not outcome else outcome
+            self._desk.answer(handover.peer, handover.number, value)

@@ -22,7 +22,7 @@ from ..cluster.slots import SlotState
 from ..desk import Desk
 from ..history.keeping import Keeping
 from ..limits import SIZES, Sizes
-from ..links.calls import Asker, Call, Kind
+from ..links.calls import KEPT, Asker, Call, Kind
 from .dedup import KEY_BYTES, Dedup
 from .guard import Guard
 from .message import Handover, Message, refusal
@@ -74,7 +74,7 @@ class Sharing(Asker):
         """Is it to be handed over? If not, it has an outcome by now, or shares one."""
         dedup = self._dedup
         if dedup.duplicate(key, self._desk.now):
-            if self._guard.was_handed_over(handover.message):
+            if self._is_itself(handover):
                 self._outcomes.settle(handover, False)
                 return False
             if self._partial and (error := self._was_partial(handover, key)) is not None:
@@ -101,6 +101,12 @@ class Sharing(Asker):
             self._guard.begin(handover, key)
         return True
 
+    def _is_itself(self, handover: Handover) -> bool:
+        """Is it the very message that was handed over with its key, and not one like it? Its origin has not heard of
+        that, and asks again."""
+        handover.is_kept = handover.keep_s > 0 and self.keeping.has(handover)
+        return handover.is_kept or self._guard.was_handed_over(handover.message)
+
     def begin(self, handover: Handover, key: int) -> None:
         """A message whose key is pending already is handed over from here on."""
         handover.pending = True
@@ -116,15 +122,16 @@ class Sharing(Asker):
         desk, key = self._desk, handover.key
         assert key is not None
         handover.pending = False
-        if self._guard.under_way:
-            self._guard.under_way.pop(key, None)
         reached_somebody = error is None or error.code == "partial"
+        if self._guard.under_way:
+            self._guard.ended(key, reached_somebody)
         message = handover.message
         if error is not None and reached_somebody and handover.peer:
             self._keep_partial(message, key, error)
         for waiter in self._dedup.settle(key, reached_somebody, desk.now):
             # Its origin may have asked for the message itself again, since the home that it was asking has crashed.
             is_other = waiter.message.number != message.number or waiter.message.origin != message.origin
+            waiter.is_kept = handover.is_kept and not is_other
             if error is None:
                 desk.counts["duplicates_dropped"] += is_other
             self._outcomes.settle(waiter, is_other if error is None else error)
@@ -176,9 +183,9 @@ class Sharing(Asker):
             self._over(key)
             return
         message = handover.message
-        self._desk.ask(
-            Kind.PUBLISH, home, (message.topic, message.payload, key.to_bytes(KEY_BYTES), True), self, handover
-        )
+        name = {"from": [message.origin, message.number]}  # it may be the very one that is being handed over there
+        arguments = (message.topic, message.payload, key.to_bytes(KEY_BYTES), True, name)
+        self._desk.ask(Kind.PUBLISH, home, arguments, self, handover)
 
     def _over(self, key: int) -> None:
         """The former home is not handing it over any more: the first repetition may be the first to be delivered."""
@@ -189,9 +196,10 @@ class Sharing(Asker):
         """The former home has handed it over. It has counted the repetition that it was asked with."""
         first: Handover = call.context
         assert first.key is not None
+        first.is_kept = value == KEPT
         for waiter in self._dedup.end_elsewhere(first.key, True, self._desk.now):
             self._desk.counts["duplicates_dropped"] += waiter is not first
-            self._outcomes.settle(waiter, bool(value) if waiter is first else True)
+            self._outcomes.settle(waiter, value is True if waiter is first else True)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It could not, or does not answer."""

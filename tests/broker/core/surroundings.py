@@ -33,6 +33,7 @@ from ingeborg.broker.core.messages.dedup import Dedup
 from ingeborg.broker.core.messages.delivery import Delivery
 from ingeborg.broker.core.messages.guard import Guard
 from ingeborg.broker.core.messages.kept import KeptMessages
+from ingeborg.broker.core.messages.names import Names
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import Endpoint, Shape
 from ingeborg.broker.core.topics.locations import Locations
@@ -93,7 +94,7 @@ class Surroundings:
         self.of_ending, self.of_filters = Switch(), Switch()
         copies = Copies(desk, self.members, [])
         standbys = Standbys(desk, self.members, copies)
-        history.keep(copies, standbys, Guard(KeptMessages(desk, Dedup(60.0, 1_000)), standbys))
+        history.keep(copies, standbys, Guard(KeptMessages(desk, Dedup(60.0, 1_000), Names()), standbys))
         delivery = Delivery(desk, self.hub, self.sending, self.moved_away, {}, self.desk.counters, bytes)
         switches = (self.of_ending, self.of_filters)
         return history.recover(self.hub, delivery, self.sending, self.memory, self.replies, *switches, bytes)

@@ -36,6 +36,7 @@ from ingeborg.broker.core.messages.inflight import InFlight
 from ingeborg.broker.core.messages.kept import KeptMessages
 from ingeborg.broker.core.messages.lookup import LookupHome
 from ingeborg.broker.core.messages.message import Handover, Message
+from ingeborg.broker.core.messages.names import Names
 from ingeborg.broker.core.messages.origin import Origin
 from ingeborg.broker.core.messages.outcomes import Outcomes
 from ingeborg.broker.core.messages.repeats import Repeats
@@ -116,8 +117,8 @@ class Way:
             desk, self.hub, self.sending, self.moved_away, self.links, fake.counters, self._wrap, sizes
         )
         self.fanout = Fanout(desk, members, self.links, self.locations, whereabouts, self.delivery, not lookup, sizes)
-        self.payloads = SeenPayloads(desk, self.dedup)
-        kept = self.payloads.at_standby = KeptMessages(desk, self.dedup)
+        self.payloads = SeenPayloads(desk, self.dedup, Names())
+        kept = self.payloads.at_standby = KeptMessages(desk, self.dedup, Names())
         self.copies = copies = Copies(desk, members, [self.payloads])
         self.standbys = Standbys(desk, members, copies)
         self.guard = Guard(kept, self.standbys)

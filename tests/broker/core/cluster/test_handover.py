@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import ormsgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -227,9 +230,9 @@ def test_what_changes_while_keys_are_looked_for_is_found_or_told() -> None:
     assert {number for number in range(600) if way.dedup.left([number], way.desk.now + 65.0)[0] > 0} <= found
 
 
-@pytest.mark.parametrize("data", [b"x", b"\xff" * 22, b"\x10" + b"x" * 21])
-def test_what_no_home_has_packed_is_refused_whole(data: bytes) -> None:
+@pytest.mark.parametrize("rows", [{}, [b"x" * 18, b"1234"], [b"x" * 17, b"1234", {}], [b"\xff" * 18, b"1234", {}]])
+def test_what_no_home_has_packed_is_refused_whole(rows: Any) -> None:
     way = Way()
-    with pytest.raises(ValueError, match=r"bytes|slot"):
-        way.payloads.absorb(data)
+    with pytest.raises(ValueError, match=r"bytes|no array"):
+        way.payloads.absorb(ormsgpack.packb(rows, option=ormsgpack.OPT_NON_STR_KEYS))
     assert len(way.dedup) == 0

@@ -13,6 +13,7 @@ from hypothesis import strategies as some
 from ingeborg.broker.core.messages.dedup import KEY_BYTES, Dedup, key_of, slot_of_key
 from ingeborg.broker.core.messages.kept import SLICE_BYTES, KeptMessages
 from ingeborg.broker.core.messages.message import Handover, Message
+from ingeborg.broker.core.messages.names import Names
 from ingeborg.protocol.hashes import SLOTS, slot_of
 
 from ..fake_desk import FakeDesk
@@ -26,7 +27,7 @@ class Kept:
     def __init__(self) -> None:
         self.desk = FakeDesk()
         self.dedup: Dedup[Handover] = Dedup(TTL_S, 10_000)
-        self.state = KeptMessages(self.desk.real, self.dedup)
+        self.state = KeptMessages(self.desk.real, self.dedup, Names())
         self.recovered: list[Any] = []
         self.state.recover = self.recovered.extend
 
@@ -41,6 +42,15 @@ class Kept:
         key = key_of(slot_of(topic), topic, payload)
         self.dedup.add(key, self.desk.now)
         return key
+
+
+def test_a_message_that_its_home_has_handed_over_is_known_by_its_name_at_the_next_one() -> None:
+    home, standby = Kept(), Kept()
+    key, other = home.see("t", b"1"), home.see("t", b"2")
+    home.state.names.handed_over(key, "origin", 1)
+    standby.state.absorb(home.state.pack([other, key]))
+    known = [standby.state.names.has(Message("t", b"1", "origin", number, 0.0)) for number in (1, 2)]
+    assert known == [True, False]
 
 
 def test_what_is_under_way_and_what_was_seen_is_taken_in() -> None:
@@ -110,18 +120,24 @@ A_TIME = struct.pack("<f", 1.0)
         {},
         [],
         [ONE_KEY, A_TIME],
-        [ONE_KEY, A_TIME, []],
-        [ONE_KEY[1:], A_TIME, {}],
-        [ONE_KEY, A_TIME * 2, {}],
-        [b"\xff" * KEY_BYTES, A_TIME, {}],
-        ["key", A_TIME, {}],
-        [ONE_KEY, A_TIME, {"0": ["t", b"x", "o", 1]}],
-        [ONE_KEY, A_TIME, {0: ["t", b"x", "o"]}],
-        [ONE_KEY, A_TIME, {0: ["t", "x", "o", 1]}],
-        [ONE_KEY, A_TIME, {0: [b"t", b"x", "o", 1]}],
-        [ONE_KEY, A_TIME, {0: ["t", b"x", 5, 1]}],
-        [ONE_KEY, A_TIME, {0: ["t", b"x", "o", "1"]}],
-        [ONE_KEY, A_TIME, {0: None}],
+        [ONE_KEY, A_TIME, {}],
+        [ONE_KEY, A_TIME, [], {}],
+        [ONE_KEY[1:], A_TIME, {}, {}],
+        [ONE_KEY, A_TIME * 2, {}, {}],
+        [b"\xff" * KEY_BYTES, A_TIME, {}, {}],
+        ["key", A_TIME, {}, {}],
+        [ONE_KEY, A_TIME, {"0": ["t", b"x", "o", 1]}, {}],
+        [ONE_KEY, A_TIME, {0: ["t", b"x", "o"]}, {}],
+        [ONE_KEY, A_TIME, {0: ["t", "x", "o", 1]}, {}],
+        [ONE_KEY, A_TIME, {0: [b"t", b"x", "o", 1]}, {}],
+        [ONE_KEY, A_TIME, {0: ["t", b"x", 5, 1]}, {}],
+        [ONE_KEY, A_TIME, {0: ["t", b"x", "o", "1"]}, {}],
+        [ONE_KEY, A_TIME, {0: None}, {}],
+        [ONE_KEY, A_TIME, {}, []],
+        [ONE_KEY, A_TIME, {}, {0: None}],
+        [ONE_KEY, A_TIME, {}, {0: ["o"]}],
+        [ONE_KEY, A_TIME, {}, {0: ["o", "1"]}],
+        [ONE_KEY, A_TIME, {}, {0: [1, 1]}],
     ],
 )
 def test_what_nobody_packs_so_is_refused_and_changes_nothing(rows: Any) -> None:
@@ -143,6 +159,6 @@ def test_bytes_of_any_kind_are_refused_by_a_value_error_or_taken(data: bytes) ->
 def test_times_that_are_none_are_passed_over() -> None:
     standby = Kept()
     for seconds in (float("nan"), -1.0, 0.0):
-        data = ormsgpack.packb([ONE_KEY, struct.pack("<f", seconds), {}], option=ormsgpack.OPT_NON_STR_KEYS)
+        data = ormsgpack.packb([ONE_KEY, struct.pack("<f", seconds), {}, {}], option=ormsgpack.OPT_NON_STR_KEYS)
         assert standby.state.absorb(data) == 1
     assert len(standby.dedup) == 0

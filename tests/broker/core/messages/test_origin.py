@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.links.calls import Call, Kind
+from ingeborg.broker.core.links.calls import KEPT, Call, Kind
 from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
 from ingeborg.broker.core.model import StoreUnavailable
 from ingeborg.protocol.hashes import slot_of
@@ -179,13 +179,13 @@ def test_a_kept_message_without_dedup_is_no_duplicate_of_its_own_retry(way: Way)
     way.history.switch.turn(True)
     paul, topic = way.connection(), topic_at(way.members, "a")
     keys = set()
-    for answer in (False, True):
+    for answer, is_kept in ((KEPT, True), (False, False), (True, False)):
         call = sent(way, paul, topic, dedup=False, keep_s=60)
         assert call.arguments[3:] == (False, {"keep_s": 60})
         keys.add(call.arguments[2])
         call.asker.answered(call, answer)
-        assert told(way, paul) == [{"result": "success", "duplicate": False, "kept": True}]
-    assert len(keys) == 2
+        assert told(way, paul) == [{"result": "success", "duplicate": False, "kept": is_kept}]
+    assert len(keys) == 3
     assert b"" not in keys
     assert len(way.repeats) == 0
 

@@ -14,6 +14,7 @@ from ingeborg.broker.core.messages.delivery import RECENT_S
 from ingeborg.broker.core.messages.inflight import InFlight
 from ingeborg.broker.core.messages.kept import KeptMessages
 from ingeborg.broker.core.messages.message import ELSEWHERE, Handover, Outcome
+from ingeborg.broker.core.messages.names import Names
 from ingeborg.broker.core.messages.outcomes import Outcomes
 from ingeborg.broker.core.messages.recovery import Recovery
 from ingeborg.broker.core.model import Endpoint
@@ -263,7 +264,7 @@ class Alone:
         self.desk = FakeDesk()
         self.members = joined(self.desk.real)
         self.dedup: Dedup[Handover] = Dedup(60.0, 1_000)
-        self.kept = KeptMessages(self.desk.real, self.dedup)
+        self.kept = KeptMessages(self.desk.real, self.dedup, Names())
         self.outcomes = Outcomes(self.desk.real, InFlight(1_000, 1 << 20))
         self.taken: list[Handover] = []
         self.part = Recovery(self.desk.real, self.members, self.dedup, self.kept, self.outcomes, self.taken.append)
