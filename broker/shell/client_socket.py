@@ -12,7 +12,6 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -39,6 +38,7 @@ from .driver import Driver
 from .fairness import QUANTUM_BYTES, RoundRobin
 from .logs import request_id
 from .peer_socket import CAPABLE, HANDSHAKE_BYTES_MAX, PEER_PATH, Peers, PeerSocket
+from .requests import RequestProtocol
 from .status import Status
 
 log = logging.getLogger("ingeborg.endpoint")
@@ -69,15 +69,6 @@ class Terms:
     compression: bool
 
 
-class _Protocol(ServerProtocol):
-    """One that goes on without a subprotocol where the client offers none that is known here, as every server did
-    before there was one."""
-
-    def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
-        """The first of ours that it offers."""
-        return next((each for each in self.available_subprotocols or () if each in subprotocols), None)
-
-
 class ClientSocket(Socket):
     """A client's connection. Until its request has come it may turn out to be HTTP, or a peer."""
 
@@ -86,7 +77,7 @@ class ClientSocket(Socket):
     def __init__(self, clients: Clients, internal: bool = False) -> None:
         terms = clients.terms
         extensions = [ServerPerMessageDeflateFactory()] if terms.compression else None
-        self.ws: ServerProtocol = _Protocol(
+        self.ws: RequestProtocol = RequestProtocol(
             max_size=terms.frame_bytes_max,
             extensions=extensions,
             subprotocols=_SUBPROTOCOLS,
@@ -109,9 +100,12 @@ class ClientSocket(Socket):
         self.connection: Connection | None = None
 
     def handshake(self, event: Request | Response) -> None:
-        """A WebSocket client, a GET of a reserved path, or a peer."""
-        assert isinstance(event, Request)
+        """A WebSocket client, a GET of a reserved path, or a peer. A response: to what is no request."""
         if self.ws.eof_sent:  # what came behind the request, in the same chunk, has broken the protocol already
+            return
+        if isinstance(event, Response):
+            self._count_refused()
+            self._respond(event)
             return
         clients = self._clients
         path = path_of(event)
@@ -120,6 +114,8 @@ class ClientSocket(Socket):
             peer = self.transport.get_extra_info("peername")  # None: it is gone already
             address = peer[0] if peer else ""
             try:
+                if self.ws.has_body:  # what follows a handshake are frames, and nobody is to take the body for these
+                    raise Refused(http.HTTPStatus.BAD_REQUEST, "A request with a body opens no WebSocket")
                 if path == PEER_PATH:
                     here = self.transport.get_extra_info("sockname")
                     self._links_come_in(address, here[0] if here else "")
@@ -159,8 +155,11 @@ class ClientSocket(Socket):
         return response
 
     def _refused(self, refused: Refused) -> Response:
-        self._router.counters.counts["connections_refused"] += 1
+        self._count_refused()
         return refusal(refused)
+
+    def _count_refused(self) -> None:
+        self._router.counters.counts["connections_refused"] += 1
 
     def _leaving(self) -> Response:
         return self.ws.reject(503, "This endpoint is shutting down\n")

@@ -63,7 +63,7 @@ _COUNTERS = {
     "stale_mappings_left": "Client mappings that could not be cleared when their connection closed",
     "connections_accepted": "Connections accepted",
     "connections_refused": "Connections refused: no token, a revoked one, auth-url, a page of another origin, too many "
-    "of an address",
+    "of an address, or no HTTP request that can be answered",
     "accepts_failed": "Times a shared port could not be accepted from, mostly for want of a file or of memory",
     "connections_held_too_much": "Connections closed because all together held more than max-held-bytes",
     "tokens_expired": "Connections closed because their token expired",

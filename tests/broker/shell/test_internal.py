@@ -209,6 +209,15 @@ UPGRADES = {
     "another version": (f"Upgrade: websocket\r\nConnection: Upgrade\r\n{_WEBSOCKET}".replace("13", "12"), False),
 }
 
+#: Requests with a body, and those that are none: method, target, headers, status.
+REQUESTS = (
+    ("GET", "/metrics", "Content-Length: 5\r\n", 200),
+    ("POST", "/metrics", "Content-Length: 5\r\n", 405),
+    ("POST", "/_peer", "Transfer-Encoding: chunked\r\n", 405),
+    ("GET", "/_peer", f"Upgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 5\r\n{_WEBSOCKET}", 400),
+    ("GET", "/metrics", "Content-Length: x\r\n", 400),
+)
+
 _LISTEN = b'{"command": "listen", "client_id": "intruder"}'
 
 
@@ -224,6 +233,13 @@ async def _answer(port: int, target: str, headers: str) -> tuple[int, bytes]:
         return status, await connection.rest()
 
 
+async def _status(port: int, method: str, target: str, headers: str) -> int:
+    """Of the answer to a request that is sent with a body."""
+    async with raw(f"{scheme()}://127.0.0.1:{port}") as connection:
+        connection.writer.write(f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n12345".encode())
+        return int((await connection.rest()).split()[1])
+
+
 async def test_the_internal_address_has_no_clients_however_they_ask(tmp_path: Path, internal: Ports) -> None:
     port = internal.first
     async with serving(tmp_path, "--internal-address", f"127.0.0.1:{port}") as (process, url):
@@ -237,6 +253,8 @@ async def test_the_internal_address_has_no_clients_however_they_ask(tmp_path: Pa
                 if status == 101:  # a link's handshake: the challenge, and then the end, since a command is none
                     assert b"challenge" in rest, (target, asks)
                     assert b"success" not in rest, (target, asks)
+        for method, target, headers, expected in REQUESTS:
+            assert await _status(port, method, target, headers) == expected, (method, target, headers)
         outside = int(url.rstrip("/").rpartition(":")[2])
         for target in ("/_peer", "/_peer?x", "/metrics", "/metrics?x"):
             for asks, (headers, _) in UPGRADES.items():

@@ -17,7 +17,7 @@ from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol.pages import fetch, samples
 from tests.conftest import Logged
 
-from ..running import PATIENCE_S, SECRET, Gated, Running, plain, raw, round_trip, running
+from ..running import PATIENCE_S, SECRET, Gated, Running, plain, raw, raw_frame, round_trip, running
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -84,26 +84,102 @@ async def test_a_plain_get_of_another_path_is_told_to_upgrade(shared: Running) -
         assert "Upgrade: websocket" in head
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",  # TLS, where there is none
-        "HELO here\r\n\r\n",
-        "POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
-        "GET / HTTP/0.9\r\n\r\n",
-        "GET /\r\n\r\n",
-        "GET / HTTP/1.1\r\nno colon here\r\n\r\n",
-        "\0" * 100 + "\r\n\r\n",
-    ],
-    ids=["tls", "not-http", "post", "http-0.9", "no-version", "bad-header", "zeros"],
-)
-async def test_what_is_no_get_request_is_cut(shared: Running, text: str) -> None:
+#: Headers that announce a body, and the body.
+BODIES = {
+    "empty": ("Content-Length: 0\r\n", ""),
+    "short": ("Content-Length: 5\r\n", "12345"),
+    "never-comes": ("content-length: 100000\r\n", ""),
+    "large": ("Content-Length: 4000000\r\n", "x" * 4_000_000),
+    "longer-than-it-says": ("Content-Length: 5\r\n", "x" * 1_000_000),
+    "chunked": ("Transfer-Encoding: Chunked\r\n", "5\r\n12345\r\n0\r\n\r\n"),
+    "waits": ("Expect: 100-continue\r\nContent-Length: 5\r\n", ""),
+}
+
+
+@pytest.mark.parametrize("announced", BODIES)
+async def test_a_request_with_a_body_is_answered_as_one_without(shared: Running, announced: str) -> None:
+    headers, sent = BODIES[announced]
+    for method, status in (("GET", 200), ("HEAD", 200), ("POST", 405), ("PUT", 405), ("DELETE", 405)):
+        text = f"{method} /healthz HTTP/1.1\r\nHost: here\r\n{headers}\r\n{sent}"
+        line, head, body = await request(shared, text)
+        assert line.startswith(f"HTTP/1.1 {status} "), (method, line)
+        assert "Connection: close" in head
+        assert ("Allow: GET, HEAD" in head) is (status == 405)
+        assert body == {"GET": "alive\n", "HEAD": ""}.get(method, "GET, please\n")
+
+
+async def test_the_answer_arrives_while_the_body_is_still_sent(shared: Running) -> None:
+    async with raw(shared.url) as connection:
+        connection.writer.write(b"POST /healthz HTTP/1.1\r\nHost: here\r\nContent-Length: 8000000\r\n\r\n")
+        for _ in range(80):  # the answer has long been there, and nothing resets the connection
+            connection.writer.write(bytes(100_000))
+            await connection.writer.drain()
+        assert (await connection.rest()).startswith(b"HTTP/1.1 405 ")
+
+
+async def test_a_handshake_with_a_body_is_refused_and_no_frame_is_taken_from_the_body(shared: Running) -> None:
     before = await shared.metrics()
-    status, _, _ = await request(shared, text)
-    assert not status.startswith(("HTTP/1.1 1", "HTTP/1.1 2"))
+    for headers in ("Content-Length: 40\r\n", "Transfer-Encoding: chunked\r\n"):
+        for path in ("/", "/_peer"):
+            async with raw(shared.url) as connection:
+                frame = raw_frame(0x81, b'{"command": "what", "client_id": "c"}')
+                head = await connection.upgrade(path, frame, headers)
+                assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+                assert await connection.rest() == b"A request with a body opens no WebSocket\n"
     after = await shared.metrics()
-    assert after["ingeborg_connections_accepted_total"] == before["ingeborg_connections_accepted_total"]
-    assert after["ingeborg_turns_failed_total"] == 0
+    for name, more in (("connections_accepted_total", 0), ("connections_refused_total", 4)):
+        assert after[f"ingeborg_{name}"] == before[f"ingeborg_{name}"] + more
+    assert after['ingeborg_errors_total{code="bad_command"}'] == before['ingeborg_errors_total{code="bad_command"}']
+    async with raw(shared.url) as connection:  # to announce none is no body
+        assert (await connection.upgrade(headers="Content-Length: 0\r\n")).startswith(b"HTTP/1.1 101 ")
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),  # TLS, where there is none
+        ("HELO here\r\n\r\n", 400),
+        ("GET / HTTP/0.9\r\n\r\n", 400),
+        ("GET /\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nno colon here\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nspace : x\r\n\r\n", 400),
+        ("GET / HTTP/1.1\nHost: here\n\n", 400),
+        ("\n" * 10_000, 400),
+        ("\0" * 100 + "\r\n\r\n", 400),
+        (get("/healthz", "Content-Length: x\r\n"), 400),
+        (get("/healthz", "Content-Length: -1\r\n"), 400),
+        (get("/healthz", "Content-Length: +1\r\n"), 400),
+        (get("/healthz", "Content-Length:\r\n"), 400),
+        (get("/healthz", "Content-Length: 5, 5\r\n"), 400),
+        (get("/healthz", f"Content-Length: {10**18}\r\n"), 400),
+        (get("/healthz", "Content-Length: 5\r\nContent-Length: 6\r\n"), 400),
+        (get("/healthz", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), 400),
+        (get("/healthz", "Transfer-Encoding: gzip\r\n"), 501),
+        ("GET /healthz HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 501),
+    ],
+    ids=[
+        *("tls", "not-http", "http-0.9", "no-version", "no-colon", "bad-name", "bare-feeds", "feeds", "zeros"),
+        *("no-number", "negative", "signed", "no-length", "list", "huge", "two-lengths", "both", "coding", "http-1.0"),
+    ],
+)
+async def test_what_is_no_request_is_told_so_in_a_line(shared: Running, text: str, status: int) -> None:
+    before = await shared.metrics()
+    line, head, body = await request(shared, text)
+    assert line.startswith(f"HTTP/1.1 {status} ")
+    assert "Connection: close" in head
+    assert body.count("\n") == 1
+    assert len(body) < 100  # nothing of the request is said back: it may hold a token
+    after = await shared.metrics()
+    for name, more in (("connections_accepted_total", 0), ("connections_refused_total", 1), ("turns_failed_total", 0)):
+        assert after[f"ingeborg_{name}"] == before[f"ingeborg_{name}"] + more
+
+
+async def test_who_ends_in_the_middle_of_a_request_gets_no_answer(shared: Running) -> None:
+    for text in (b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: here\r\n"):
+        async with raw(shared.url) as connection:
+            connection.writer.write(text)
+            connection.writer.write_eof()
+            assert await connection.rest() == b""
 
 
 @pytest.mark.parametrize(

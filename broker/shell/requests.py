@@ -1,0 +1,107 @@
+"""What a client's connection begins with: the head of an HTTP request, or what is none. SPEC section 1.2.
+
+Owns: how a body is announced, and the answer to what is no request. Must never: read a body. The answer is sent when
+the head has come. The socket then reads on for a while, and nobody looks at what it reads (RFC 9112 section 9.6). A
+connection that were closed with bytes unread would be reset, and the client might never see the answer.
+"""
+
+from __future__ import annotations
+
+import http
+import re
+from collections.abc import Callable, Generator, Sequence
+from typing import Final
+
+from websockets.exceptions import HeaderLineTooLong, RequestLineTooLong, TooManyHeaders
+from websockets.http11 import Request
+from websockets.protocol import CONNECTING, Protocol
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+#: The headers that announce a body (RFC 9112 section 6.3), in lower case.
+_LENGTH: Final = b"content-length"
+_CODING: Final = b"transfer-encoding"
+
+#: A length, in bytes. No body has more digits.
+_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
+
+ReadLine = Callable[[int, type[Exception]], Generator[None, None, bytes | bytearray]]
+
+
+class BadRequest(Exception):
+    """It is no request that can be answered. ``str(error)`` is the text of the answer."""
+
+    def __init__(self, status: http.HTTPStatus, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class RequestProtocol(ServerProtocol):
+    """The library's server, with two differences. Every request gets to ``handshake``, one that has a body too. In
+    place of what is no request comes the ``Response`` to it. It also goes on without a subprotocol where the client
+    offers none that is known here."""
+
+    has_body = False  # the request announces one
+
+    def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
+        """The first of ours that it offers."""
+        return next((each for each in self.available_subprotocols or () if each in subprotocols), None)
+
+    def parse(self) -> Generator[None]:
+        """As the library's, but for the head of the request."""
+        if self.state is CONNECTING:
+            head = _Head(self.reader.read_line)
+            try:
+                request = yield from Request.parse(head.read_line)
+                self.has_body = head.has_body(request)
+            except Exception as error:
+                self.handshake_exc = error
+                refusal = _refusal(error)
+                self.events.append(self.reject(refusal.status, f"{refusal}\n"))
+                yield  # for the last time: once it has been answered another parser takes what comes
+            self.events.append(request)
+        yield from Protocol.parse(self)
+
+
+class _Head:
+    """The lines of a head. Those that announce a body are kept from the library, which refuses it."""
+
+    def __init__(self, read_line: ReadLine) -> None:
+        self._read_line = read_line
+        self._is_first = True
+        self._kept: dict[bytes, bytes] = {}  # value by name in lower case
+
+    def read_line(self, bytes_max: int, too_long: type[Exception]) -> Generator[None, None, bytes | bytearray]:
+        """The next line that is for the library. Raises ``BadRequest``, and what the reader does."""
+        while True:
+            line = yield from self._read_line(bytes_max, too_long)
+            name, _, value = bytes(line).partition(b":")
+            name = name.lower()
+            if self._is_first or name not in (_LENGTH, _CODING) or not line.endswith(b"\r\n"):
+                self._is_first = False
+                return line
+            if self._kept:  # another length, or both: two readers would not agree where the request ends
+                raise BadRequest(http.HTTPStatus.BAD_REQUEST, "The request's body is announced twice")
+            self._kept[name] = value.strip()
+
+    def has_body(self, request: Request) -> bool:
+        """Is a body announced? Raises ``BadRequest``."""
+        for name, value in self._kept.items():
+            if name == _CODING and (request.protocol == "HTTP/1.0" or value.lower() != b"chunked"):
+                raise BadRequest(http.HTTPStatus.NOT_IMPLEMENTED, "Transfer-Encoding can be chunked, from HTTP 1.1 on")
+            if name == _LENGTH and not _DIGITS.fullmatch(value):
+                raise BadRequest(http.HTTPStatus.BAD_REQUEST, "Content-Length has to be a number of bytes")
+            request.headers[name.decode().title()] = value.decode("latin-1")
+            return name == _CODING or int(value) > 0
+        return False
+
+
+def _refusal(error: Exception) -> BadRequest:
+    """What is said of it. The request is not said back: it may hold a token."""
+    if isinstance(error, BadRequest):
+        return error
+    if isinstance(error, RequestLineTooLong):
+        return BadRequest(http.HTTPStatus.REQUEST_URI_TOO_LONG, "The request's first line is too long")
+    if isinstance(error, (HeaderLineTooLong, TooManyHeaders)):
+        return BadRequest(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request's headers are too large")
+    return BadRequest(http.HTTPStatus.BAD_REQUEST, "This is no request of HTTP 1.1 or 1.0")
