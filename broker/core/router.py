@@ -44,7 +44,7 @@ from .effects import Act
 from .history.parts import HistoryParts
 from .limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from .links.calls import Calls
-from .links.capabilities import ENDING, FILTERS, NONE, STANDBY
+from .links.capabilities import ENDING, FILTERS, NONE, STANDBY, with_grace
 from .links.mesh import Mesh
 from .messages.dedup import Dedup
 from .messages.delivery import Delivery
@@ -105,7 +105,7 @@ class Router(Turns):
         ``resident``: the memory of this process in bytes; ``None``: nobody knows, and what connections hold is believed
         as it is counted. ``alone_at_url``: see ``Joining``. ``ping_s``: between two pings of a connection. ``unix_s``:
         Unix time now. ``states``: what belongs to slots, beside the core's own. ``wanted``: features (``Features``).
-        ``grace_s``: how long subscriptions until disconnect outlast their client. ``presence``: see ``Presence``."""
+        ``grace_s``: what this endpoint is set to, see ``Membership``. ``presence``: see ``Presence``."""
         self.me, mine = me, me.incarnation
         self.limits = limits = limits or Limits()
         shape = shape or Shape()
@@ -118,7 +118,9 @@ class Router(Turns):
         self._acts: list[Act] = []
         self._desk = desk = Desk(now, counters, calls, self.stores, self._jobs, self._acts)
 
-        self.members = members = Membership(me, now, patience)
+        self.members = members = Membership(me, now, patience, grace_s)
+        #: What it says of itself when a link begins.
+        self.capabilities = with_grace(grace_s)
         self.hub = hub = Hub()
         self.memory = memory = Memory(held_bytes, resident or (lambda: held_bytes + 1))
         self.inflight = inflight = InFlight(limits.inflight_messages, limits.inflight_bytes)
@@ -172,9 +174,7 @@ class Router(Turns):
             desk, mine, homes, home, outcomes, repeats, inflight, replies, counters, keeping, dedup_ttl_s > 0
         )
 
-        self.sweeping = sweeping = Sweeping(
-            desk, members, hub, routes, locations, writes, ending, keepalive, shape, grace_s
-        )
+        self.sweeping = sweeping = Sweeping(desk, members, hub, routes, locations, writes, ending, keepalive, shape)
         self._writing = writing = Writing(desk, mine, homes, routes, links, writes, sweeping, filtering, sizes)
         if presence and not lookup:
             sweeping.presence = Presence(
@@ -187,7 +187,7 @@ class Router(Turns):
         listening = Listening(
             desk, members, homes, hub, locations, moved_away, replies, sending, memory, ending, *both, sizes
         )
-        cut_off = CutOff(desk, homes, hub, sending, ending, grace_s)
+        cut_off = CutOff(desk, homes, members, hub, sending, ending)
 
         # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
         capabilities: list[Part] = [origin, sweeping.presence] if sweeping.presence is not None else [origin]

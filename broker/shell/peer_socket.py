@@ -28,7 +28,7 @@ import math
 import secrets
 import ssl
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -46,7 +46,7 @@ from ingeborg.protocol.frames import binary_frame, masked_binary_frame
 from ingeborg.protocol.sockets import Socket, library_log, next_mask
 
 from ..core.effects import Dial, DropLink
-from ..core.links.capabilities import CAPABILITIES, CAPABILITIES_MAX
+from ..core.links.capabilities import CAPABILITIES_MAX, grace_of
 from ..core.links.mesh import REDIAL_MAX_S
 from ..core.model import Endpoint
 from .driver import Driver
@@ -251,11 +251,11 @@ def _capabilities(said: list[Any]) -> list[str]:
 
 class Peers:
     """The connections that carry this endpoint's links, by the peer's incarnation. ``secret``: what the peers share.
-    ``capabilities``: what this endpoint tells them that it can do."""
+    What this endpoint tells them that it can do is the router's to say."""
 
-    def __init__(self, driver: Driver, secret: bytes, capabilities: Iterable[str] = CAPABILITIES) -> None:
+    def __init__(self, driver: Driver, secret: bytes) -> None:
         self.secret = secret
-        self.capabilities = sorted(capabilities)
+        self.capabilities = sorted(driver.router.capabilities)
         self.me = driver.router.me
         self._driver = driver
         self._router = driver.router
@@ -335,8 +335,16 @@ class Peers:
         if former is not None:
             former.transport.abort()
         log.info("%s: linked with %s at %s", self.me.name, endpoint.name, endpoint.url)
+        self._compare(endpoint, grace_of(capabilities))
         socket.send([self._router.link_up(endpoint, time.monotonic(), capabilities)])
         self.turn()
+
+    def _compare(self, endpoint: Endpoint, grace_s: float) -> None:
+        """Say so where the peer is set to another grace time: what an operator has set may not be what counts."""
+        mine = self._router.members.own_grace_s
+        if math.isfinite(grace_s) and grace_s != mine:
+            text = "grace times differ: %s has %g s, %s has %g s; the least counts: give all endpoints the same --grace"
+            log.warning(text, self.me.name, mine, endpoint.name, grace_s)
 
     def frame(self, socket: PeerSocket, data: bytes) -> None:
         """A frame of a peer's link."""

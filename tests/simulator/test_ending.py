@@ -84,7 +84,7 @@ def too_early(patch: pytest.MonkeyPatch) -> None:
 
     def impatient(sweeping: Sweeping, *arguments: Any) -> None:
         true(sweeping, *arguments)
-        sweeping.grace_s /= 2
+        sweeping._members.own_grace_s /= 2
 
     patch.setattr(Sweeping, "__init__", impatient)
 

@@ -47,7 +47,7 @@ from ingeborg.broker.core.effects import (
     StoreCall,
 )
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.links.capabilities import CAPABILITIES, FILTERS, NONE, REVOCATION
+from ingeborg.broker.core.links.capabilities import FILTERS, NONE, REVOCATION
 from ingeborg.broker.core.model import (
     ENDED_TOPICS_MAX,
     FILTERS_MAX,
@@ -624,9 +624,9 @@ class Node:
         # None of one before starts when a feature is on that it lacks: the store tells it so.
         may_be_old = world.store.switched_on.isdisjoint((FILTERS, REVOCATION))
         is_old = world.mixed and world.random.random() < 0.5 and may_be_old
-        self.capabilities = NONE if is_old else CAPABILITIES
         self.states = world.make_states()
         self.router = Router(self.me, world.now, wrap=bytes, states=self.states, unix_s=world.now, **options)
+        self.capabilities = NONE if is_old else self.router.capabilities
         self.alive = True
         self.stalled_until = 0.0
         self.clients: dict[Connection, Client] = {}
@@ -948,8 +948,8 @@ class World:
     def _up(self, node: Node, peer: Node, generation: int, now: float) -> None:
         if self._connected.get(frozenset((node.me.incarnation, peer.me.incarnation))) == generation:
             node.links[peer.me.incarnation] = generation
-            both = node.capabilities & peer.capabilities
-            self.send_link(node.me.incarnation, peer.me.incarnation, node.router.link_up(peer.me, now, both))
+            theirs = peer.capabilities if node.capabilities else NONE  # one of before does not ask
+            self.send_link(node.me.incarnation, peer.me.incarnation, node.router.link_up(peer.me, now, theirs))
         else:
             node.router.dial_failed(peer.me.incarnation, now)
 

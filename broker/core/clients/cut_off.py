@@ -15,6 +15,7 @@ from ingeborg.protocol.errors import SUBSCRIPTIONS_ENDED
 
 from ..cluster.features import Switch
 from ..cluster.homes import Homes
+from ..cluster.membership import Membership
 from ..desk import Desk
 from ..part import Part
 from ..topics.sweeping import KEPT_S
@@ -24,30 +25,35 @@ from .sending import Sending
 
 
 class CutOff(Part):
-    """One endpoint's part. ``grace_s``: how long such subscriptions stay when their client has gone."""
+    """One endpoint's part. ``members``: have the grace time; ``homes``: say whether this endpoint acts."""
 
-    def __init__(self, desk: Desk, homes: Homes, hub: Hub, sending: Sending, ending: Switch, grace_s: float) -> None:
+    def __init__(
+        self, desk: Desk, homes: Homes, members: Membership, hub: Hub, sending: Sending, ending: Switch
+    ) -> None:
         self._desk = desk
         self._homes = homes
         self._hub = hub
         self._sending = sending
         self._ending = ending
-        self._grace_s = grace_s
+        self._members = members
+        self._grace_s = members.grace_s  # while they knew of it: without it they go by no less
         self._acted_at = desk.now  # until when the others have known of this endpoint, at least
 
     def tick(self) -> None:
         """They know of it."""
         if self._homes.joined:
             self._acted_at = self._desk.now
+            self._grace_s = self._members.grace_s
 
     def joined(self) -> None:
         """They know of it again."""
         # They have measured from when they took it for dead, which was later.
         alone_s = self._desk.now - self._acted_at
-        if not self._ending.on or alone_s < self._grace_s:
+        grace_s = min(self._grace_s, self._members.grace_s)
+        if not self._ending.on or alone_s < grace_s:
             return
         clients = list(self._hub.bindings)
-        if alone_s >= self._grace_s + KEPT_S:
+        if alone_s >= grace_s + KEPT_S:
             self._close(clients)  # of whoever it was, it may be forgotten what has ended
             return
         for start in range(0, len(clients), PER_QUESTION):

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ..limits import PATIENCE, Patience
-from ..links.capabilities import NONE
+from ..links.capabilities import NONE, grace_of
 from ..model import Endpoint
 from .homes import Homes, home_table
 
@@ -51,6 +51,7 @@ class Peer:
         "connected",
         "dead_since",
         "endpoint",
+        "grace_s",
         "heard_at",
         "in_registry",
         "in_view",
@@ -67,6 +68,7 @@ class Peer:
         self.in_view = False
         self.connected = False
         self.capabilities: frozenset[str] | None = None  # what it can do; None: it has not said yet
+        self.grace_s = float("inf")  # that it is set to, as far as it has said
         self.heard_at = float("-inf")  # when anything last came over its link
         self.moved_at = now  # when its heartbeat was last seen to have moved, or it was first seen
         self.confirmed_at = float("-inf")  # when we sent what it last confirmed having heard
@@ -95,12 +97,13 @@ class Peer:
 
 
 class Membership(Homes):
-    """One endpoint's knowledge of the cluster. ``me.heartbeat`` is not kept up here."""
+    """One endpoint's knowledge of the cluster. ``me.heartbeat`` is not kept up here. ``grace_s``: that it is set to."""
 
-    def __init__(self, me: Endpoint, now: float, patience: Patience = PATIENCE) -> None:
+    def __init__(self, me: Endpoint, now: float, patience: Patience = PATIENCE, grace_s: float = 60.0) -> None:
         super().__init__(me.incarnation)
         self.me = me
         self.patience = patience
+        self.own_grace_s = grace_s
         self._lease_s = patience.lease_s
         self.peers: dict[str, Peer] = {}  # by incarnation; without this endpoint
         self.leaving = False
@@ -176,6 +179,7 @@ class Membership(Homes):
             self.peers[endpoint.incarnation] = peer = Peer(endpoint, now)
         peer.connected = True
         peer.capabilities = capabilities
+        peer.grace_s = grace_of(capabilities)
         peer.heard_at = now
         if not self.joined:
             peer.in_view = True
@@ -271,6 +275,12 @@ class Membership(Homes):
         return True
 
     # What follows
+
+    @property
+    def grace_s(self) -> float:
+        """How long subscriptions until disconnect outlast their client, in seconds: the least that an endpoint of the
+        view is set to. So it is the same at all homes, whichever a topic gets, and a crash never makes it less."""
+        return min([self.own_grace_s, *(peer.grace_s for peer in self.peers.values() if peer.in_view)])
 
     def store_fresh(self, now: float, age_s: float) -> bool:
         """Was a heartbeat written within the last ``age_s`` seconds?"""

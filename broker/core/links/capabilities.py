@@ -1,4 +1,5 @@
-"""What an endpoint can do beyond what the version of the peer protocol says, so that old and new ones work together.
+"""What an endpoint can do beyond what the version of the peer protocol says, so that old and new ones work together;
+and what of its options the others go by.
 
 Owns: the names. Must never: know what a capability is for; the part that has it uses it towards the peers that have it,
 too (``Membership``).
@@ -9,6 +10,8 @@ it over a link whose other end has named it as well, and does without towards th
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Final
 
 #: State that belongs to a slot is copied to its next home before it goes (``cluster.copying``).
@@ -39,8 +42,29 @@ JOURNAL: Final = "journal"
 #: All of this release's.
 CAPABILITIES: Final = frozenset((COPIES, STANDBY, MISSED, ENDING, REVOCATION, FILTERS, HISTORY, JOURNAL))
 
+#: What begins the name that says an endpoint's grace time, in seconds (``Membership.grace_s``). A peer without it is of
+#: a release that goes by its own.
+GRACE: Final = "grace="
+
 #: A peer's of before there were any.
 NONE: Final[frozenset[str]] = frozenset()
 
 #: A peer names no more: a handshake is bounded.
 CAPABILITIES_MAX: Final = 64
+
+
+def with_grace(grace_s: float) -> frozenset[str]:
+    """What an endpoint says of itself whose ``grace`` is so many seconds."""
+    return CAPABILITIES | {f"{GRACE}{grace_s!r}"}
+
+
+def grace_of(capabilities: Iterable[str]) -> float:
+    """The grace time that a peer has said, in seconds; infinity: none, or what is no such time."""
+    for name in capabilities:
+        if name.startswith(GRACE):
+            try:
+                grace_s = float(name[len(GRACE) :])
+            except ValueError:
+                break
+            return grace_s if grace_s > 0 else math.inf
+    return math.inf

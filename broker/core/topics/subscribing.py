@@ -99,7 +99,6 @@ class Subscribing(Part):
         self._homes = homes
         self._writing = writing
         self._features = features
-        self._grace_s = writing.grace_s
         self._early: dict[str, Early] = {ENDING: deque(), FILTERS: deque()}  # what waits for a feature
         self._replies = replies
         self._memory = memory
@@ -337,7 +336,8 @@ class Subscribing(Part):
         elif change.filter is not None and change.added:
             self._replies.reply(change.connection, change.reply, success(change.id, filtered=True, **fields))
         elif change.term is not None:
-            self._replies.reply(change.connection, change.reply, success(change.id, grace_s=self._grace_s, **fields))
+            grace_s = self._writing.grace_s
+            self._replies.reply(change.connection, change.reply, success(change.id, grace_s=grace_s, **fields))
         else:
             self._replies.reply(change.connection, change.reply, success(change.id, **fields))
 

@@ -83,7 +83,6 @@ class Sweeping(Part):
         switch: Switch,
         keepalive: Keepalive,
         shape: Shape,
-        grace_s: float,
     ) -> None:
         self._desk = desk
         self.presence: Presence | None = None
@@ -98,10 +97,7 @@ class Sweeping(Part):
         self._writes = writes
         self.switch = switch
         self._renew_s = shape.renew_s
-        #: How long those until disconnect stay when their client has gone: 60, and not 60.0.
-        self.grace_s = int(grace_s) if grace_s == int(grace_s) else grace_s
         self._keepalive = keepalive
-        self._walk_s = min(max(grace_s / 6, WALK_S_MIN), WALK_S_MAX)
         self._records_per_tick = RECORDS_PER_TICK if shape.reads_memory else REQUESTS_PER_TICK
         self._slots_per_tick = SLOTS_PER_TICK if shape.reads_memory else SLOT_REQUESTS_PER_TICK
         #: Ending subscriptions of this endpoint's slots, and clients of theirs that are away, as of the last walk.
@@ -124,6 +120,12 @@ class Sweeping(Part):
         self._doubtful: dict[str, None] = {}
         self._tidying = False
         self._tidy_at = desk.now
+
+    @property
+    def grace_s(self) -> float:
+        """How long those until disconnect stay when their client has gone, as it is told: 60, and not 60.0."""
+        grace_s = self._members.grace_s
+        return int(grace_s) if grace_s == int(grace_s) else grace_s
 
     def term(self, disconnect: bool, ttl_s: int) -> Term:
         """When a subscription ends that is made now. ``ttl_s``: 0: not by time."""
@@ -193,7 +195,7 @@ class Sweeping(Part):
             return
         self._whole = True
         self.found, self.away = self._found, len(self._since)
-        self._walk_at = now + self._walk_s
+        self._walk_at = now + min(max(self._members.grace_s / 6, WALK_S_MIN), WALK_S_MAX)
 
     def _outdated(self) -> bool:
         """Has this endpoint become home of other slots meanwhile? The walk begins anew then, with the next tick."""
@@ -254,7 +256,7 @@ class Sweeping(Part):
             self._walk_at = self._desk.now + PAUSE_S
             return  # the page is looked at again with the next walk
         ends: list[End] = [([record], None, False) for record in overdue]
-        now = self._desk.now
+        now, grace_s = self._desk.now, self._members.grace_s
         for client, location in zip(until, result, strict=True):
             if location is not None and location.online and location.incarnation == self._me:
                 # Not here: it has gone a moment ago, or a `listen` that failed was written late, over where it is.
@@ -267,7 +269,7 @@ class Sweeping(Part):
             known = self._since.get(client) or self._since_before.get(client)
             if known is None or known[0] != location:
                 known = (location, now)
-            if now - known[1] >= self.grace_s:
+            if now - known[1] >= grace_s:
                 ends.append((until[client], location, True))
             if len(self._since) < AWAY_MAX:
                 self._since[client] = known

@@ -58,7 +58,6 @@ class Writing(Part):
         sweeping.hold, sweeping.release = self.hold, self.release
         self.ending = sweeping.switch
         self.term = sweeping.term  # of what is subscribed to here
-        self.grace_s = sweeping.grace_s
         self._sweeping = sweeping
         self.filtering = filtering
         self._at_once = sizes.topics_at_once
@@ -69,6 +68,11 @@ class Writing(Part):
         self._under_way = writes
         self._clients: dict[str, Writes] = {}
         self._parked: list[Write] = []
+
+    @property
+    def grace_s(self) -> float:
+        """What a reply tells of subscriptions that end. See ``Sweeping``."""
+        return self._sweeping.grace_s
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What the clients' endpoints ask."""

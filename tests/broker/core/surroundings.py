@@ -80,12 +80,10 @@ class Surroundings:
         self._numbers = 0
         self._written: defaultdict[Connection, list[bytes]] = defaultdict(list)
 
-    def sweeping(
-        self, routes: Routes, writes: UnderWay, *, shape: Shape = MEMORY, grace_s: float = GRACE_S
-    ) -> Sweeping:
+    def sweeping(self, routes: Routes, writes: UnderWay, *, shape: Shape = MEMORY) -> Sweeping:
         """The part that ends subscriptions, and has the switch of those that end."""
         parts = (self.members, self.hub, routes, self.locations, writes, Switch(), self.keepalive)
-        return Sweeping(self.desk.real, *parts, shape, grace_s)
+        return Sweeping(self.desk.real, *parts, shape)
 
     def recovering(self, limits: Limits = NO_HISTORY) -> Recovering:
         """The part that recovers clients, where nothing is kept."""

@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import ormsgpack
 import pytest
 
 from ingeborg.broker.command.serve import listen
-from ingeborg.broker.core.links.capabilities import CAPABILITIES, CAPABILITIES_MAX
+from ingeborg.broker.core.links.capabilities import CAPABILITIES_MAX, with_grace
 from ingeborg.broker.core.model import Endpoint
 from ingeborg.broker.core.router import Router
 from ingeborg.broker.shell import peer_socket as peers
@@ -31,6 +32,7 @@ from ingeborg.broker.shell.peer_socket import (
 from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol import sockets
+from ingeborg.protocol.hashes import slot_of
 from tests.conftest import Logged
 
 from ..running import (
@@ -50,7 +52,9 @@ from ..running import (
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
 
 SUCCESS = {"result": "success"}
+CAPABILITIES = sorted(with_grace(60.0))  # of an endpoint with default options
 REFUSALS = 'ingeborg_errors_total{code="peer_handshake"}'
+ENDED = "ingeborg_subscriptions_ended_total"
 NONCE = b"n" * 16
 STRANGER = Endpoint("stranger", "00", "ws://127.0.0.1:9", 0)
 
@@ -145,12 +149,12 @@ async def capable(endpoint: Running) -> AsyncIterator[tuple[Raw, bytes]]:
         assert f"Sec-WebSocket-Protocol: {CAPABLE}".encode() in head
         _, frame = await connection.frame()
         kind, version, nonce, capabilities = ormsgpack.unpackb(frame)
-        assert (kind, version, capabilities) == ("challenge", VERSION, sorted(CAPABILITIES))
+        assert (kind, version, capabilities) == ("challenge", VERSION, CAPABILITIES)
         yield connection, nonce
 
 
 def capable_hello(nonce: bytes, capabilities: Any, proved: Any = None) -> list[Any]:
-    said = (sorted(CAPABILITIES), capabilities if proved is None else proved)
+    said = (CAPABILITIES, capabilities if proved is None else proved)
     shown = proof(SECRET, b"dialler", (nonce, NONCE), STRANGER, said)
     return ["hello", VERSION, NONCE, STRANGER.name, STRANGER.incarnation, STRANGER.url, capabilities, shown]
 
@@ -163,7 +167,7 @@ async def test_both_ends_say_what_they_can_do_and_prove_it(shared: Running) -> N
         _, frame = await connection.frame()
         kind, *_, given = ormsgpack.unpackb(frame)
         assert kind == "welcome"
-        assert given == proof(SECRET, b"acceptor", (nonce, NONCE), me, (sorted(CAPABILITIES), mine))
+        assert given == proof(SECRET, b"acceptor", (nonce, NONCE), me, (CAPABILITIES, mine))
         assert shared.server.router.members.has(STRANGER.incarnation, "copies")
     await shared.until(lambda metrics: shared.server.peers.sockets == {})
 
@@ -228,6 +232,27 @@ async def test_two_endpoints_with_one_secret_are_one_broker(tmp_path: Path) -> N
             # A client that listens at the other endpoint leaves this one.
             assert await publisher.ask({"command": "listen", "client_id": "c"}) == SUCCESS
             assert (await subscriber.closed())[0] == 4001
+
+
+async def test_endpoints_with_different_grace_times_tell_and_keep_the_least(tmp_path: Path, logged: Logged) -> None:
+    logged.expect("grace times differ")
+    subscribe = {"command": "subscribe", "until": "disconnect"}
+    topics = [f"t{number}" for number in range(50)]
+    async with running(tmp_path, grace_s=3600.0) as long:
+        async with plain(long.url) as alone:
+            reply = await alone.ask({**subscribe, "client_id": "d", "topic": "t"})
+            assert reply == {**SUCCESS, "grace_s": 3600}
+            await alone.ask({"command": "unsubscribe", "client_id": "d", "topic": "t"})
+        async with running(tmp_path, grace_s=1.0) as short:
+            for endpoint in (long, short):
+                async with plain(endpoint.url) as client:
+                    said = {"client_id": f"at {endpoint.port}", "topic": topics}
+                    assert await client.ask({**subscribe, **said}) == {**SUCCESS, "grace_s": 1}
+            for endpoint in (long, short):
+                homes = short.server.router.members.table
+                own = sum(homes[slot_of(topic)] == endpoint.server.router.me.incarnation for topic in topics)
+                await endpoint.until(partial(lambda ends, metrics: metrics[ENDED] == ends, 2 * own))
+                assert 0 < own < 50
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["connected", "lost meanwhile"])

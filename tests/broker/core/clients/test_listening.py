@@ -13,12 +13,13 @@ from ingeborg.broker.core.clients.listening import LISTENS_PER_BATCH, Listening
 from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
+from ingeborg.broker.core.links.capabilities import with_grace
 from ingeborg.broker.core.model import Ended, Location, StoreUnavailable
 from ingeborg.broker.core.topics.sweeping import KEPT_S
 from ingeborg.protocol.errors import REPLACED, SUBSCRIPTIONS_ENDED
 
 from ..fake_desk import Stored
-from ..surroundings import GRACE_S, Surroundings, command
+from ..surroundings import GRACE_S, Surroundings, command, peer
 
 DOWN = StoreUnavailable("no quorum")
 
@@ -587,7 +588,7 @@ def test_who_has_stayed_here_while_the_others_took_us_for_dead_is_told_to_listen
 ) -> None:
     anna, bert = endpoint.listening(), endpoint.listening("bert", 2)
     endpoint.ending.turn(True)
-    part = CutOff(endpoint.desk.real, endpoint.members, endpoint.hub, endpoint.sending, endpoint.ending, GRACE_S)
+    part = CutOff(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending, endpoint.ending)
     part.tick()
     endpoint.members.joined = False
     endpoint.desk.now += seconds / 2
@@ -607,10 +608,27 @@ def test_who_has_stayed_here_while_the_others_took_us_for_dead_is_told_to_listen
     endpoint.stored()
 
 
+def test_what_others_go_by_is_remembered_while_they_are_out_of_sight(endpoint: Endpoint) -> None:
+    anna = endpoint.listening()
+    endpoint.ending.turn(True)
+    incarnation = endpoint.members.view()[0]
+    endpoint.members.connected(peer(incarnation), endpoint.desk.now, with_grace(GRACE_S / 4))
+    part = CutOff(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending, endpoint.ending)
+    part.tick()
+    endpoint.members.left(incarnation)
+    endpoint.members.joined = False
+    endpoint.desk.now += GRACE_S / 4
+    part.tick()
+    part.joined()
+    (ended,) = endpoint.stored("ended")
+    ended.end([Ended(["t"], 1)])
+    assert endpoint.closes() == [(anna.number, SUBSCRIPTIONS_ENDED.code)]
+
+
 def test_after_so_long_that_it_is_forgotten_what_has_ended_everybody_is_told(endpoint: Endpoint) -> None:
     anna = endpoint.listening()
     endpoint.ending.turn(True)
-    part = CutOff(endpoint.desk.real, endpoint.members, endpoint.hub, endpoint.sending, endpoint.ending, GRACE_S)
+    part = CutOff(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending, endpoint.ending)
     part.tick()
     endpoint.desk.now += GRACE_S + KEPT_S
     part.joined()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import sqrt
+from math import inf, sqrt
 
 import pytest
 from hypothesis import given
@@ -17,6 +17,7 @@ from ingeborg.broker.core.cluster.membership import (
     WRITTEN_OFF_MAX,
     Membership,
 )
+from ingeborg.broker.core.links.capabilities import CAPABILITIES, GRACE, grace_of, with_grace
 from ingeborg.broker.core.model import Endpoint
 from ingeborg.protocol.hashes import SLOTS, slot_of
 
@@ -450,6 +451,42 @@ def test_one_that_is_told_while_the_others_leave_already_is_the_last_one() -> No
     members.leave()
     assert members.joined
     assert set(members.table) == {"a1"}
+
+
+# The grace time
+
+
+def test_the_grace_time_is_the_least_of_those_in_the_view() -> None:
+    members = Membership(ME, START, grace_s=60.0)
+    assert members.grace_s == 60.0
+    members.connected(B, START, with_grace(7.5))
+    members.connected(C, START, with_grace(90.0))
+    assert members.grace_s == 7.5
+    members.connected(C, START, CAPABILITIES)  # of a release that does not say it
+    assert members.grace_s == 7.5
+    members.disconnected("b1")
+    assert members.grace_s == 7.5
+    members.left("b1")
+    assert members.grace_s == 60.0
+
+
+def test_a_newcomer_counts_once_it_may_become_a_home() -> None:
+    members = Membership(ME, START, grace_s=60.0)
+    members.registry([], START, START)
+    members.connected(B, START, with_grace(1.0))
+    assert members.grace_s == 60.0
+    members.joined_by("b1", 1, 0)
+    assert members.grace_s == 1.0
+
+
+@pytest.mark.parametrize("said", ["", "x", "nan", "-1", "0", "1e999", "60 s"])
+def test_what_is_no_grace_time_is_none(said: str) -> None:
+    assert grace_of({"copies", GRACE + said}) == inf
+
+
+def test_a_grace_time_comes_across_as_it_is() -> None:
+    for grace_s in (1.0, 60.0, 0.1 + 0.2, 86_400.0):
+        assert grace_of(with_grace(grace_s)) == grace_s
 
 
 def test_this_endpoint_is_in_its_own_view() -> None:

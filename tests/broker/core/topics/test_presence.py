@@ -51,7 +51,7 @@ class Told(Way):
         writes = UnderWay()
         self.keepalive = Keepalive(desk, self.sending, 25.0, 0.0)
         parts = (self.members, self.hub, self.routes, self.locations, writes, self.ending, self.keepalive)
-        self.sweeping = Sweeping(desk, *parts, Shape(reads_memory=True), 60.0)
+        self.sweeping = Sweeping(desk, *parts, Shape(reads_memory=True))
         self.part = self.sweeping.presence = Presence(
             desk,
             me,

@@ -12,7 +12,7 @@ from ingeborg.broker.core.cluster.features import Features
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
-from ingeborg.broker.core.links.capabilities import CAPABILITIES, ENDING, FILTERS
+from ingeborg.broker.core.links.capabilities import CAPABILITIES, ENDING, FILTERS, with_grace
 from ingeborg.broker.core.messages.filtering import Filtering
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import Shape, StoreUnavailable, Term
@@ -27,7 +27,7 @@ from ingeborg.broker.core.topics.writing import Writing
 from ingeborg.protocol.hashes import slot_of
 
 from ..fake_desk import Stored
-from ..surroundings import Surroundings, command, packed
+from ..surroundings import Surroundings, command, packed, peer
 
 DOWN = StoreUnavailable("no quorum")
 
@@ -377,6 +377,14 @@ def test_each_home_is_told_when_it_ends(endpoint: Endpoint) -> None:
     own.end()
     endpoint.part.answered(endpoint.desk.asked[0], None)
     assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1, "grace_s": 60}]
+
+
+def test_the_reply_tells_the_grace_time_that_counts_at_every_home(endpoint: Endpoint) -> None:
+    end_everywhere(endpoint)
+    endpoint.members.connected(peer("q"), endpoint.desk.now, with_grace(7.5))
+    say_ending(endpoint, endpoint.topics("m", 1))
+    endpoint.stored("subscribe_ending")[0].end()
+    assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1, "grace_s": 7.5}]
 
 
 def test_the_reply_to_a_plain_one_says_no_grace_time_and_so_that_it_is_plain(endpoint: Endpoint) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from ingeborg.broker.core.clients.hub import Binding
 from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.links.capabilities import with_grace
 from ingeborg.broker.core.messages.message import Handover, Message
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import Ending, Location, Shape, StoreUnavailable, Term
@@ -140,6 +141,18 @@ def test_one_ends_when_its_client_has_been_away_for_the_grace_time(endpoint: End
     assert endpoint.locations.get("anna") is None  # with a fresh id each time it would fill the cache
     endpoint.walk()
     assert (endpoint.part.found, endpoint.part.away) == (0, 0)
+
+
+def test_where_endpoints_differ_the_least_grace_time_counts() -> None:
+    endpoint = Endpoint("p")
+    endpoint.members.connected(peer("p"), endpoint.desk.now, with_grace(GRACE_S / 4))
+    endpoint.ending("anna")
+    assert endpoint.gone() == endpoint.gone(GRACE_S / 4 - 3) == []
+    assert endpoint.gone(3) == ["anna"]
+    endpoint.members.left("p")
+    endpoint.ending("bert")
+    assert endpoint.gone() == endpoint.gone(GRACE_S - WALK_S_MAX) == []
+    assert endpoint.gone() == ["bert"]
 
 
 def test_who_is_said_to_be_here_and_is_not_is_looked_for_first(endpoint: Endpoint) -> None:
