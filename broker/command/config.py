@@ -110,7 +110,8 @@ class ServeOptions:
     endpoints: int = option(1, "processes to run, on consecutive ports", "N")
     share_port: bool = option(
         False,
-        "all of them accept clients on the one port; links, metrics and health of each are at its internal address",
+        "all endpoints of this command accept clients on the one port; links, metrics and health of each are at its "
+        "internal address",
         flag=True,
     )
     name: str = option("", "of the endpoint, stable; NAME-1 … NAME-N for several; empty: host name and port", "NAME")

@@ -148,8 +148,9 @@ def make_store(options: ServeOptions, *, read_only: bool = False, death_fd: int 
     )
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """The listening socket. Raises ``ConfigError``."""
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """The listening socket. Raises ``ConfigError``. ``shared``: for all endpoints of one supervisor, which inherit it.
+    Another supervisor cannot have the port too: the kernel would deal connections to both, ready or not (ADR 27)."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -164,8 +165,9 @@ def listen(host: str, port: int) -> socket.socket:
         sock.setblocking(False)
     except OSError as error:
         sock.close()
+        of_one = "endpoints of a shared port are started by one command, with --endpoints N; else " if shared else ""
         todo = {
-            errno.EADDRINUSE: f"; give another --port, or end what holds it (ss -ltnp 'sport = :{port}')",
+            errno.EADDRINUSE: f"; {of_one}give another --port, or end what holds it (ss -ltnp 'sport = :{port}')",
             errno.EADDRNOTAVAIL: "; --host has to be an address of this machine, or 0.0.0.0 for all of them",
             errno.EACCES: "; give a --port from 1024 on",
         }.get(error.errno or 0, "")

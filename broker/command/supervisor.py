@@ -181,7 +181,7 @@ def run(options: ServeOptions) -> int:
     """Run the endpoints until told to end. Returns the exit code: 2 if one says that its options are wrong
     or its store is lost, which is so for all of them; ``NAME_TAKEN`` if others have the names of all."""
     try:
-        port = listen(options.host, options.port) if options.share_port else None
+        port = listen(options.host, options.port, shared=True) if options.share_port else None
     except ConfigError as error:
         sys.stderr.write(f"ingeborg serve: {error}\n")
         return 2

@@ -172,7 +172,18 @@ async def test_wrong_options_of_one_end_all(tmp_path: Path) -> None:
         async with ingeborg(tmp_path, "serve", *options) as process:
             assert await process.ended() == 2
             assert f"cannot listen on 127.0.0.1:{port + 1}: Address already in use" in process.said()
+            assert "--endpoints" not in process.said()
             assert "starting it again" not in process.said()
+
+
+async def test_a_second_command_at_a_shared_port_is_told_that_one_starts_all(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as first:
+        port = first.getsockname()[1]
+        options = ["--port", str(port), "--share-port", "--store", f"lmdb:{tmp_path / 'store'}"]
+        async with ingeborg(tmp_path, "serve", *options) as process:
+            assert await process.ended() == 2
+            assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in process.said()
+            assert "started by one command, with --endpoints N" in process.said()
 
 
 async def test_a_second_supervisor_of_the_name_gives_up_and_the_first_one_s_endpoints_go_on(tmp_path: Path) -> None:
