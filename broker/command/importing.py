@@ -310,6 +310,8 @@ async def run(
             await store.close()
     except (ImportFailed, StoreError) as error:
         print(f"ingeborg import: {error}", file=told)
+        if isinstance(error, StoreError):
+            print("ingeborg import: `ingeborg doctor` looks for what is wrong with the store", file=told)
         return FAILED
     print(orjson.dumps(imported._asdict()).decode() if as_json else f"imported {imported}", file=out)
     return OK

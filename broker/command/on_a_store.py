@@ -16,7 +16,7 @@ from typing import Any, Final
 import uvloop
 
 from ..shell import logs
-from . import config, exporting, importing, inherited, serve, supervisor, switching
+from . import apart, config, exporting, importing, inherited, serve, supervisor, switching
 
 
 def _options(arguments: dict[str, Any], environment: dict[str, str]) -> config.ServeOptions:
@@ -24,15 +24,22 @@ def _options(arguments: dict[str, Any], environment: dict[str, str]) -> config.S
     return config.load(arguments, environment, Path(file) if file else None)
 
 
+def _reads(command: str, options: config.ServeOptions, work: Callable[[], int]) -> int:
+    """Do the work of a command that reads the store. Where it is an embedded one, apart: its damage may be fatal."""
+    kind, where = config.parse_store(options.store_url)
+    return apart.run(command, where, work) if kind == "lmdb" else work()
+
+
 def _export(arguments: dict[str, Any]) -> int:
     path, as_json = arguments.pop("file"), arguments.pop("json", False)
     filters = not arguments.pop("without_filters", False)
     try:
-        store = serve.make_store(_options(arguments, dict(os.environ)), read_only=True)
+        options = _options(arguments, dict(os.environ))
+        store = serve.make_store(options, read_only=True)
     except config.ConfigError as error:
         print(f"ingeborg export: {error}", file=sys.stderr)
         return 2
-    return uvloop.run(exporting.run(store, path, filters=filters, as_json=as_json))
+    return _reads("export", options, lambda: uvloop.run(exporting.run(store, path, filters=filters, as_json=as_json)))
 
 
 def _features(arguments: dict[str, Any]) -> int:
@@ -43,7 +50,7 @@ def _features(arguments: dict[str, Any]) -> int:
     except config.ConfigError as error:
         print(f"ingeborg features: {error}", file=sys.stderr)
         return 2
-    return uvloop.run(switching.run(reading, writing, off, as_json=as_json))
+    return _reads("features", options, lambda: uvloop.run(switching.run(reading, writing, off, as_json=as_json)))
 
 
 def _doctor(arguments: dict[str, Any]) -> int:
@@ -61,7 +68,8 @@ def _import(arguments: dict[str, Any]) -> int:
     path, as_json = arguments.pop("file"), arguments.pop("json", False)
     with contextlib.ExitStack() as stack:
         try:
-            store = serve.make_store(_options(arguments, dict(os.environ)))
+            options = _options(arguments, dict(os.environ))
+            store = serve.make_store(options)
             lines = sys.stdin.buffer if path == "-" else stack.enter_context(Path(path).open("rb"))
         except config.ConfigError as error:
             print(f"ingeborg import: {error}", file=sys.stderr)
@@ -69,7 +77,7 @@ def _import(arguments: dict[str, Any]) -> int:
         except OSError as error:
             print(f"ingeborg import: cannot read {path}: {error.strerror}", file=sys.stderr)
             return 2
-        return uvloop.run(importing.run(lines, store, as_json=as_json))
+        return _reads("import", options, lambda: uvloop.run(importing.run(lines, store, as_json=as_json)))
 
 
 def _serve(arguments: dict[str, str]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -54,6 +55,18 @@ def dies_first() -> None:
     """Where a machine or a control group has no memory left, the kernel is to kill this process before all others."""
     with contextlib.suppress(OSError):  # not on Linux, or not permitted
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel end this process when its parent ends, however that ends (prctl(2), ``PR_SET_PDEATHSIG``).
+
+    Args:
+        parent: Its process id. Where it has ended already, so does this process.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # not on Linux
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def return_large_memory() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import io
 import itertools
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -257,6 +258,53 @@ async def test_ctrl_c_ends_it_while_the_pipe_is_full(tmp_path: Path) -> None:
         assert b"Traceback" not in await process.stderr.read()
 
 
+# -- Damage
+
+
+def damage(data: Path) -> None:
+    """Let each page that leads to others (LMDB's flag 1, in its bytes 10 and 11) say that it leads to one alone, where
+    there have to be two: LMDB aborts."""
+    content = bytearray(data.read_bytes())
+    pages = range(2 * 4096, len(content), 4096)
+    branches = [page for page in pages if content[page + 10 : page + 12] == b"\x01\0"]
+    assert branches
+    for page in branches:
+        content[page + 12 : page + 14] = (18).to_bytes(2, "little")  # where the last pointer ends, behind 16 bytes
+    data.write_bytes(content)
+
+
+@pytest.mark.parametrize("file", ["-", "out"])
+async def test_a_store_that_is_damaged_in_its_middle_is_told_with_what_to_do(tmp_path: Path, file: str) -> None:
+    store = tmp_path / "store"
+    await subscribe(EmbeddedStore(store), LONG)
+    damage(store / "durable" / "data.mdb")
+    out = file if file == "-" else str(tmp_path / file)
+    async with exporting_to_a_pipe(store, out) as process, asyncio.timeout(PATIENCE_S):
+        _, err = await process.communicate()
+    said = err.decode()
+    assert process.returncode == 1
+    assert f"ingeborg export: the store in {store} is damaged, or its disk fails: " in said
+    assert "died of SIGABRT" in said
+    assert f"`ingeborg doctor --store lmdb:{store}` tells which file it is; stop every endpoint of it, and " in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "out").exists()
+
+
+async def test_a_page_that_is_overwritten_is_told_too(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    await subscribe(EmbeddedStore(store), LONG)
+    data = store / "durable" / "data.mdb"
+    middle = data.stat().st_size // 2 // 4096
+    with data.open("r+b") as opened:
+        opened.seek((middle - 20) * 4096)
+        opened.write(b"something else".ljust(16) * 256 * 40)
+    async with exporting_to_a_pipe(store) as process, asyncio.timeout(PATIENCE_S):
+        _, err = await process.communicate()
+    assert process.returncode == 1
+    assert re.search(r"found damage in .*/durable/data.mdb: |the store in .* is damaged, or its disk", err.decode())
+    assert "stop every endpoint of it" in err.decode().lower()
+
+
 # -- Beside living endpoints
 
 
@@ -408,16 +456,12 @@ async def test_without_filters_it_says_how_many_are_left_out(tmp_path: Path) -> 
 def test_the_command_line_leaves_filters_out_where_it_is_told_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = []
-
     async def run(store: Store, path: str, *, filters: bool, as_json: bool) -> int:
-        wanted.append(filters)
-        return 0
+        return 10 + filters  # the command runs in a process of its own: only this comes back
 
     monkeypatch.setattr(exporting, "run", run)
-    for arguments in ([], ["--without-filters"]):
-        assert cli.main(["export", *arguments, "--store", f"lmdb:{tmp_path}"]) == 0
-    assert wanted == [True, False]
+    for arguments, code in (([], 11), (["--without-filters"], 10)):
+        assert cli.main(["export", *arguments, "--store", f"lmdb:{tmp_path}"]) == code
 
 
 async def test_of_an_earlier_boot_there_are_none(tmp_path: Path) -> None:

@@ -227,8 +227,8 @@ def test_a_file_that_is_not_there_is_wrong_usage(lmdb: Path, capsys: pytest.Capt
     assert "cannot read nowhere.jsonl: No such file" in capsys.readouterr().err
 
 
-def test_the_command_line_imports_a_file(lmdb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_imports_a_file(lmdb: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "wishes.jsonl"
     file.write_text('{"client_id": "c", "topic": ["a", "b"]}\n')
     assert cli.main(["import", str(file), "--store", f"lmdb:{lmdb}"]) == 0
-    assert "imported 2 subscriptions of 1 lines" in capsys.readouterr().out
+    assert "imported 2 subscriptions of 1 lines" in capfd.readouterr().out

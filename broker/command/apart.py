@@ -1,0 +1,99 @@
+"""A command that reads an embedded store, in a process of its own: damage may end the process that reads.
+
+Owns: the child, and what is said where it dies of damage. Must never: look into the store.
+
+LMDB has no checksums. Where a page is not as LMDB left it, it calls ``abort``, or reads where nothing is. No reader can
+catch that. So the command runs in a child, and its parent tells what happened.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ..shell.machine import die_with_parent
+from ..store.embedded.files import RESTORE
+from ..store.embedded.writer_link import DAMAGE_SIGNALS
+
+#: What the parent waits for: the child's end, and what others would have ended the command with.
+_AWAITED = frozenset((signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+
+FAILED = 1
+
+
+def run(command: str, directory: Path, work: Callable[[], int]) -> int:
+    """Do the work in a child of this process, which waits for it.
+
+    Args:
+        command: The name of the command, for the message.
+        directory: Of the store that the work reads.
+        work: What to do. Its result is the exit code.
+
+    Returns:
+        The exit code: the child's, or 1 where it died of damage. Where another signal ended the child, the same one
+        ends this process.
+    """
+    if not hasattr(signal, "sigwaitinfo"):  # a system where damage ends the command without a word
+        return work()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    parent = os.getpid()
+    child = os.fork()
+    if not child:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        _work(parent, work)
+    try:
+        status = _wait(child)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return code
+    if -code not in DAMAGE_SIGNALS:
+        if -code != signal.SIGKILL:  # which is always so
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    print(
+        f"ingeborg {command}: the store in {directory} is damaged, or its disk fails: the process that read it died of "
+        f"{signal.Signals(-code).name}\ningeborg {command}: not everything was done. "
+        f"`ingeborg doctor --store lmdb:{directory}` tells which file it is; stop every endpoint of it, and {RESTORE}",
+        file=sys.stderr,
+    )
+    return FAILED
+
+
+def _work(parent: int, work: Callable[[], int]) -> None:
+    """The child's life. It never returns: what called ``run`` goes on in the parent alone."""
+    code = FAILED
+    try:
+        die_with_parent(parent)
+        code = work()
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+
+
+def _wait(child: int) -> int:
+    """Until the child has ended. Returns how.
+
+    A signal of the terminal has come to the child, too; one that was sent to this process alone is passed on.
+    """
+    while True:
+        came = signal.sigwaitinfo(_AWAITED)
+        if came.si_signo == signal.SIGCHLD:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return status
+        elif came.si_code <= 0:  # from kill(2) and its like, and not from the kernel
+            os.kill(child, came.si_signo)
