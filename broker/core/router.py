@@ -199,7 +199,8 @@ class Router(Turns):
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
         )
-        copying.peer_leaves, features.informed = joining.peer_leaves, joining.join
+        copying.peer_leaves, features.informed, joining.linked = joining.peer_leaves, joining.join, arriving.hand_on
+        members.awaits = arriving.awaits
         joining.missed, joining.told_missed = arriving.missed, standbys.renew
         joining.first_copy, joining.greet = copies.first_to, [features.tell, history.marks.tell]
         self._leaving = Leaving(desk, joining, copying, sessions, sending, inflight, sizes, patience)

@@ -318,7 +318,7 @@ def nothing_after_an_unknown_position(patch: pytest.MonkeyPatch) -> None:
         fault(the_first_of_equal_stamps_covers_all, "small pages", seed=181_005),
         fault(nothing_after_an_unknown_position, "forged", seed=181_000),
         fault(positions_from_the_first_moment, "just begun", seed=181_007),
-        fault(leaves_while_it_joins, "ends in order", seed=181_054),
+        fault(leaves_while_it_joins, "many topics", seed=181_053),
         fault(answers_that_are_lost_are_forgotten, "lapses", seed=181_012),
         fault(names_stay_behind, "lapses, standbys", seed=181_002),
         fault(kept_where_there_is_no_room, "one keeps nothing", seed=181_000),

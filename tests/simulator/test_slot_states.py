@@ -237,7 +237,7 @@ def whole_without_a_word(patch: pytest.MonkeyPatch) -> None:
         fault(early_end, True, seed=132_000, id="early_end-standby"),
         fault(changes_left_out, False, seed=132_000, id="changes_left_out-alone"),
         fault(changes_left_out, True, seed=132_000, id="changes_left_out-standby"),
-        fault(whole_without_a_word, False, seed=132_001, id="whole_without_a_word-alone"),
+        fault(whole_without_a_word, False, seed=132_003, id="whole_without_a_word-alone"),
         fault(whole_without_a_word, True, seed=132_001, id="whole_without_a_word-standby"),
     ],
 )

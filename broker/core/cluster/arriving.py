@@ -26,6 +26,9 @@ NO_OPTIONS: Final[dict[str, Any]] = {}
 #: The answer to a standby copy of slots whose home is another one, as far as this endpoint knows: try again.
 NOT_THEIRS: Final = "not_theirs"
 
+#: Who joins waits for a copy that is passed on to it for so long, in seconds; then it joins without.
+PASSED_ON_S: Final = 30.0
+
 #: Copies that come at a time. A home makes one for each endpoint, and a few where the view changes again and again.
 INCOMING_MAX: Final = 1_000
 
@@ -33,7 +36,7 @@ INCOMING_MAX: Final = 1_000
 class Incoming:
     """A copy that comes."""
 
-    __slots__ = ("is_standby", "keys", "lapsed", "slots", "when", "whole")
+    __slots__ = ("awaited_until", "giver", "is_standby", "keys", "lapsed", "slots", "when", "whole")
 
     def __init__(self, slots: frozenset[int], is_standby: bool, when: tuple[int, int]) -> None:
         self.slots = slots
@@ -41,6 +44,8 @@ class Incoming:
         self.keys = 0
         self.whole = False  # all keys have come, and, but for a standby's, the final word
         self.lapsed = False  # its sender has not acted lately
+        self.giver = ""  # who had them before its sender, which has passed them on: nobody acts for them
+        self.awaited_until = 0.0  # if this endpoint joins
         self.when = when  # it began: this endpoint's round of joining, and how often it had stood still
 
 
@@ -107,7 +112,17 @@ class Arriving(Part):
             self._forget(slots, peer, is_standby)
             self._incoming[peer, copy] = incoming = Incoming(slots, is_standby, self._when)
             incoming.lapsed = "lapsed" in options
+            incoming.giver = str(options.get("passed", peer))
+            incoming.awaited_until = self._desk.now + PASSED_ON_S if "passed" in options else 0.0
         self._desk.answer(peer, number)
+
+    def awaits(self) -> bool:
+        """Is a copy on its way here of slots that nobody acts for? To be asked while this endpoint joins."""
+        now, in_view = self._desk.now, self._members.in_view
+        return any(
+            not incoming.whole and incoming.awaited_until > now and in_view(peer)
+            for (peer, _), incoming in self._incoming.items()
+        )
 
     @property
     def _when(self) -> tuple[int, int]:
@@ -167,7 +182,7 @@ class Arriving(Part):
             incoming.whole = came
         self._desk.answer(peer, number, came)
         if came and final:
-            self._hand_on()
+            self.hand_on()
 
     def view_changed(self) -> None:
         """Slots may be ours now, or not any more."""
@@ -179,23 +194,27 @@ class Arriving(Part):
                 self._drop(key)
             self._copying.view_changed()
         members = self._members
-        self._hand_on()
+        self.hand_on()
         self._arrive()
         for key, incoming in list(self._incoming.items()):
             # What a crashed home kept here is needed when this endpoint acts again.
             if not members.in_view(key[0]) and (members.joined or not (incoming.whole and incoming.is_standby)):
                 self._drop(key)
 
-    def _hand_on(self) -> None:
-        """What was given to us, and is another's in the view without its giver, goes there."""
-        table = self._members.table
-        found: dict[str, list[int]] = {}
-        for (peer, _), incoming in self._incoming.items():
+    def hand_on(self) -> None:
+        """What was given to us, and is another's in the view without its giver, goes there once that one is linked. The
+        giver is not its home any more, be that known yet or not."""
+        members, me = self._members, self._me
+        table, linked = members.table, members.linked()
+        found: dict[tuple[str, str], list[int]] = {}
+        for incoming in self._incoming.values():
             if incoming.whole and not incoming.is_standby:
-                others = {slot for slot in incoming.slots if table[slot] not in (peer, self._me)}
+                giver = incoming.giver
+                homes = members.table_without(giver) if any(table[slot] == giver for slot in incoming.slots) else table
+                others = {slot for slot in incoming.slots if homes[slot] != me and homes[slot] in linked}
                 incoming.slots -= others
                 for slot in sorted(others):
-                    found.setdefault(table[slot], []).append(slot)
+                    found.setdefault((homes[slot], giver), []).append(slot)
         self._copying.pass_on(found)
 
     def joined(self) -> None:
@@ -257,7 +276,12 @@ class Arriving(Part):
                     unheard |= slots
             if slots or key[0] in crashed or not self._held.slots.isdisjoint(incoming.slots):
                 incoming.slots -= slots
-                self._drop(key)
+                # Whose home it was may have let go of more than is known here yet: it leaves, say.
+                rest = [slot for slot in incoming.slots if table[slot] == incoming.giver and in_view(incoming.giver)]
+                if incoming.whole and not incoming.is_standby and rest:
+                    self._narrow(incoming, rest)
+                else:
+                    self._drop(key)
         is_first = not acts and not one_departed and not self._members.peers
         if is_first:
             whole = ours  # there is nobody who could have anything

@@ -14,7 +14,7 @@ them waits for some milliseconds.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ingeborg.protocol.native import mypyc_attr
@@ -46,6 +46,10 @@ CHUNKS_LEFT: Final = 16
 #: Changed keys of one state that wait to be sent, of one copy. Where more change than the other end takes, the copy is
 #: given up.
 CHANGES_MAX: Final = 200_000
+
+
+#: What is said of a copy of slots that go, as long as there is nothing to be said.
+ORDERLY: Final[Mapping[str, Any]] = {}
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -82,6 +86,7 @@ class Copy:
         "changes",
         "copier",
         "final",
+        "giver",
         "is_standby",
         "job",
         "keys",
@@ -105,6 +110,7 @@ class Copy:
         self.is_standby = is_standby  # for one that goes on by itself should we crash, not for slots that go
         self.number = number
         self.target = target  # incarnation
+        self.giver = ""  # that of who has given the slots to this endpoint for the target
         self.slots = slots
         self.asked_at = now  # when somebody last asked after it
         self.keys = 0  # sent
@@ -188,25 +194,23 @@ class Copies(Part):
 
     # Making one
 
-    def begin(
-        self, copier: Copier, target: str, slots: frozenset[int], *, is_standby: bool = False, lapsed: bool = False
-    ) -> Copy:
-        """Copy what belongs to these slots to the endpoint with this incarnation. ``is_standby``: for one that goes on
-        by itself should this endpoint crash, and not since the slots go to it. ``lapsed``: this endpoint has not acted
-        for them lately (said to a peer that has ``MISSED``)."""
+    def begin(self, copier: Copier, target: str, slots: frozenset[int], said: Mapping[str, Any] = ORDERLY) -> Copy:
+        """Copy what belongs to these slots to the endpoint with this incarnation. ``said``: of ``Kind.COPY_BEGINS``.
+        ``standby``: for one that goes on by itself should this endpoint crash, and not since the slots go to it."""
         self._numbers += 1
-        copy = Copy(copier, self._numbers, target, slots, is_standby, self._desk.now)
+        copy = Copy(copier, self._numbers, target, slots, "standby" in said, self._desk.now)
         self._copies[copy.number] = copy
         for slot in slots:
             self._of_slot.setdefault(slot, []).append(copy)
         self.watching = True
         self._desk.counts["copies_begun"] += 1
-        self._tell_slots(copy, slots, {"standby": True} if is_standby else {"lapsed": True} if lapsed else {})
+        copy.giver = said.get("passed", "")
+        self._tell_slots(copy, slots, said)
         copy.job = self._send_all(copy)
         self._desk.job(copy.job)
         return copy
 
-    def _tell_slots(self, copy: Copy, slots: frozenset[int], options: dict[str, Any]) -> None:
+    def _tell_slots(self, copy: Copy, slots: frozenset[int], options: Mapping[str, Any]) -> None:
         packed = pack_slots(slots) if slots else b""
         arguments = (copy.number, packed, options) if options else (copy.number, packed)
         self._desk.ask(Kind.COPY_BEGINS, copy.target, arguments, self, (copy, 0, None))

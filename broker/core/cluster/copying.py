@@ -17,7 +17,7 @@ from ..desk import Desk
 from ..links.calls import Kind
 from ..links.capabilities import COPIES, MISSED
 from ..part import RequestHandler
-from .copies import Copier, Copies, Copy
+from .copies import ORDERLY, Copier, Copies, Copy
 from .membership import Membership
 from .slots import Held, SlotState, by_home
 from .underway import UnderWay
@@ -115,12 +115,13 @@ class Copying(Copier):
 
     def view_changed(self) -> None:
         """Slots have new homes: send what is left of those that went."""
-        table = self._members.table
+        table, stays = self._members.table, self._members.stays
         went: dict[str, list[int]] = {}
         changed: dict[Copy, None] = {}
         for slot, going in list(self._going.items()):
-            # It went, and goes elsewhere before its next home has acted for it: it is still ours to send.
-            if table[slot] != going.target:
+            # It went, and its next home goes before it has acted for it: it is still ours to send. One that is
+            # there passes it on.
+            if table[slot] != going.target and not stays(going.target):
                 changed[going] = None
                 del self._going[slot]
                 if table[slot] == self._me:
@@ -156,7 +157,7 @@ class Copying(Copier):
             elif slots:
                 self._hand_over(target, slots)
         for copy in changed:
-            self.pass_on({copy.target: self._take(self._passing, copy)})
+            self.pass_on({(copy.target, copy.giver): self._take(self._passing, copy)})
             self._copies.end(copy, tell=True)
 
     def _take(self, row: dict[int, Copy], copy: Copy) -> list[int]:
@@ -184,22 +185,22 @@ class Copying(Copier):
             self._copies.end(planned)
         if rest:
             lapsed = not self._held.acts and self._members.has(target, MISSED)
-            copies.append(self._copies.begin(self, target, rest, lapsed=lapsed))
+            copies.append(self._copies.begin(self, target, rest, {"lapsed": True} if lapsed else ORDERLY))
         for copy in copies:
             copy.final = True
             self._going.update(dict.fromkeys(copy.slots, copy))
             self._handovers.begin(copy, target)
             self._copies.send(copy)
 
-    def pass_on(self, moves: Mapping[str, Iterable[int]]) -> None:
-        """What was given to this endpoint is for these. They may have it from elsewhere, too, and act by now: it does
-        not come back."""
-        for target, some in moves.items():
+    def pass_on(self, moves: Mapping[tuple[str, str], Iterable[int]]) -> None:
+        """What was given to this endpoint, by target and giver. The targets may have it from elsewhere, too, and act by
+        now: it does not come back."""
+        for (target, giver), some in moves.items():
             slots = frozenset(some)
             if not slots:
                 continue
             if self._members.has(target, COPIES):
-                copy = self._copies.begin(self, target, slots)
+                copy = self._copies.begin(self, target, slots, {"passed": giver})
                 copy.final = True
                 self._passing.update(dict.fromkeys(slots, copy))
                 self._handovers.begin(copy, target)

@@ -70,6 +70,7 @@ class Joining(Part):
         self.told_missed: Callable[[str], None] = lambda peer: None
         #: Tell a peer, before it is let in, what it has to know: which features are on, and so on.
         self.greet: list[Callable[[str], None]] = []
+        self.linked: Callable[[], None] = lambda: None  # is told that there is another link
         self.first_copy: Callable[[str], int] = lambda peer: 1  # number of the first one to the peer that is under way
         self._version = 0  # of the table of homes that the followers have been told of
         self.stopping: str | None = None  # why this process has to end
@@ -216,6 +217,9 @@ class Joining(Part):
     def link_up(self, endpoint: Endpoint, capabilities: frozenset[str] = NONE) -> None:
         """An authenticated link to the peer, which can do so much."""
         self._gone(self._members.connected(endpoint, self._desk.now, capabilities))
+        if self._announced:  # before it was there to hear it
+            self._tell_of_leaving(endpoint.incarnation)
+        self.linked()
         self.join()
 
     def _gone(self, endpoints: list[Endpoint]) -> None:
@@ -236,6 +240,7 @@ class Joining(Part):
     def join(self) -> None:
         """Ask whoever has not welcomed us in this round."""
         members = self._members
+        members.consider()
         if members.joined != self._joined:
             self._joined = members.joined
             if members.joined:
@@ -284,11 +289,11 @@ class Joining(Part):
             self._desk.decline(peer, number, "peer_unavailable", "This endpoint does not know yours yet")
             return
         missed = self._members.joined_by(peer, arguments[0], self.first_copy(peer))
-        if self._announced:  # before it was there to hear it
-            self._tell_of_leaving(peer)
         self._tell_view()
         welcome = partial(self._welcome, peer, number, missed)
-        self._writes.after(partial(self._handovers.after, welcome, peer))
+        # What one that leaves has given to others is the newcomer's in part: it is on its way there by then.
+        to = None if self._members.leaving else peer
+        self._writes.after(partial(self._handovers.after, welcome, to))
 
     def _welcome(self, peer: str, number: int, missed: int) -> None:
         for greet in self.greet:
@@ -348,8 +353,9 @@ class Joining(Part):
         # seen: it is in the links before the word by which the new homes know that they are. Then the word, before all
         # else that is under way, since some of it is for them. To each when that one has what it gets.
         if not self._writes:
-            for peer in self._members.view():
-                if not self._handovers.waits(peer):
+            for peer, known in self._members.peers.items():
+                # Who is about to join is told, too: it would pass on what it is given.
+                if (known.in_view or known.connected) and not self._handovers.waits(peer):
                     self._tell_of_leaving(peer)
             self._announced = self._told.issuperset(self._members.view())
         if self._announced and self._departing and not self._deregistering and not self._writing and not self._writes:

@@ -18,20 +18,17 @@ the lease alive, so that cached topics are routed while the whole store is down.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ..limits import PATIENCE, Patience
 from ..links.capabilities import NONE, grace_of
 from ..model import Endpoint
 from .homes import Homes, home_table
+from .peer import Peer
 
 DEAD_AFTER_S: Final = PATIENCE.dead_after_s
 
-#: A heartbeat that is seen to move so long after the last word over the link is a sign that its endpoint went on when
-#: the link was cut. Less than a home waits for its standby (``standby.WAIT_S``) before it goes on without it; more than
-#: lies between the last word and the last heartbeat of one that crashes.
-UNHEARD_S: Final = 1.5
 LEASE_S: Final = PATIENCE.lease_s
 
 #: A dead peer's registry entry is taken out this long after its death: long after any stall it may yet wake up from.
@@ -39,61 +36,6 @@ FORGET_AFTER_S: Final = 15.0
 
 #: Incarnations remembered as gone for good: what a late registry read or a late connection may still name.
 WRITTEN_OFF_MAX: Final = 1_000
-
-
-class Peer:
-    """What is known of another endpoint. Times are the observer's monotonic seconds."""
-
-    __slots__ = (
-        "asked_at",
-        "capabilities",
-        "confirmed_at",
-        "connected",
-        "dead_since",
-        "endpoint",
-        "grace_s",
-        "heard_at",
-        "in_registry",
-        "in_view",
-        "missed_round",
-        "moved_at",
-        "void_before",
-        "welcomed",
-        "yields",
-    )
-
-    def __init__(self, endpoint: Endpoint, now: float) -> None:
-        self.endpoint = endpoint
-        self.in_registry = False  # in the last registry read
-        self.in_view = False
-        self.connected = False
-        self.capabilities: frozenset[str] | None = None  # what it can do; None: it has not said yet
-        self.grace_s = float("inf")  # that it is set to, as far as it has said
-        self.heard_at = float("-inf")  # when anything last came over its link
-        self.moved_at = now  # when its heartbeat was last seen to have moved, or it was first seen
-        self.confirmed_at = float("-inf")  # when we sent what it last confirmed having heard
-        self.welcomed = 0  # the latest of our join rounds it has welcomed
-        self.asked_at = float("-inf")  # when it was asked to
-        self.missed_round = 0  # of its join rounds the one in which it was told that it has missed something
-        self.void_before = 0  # it was told then: the number of the first copy that is no older
-        self.dead_since: float | None = None
-        self.yields = False  # it leaves: home of nothing any more, but its clients are there until its link closes
-
-    @property
-    def went_on_unheard(self) -> bool:
-        """Has its heartbeat moved when nothing came over its link any more?"""
-        return self.moved_at - self.heard_at > UNHEARD_S
-
-    def judge(self, begun_at: float, now: float, dead_after_s: float) -> None:
-        """Alive? Asked when a registry read that began at ``begun_at`` has returned.
-
-        That the heartbeat has not moved is known up to when the read began; that it moved, from when it returned.
-        """
-        # A link that broke just now is no silence yet: the peer's lease may rest on what we confirmed over it.
-        if now - self.heard_at < dead_after_s or begun_at - self.moved_at < dead_after_s:
-            self.dead_since = None
-        elif self.dead_since is None:
-            self.dead_since = now
 
 
 class Membership(Homes):
@@ -112,6 +54,8 @@ class Membership(Homes):
         #: Times that this process has stood still for longer than a lease.
         self.stalls = 0
         self._round_began = now
+        #: Is something on its way here that this endpoint needs before it acts?
+        self.awaits: Callable[[], bool] = lambda: False
         #: It is known which features are on, as of this round; where that is not asked it is as if it were.
         self.informed = True
         self._read = False  # the registry, since this round began and within a lease
@@ -155,7 +99,7 @@ class Membership(Homes):
                 peer.in_view = False
                 if not peer.in_registry:
                     del self.peers[peer.endpoint.incarnation]
-            elif not self.joined:
+            elif not (self.joined or self.leaving):
                 peer.in_view = True
         self._changed()
         return gone
@@ -181,7 +125,7 @@ class Membership(Homes):
         peer.capabilities = capabilities
         peer.grace_s = grace_of(capabilities)
         peer.heard_at = now
-        if not self.joined:
+        if not (self.joined or self.leaving):
             peer.in_view = True
         self._changed()
         return gone
@@ -290,6 +234,15 @@ class Membership(Homes):
         """The incarnations of all peers that take part, without this endpoint."""
         return [incarnation for incarnation, peer in self.peers.items() if peer.in_view]
 
+    def stays(self, incarnation: str) -> bool:
+        """Does this peer take part, and not leave?"""
+        peer = self.peers.get(incarnation)
+        return peer is not None and peer.in_view and not peer.yields
+
+    def linked(self) -> set[str]:
+        """The peers that there has been a link to: it is known what they can do."""
+        return {incarnation for incarnation, peer in self.peers.items() if peer.capabilities is not None}
+
     def in_view(self, incarnation: str) -> bool:
         """Does it take part? True for this endpoint itself."""
         peer = self.peers.get(incarnation)
@@ -332,10 +285,14 @@ class Membership(Homes):
         known = {(p.endpoint.name, p.endpoint.incarnation) for i in newcomers if (p := self.peers.get(i)) is not None}
         return home_table(self._members | known)
 
-    def table_without_me(self) -> list[str]:
-        """The homes, were this endpoint not among them; its own, where it is alone."""
-        others = self._members - {(self.me.name, self.me.incarnation)}
+    def table_without(self, incarnation: str) -> list[str]:
+        """The homes, were this endpoint of the view not among them; its own, where it is alone."""
+        others = {member for member in self._members if member[1] != incarnation}
         return home_table(others or self._members)
+
+    def table_without_me(self) -> list[str]:
+        """The same of this endpoint."""
+        return self.table_without(self.me.incarnation)
 
     def forgotten(self, now: float) -> list[Endpoint]:
         """The registry entries of peers that have been dead for so long that somebody should take them out."""
@@ -377,9 +334,14 @@ class Membership(Homes):
             now - peer.confirmed_at < self._lease_s for peer in self.peers.values()
         )
 
+    def consider(self) -> None:
+        """Perhaps this endpoint may join by now."""
+        if not self.joined:
+            self._changed()
+
     def _changed(self) -> None:
         if not self.joined and not self.leaving and self._read and self.informed and not self.unwelcomed():
-            self.joined = True
+            self.joined = not self.awaits()
         if self.joined:
             view = self.view()
             self._present = set(view) if self._present is None else self._present.intersection(view)

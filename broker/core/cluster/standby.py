@@ -142,7 +142,7 @@ class Standbys(Copier):
             if not lacking:
                 continue
             if members.has(target, STANDBY):
-                copy = self._copies.begin(self, target, frozenset(lacking), is_standby=True)
+                copy = self._copies.begin(self, target, frozenset(lacking), {"standby": True})
                 self._made[copy] = None
                 self._of_slot.update(dict.fromkeys(copy.slots, copy))
             else:

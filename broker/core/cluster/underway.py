@@ -36,9 +36,9 @@ class UnderWay:
         for then in over:  # last: they may end other things
             then()
 
-    def after(self, then: Callable[[], None], whom: str = "") -> None:
+    def after(self, then: Callable[[], None], whom: str | None = "") -> None:
         """Call ``then`` when all that is under way now, for everybody or for them, has ended; at once, if nothing
-        is."""
+        is. ``None``: for whomever it is."""
         things = self._for(whom)
         if things:
             self._waiting.append((things, then))
@@ -49,5 +49,5 @@ class UnderWay:
         """Have they to wait for something?"""
         return bool(self._things) and bool(self._for(whom))
 
-    def _for(self, whom: str) -> set[Hashable]:
-        return {thing for thing, whose in self._things.items() if whose in ("", whom)}
+    def _for(self, whom: str | None) -> set[Hashable]:
+        return {thing for thing, whose in self._things.items() if whom is None or whose in ("", whom)}

@@ -50,7 +50,8 @@ class Kind(IntEnum):
     PREPARE = 10  # newcomer -> every peer that has it in its view soon; answered: is it prepared?
     # home -> next home: copy, its slots (a bit each; none: it is over; fewer than before: no others any more); then
     # perhaps, to a peer with "standby", {"standby": true}, or, to one with "missed", {"lapsed": true}: the sender has
-    # not acted for a while
+    # not acted for a while; or {"passed": incarnation}: that one has given
+    # them to the sender, for the receiver
     COPY_BEGINS = 11
     COPY = 12  # home -> next home: copy, name of the state, what that has packed
     COPIED = 13  # home -> next home: copy, keys sent in all, final?; answered: are they all here?

@@ -1,0 +1,70 @@
+"""What an endpoint knows of another one, and whether it takes that for dead.
+
+Owns: the record. Must never: decide what follows from it (``membership`` does).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..model import Endpoint
+
+#: A heartbeat that is seen to move so long after the last word over the link is a sign that its endpoint went on when
+#: the link was cut. Less than a home waits for its standby (``standby.WAIT_S``) before it goes on without it; more than
+#: lies between the last word and the last heartbeat of one that crashes.
+UNHEARD_S: Final = 1.5
+
+
+class Peer:
+    """What is known of another endpoint. Times are the observer's monotonic seconds."""
+
+    __slots__ = (
+        "asked_at",
+        "capabilities",
+        "confirmed_at",
+        "connected",
+        "dead_since",
+        "endpoint",
+        "grace_s",
+        "heard_at",
+        "in_registry",
+        "in_view",
+        "missed_round",
+        "moved_at",
+        "void_before",
+        "welcomed",
+        "yields",
+    )
+
+    def __init__(self, endpoint: Endpoint, now: float) -> None:
+        self.endpoint = endpoint
+        self.in_registry = False  # in the last registry read
+        self.in_view = False
+        self.connected = False
+        self.capabilities: frozenset[str] | None = None  # what it can do; None: it has not said yet
+        self.grace_s = float("inf")  # that it is set to, as far as it has said
+        self.heard_at = float("-inf")  # when anything last came over its link
+        self.moved_at = now  # when its heartbeat was last seen to have moved, or it was first seen
+        self.confirmed_at = float("-inf")  # when we sent what it last confirmed having heard
+        self.welcomed = 0  # the latest of our join rounds it has welcomed
+        self.asked_at = float("-inf")  # when it was asked to
+        self.missed_round = 0  # of its join rounds the one in which it was told that it has missed something
+        self.void_before = 0  # it was told then: the number of the first copy that is no older
+        self.dead_since: float | None = None
+        self.yields = False  # it leaves: home of nothing any more, but its clients are there until its link closes
+
+    @property
+    def went_on_unheard(self) -> bool:
+        """Has its heartbeat moved when nothing came over its link any more?"""
+        return self.moved_at - self.heard_at > UNHEARD_S
+
+    def judge(self, begun_at: float, now: float, dead_after_s: float) -> None:
+        """Alive? Asked when a registry read that began at ``begun_at`` has returned.
+
+        That the heartbeat has not moved is known up to when the read began; that it moved, from when it returned.
+        """
+        # A link that broke just now is no silence yet: the peer's lease may rest on what we confirmed over it.
+        if now - self.heard_at < dead_after_s or begun_at - self.moved_at < dead_after_s:
+            self.dead_since = None
+        elif self.dead_since is None:
+            self.dead_since = now
