@@ -6,6 +6,9 @@ The client saves a position when it has worked off what came before it, and come
 Of two connections it believes the positions of the one on which it listened last. Other clients may save any position
 that they are told, at any moment, and come back with it much later. So a *chain* keeps account of what has come by each
 position: the connection on which it was told, and before that connection those of the position it began with.
+
+Two recorders feed it: ``recovering`` in virtual time, and ``tests/histories/readers.py`` from a record of real
+endpoints. Their clock begins at ``EPOCH``.
 """
 
 from __future__ import annotations
@@ -13,13 +16,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ingeborg.protocol.hashes import slot_of
 
-from .world import Client
-
 NEVER = float("inf")
+
+#: When a history begins, in seconds: texts say how much later something was.
+EPOCH = 1000.0
+
+
+class Connection(Protocol):
+    """What is asked of a recorder's own kind of connection."""
+
+    closed_at: float | None
+
+
+ConnectionT = TypeVar("ConnectionT", bound=Connection)
 
 
 class Gap(NamedTuple):
@@ -52,9 +65,9 @@ class Sent:
 class Publication:
     """A payload, sent once or again."""
 
-    def __init__(self, number: int, topic: str, keep_s: int, dedup: bool | str) -> None:
-        self.topic = topic
-        self.payload = f"m{number}"
+    def __init__(self, payload: str, topic: str, keep_s: int, dedup: bool | str) -> None:
+        self.topic = topic  # "": a broadcast, which is never kept
+        self.payload = payload
         self.keep_s = keep_s
         self.dedup = dedup
         self.sends: list[Sent] = []
@@ -76,11 +89,11 @@ class Position(NamedTuple):
         return int(self.text.rpartition(".")[2], 16)
 
 
-class Line:
+class Line(Generic[ConnectionT]):
     """One connection of a reader's. ``recover``: what it listened with, a position that was told, or ``True``, or what
     nobody has told; ``began``: when that had succeeded."""
 
-    def __init__(self, client: Client, recover: Position | str | bool, genuine: bool) -> None:
+    def __init__(self, client: ConnectionT, recover: Position | str | bool, genuine: bool) -> None:
         self.client = client
         self.recover = recover.text if isinstance(recover, Position) else recover
         self.start = recover if isinstance(recover, Position) else None
@@ -96,12 +109,25 @@ class Line:
         self.asking: Counter[str] = Counter()  # and while one is under way what comes has no place in the order
 
 
-class Reader:
+@dataclass
+class Wish(Generic[ConnectionT]):
+    """A `subscribe` of one topic, or an `unsubscribe`, under way. ``asks``: for what was kept; ``reached``: when the
+    position was told of which that is; ``until``: an `unsubscribe` may take effect until then."""
+
+    line: Line[ConnectionT]
+    topic: str
+    added: bool
+    asks: bool
+    reached: float | None
+    until: float
+
+
+class Reader(Generic[ConnectionT]):
     """A client over all its connections."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.lines: list[Line] = []
+        self.lines: list[Line[ConnectionT]] = []
         self.positions: list[Position] = []  # of its present chain
         self.saved: list[Position] = []  # all that it was ever told
         self.began = NEVER  # the chain: when its first `listen` had succeeded
@@ -109,13 +135,13 @@ class Reader:
         self.gaps: list[Gap] = []
         self.since: dict[str, float] = {}  # topic -> subscribed from then on
         self.subscribed: dict[str, float] = {}  # topic -> when its last `subscribe` had succeeded
-        self.leaving: dict[str, list[list[float]]] = {}  # by topic, its `unsubscribe`s: until when each may take effect
+        self.leaving: dict[str, list[Wish[ConnectionT]]] = {}  # by topic, its `unsubscribe`s
         self.is_due = False  # it comes back in a moment
         self.faults: list[str] = []
         self.unasked: list[str] = []  # gaps behind positions that it had been given
 
     @property
-    def line(self) -> Line | None:
+    def line(self) -> Line[ConnectionT] | None:
         """Its last connection, if that is open."""
         if self.lines and self.lines[-1].client.closed_at is None:
             return self.lines[-1]
@@ -128,9 +154,30 @@ class Reader:
 
     def is_leaving(self, topic: str, now: float) -> bool:
         """May an `unsubscribe`, of another connection perhaps, still take effect?"""
-        return any(until[0] > now for until in self.leaving.get(topic, ()))
+        return any(wish.until > now for wish in self.leaving.get(topic, ()))
 
-    def listened(self, line: Line, reply: dict[str, Any], now: float) -> None:
+    def wishes(self, wish: Wish[ConnectionT]) -> None:
+        """It sends the command."""
+        if not wish.added:
+            self.since.pop(wish.topic, None)
+            self.subscribed.pop(wish.topic, None)
+            self.leaving.setdefault(wish.topic, []).append(wish)
+        wish.line.asking[wish.topic] += wish.asks
+
+    def answered(self, wish: Wish[ConnectionT], reply: dict[str, Any], now: float) -> None:
+        """And gets the reply."""
+        line, topic = wish.line, wish.topic
+        succeeded = reply.get("result") == "success"
+        line.asking[topic] -= wish.asks
+        line.parts[topic] += wish.asks
+        if not wish.added and succeeded:
+            wish.until = now
+        if wish.added and succeeded and line is self.line and not self.is_leaving(topic, now):
+            since = wish.reached if wish.reached is not None and reply.get("recovered") else now
+            self.since[topic] = min(self.since.get(topic, since), since)
+            self.subscribed[topic] = now
+
+    def listened(self, line: Line[ConnectionT], reply: dict[str, Any], now: float) -> None:
         """Its `listen` has succeeded."""
         line.began = now
         if reply.get("recovering") is not (line.recover is not True):
@@ -138,7 +185,7 @@ class Reader:
         if "position" in reply:
             self.heard(line, {"position": reply["position"]}, now)
 
-    def heard(self, line: Line, word: dict[str, Any], now: float) -> None:
+    def heard(self, line: Line[ConnectionT], word: dict[str, Any], now: float) -> None:
         """A position, or a gap."""
         if "gap" in word:
             told = word["gap"]
@@ -147,7 +194,7 @@ class Reader:
             self.gaps.append(gap)
             line.gaps.append(gap)
             if line.genuine:
-                self.unasked.append(f"{self.name} at {now - 1000:.3f}: {str(told)[:200]}")
+                self.unasked.append(f"{self.name} at {now - EPOCH:.3f}: {str(told)[:200]}")
         elif "position" in word:
             line.recovered |= "recovered" in word
             if line.recovered and not line.genuine and not line.gap_any:
@@ -165,7 +212,7 @@ class Reader:
         else:
             self.faults.append(f"{self.name} is sent {word}")
 
-    def took(self, line: Line, message: dict[str, Any]) -> None:
+    def took(self, line: Line[ConnectionT], message: dict[str, Any]) -> None:
         """A message with a name."""
         mid, payload = message["mid"], message["broadcast"]
         self.got.setdefault(payload, set()).add(mid)
@@ -176,7 +223,7 @@ class Reader:
         line.parts[topic] += line.asking[topic] > 0
 
 
-def verdict(readers: Iterable[Reader], publications: Iterable[Publication], partial: bool) -> Iterator[str]:
+def verdict(readers: Iterable[Reader[Any]], publications: Iterable[Publication], partial: bool) -> Iterator[str]:
     """What was promised and does not hold. ``partial``: see ``Sent.is_accepted``."""
     by_payload = {publication.payload: publication for publication in publications}
     for publication in by_payload.values():
@@ -196,7 +243,7 @@ def _duplicate_of_nothing(publication: Publication) -> Iterator[str]:
         yield f"{publication.payload} was sent once, at {first.at - 1000:.3f}, and is told to be a duplicate"
 
 
-def owed(reader: Reader, publication: Publication, partial: bool) -> list[Sent]:
+def owed(reader: Reader[Any], publication: Publication, partial: bool) -> list[Sent]:
     """The sendings of which the reader has to have got one."""
     if not publication.keep_s:
         return []
@@ -204,26 +251,29 @@ def owed(reader: Reader, publication: Publication, partial: bool) -> list[Sent]:
     return [sent for sent in publication.sends if sent.at > since and sent.is_accepted(partial)]
 
 
-def holes(reader: Reader, line: Line, publications: Iterable[Publication], partial: bool) -> Iterator[str]:
+def holes(
+    reader: Reader[Any], line: Line[Any], publications: Iterable[Publication], partial: bool, before: float = NEVER
+) -> Iterator[str]:
     """What a connection that has recovered from a position has not got, neither before that position on its chain nor
-    since. It asks for nothing from before the last `subscribe` of a topic, which may have brought it elsewhere."""
+    since. It asks for nothing from before the last `subscribe` of a topic, which may have brought it elsewhere, and for
+    nothing that was confirmed only at ``before`` or later."""
     start = line.start
     assert start is not None
     for publication in publications:
         topic = publication.topic
-        since = max(reader.subscribed.get(topic, NEVER), start.began)
         if not publication.keep_s or publication.payload in line.seen:
             continue
+        since = max(reader.subscribed.get(topic, NEVER), start.began)
         for sent in publication.sends:
             is_told = any(gap.at > sent.at and gap.names(topic) for gap in line.gaps)
-            if sent.at > since and sent.is_accepted(partial) and not is_told:
+            if since < sent.at and sent.replied_at < before and sent.is_accepted(partial) and not is_told:
                 yield (
-                    f"{reader.name} came back with {start.text}, told at {start.at - 1000:.3f}, and never got "
-                    f"{publication.payload} of {topic!r}, published at {sent.at - 1000:.3f}"
+                    f"{reader.name} came back with {start.text}, told at {start.at - EPOCH:.3f}, and never got "
+                    f"{publication.payload} of {topic!r}, published at {sent.at - EPOCH:.3f}"
                 )
 
 
-def not_sent(reader: Reader, line: Line, publications: Iterable[Publication]) -> Iterator[str]:
+def not_sent(reader: Reader[Any], line: Line[Any], publications: Iterable[Publication]) -> Iterator[str]:
     """What a connection has not got that has recovered from a position that nobody told: all that is kept is owed to
     it. To be asked where nothing has been forgotten."""
     for publication in publications:
@@ -234,23 +284,23 @@ def not_sent(reader: Reader, line: Line, publications: Iterable[Publication]) ->
                 yield f"{reader.name} listened with {line.recover}, and was not sent {publication.payload}"
 
 
-def _lost(reader: Reader, publications: Iterable[Publication], partial: bool) -> Iterator[str]:
+def _lost(reader: Reader[Any], publications: Iterable[Publication], partial: bool) -> Iterator[str]:
     for publication in publications:
         topic = publication.topic
         for sent in owed(reader, publication, partial):
             if publication.payload not in reader.got and not _told_of(reader, topic, sent.at):
                 yield (
-                    f"{reader.name} never got {publication.payload} of {topic!r}, published at {sent.at - 1000:.3f}"
-                    f" and confirmed at {sent.replied_at - 1000:.3f}, and was told of no gap"
+                    f"{reader.name} never got {publication.payload} of {topic!r}, published at {sent.at - EPOCH:.3f}"
+                    f" and confirmed at {sent.replied_at - EPOCH:.3f}, and was told of no gap"
                 )
 
 
-def _told_of(reader: Reader, topic: str, at: float) -> bool:
+def _told_of(reader: Reader[Any], topic: str, at: float) -> bool:
     """Of a gap that may be of what was published then."""
     return any(gap.at > at and gap.names(topic) for gap in reader.gaps)
 
 
-def _strange(reader: Reader, by_payload: dict[str, Publication]) -> Iterator[str]:
+def _strange(reader: Reader[Any], by_payload: dict[str, Publication]) -> Iterator[str]:
     for payload, mids in reader.got.items():
         publication = by_payload.get(payload)
         if publication is None:
@@ -259,7 +309,7 @@ def _strange(reader: Reader, by_payload: dict[str, Publication]) -> Iterator[str
             yield f"{reader.name} got {payload} as {sorted(mids)}"
 
 
-def _order(reader: Reader, line: Line, by_payload: dict[str, Publication]) -> Iterator[str]:
+def _order(reader: Reader[Any], line: Line[Any], by_payload: dict[str, Publication]) -> Iterator[str]:
     """Of one topic, where one was confirmed before the other was sent."""
     of_topic: dict[tuple[str, int], list[Publication]] = {}
     for payload, part in line.order.values():

@@ -16,7 +16,7 @@ from ingeborg.broker.core.links.capabilities import HISTORY, JOURNAL, STANDBY
 from ingeborg.protocol.hashes import slot_of
 
 from .history import TOPICS, History
-from .reader import Line, Position, Publication, Reader, Sent, holes, not_sent, owed, verdict
+from .reader import Line, Position, Publication, Reader, Sent, Wish, holes, not_sent, owed, verdict
 from .world import Client, Node
 
 #: A position of no cluster, and texts that are none.
@@ -76,7 +76,7 @@ class RecoveringHistory(History):
         self.roomless = frozenset(roomless)
         self.roomy = self.world.options["limits"]
         self.restless, self.settle_s = restless, settle_s
-        self.readers = [Reader(f"c{index}") for index in range(readers)]
+        self.readers = [Reader[Client](f"c{index}") for index in range(readers)]
         self.published: list[Publication] = []
         self.next_fault = 0.0
         self.has_crashed = False
@@ -194,7 +194,7 @@ class RecoveringHistory(History):
 
     # Readers
 
-    def listen(self, reader: Reader) -> None:
+    def listen(self, reader: Reader[Client]) -> None:
         """A new connection that recovers; one that there is is left for the broker to close."""
         reader.is_due = False
         node = self.node()
@@ -211,7 +211,7 @@ class RecoveringHistory(History):
                 recover = reader.positions[-1].text.rpartition(".")[0] + ".ffffffffffff"
         self._listen(reader, node, recover, genuine)
 
-    def _listen(self, reader: Reader, node: Node, recover: Position | str | bool, genuine: bool) -> None:
+    def _listen(self, reader: Reader[Client], node: Node, recover: Position | str | bool, genuine: bool) -> None:
         if isinstance(recover, Position) and self.copy is not None and recover.stamp <= self.copy[-1]:
             # What was lost when the copy was put back is told to those only whose positions are of later than the copy.
             recover = recover._replace(began=max(recover.began, self.restored_at))
@@ -232,16 +232,16 @@ class RecoveringHistory(History):
 
         self.command(client, then, command="listen", recover=line.recover)
 
-    def _heard(self, reader: Reader, line: Line, word: dict[str, Any]) -> None:
+    def _heard(self, reader: Reader[Client], line: Line[Client], word: dict[str, Any]) -> None:
         self.say(f"{reader.name} at {line.client.node.me.name}: {str(word)[:200]}")
         reader.heard(line, word, self.world.now)
 
-    def _come_back(self, reader: Reader, seconds: float) -> None:
+    def _come_back(self, reader: Reader[Client], seconds: float) -> None:
         if not reader.is_due and not self.is_over:
             reader.is_due = True
             self.world.at(seconds, lambda: None if self.is_over else self.listen(reader))
 
-    def cut_reader(self, reader: Reader, line: Line) -> None:
+    def cut_reader(self, reader: Reader[Client], line: Line[Client]) -> None:
         """What it has not read is lost. It comes back, at once or after a while."""
         draw = self.random.random()
         if draw < 0.3:
@@ -251,40 +251,29 @@ class RecoveringHistory(History):
         self.say(f"{reader.name} is cut off")
         self._come_back(reader, self.random.choice([0.0, self.random.uniform(0.0, 0.3), self.random.uniform(0.0, 4.0)]))
 
-    def change(self, reader: Reader, line: Line) -> None:
+    def change(self, reader: Reader[Client], line: Line[Client]) -> None:
         """It subscribes, perhaps with what was kept, or takes it back."""
         topic = self.random.choice(self.topics)
         added = topic not in reader.since or self.random.random() < 0.6
         fields: dict[str, Any] = {}
-        reached = self.world.now
+        reached: float | None = None
         draw = self.random.random()
         if added and draw < 0.2:
             fields["last"] = self.random.randint(1, 5)
         elif added and draw < 0.4 and reader.positions:
             position = self.random.choice(reader.positions)
             reached, fields["since"] = position.at, position.text
-        until = [self.world.now + UNCERTAIN_S]
-        if not added:
-            reader.since.pop(topic, None)
-            reader.subscribed.pop(topic, None)
-            reader.leaving.setdefault(topic, []).append(until)
-        line.asking[topic] += bool(fields)
+        wish = Wish(line, topic, added, bool(fields), reached, self.world.now + UNCERTAIN_S)
+        reader.wishes(wish)
         self.say(f"{reader.name} {'subscribes to' if added else 'unsubscribes from'} {topic} {fields}")
 
         def then(reply: dict[str, Any]) -> None:
             self.say(f"{reader.name} {topic} {added} {fields}: {reply}")
-            line.asking[topic] -= bool(fields)
-            line.parts[topic] += bool(fields)
-            if not added and reply.get("result") == "success":
-                until[0] = self.world.now
-            can_count = added and not reader.is_leaving(topic, self.world.now)
-            if can_count and reply.get("result") == "success" and line is reader.line:
-                is_whole = reply.get("recovered", False)
-                if self.whole and "since" in fields and not is_whole:
-                    self.violations.append(f"{reader.name}: {topic} since {fields['since']} is not whole")
-                since = reached if "since" in fields and is_whole else self.world.now
-                reader.since[topic] = min(reader.since.get(topic, since), since)
-                reader.subscribed[topic] = self.world.now
+            can_count = added and line is reader.line and not reader.is_leaving(topic, self.world.now)
+            is_whole = reply.get("result") != "success" or reply.get("recovered", False)
+            if can_count and self.whole and "since" in fields and not is_whole:
+                self.violations.append(f"{reader.name}: {topic} since {fields['since']} is not whole")
+            reader.answered(wish, reply, self.world.now)
 
         self.command(line.client, then, command="subscribe" if added else "unsubscribe", topic=[topic], **fields)
 
@@ -298,7 +287,7 @@ class RecoveringHistory(History):
             number = len(self.published)
             keep_s = 0 if self.random.random() < 0.12 else self.random.choice(self.keeps_s)
             dedup: bool | str = self.random.choice((True, False, f"k{number}"))
-            publication = Publication(number, self.random.choice(self.topics), keep_s, dedup)
+            publication = Publication(f"m{number}", self.random.choice(self.topics), keep_s, dedup)
             self.published.append(publication)
         client = self.publisher()
         if client is None:
