@@ -24,15 +24,18 @@ from .run import run_history
 BEDS = (("lmdb", "any"), ("riak", "proxy"), ("lmdb", "proxy"))
 HISTORIES_PER_BED = 6
 
+#: And with what of these: standbys, and where messages are kept.
+KEEPING = ((False, "memory"), (True, "store"), (False, ""), (True, "memory"), (False, "store"), (True, ""))
+
 #: Violations shown whole; the others are counted.
 SHOWN_MAX = 3
 
 
-def command_for(plan: Plan, standby: bool) -> str:
+def command_for(plan: Plan, standby: bool, history: str) -> str:
     """What runs this plan again."""
     faults = ",".join(plan.kinds).replace(" ", "-") or "none"
     again = f"python -m tests.histories run {plan.seed} --store {plan.store} --network {plan.network} --faults {faults}"
-    return f"{again} --standby" if standby else again
+    return f"{again}{' --standby' * standby}{f' --history {history}' * bool(history)}"
 
 
 def summary(plan: Plan, verdict: Verdict) -> str:
@@ -44,8 +47,14 @@ def summary(plan: Plan, verdict: Verdict) -> str:
         f"operations {verdict.operations}  deliveries {verdict.deliveries} (due {verdict.obligations})  "
         f"losses: {losses}  drops: {drops}  unread {verdict.unread}  twice {verdict.allowed_twice}  "
         f"undone {verdict.undone}  pages {verdict.pages.right} (moved {verdict.pages.moved}, lost with a home "
-        f"{verdict.pages.excused})  violations {len(verdict.violations)}"
+        f"{verdict.pages.excused}){_recovered(plan, verdict)}  violations {len(verdict.violations)}"
     )
+
+
+def _recovered(plan: Plan, verdict: Verdict) -> str:
+    of = verdict.recovered
+    counts = f"positions {of.saved} (back {of.back})  gaps {of.gaps}  owed {of.owed}  in history {of.asked}"
+    return f"  {counts}" if plan.readers else ""
 
 
 def failure(plan: Plan, verdict: Verdict, events: Sequence[Event], path: Path) -> str:
@@ -57,7 +66,7 @@ def failure(plan: Plan, verdict: Verdict, events: Sequence[Event], path: Path) -
         text += [f"  {line(event)}" for event in excerpt(events, violation)]
     if len(verdict.violations) > SHOWN_MAX:
         text.append(f"\nand {len(verdict.violations) - SHOWN_MAX} more")
-    text.append(f"\nagain:     {command_for(plan, events[0].get('standby', False))}")
+    text.append(f"\nagain:     {command_for(plan, events[0]['standby'], events[0]['history'])}")
     text.append(f"the record: python -m tests.histories check {path}")
     return "\n".join(text)
 
@@ -71,13 +80,13 @@ def plan_for(seed: int, on: Bed, kinds: Sequence[str] | None) -> Plan:
         endpoints=list(on.endpoints),
         links=on.wires.links,
         kinds=kinds,
+        history=bool(on.history),
     )
 
 
 def heading(on: Bed) -> str:
     """What runs, in a line."""
-    standby = ", standbys" if on.standby else ""
-    return f"bed: {on.store}, endpoints {''.join(on.endpoints)}, {on.form}, network: {on.wires.name}{standby}"
+    return f"bed: {on.store}, endpoints {''.join(on.endpoints)}, {on.form}, network: {on.wires.name}{on.about}"
 
 
 async def run_one(seed: int, on: Bed, kinds: Sequence[str] | None, records: Path) -> int:
@@ -100,10 +109,12 @@ async def soak(minutes: float, seed: int, records: Path) -> int:
     turn = 0
     while time.monotonic() < until:
         store, network = BEDS[turn % len(BEDS)]
-        standby = turn // len(BEDS) % 2 == 1
+        standby, history = KEEPING[turn // len(BEDS) % len(KEEPING)]
+        if store == "riak" and history == "store":
+            history = "memory"  # a journal is for the embedded store
         turn += 1
         with tempfile.TemporaryDirectory(prefix="histories-") as directory:
-            async with bed(store, network, Path(directory), standby=standby) as on:
+            async with bed(store, network, Path(directory), standby=standby, history=history) as on:
                 print(heading(on), flush=True)
                 for _ in range(HISTORIES_PER_BED):
                     if time.monotonic() >= until:
@@ -115,13 +126,20 @@ async def soak(minutes: float, seed: int, records: Path) -> int:
 
 
 async def run(
-    seed: int, store: str, network: str, kinds: Sequence[str] | None, times: int, records: Path, standby: bool
+    seed: int,
+    store: str,
+    network: str,
+    kinds: Sequence[str] | None,
+    times: int,
+    records: Path,
+    standby: bool,
+    history: str,
 ) -> int:
     """One seed, so many times: the plan is the same, what the processes make of it never quite."""
     for _ in range(times):
         # A bed of its own each time: topics and payloads are the seed's.
         with tempfile.TemporaryDirectory(prefix="histories-") as directory:
-            async with bed(store, network, Path(directory), standby=standby) as on:
+            async with bed(store, network, Path(directory), standby=standby, history=history) as on:
                 print(heading(on), flush=True)
                 if await run_one(seed, on, kinds, records):
                     return 1
@@ -150,6 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one.add_argument("--faults", type=_kinds, default=None, help="such as kill,long-pause; none; by default the seed's")
     one.add_argument("--times", type=int, default=1)
     one.add_argument("--standby", action="store_true", help="slots have standbys; kill: one endpoint at a time")
+    one.add_argument("--history", choices=("memory", "store"), default="", help="messages are kept; clients recover")
     on = commands.add_parser("soak", help="new seeds until the time is over")
     on.add_argument("--minutes", type=float, default=30.0)
     on.add_argument("--seed", type=int, default=1)
@@ -174,6 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.times,
             options.records,
             options.standby,
+            options.history,
         )
 
     try:

@@ -118,6 +118,10 @@ class Endpoint(EndpointProcess):
         }
 
 
+#: What is kept of a bed's histories, all together: none of it is forgotten.
+HISTORY = ["--history-bytes", str(64 << 20), "--history-size", "1000"]
+
+
 @dataclass
 class Bed:
     """Use as ``async with bed(…) as bed``."""
@@ -131,35 +135,50 @@ class Bed:
     directory: Path
     form: str  # of the endpoints' code, as they say themselves
     standby: bool  # slots have standbys
+    history: str  # messages are kept: in ``memory``, or in the ``store``, too; empty: they are not
+
+    @property
+    def about(self) -> str:
+        """What its endpoints do beside the usual, for people."""
+        words = ["standbys"] * self.standby + [f"history: {self.history}"] * bool(self.history)
+        return "".join(f", {word}" for word in words)
 
     def running(self) -> list[Endpoint]:
         """The endpoints that run."""
         return [endpoint for endpoint in self.endpoints.values() if endpoint.runs]
 
     async def guarded(self, within_s: float) -> bool:
-        """Until all endpoints see each other, and each slot has its standby; or the time is over."""
+        """Until all endpoints see each other, what they are to do is on, and each slot has its standby, where they have
+        any; or the time is over."""
         try:
             async with asyncio.timeout(within_s):
                 await self.cluster.linked(*self.endpoints, within_s=within_s)
                 while True:
                     seen = await asyncio.gather(*(endpoint.look() for endpoint in self.endpoints.values()))
-                    if all(each and _guarded(each["values"]) for each in seen):
+                    if all(each and self._is_guarded(each["values"]) for each in seen):
                         return True
                     await asyncio.sleep(LOOK_S)
         except (TimeoutError, AssertionError):
             return False
 
-
-def _guarded(values: dict[str, float]) -> bool:
-    return values["features_on"] == 1 and values["slots_without_standby"] == 0 and values["joined"] == 1
+    def _is_guarded(self, values: dict[str, float]) -> bool:
+        features = self.standby + bool(self.history) + (self.history == "store")
+        has_standbys = not self.standby or values["slots_without_standby"] == 0
+        return values["features_on"] >= features and has_standbys and values["joined"] == 1
 
 
 @asynccontextmanager
 async def bed(
-    store: str, network: str, directory: Path, names: Sequence[str] = "abc", *, standby: bool = False
+    store: str,
+    network: str,
+    directory: Path,
+    names: Sequence[str] = "abc",
+    *,
+    standby: bool = False,
+    history: str = "",
 ) -> AsyncIterator[Bed]:
     """``store``: ``lmdb`` or ``riak`` (the double); ``network``: ``proxy``, ``namespaces``, or ``any`` of them.
-    ``directory`` is there, and empty. ``standby``: slots have standbys."""
+    ``directory`` is there, and empty. ``standby``: slots have standbys. ``history``: see ``Bed``."""
     async with AsyncExitStack() as stack:
         riak = None
         where = f"lmdb:{directory / 'store'}"
@@ -169,7 +188,8 @@ async def bed(
             where = "riak:" + ",".join(f"{host}:{port}" for host, port in riak.addresses)
             network = "proxy"  # its nodes are at this machine's loopback address, which a namespace does not have
         wires = await stack.enter_async_context(await wires_of(network, list(names)))
-        options = ["--store", where, *(["--standby"] if standby else [])]
+        options = ["--store", where, *(["--standby"] if standby else []), *(HISTORY if history else [])]
+        options += ["--history", "store"] if history == "store" else []
         # The path of a Unix socket is short: at most 107 bytes.
         sides = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sides-")))
         endpoints = {
@@ -185,7 +205,7 @@ async def bed(
         await cluster.linked(*names, within_s=START_S)
         forms = await asyncio.gather(*(form_of(endpoint.inside) for endpoint in endpoints.values()))
         form = " and ".join(sorted(set(forms)))
-        on = Bed(store, wires.name, wires, cluster, endpoints, riak, directory, form, standby)
-        if standby and not await on.guarded(START_S):
-            raise ChildError(f"within {START_S:.0f} s not every slot has a standby")
+        on = Bed(store, wires.name, wires, cluster, endpoints, riak, directory, form, standby, history)
+        if (standby or history) and not await on.guarded(START_S):
+            raise ChildError(f"within {START_S:.0f} s not every slot has a standby, or what is kept is not on")
         yield on

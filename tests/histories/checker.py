@@ -1,8 +1,8 @@
 """A record in, what it violates out, and an account of every message that a subscriber did not get.
 
 Owns: the account, and the rules that are of this record only, each with the section of SPEC it is from: replies in
-order, all whole again, the endpoints' counters. Must never: read a clock, a file or a socket, or judge a delivery:
-``ingeborg.bench.oracle`` does.
+order, all whole again, the endpoints' counters; ``readers`` has those of what is kept. Must never: read a clock, a
+file or a socket, or judge a delivery: ``ingeborg.bench.oracle`` does.
 
 For every message (all publishes of one payload to one topic) and every client that was, or may have been, subscribed:
 it was delivered; or nothing of the record explains why not, which is a violation; or the first of the oracle's causes
@@ -12,18 +12,21 @@ it was delivered; or nothing of the record explains why not, which is a violatio
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ingeborg.bench.oracle import rules
-from ingeborg.bench.oracle.facts import Facts, Kind, Message, Name
+from ingeborg.bench.oracle.facts import Facts, Kind, Line, Message, Name
 from ingeborg.bench.oracle.judge import Judge, Judged
-from ingeborg.bench.oracle.verdict import Cause, Violation
+from ingeborg.bench.oracle.rules import Key
+from ingeborg.bench.oracle.verdict import Broken, Cause, Violation
+from ingeborg.bench.oracle.wishes import Wish, may_be_undone, wants
 
 from .counters import check_counters
 from .model import FOREVER, History
 from .pages import Kept, check_pages
+from .readers import Recovered, check_readers
 from .record import Event
 
 
@@ -43,6 +46,7 @@ class Verdict:
     undone: int = 0  # deliveries and list entries after an unsubscription that the union of a cut store has undone
     drops: Counter[str] = field(default_factory=Counter)  # that the endpoints counted, by reason
     pages: Kept = field(default_factory=Kept)
+    recovered: Recovered = field(default_factory=Recovered)  # of the clients that recover
     unread: int = 0  # that they put into outboxes of connections that ended
 
     @property
@@ -67,6 +71,8 @@ def check(events: Iterable[Event]) -> Verdict:
     verdict.pages = check_pages(history.events)
     for at, text in verdict.pages.wrong:
         verdict.violate("ADR 21", text, at)
+    verdict.recovered = check_readers(history)
+    verdict.violations += verdict.recovered.violations
     check_counters(history, verdict)  # its sums are compared with what the others have found
     verdict.violations.sort(key=lambda violation: violation.at)
     return verdict
@@ -109,9 +115,23 @@ def check_deliveries(history: History, verdict: Verdict) -> None:
     once = {key: message.sends[0] for key, message in messages.items() if len(message.sends) == 1}
     for line in history.lines():
         verdict.violations += rules.published(facts, line, messages)
+        if line.client in history.readers:
+            verdict.violations += _unwished(facts, line, messages)
+            continue
         verdict.violations += rules.order(facts, line, once)
         verdict.violations += rules.replaced(facts, line)
     _check_lists(history, facts, verdict)
+
+
+def _unwished(facts: Facts, line: Line, messages: Mapping[Key, Message]) -> Iterator[Violation]:
+    """Section 2.2: a client that recovers gets nothing, live or later, that it has not been subscribed to since."""
+    for at, topic, payload in line.notes:
+        message = messages.get((topic, payload))
+        if message is None or topic is None or wants(facts, line.client, message, message.first_at, at) is not Wish.NO:
+            continue
+        if not may_be_undone(facts, line.client, topic, at):
+            text = f"{line.client} is not subscribed to {topic}, and got {payload}"
+            yield Violation(Broken.NO_WISH, "2.2", text, at, frozenset({line.client}), topic, payload)
 
 
 def _count(judged: Judged, message: Message, came_to: Collection[Name], verdict: Verdict) -> None:
@@ -150,7 +170,7 @@ def excerpt(events: Iterable[Event], violation: Violation, lines_max: int = 60) 
             mine.add(event["connection"])
             chosen.append(event)
         elif event.get("connection") in mine and (
-            what == "closed" or (what == "heard" and event["payload"] == violation.payload)
+            what in ("closed", "back", "told") or (what == "heard" and event["payload"] == violation.payload)
         ):
             chosen.append(event)
         elif what == "sent" and _matters(event, violation, mine):

@@ -77,8 +77,13 @@ def _check_life(life: Life, connections: list[Connection], verdict: Verdict) -> 
         verdict.violate("5", f"{life.name} met {life.values['turns_failed_total']:g} faults of its own", life.at)
     ended = [connection for connection in connections if connection.ended_at < life.at]
 
-    # Into outboxes, and out of them.
-    heard = sum(1 for connection in connections for event in connection.heard if event["at"] <= life.at)
+    # Into outboxes, and out of them. What was kept and sent again is counted apart.
+    heard = sum(
+        1
+        for connection in connections
+        for event in connection.heard
+        if event["at"] <= life.at and not event.get("kept")
+    )
     delivered = life.values["messages_delivered_total"]
     if delivered < heard or (not ended and delivered != heard):
         wrong("messages delivered", delivered, heard, heard)

@@ -7,6 +7,7 @@ what a library would do to hide a failure is what a history is about.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -28,6 +29,8 @@ class Line:
         self.number = number
         self.unanswered: dict[int, asyncio.Future[dict[str, Any]]] = {}  # commands that have a reply
         self.over = asyncio.Event()
+        #: Is given each position, with its number in the record, and whether that was the end of a recovery.
+        self.on_position: Callable[[int, str, bool], None] = lambda number, position, recovered: None
         self._life = life
         self._recorder = recorder
         self._id = 0
@@ -79,12 +82,28 @@ class Line:
         if self._ending:
             return  # it counts as closed
         if "broadcast" in message:
-            self._recorder.add("heard", connection=self.number, key=message.get("key"), payload=message["broadcast"])
+            named = {name: message[name] for name in ("mid", "kept") if name in message}
+            payload = message["broadcast"]
+            self._recorder.add("heard", connection=self.number, key=message.get("key"), payload=payload, **named)
+            return
+        position = message.pop("position", None)
+        if "result" not in message and "error" not in message:
+            self._tell(position, message)
             return
         self._recorder.add("reply", connection=self.number, **message)
+        if position is not None:
+            self._tell(position, {})
         future = self.unanswered.pop(message.get("id"), None)
         if future is not None and not future.done():
             future.set_result(message)
+
+    def _tell(self, position: str | None, beside: dict[str, Any]) -> None:
+        """A position, or a gap."""
+        number = len(self._recorder.events)
+        about = beside if position is None else {"position": position, **beside}
+        self._recorder.add("told", connection=self.number, number=number, **about)
+        if position is not None:
+            self.on_position(number, position, "recovered" in beside)
 
     async def _ends(self) -> None:
         assert self._socket is not None

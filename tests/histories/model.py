@@ -142,6 +142,7 @@ class History:
     def __init__(self, events: Iterable[Event]) -> None:
         self.events = list(events)
         self.header: Event = {}
+        self.readers: frozenset[str] = frozenset()  # clients that recover: their deliveries are judged by ``readers``
         self.connections: dict[int, Connection] = {}
         self.messages: dict[tuple[str | None, Any], Message] = {}
         self.refused_messages: set[tuple[str | None, Any]] = set()
@@ -165,6 +166,7 @@ class History:
 
     def _history(self, event: Event) -> None:
         self.header = event
+        self.readers = frozenset(event.get("readers", ()))
 
     def _opened(self, event: Event) -> None:
         number = event["connection"]
@@ -218,6 +220,12 @@ class History:
         connection = self.connections[event["connection"]]
         connection.heard.append(event)
         connection.read_at = event["at"]
+
+    def _told(self, event: Event) -> None:
+        connection = self.connections[event["connection"]]
+        connection.read_at = event["at"]
+        if connection.client not in self.readers:
+            self.strange_replies.append(f"{connection.client} does not recover, and is told {event}")
 
     def _whole(self, event: Event) -> None:
         self.whole_at = event["at"] if event["yes"] else None
@@ -295,10 +303,21 @@ class History:
         """Did an endpoint crash, or may a living one have been taken for dead, so that it mattered then?"""
         return any(window.meets(begin, end) for window in (*self.crashes, *self.lapses))
 
+    def may_lack(self, begin: float, end: float) -> bool:
+        """Of what was kept by then, or is asked for then: may some be lost (SPEC section 2.7)?"""
+        outlives = self._survives() or self.header.get("history") == "store"
+        if not outlives and any(window.meets(begin, end) for window in self.crashes):
+            return True
+        return any(window.meets(begin, end) for window in (*self.lapses, *self._unreached()))
+
     def facts(self) -> Facts:
         """What the oracle is told; messages, connections and lists beside it."""
         return Facts(
-            places={client: [_place(one) for one in listens] for client, listens in self.listens.items() if listens},
+            places={
+                client: [_place(one) for one in listens]
+                for client, listens in self.listens.items()
+                if listens and client not in self.readers
+            },
             changes=[_change(client, topic, one) for (client, topic), of in self.changes.items() for one in of],
             disturbances=self._disturbances(),
             terms=Terms(read=READ_S, late=LATE_S, survives=self._survives()),
@@ -322,7 +341,7 @@ class History:
         found: defaultdict[tuple[told.Name | None, Any], defaultdict[told.Name, list[Copy]]]
         found = defaultdict(lambda: defaultdict(list))
         for connection in self.connections.values():
-            for event in connection.heard:
+            for event in connection.heard if connection.client not in self.readers else ():
                 copy = Copy(connection.client, connection.number, event["at"])
                 found[event["key"], event["payload"]][connection.client].append(copy)
         return found
@@ -375,12 +394,21 @@ class History:
 
     def _disturbances(self) -> list[Disturbance]:
         crashes = [*self.crashes, *self.lapses]
-        found = [Disturbance(one.begin, one.end, kind) for one in crashes for kind in (Kind.CRASH, Kind.ASKED_AGAIN)]
+        found = [Disturbance(one.begin, one.end, Kind.CRASH) for one in crashes]
         found += [Disturbance(one.begin, one.end, Kind.GONE, one.life) for one in self.lapses]
         found += [Disturbance(one.begin, one.end, Kind.CHANGE) for one in self.changes_of_members]
-        # To an endpoint that it does not reach, one that ends in order has crashed, and its clients are at none that
-        # survives.
-        unreached = [
+        unreached = self._unreached()
+        found += [Disturbance(one.begin, one.end, Kind.CUT_OFF) for one in unreached]
+        found += [Disturbance(one.begin, one.end, Kind.GONE, one.life) for one in unreached]
+        if self.header.get("store") == "riak":
+            begins = [self.store_faults_at, *(one.begin for one in (*crashes, *self.changes_of_members))]
+            found += [Disturbance(begin, FOREVER, Kind.UNION) for begin in begins]
+        return found
+
+    def _unreached(self) -> list[Window]:
+        """To an endpoint that it does not reach, one that ends in order has crashed, and its clients are at none that
+        survives."""
+        return [
             one
             for one in self.changes_of_members
             if one.why == ORDERLY_END
@@ -389,12 +417,6 @@ class History:
                 for fault, pair in self.link_faults
             )
         ]
-        found += [Disturbance(one.begin, one.end, Kind.CUT_OFF) for one in unreached]
-        found += [Disturbance(one.begin, one.end, Kind.GONE, one.life) for one in unreached]
-        if self.header.get("store") == "riak":
-            begins = [self.store_faults_at, *(one.begin for one in (*crashes, *self.changes_of_members))]
-            found += [Disturbance(begin, FOREVER, Kind.UNION) for begin in begins]
-        return found
 
 
 def _place(listen: Listen) -> Place:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -24,6 +24,27 @@ RATE = 45.0
 
 #: Slots that have pages, pages of each, how many are written a second, and which part of these is taken out instead.
 PAGE_SLOTS, PAGES, PAGES_PER_S, GONE = 60, 3, 60.0, 0.2
+
+#: Clients that recover, where endpoints keep a history, what each does in a second, and which part of the messages is
+#: kept, for how long.
+READERS, READING_RATE, KEPT, KEEP_S = 2, 2.5, 0.6, 3600
+
+#: Who asks `history` for so many of a topic gets all that is kept (SPEC section 1.4); and so many in a page of it.
+ALL, PAGE = 1000, 5
+
+#: What a subscription may have beside its topic and still be for all messages, as long as its client comes back within
+#: the grace time: payloads here are strings, which have no attribute.
+EVERYTHING = {"x": [{"exists": False}]}
+DRESSES: tuple[dict[str, Any], ...] = (
+    {},
+    {"until": "disconnect"},
+    {"ttl_s": KEEP_S},
+    {"filter": EVERYTHING},
+    {"filter": EVERYTHING, "replace": True},
+)
+
+#: How often a reader may come back: so many draws of a position, which are used by turns.
+BACK = 64
 
 #: How long operations go on, in seconds, and for how long after the last fault has ended.
 OPERATIONS_S, AFTER_FAULTS_S = 5.0, 1.0
@@ -93,6 +114,7 @@ class Plan:
     steps: tuple[Step, ...]
     faults: tuple[Fault, ...]
     pages: tuple[Writing, ...] = ()
+    readers: dict[str, tuple[float, ...]] = field(default_factory=dict)  # each with draws, from 0 to 1, see ``chosen``
 
     @property
     def kinds(self) -> list[str]:
@@ -113,8 +135,10 @@ def make_plan(
     endpoints: Sequence[str],
     links: Sequence[str],
     kinds: Sequence[str] | None = None,
+    history: bool = False,
 ) -> Plan:
-    """Draw a plan. ``kinds``: of these faults, each once or twice; ``None``: the seed chooses one to three kinds."""
+    """Draw a plan. ``kinds``: of these faults, each once or twice; ``None``: the seed chooses one to three kinds.
+    ``history``: some messages are kept, and some clients recover."""
     random = Random(f"{seed} {store} {network}")
     if kinds is None:
         can = possible(store, links)
@@ -127,7 +151,59 @@ def make_plan(
     at = {name: random.choice(endpoints) for name in subscribers}
     # Drawn apart, so that these change nothing of what a seed gave before.
     pages = tuple(_writings(Random(f"{seed} pages"), seed, ends))
-    return Plan(seed, store, network, tuple(endpoints), subscribers, topics, at, tuple(steps), faults, pages)
+    readers = {}
+    if history:
+        drawn = Random(f"{seed} readers")
+        readers = {f"{seed} r{number}": tuple(drawn.random() for _ in range(BACK)) for number in range(READERS)}
+        at |= {name: drawn.choice(endpoints) for name in readers}
+        steps = _kept(drawn, steps)
+        for name in readers:
+            steps += _readings(drawn, name, endpoints, topics, ends)
+        steps.sort(key=lambda step: step.at_s)
+    return Plan(seed, store, network, tuple(endpoints), subscribers, topics, at, tuple(steps), faults, pages, readers)
+
+
+def chosen(number: int, draw: float) -> int:
+    """Which of so many saved positions a reader comes back with: often one of the latest, sometimes any."""
+    return number - 1 - int(draw**3 * number)
+
+
+def _kept(random: Random, steps: Sequence[Step]) -> list[Step]:
+    """The same, with some payloads to be kept, each time that they are published."""
+    kept: dict[Any, bool] = {}
+    found = []
+    for step in steps:
+        if step.do == "publish" and kept.setdefault(step.fields["payload"], random.random() < KEPT):
+            step = replace(step, fields={**step.fields, "keep_s": KEEP_S})
+        found.append(step)
+    return found
+
+
+def _readings(
+    random: Random, name: str, endpoints: Sequence[str], topics: Sequence[str], ends: float
+) -> Iterator[Step]:
+    """What a reader does: it comes back, here or elsewhere, and changes what it is subscribed to, perhaps with what was
+    kept. The positions of ``recover`` and ``since`` are drawn by their numbers, see ``chosen``."""
+    yield Step(0.0, "subscribe", name, {"topic": random.sample(topics, len(topics) - 2)})
+    at_s = 0.5
+    while at_s < ends:
+        topic, draw = [random.choice(topics)], random.random()
+        dress = {"topic": topic, **random.choice(DRESSES)}
+        if draw < 0.33:
+            yield Step(at_s, random.choice(("move", "reconnect")), name, {"to": random.choice(endpoints)})
+        elif draw < 0.4:
+            yield Step(at_s, "listen anew", name, {"recover": random.random()})
+        elif draw < 0.5:
+            yield Step(at_s, "subscribe", name, dress)
+        elif draw < 0.6:
+            yield Step(at_s, "subscribe", name, {**dress, "last": random.randint(1, 5)})
+        elif draw < 0.75:
+            yield Step(at_s, "subscribe", name, {**dress, "since": random.random()})
+        elif draw < 0.87:
+            yield Step(at_s, "unsubscribe", name, {"topic": topic})
+        else:
+            yield Step(at_s, "history", name, {"topic": topic[0], "last": ALL})
+        at_s += random.expovariate(READING_RATE)
 
 
 def _writings(random: Random, seed: int, ends: float) -> Iterator[Writing]:

@@ -5,12 +5,14 @@ Owns: the order of events and their clock (seconds since the history began, mono
 Every event is a flat object with ``at`` and ``what``:
 
 =============== =======================================================================================
-``history``      seed, store, network, endpoints, faults: what was run
+``history``      seed, store, network, endpoints, faults, standby, history, readers (clients): what was run
 ``opened``       connection, client, endpoint, life (which of the endpoint's lives: ``a#2``)
 ``closed``       connection, code (null: none came), by (``client`` or ``endpoint``)
 ``sent``         connection, id, command and its fields
 ``reply``        connection, id, and the reply's fields
-``heard``        connection, key, payload
+``heard``        connection, key, payload; mid, kept, where they came with it
+``told``         connection, number; position and recovered, or gap
+``back``         connection, number: its ``listen``, which comes next, has the position that was told by that number
 ``fault``        kind, phase (``begins``, ``ends``, ``passed over``), and whom it met
 ``life``         endpoint, life, phase (``started``, ``killed``, ``stopping``, ``stopped``)
 ``look``         endpoint, life, answered; joined, lapses, peers (names): read from ``/metrics``

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,7 +21,7 @@ from .bed import Bed, Endpoint
 from .faults import Faults
 from .lines import Line
 from .pages import Pages
-from .plan import Plan, Step
+from .plan import ALL, EVERYTHING, KEEP_S, PAGE, Plan, Step, chosen
 from .record import Event, Recorder
 
 #: Between two looks at every endpoint's metrics, in seconds: how closely it is known when one was taken for dead.
@@ -35,6 +35,9 @@ LOOKS = 4
 
 #: A subscriber with so many commands unanswered begins no more: each may take as long as the store's time-out.
 UNANSWERED_MAX = 3
+
+#: At the end each reader comes back so often, each time with one of its positions.
+TIMES_BACK = 4
 
 #: Connection attempts fail by these.
 UNREACHABLE = (OSError, TimeoutError, WebSocketException)
@@ -67,13 +70,21 @@ class Subscriber:
                     self.line = line
                     self._moved.set()
                     with suppress(asyncio.CancelledError):
-                        reply = await line.send("listen")
+                        reply = await self.listen(line)
                         if reply.get("result") == "success":
                             return True
                     _reraise_cancellation()
                 if to is not None:
                     return False
                 await asyncio.sleep(AGAIN_S)
+
+    async def listen(self, line: Line) -> dict[str, Any]:
+        """The first command of a connection; its reply."""
+        return await line.send("listen")
+
+    def say(self, line: Line, step: Step) -> None:
+        """A command of the plan's."""
+        line.send("listen" if step.do == "listen again" else step.do, **step.fields)
 
     async def keep(self) -> None:
         """Reconnect whenever the connection is gone, as a library does."""
@@ -99,6 +110,78 @@ class Subscriber:
         return self.line is not None and self.line.is_open and len(self.line.unanswered) < UNANSWERED_MAX
 
 
+class Reader(Subscriber):
+    """A client that recovers: it comes back with any of the positions that it was ever told."""
+
+    def __init__(self, history: HistoryRun, name: str, first: str, draws: Sequence[float]) -> None:
+        super().__init__(history, name, first)
+        self._recorder = history.recorder
+        self._draws = itertools.cycle(draws)
+        self._saved: list[tuple[int, str]] = []  # number in the record, position
+        self._recovered: asyncio.Event = asyncio.Event()
+
+    async def listen(self, line: Line) -> dict[str, Any]:
+        recovered = self._recovered = asyncio.Event()
+        is_first = not self._saved
+
+        def told(number: int, position: str, is_end: bool) -> None:
+            self._saved.append((number, position))
+            if is_end or is_first:
+                recovered.set()
+
+        line.on_position = told
+        return await (line.send("listen", recover=True) if is_first else self._returns(line, next(self._draws)))
+
+    def _returns(self, line: Line, draw: float) -> asyncio.Future[dict[str, Any]]:
+        number, position = self._chosen(draw)
+        self._recorder.add("back", connection=line.number, number=number)
+        return line.send("listen", recover=position)
+
+    def _chosen(self, draw: float) -> tuple[int, str]:
+        return self._saved[chosen(len(self._saved), draw)]
+
+    def say(self, line: Line, step: Step) -> None:
+        if step.do == "listen anew":
+            # Of two under way at once the second has the first one's position, and no `recovering` in its reply.
+            if self._saved and not line.unanswered:
+                self._returns(line, step.fields["recover"])
+        elif "since" not in step.fields:
+            super().say(line, step)
+        elif self._saved:
+            line.send(step.do, **{**step.fields, "since": self._chosen(step.fields["since"])[1]})
+
+    async def come_back(self) -> None:
+        """Until it has recovered on a new connection."""
+        while True:
+            await self.connect(leave=True)
+            line, recovered = self.line, self._recovered
+            assert line is not None
+            waits = [asyncio.create_task(event.wait()) for event in (line.over, recovered)]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+            if recovered.is_set():
+                return
+
+    async def look_in(self, topics: Sequence[str]) -> None:
+        """Ask what is kept of all topics, and for the second half of it."""
+        line = self.line
+        assert line is not None
+
+        async def look(topic: str) -> None:
+            reply = await line.send("history", topic=topic, last=ALL)
+            mids = [one["mid"] for one in reply.get("publications", ())]
+            if mids:
+                about = {"limit": PAGE, "filter": EVERYTHING}
+                await line.send("history", topic=topic, since=mids[len(mids) // 2], **about)
+
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(*map(look, topics))
+        _reraise_cancellation()
+
+
 def _reraise_cancellation() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -115,7 +198,11 @@ class HistoryRun:
         self._reach = reach or (lambda client, endpoint: endpoint.url)
         self._numbers = itertools.count(1)
         self._lines: list[Line] = []
-        self._subscribers = {name: Subscriber(self, name, plan.at[name]) for name in plan.subscribers}
+        self._readers = {name: Reader(self, name, plan.at[name], draws) for name, draws in plan.readers.items()}
+        self._subscribers: dict[str, Subscriber] = {
+            **{name: Subscriber(self, name, plan.at[name]) for name in plan.subscribers},
+            **self._readers,
+        }
         self._publishers: dict[str, Line] = {}
         self._faults = Faults(bed, self.recorder)
         self._pages = Pages(bed, self.recorder)
@@ -131,6 +218,8 @@ class HistoryRun:
             endpoints=list(plan.endpoints),
             faults=plan.kinds,
             standby=self.bed.standby,
+            history=self.bed.history,
+            readers=list(plan.readers),
         )
         try:
             await self._counters("begin")
@@ -190,7 +279,7 @@ class HistoryRun:
                 tasks.add(task)
             elif subscriber.idle:
                 assert subscriber.line is not None
-                subscriber.line.send("listen" if step.do == "listen again" else step.do, **step.fields)
+                subscriber.say(subscriber.line, step)
             return
         line = self._publishers.get(step.who)
         if line is not None and line.is_open:
@@ -246,6 +335,9 @@ class HistoryRun:
                 await self._all_listen()
                 await self._probe()
                 await self._answered()
+                for _ in range(TIMES_BACK):
+                    await asyncio.gather(*(reader.come_back() for reader in self._readers.values()))
+                await asyncio.gather(*(reader.look_in(self.plan.topics) for reader in self._readers.values()))
                 await self.bed.cluster.idle()
                 await self._pages.look(writing.number for writing in self.plan.pages)
         except (AssertionError, BenchError, TimeoutError) as error:
@@ -285,8 +377,10 @@ class HistoryRun:
         for name in self.plan.endpoints:
             client = f"{self.plan.seed} p-{name}"
             line = await self._publisher(client)
-            for topic in self.plan.topics:
-                line.send("publish", topic=topic, payload=f"{self.plan.seed} last of {name}", ack=True)
+            kept = {"keep_s": KEEP_S} if self._readers else {}
+            for number, topic in enumerate(self.plan.topics):
+                payload = f"{self.plan.seed} last of {name} {number}"
+                line.send("publish", topic=topic, payload=payload, ack=True, **kept)
             line.send("broadcast", payload=f"{self.plan.seed} last of {name}", ack=True)
 
     async def _publisher(self, client: str) -> Line:

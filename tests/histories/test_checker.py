@@ -21,6 +21,7 @@ class Tape:
         self.events: list[Event] = []
         self.at = 0.0
         self.store = "lmdb"
+        self.about: Event = {}  # in the header, beside
         self._ids: dict[int, int] = {}
 
     def add(self, what: str, **fields: Any) -> Event:
@@ -59,6 +60,10 @@ class Tape:
     def heard(self, connection: int, payload: str, key: str | None = "t") -> None:
         self.add("heard", connection=connection, key=key, payload=payload)
 
+    def told(self, connection: int, **about: Any) -> int:
+        """A position or a gap; its number."""
+        return int(self.add("told", connection=connection, number=len(self.events), **about)["number"])
+
     def closed(self, connection: int, by: str = "endpoint", code: int | None = None) -> None:
         self.add("closed", connection=connection, by=by, code=code)
 
@@ -75,7 +80,7 @@ class Tape:
         self.pass_time(2.0)
         return check(
             [
-                {"at": 0.0, "what": "history", "seed": 0, "store": self.store},
+                {"at": 0.0, "what": "history", "seed": 0, "store": self.store, **self.about},
                 *self.events,
                 {"at": self.at, "what": "whole", "yes": True},
             ]
@@ -573,6 +578,273 @@ def test_a_loss_at_an_endpoint_taken_for_dead_has_to_be_counted_as_a_drop() -> N
         counters(two.tape, "a#1", drops, publishes_received=1, messages_delivered=1)
         counters(two.tape, "b#1")
         assert sections(two.tape.verdict()) == expected
+
+
+# Clients that recover.
+
+
+class Rae(Two):
+    """She recovers, is subscribed to t, and has been told a position, the number of which is ``saved``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        tape = self.tape
+        tape.about = {"readers": ["rae"], "faults": []}
+        self.line = tape.open("rae", "a")
+        tape.reply(self.line, tape.send(self.line, "listen", recover=True), result="success", recovering=False)
+        tape.ask(self.line, "subscribe", topic=["t"])
+        self.saved = tape.told(self.line, position="p1")
+
+    def keeps(self, payload: str, **reply: Any) -> None:
+        """Pat publishes, to be kept; the others hear it."""
+        said = {"result": "success", "duplicate": False, "kept": True, **reply}
+        self.tape.reply(self.pat, self.tape.publish(self.pat, payload, keep_s=60), **said)
+        self.all_hear(payload)
+
+    def hears(self, *payloads: str) -> None:
+        for payload in payloads:
+            self.tape.add("heard", connection=self.line, key="t", payload=payload, mid=f"mid of {payload}")
+
+    def away(self) -> None:
+        self.tape.closed(self.line)
+
+    def returns(self, number: int) -> None:
+        """She listens with the position of that number."""
+        tape = self.tape
+        position = next(event["position"] for event in tape.events if event.get("number") == number)
+        self.line = tape.open("rae", "b")
+        tape.add("back", connection=self.line, number=number)
+        asked = tape.send(self.line, "listen", recover=position)
+        tape.reply(self.line, asked, result="success", recovering=True)
+
+    def recovered(self, position: str = "p9") -> int:
+        return self.tape.told(self.line, position=position, recovered=True)
+
+    def asks(self, *payloads: str) -> None:
+        """For all that is kept of t."""
+        of = [{"broadcast": payload, "mid": f"mid of {payload}"} for payload in payloads]
+        asked = self.tape.send(self.line, "history", topic="t", last=1000)
+        self.tape.reply(self.line, asked, result="success", publications=of, mid=None, more=False)
+
+
+def test_a_correct_history_of_a_client_that_recovers_passes() -> None:
+    rae = Rae()
+    rae.keeps("m1")
+    rae.hears("m1")
+    rae.away()
+    rae.keeps("m2")
+    rae.keeps("m3")
+    rae.returns(rae.saved)
+    rae.hears("m1", "m2")
+    within = rae.tape.told(rae.line, position="p2")
+    rae.hears("m3")
+    rae.recovered()
+    rae.asks("m1", "m2", "m3")
+    rae.returns(within)
+    rae.hears("m3")
+    rae.recovered()
+    verdict = rae.tape.verdict()
+    assert not verdict.violations, verdict.violations
+    found = verdict.recovered
+    assert (found.saved, found.back, found.owed, found.asked) == (4, 2, 3, 3)
+
+
+def a_kept_message_does_not_come_back(rae: Rae) -> None:
+    rae.keeps("m1")
+    rae.returns(rae.saved)
+    rae.recovered()
+
+
+def a_kept_message_comes_back_only_the_second_time(rae: Rae) -> None:
+    rae.keeps("m1")
+    rae.returns(rae.saved)
+    rae.recovered()
+    rae.returns(rae.saved)
+    rae.hears("m1")
+    rae.recovered()
+
+
+def a_position_covers_what_was_not_sent(rae: Rae) -> None:
+    """Within a recovery: the position comes before the second of two, and covers both."""
+    rae.away()
+    rae.keeps("m1")
+    rae.keeps("m2")
+    rae.returns(rae.saved)
+    rae.hears("m1")
+    within = rae.tape.told(rae.line, position="p2")
+    rae.hears("m2")
+    rae.recovered()
+    rae.away()
+    rae.returns(within)
+    rae.recovered()
+
+
+def what_is_published_behind_a_recovery_does_not_come(rae: Rae) -> None:
+    rae.returns(rae.saved)
+    rae.recovered()
+    rae.keeps("m1")
+
+
+def a_gap_of_another_topic(rae: Rae) -> None:
+    rae.tape.add("life", endpoint="c", life="c#1", phase="killed")
+    rae.keeps("m1")
+    rae.returns(rae.saved)
+    rae.tape.told(rae.line, gap={"topics": ["u"], "slots": [1]})
+    rae.recovered()
+
+
+def a_gap_without_a_cause(rae: Rae) -> None:
+    rae.keeps("m1")
+    rae.returns(rae.saved)
+    rae.tape.told(rae.line, gap={"topics": ["t"]})
+    rae.recovered()
+
+
+def a_gap_though_a_standby_had_it(rae: Rae) -> None:
+    rae.tape.about |= {"standby": True, "faults": ["kill"]}
+    rae.tape.add("life", endpoint="c", life="c#1", phase="killed")
+    a_gap_without_a_cause(rae)
+
+
+def a_gap_though_a_journal_had_it(rae: Rae) -> None:
+    rae.tape.about["history"] = "store"
+    rae.tape.add("life", endpoint="c", life="c#1", phase="killed")
+    a_gap_without_a_cause(rae)
+
+
+def a_subscribe_that_is_not_whole_without_a_cause(rae: Rae) -> None:
+    asked = rae.tape.send(rae.line, "subscribe", topic=["u"], since="p1")
+    rae.tape.reply(rae.line, asked, result="success", recovered=False)
+
+
+def no_word_of_recovering(rae: Rae) -> None:
+    rae.returns(rae.saved)
+    rae.tape.events[-1]["recovering"] = False
+    rae.recovered()
+
+
+def what_she_is_not_subscribed_to_comes_back(rae: Rae) -> None:
+    number = rae.tape.publish(rae.pat, "m1", topic="u", keep_s=60)
+    rae.tape.reply(rae.pat, number, result="success", duplicate=False, kept=True)
+    rae.returns(rae.saved)
+    rae.tape.add("heard", connection=rae.line, key="u", payload="m1", mid="1")
+    rae.recovered()
+
+
+def a_message_without_its_mid(rae: Rae) -> None:
+    rae.keeps("m1")
+    rae.tape.heard(rae.line, "m1")
+
+
+def a_position_for_who_does_not_recover(rae: Rae) -> None:
+    rae.tape.told(rae.ann, position="p2")
+
+
+def not_kept_though_it_is_no_duplicate(rae: Rae) -> None:
+    rae.keeps("m1", kept=False)
+    rae.hears("m1")
+
+
+def a_duplicate_that_is_kept(rae: Rae) -> None:
+    rae.keeps("m1")
+    rae.hears("m1")
+    number = rae.tape.publish(rae.pat, "m1", keep_s=60)
+    rae.tape.reply(rae.pat, number, result="success", duplicate=True, kept=True)
+
+
+def kept_though_nobody_asked_for_it(rae: Rae) -> None:
+    rae.tape.reply(rae.pat, rae.tape.publish(rae.pat, "m1"), result="success", duplicate=False, kept=True)
+    rae.all_hear("m1")
+
+
+def kept_and_not_in_the_history(rae: Rae) -> None:
+    rae.keeps("m1")
+    rae.hears("m1")
+    rae.asks()
+
+
+def kept_twice_and_once_in_the_history(rae: Rae) -> None:
+    rae.tape.add("life", endpoint="c", life="c#1", phase="killed")
+    rae.tape.about |= {"standby": True, "faults": ["kill"]}
+    for _ in range(2):
+        number = rae.tape.publish(rae.pat, "m1", dedup=False, keep_s=60)
+        rae.all_hear("m1")
+        rae.hears("m1")
+        rae.tape.reply(rae.pat, number, result="success", duplicate=False, kept=True)
+    rae.asks("m1")
+
+
+def twice_in_the_history(rae: Rae) -> None:
+    rae.keeps("m1")
+    rae.hears("m1")
+    rae.asks("m1", "m1")
+
+
+def a_page_that_leaves_one_out(rae: Rae) -> None:
+    for payload in ("m1", "m2", "m3"):
+        rae.keeps(payload)
+        rae.hears(payload)
+    rae.asks("m1", "m2", "m3")
+    asked = rae.tape.send(rae.line, "history", topic="t", since="mid of m1", limit=1)
+    of = [{"broadcast": "m3", "mid": "mid of m3"}]
+    rae.tape.reply(rae.line, asked, result="success", publications=of, mid="mid of m3", more=False, recovered=True)
+
+
+def another_topics_in_the_history(rae: Rae) -> None:
+    number = rae.tape.publish(rae.pat, "m1", topic="u")
+    rae.tape.reply(rae.pat, number, result="success", duplicate=False)
+    rae.asks("m1")
+
+
+def a_first_try_is_called_a_duplicate_after_a_crash(rae: Rae) -> None:
+    """Section 9: only who has sent it before may be told so."""
+    rae.tape.add("life", endpoint="c", life="c#1", phase="killed")
+    rae.keeps("m1", duplicate=True, kept=False)
+    rae.hears("m1")
+
+
+FORGED: dict[Callable[[Rae], None], set[str]] = {
+    a_kept_message_does_not_come_back: {"8.10"},
+    a_kept_message_comes_back_only_the_second_time: {"8.10"},
+    a_position_covers_what_was_not_sent: {"8.10"},
+    what_is_published_behind_a_recovery_does_not_come: {"8.10"},
+    a_gap_of_another_topic: {"8.10"},
+    a_gap_without_a_cause: {"8.10"},
+    a_gap_though_a_standby_had_it: {"8.10"},
+    a_gap_though_a_journal_had_it: {"8.10"},
+    a_subscribe_that_is_not_whole_without_a_cause: {"8.10"},
+    no_word_of_recovering: {"8.10"},
+    what_she_is_not_subscribed_to_comes_back: {"2.2"},
+    a_message_without_its_mid: {"8.10"},
+    a_position_for_who_does_not_recover: {"1.3"},
+    not_kept_though_it_is_no_duplicate: {"2.3"},
+    a_duplicate_that_is_kept: {"2.3"},
+    kept_though_nobody_asked_for_it: {"2.3"},
+    kept_and_not_in_the_history: {"2.7"},
+    kept_twice_and_once_in_the_history: {"2.7"},
+    twice_in_the_history: {"2.7"},
+    a_page_that_leaves_one_out: {"2.7"},
+    another_topics_in_the_history: {"2.7"},
+    a_first_try_is_called_a_duplicate_after_a_crash: {"7"},
+}
+
+
+@pytest.mark.parametrize("happens", FORGED, ids=lambda happens: happens.__name__)
+def test_a_forged_record_of_a_client_that_recovers_is_found(happens: Callable[[Rae], None]) -> None:
+    rae = Rae()
+    happens(rae)
+    assert set(sections(rae.tape.verdict())) == FORGED[happens]
+
+
+def test_after_a_crash_a_gap_has_a_cause_and_what_it_names_may_be_lacking() -> None:
+    rae = Rae()
+    rae.tape.add("life", endpoint="c", life="c#1", phase="killed")
+    rae.keeps("m1")
+    rae.asks()
+    rae.returns(rae.saved)
+    rae.tape.told(rae.line, gap={"topics": ["t"]})
+    rae.recovered()
+    assert not rae.tape.verdict().violations
 
 
 # The record.

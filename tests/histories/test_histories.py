@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,7 @@ from tests.planted import finds
 from . import wires
 from .__main__ import failure, plan_for, summary
 from .bed import Endpoint, bed
-from .checker import check
-from .pages import Kept
+from .checker import Verdict, check
 from .plan import OF_LINKS, OF_STORES, make_plan, possible
 from .record import Event
 from .run import run_history
@@ -29,25 +29,25 @@ from .wires import Namespaces, Proxies, permitted, subnets, until_one_ends
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
-#: Beds (store, network, standbys), each with its histories: a seed and its kinds of faults.
-HISTORIES: dict[tuple[str, str, bool], list[tuple[int, list[str]]]] = {
-    ("lmdb", "proxy", False): [
+#: Beds (store, network, standbys, where messages are kept), each with its histories: a seed and its kinds of faults.
+HISTORIES: dict[tuple[str, str, bool, str], list[tuple[int, list[str]]]] = {
+    ("lmdb", "proxy", False, "store"): [
         (11, ["kill"]),
         (12, ["cut", "pause"]),
         (13, ["stop", "delay"]),
         (14, ["durable writer"]),
     ],
-    ("lmdb", "proxy", True): [
+    ("lmdb", "proxy", True, "memory"): [
         (41, ["kill"]),
         (42, ["kill", "cut both ways"]),
         (51, ["stop", "long pause"]),
     ],
-    ("lmdb", "any", False): [
+    ("lmdb", "any", False, ""): [
         (21, ["cut both ways"]),
         (22, ["long pause", "loss"]),
         (23, ["soft writer", "kill"]),
     ],
-    ("riak", "proxy", False): [
+    ("riak", "proxy", False, ""): [
         (31, ["riak cut"]),
         (32, ["riak node", "kill"]),
         (33, ["riak silent", "cut"]),
@@ -58,7 +58,7 @@ HISTORIES: dict[tuple[str, str, bool], list[tuple[int, list[str]]]] = {
 
 def test_every_kind_of_fault_is_among_them() -> None:
     for store in ("lmdb", "riak"):
-        had = {kind for (on, _, _), chosen in HISTORIES.items() if on == store for _, kinds in chosen for kind in kinds}
+        had = {kind for (on, *_), chosen in HISTORIES.items() if on == store for _, kinds in chosen for kind in kinds}
         process_faults = {"stop", "long pause"} if store == "riak" else set()  # no store's business
         links = set(OF_LINKS) - {"cut"} if store == "riak" else set()
         assert had >= set(possible(store, list(OF_LINKS))) - process_faults - links
@@ -67,10 +67,11 @@ def test_every_kind_of_fault_is_among_them() -> None:
 
 def test_each_of_them_is_done_however_slow_the_machine_is() -> None:
     """A fault is passed over where what it is meant for has another: the first one there never is."""
-    for (store, network, _), chosen in HISTORIES.items():
+    for (store, network, _, history), chosen in HISTORIES.items():
         for seed, kinds in chosen:
             network = "namespaces" if network == "any" else network
-            plan = make_plan(seed, store=store, network=network, endpoints="abc", links=list(OF_LINKS), kinds=kinds)
+            options: dict[str, Any] = {"network": network, "endpoints": "abc", "links": list(OF_LINKS), "kinds": kinds}
+            plan = make_plan(seed, store=store, history=bool(history), **options)
             first: dict[str, str] = {}
             for fault in plan.faults:  # in the order of their times
                 target = "riak" if fault.kind in OF_STORES["riak"] else fault.where
@@ -81,38 +82,41 @@ def test_each_of_them_is_done_however_slow_the_machine_is() -> None:
 
 
 async def test_guarantees_hold_on_real_processes_through_every_kind_of_fault(tmp_path: Path) -> None:
-    due: list[int] = []
-    pages: list[Kept] = []
+    verdicts: list[Verdict] = []
     histories = {bed: proof.some(chosen) for bed, chosen in HISTORIES.items()}
     number_of_all = sum(map(len, histories.values()))
     async with asyncio.TaskGroup() as beds:  # a bed that fails ends the others, and none outlives the test
         failures = []
-        for number, ((store, network, standby), chosen) in enumerate(histories.items()):
-            directory = tmp_path / f"{store}-{network}-{number}"
+        for number, (kind, chosen) in enumerate(histories.items()):
+            directory = tmp_path / f"{kind[0]}-{kind[1]}-{number}"
             directory.mkdir()
-            failures.append(beds.create_task(_histories_on(store, network, standby, chosen, directory, due, pages)))
+            failures.append(beds.create_task(_histories_on(kind, chosen, directory, verdicts)))
     found = [text for on_bed in failures for text in on_bed.result()]
     assert not found, "\n\n".join(found)
+    due = [verdict.obligations for verdict in verdicts]
     assert len(due) == number_of_all >= len(HISTORIES)
     assert sum(due) >= 70 * number_of_all, due
-    assert sum(kept.right for kept in pages) >= 70 * number_of_all
+    assert sum(verdict.pages.right for verdict in verdicts) >= 70 * number_of_all
     if len(due) >= 10:  # in the few for a change it may be that none has
-        assert sum(kept.moved for kept in pages) >= number_of_all, "of the pages that are right, hardly one has moved"
+        moved = sum(verdict.pages.moved for verdict in verdicts)
+        assert moved >= number_of_all, "of the pages that are right, hardly one has moved"
+    recovered = [verdict.recovered for verdict in verdicts if verdict.recovered.saved]
+    assert len(recovered) == sum(len(chosen) for (*_, history), chosen in histories.items() if history)
+    assert sum(one.back for one in recovered) >= 8 * len(recovered)
+    assert sum(one.owed for one in recovered) >= 50 * len(recovered)
+    assert sum(one.asked for one in recovered) >= 100 * len(recovered)
 
 
 async def _histories_on(
-    store: str,
-    network: str,
-    standby: bool,
+    kind: tuple[str, str, bool, str],
     chosen: Sequence[tuple[int, list[str]]],
     directory: Path,
-    due: list[int],
-    pages: list[Kept],
+    verdicts: list[Verdict],
 ) -> list[str]:
-    """One after the other on one bed; what failed, in full. ``due``: gets how many deliveries each looked for;
-    ``pages``: what became of the pages of each."""
+    """One after the other on one bed; what failed, in full. ``verdicts``: gets what each came to."""
     failures = []
-    async with bed(store, network, directory, standby=standby) as on:
+    store, network, standby, history = kind
+    async with bed(store, network, directory, standby=standby, history=history) as on:
         assert on.form == form.name(), "the histories are to be those of the form that is tested"
         for seed, kinds in chosen:
             # A proxy does not lose packets: without namespaces that fault is left out, and the line says so.
@@ -128,8 +132,7 @@ async def _histories_on(
                 failures += [
                     f"the log of {name}:\n{endpoint.said()[-3000:]}" for name, endpoint in on.endpoints.items()
                 ]
-            due.append(verdict.obligations)
-            pages.append(verdict.pages)
+            verdicts.append(verdict)
         await on.cluster.no_fault()
     return failures
 
