@@ -67,6 +67,7 @@ def check(events: Iterable[Event]) -> Verdict:
     verdict.messages = len(history.messages)
     check_replies(history, verdict)
     check_whole(history, verdict)
+    check_locations(history, verdict)
     check_deliveries(history, verdict)
     verdict.pages = check_pages(history.events)
     for at, text in verdict.pages.wrong:
@@ -102,6 +103,17 @@ def check_whole(history: History, verdict: Verdict) -> None:
     """Section 8.9, and what membership is for: once the faults are over everything works again without a restart."""
     if history.header and history.whole_at is None:
         verdict.violate("8.9", "the endpoints were not whole again after the faults", history.events[-1]["at"])
+
+
+def check_locations(history: History, verdict: Verdict) -> None:
+    """Section 2.4: in the end a client is said to listen where it does."""
+    for client, listens in history.listens.items():
+        last = listens[-1]
+        for command in last.connection.commands:
+            where = (command.reply or {}).get("endpoint")
+            if command.name == "location" and command.succeeded and where != last.connection.endpoint:
+                text = f"{client} listens at {last.connection.endpoint}, and is told {where}"
+                verdict.violate("2.4", text, command.at, clients=frozenset({client}))
 
 
 def check_deliveries(history: History, verdict: Verdict) -> None:
@@ -148,7 +160,7 @@ def _count(judged: Judged, message: Message, came_to: Collection[Name], verdict:
 
 
 def _check_lists(history: History, facts: Facts, verdict: Verdict) -> None:
-    for listed in history.lists():
+    for listed in (*history.lists(), *history.sets()):
         for found in rules.subscriptions(facts, listed):
             if isinstance(found, Violation):
                 verdict.violations.append(found)

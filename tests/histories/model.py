@@ -371,6 +371,23 @@ class History:
             if command.name == "subscriptions" and command.succeeded and command.reply is not None
         ]
 
+    def sets(self) -> list[Listed]:
+        """The same of each client by the lists of subscribers that one connection was given of all topics."""
+        topics: defaultdict[str, set[str]] = defaultdict(set)
+        for client, topic in self.changes:
+            topics[client].add(topic)
+        found = []
+        for connection in self.connections.values():
+            asked = [one for one in connection.commands if one.name == "subscribers" and one.succeeded]
+            of: defaultdict[str, set[str]] = defaultdict(set)
+            for command in asked:
+                for row in (command.reply or {})["subscribers"]:
+                    of[row["client_id"]].add(command.fields["topic"])
+            if {one.fields["topic"] for one in asked} >= set().union(*topics.values()):
+                times = min(one.at for one in asked), max(one.replied_at for one in asked)
+                found += [Listed(client, *times, frozenset(of[client])) for client in topics]
+        return found
+
     def _send(self, command: Command) -> Send:
         if command.error is not None:
             outcome = Outcome.PARTIAL if command.error == "partial" else Outcome.TOLD

@@ -22,6 +22,9 @@ SUBSCRIBERS, TOPICS = 6, 8
 #: Commands a second, in all: enough that several are under way at any time, few enough for two busy cores.
 RATE = 45.0
 
+#: Who does not listen any more does so again after so long, in seconds.
+SILENT_S = 0.3
+
 #: Slots that have pages, pages of each, how many are written a second, and which part of these is taken out instead.
 PAGE_SLOTS, PAGES, PAGES_PER_S, GONE = 60, 3, 60.0, 0.2
 
@@ -244,6 +247,7 @@ class _Steps:
         self._topics = topics
         self._number = 0
         self._published: list[dict[str, Any]] = []  # fields of publishes, to repeat
+        self._broadcast: dict[str, Any] = {}  # of the last one
 
     def until(self, ends: float) -> list[Step]:
         """Subscribe everybody to half of the topics, then anything."""
@@ -254,8 +258,10 @@ class _Steps:
         at_s = 0.3
         while at_s < ends:
             steps.append(self._step(at_s))
+            if steps[-1].do == "unlisten":
+                steps.append(Step(at_s + SILENT_S, "listen again", steps[-1].who))
             at_s += self._random.expovariate(RATE)
-        return steps
+        return sorted(steps, key=lambda step: step.at_s)
 
     def _step(self, at_s: float) -> Step:
         random = self._random
@@ -267,7 +273,12 @@ class _Steps:
         if draw < 0.79 and self._published:
             return Step(at_s, "publish", publisher, dict(random.choice(self._published[-8:])))
         if draw < 0.83:
-            return Step(at_s, "broadcast", publisher, {"payload": self._payload("b"), "ack": random.random() < 0.7})
+            payload, ack = self._payload("b"), random.random() < 0.7
+            fields = {"payload": payload, "ack": ack, "dedup": self._number % 4 > 0}
+            if self._number % 3 == 0 and self._broadcast:
+                fields = self._broadcast  # once more
+            self._broadcast = dict(fields)
+            return Step(at_s, "broadcast", publisher, fields)
         if draw < 0.90:
             return Step(at_s, "subscribe", subscriber, {"topic": random.sample(self._topics, random.randint(1, 3))})
         if draw < 0.94:
@@ -276,8 +287,10 @@ class _Steps:
             return Step(at_s, "move", subscriber, {"to": random.choice(self._endpoints)})
         if draw < 0.97:
             return Step(at_s, "reconnect", subscriber, {"to": random.choice(self._endpoints)})
-        if draw < 0.98:
+        if draw < 0.975:
             return Step(at_s, "listen again", subscriber)
+        if draw < 0.98:
+            return Step(at_s, "unlisten", subscriber)
         # What has to be refused, and to change nothing.
         if random.random() < 0.5:
             return Step(at_s, "subscribe", subscriber, {"topic": [random.choice(self._topics), ""]})
@@ -288,6 +301,8 @@ class _Steps:
         fields: dict[str, Any] = {"topic": random.choice(self._topics), "payload": self._payload("m")}
         fields["ack"] = random.random() < 0.7
         fields["dedup"] = random.random() < 0.8
+        if self._number % 5 == 0:
+            fields["timestamp"] = 1431104020907  # as in listing 4.4
         if remember:
             self._published.append(fields)
         return fields

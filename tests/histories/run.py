@@ -349,7 +349,10 @@ class HistoryRun:
         lines = {line for line in (*present, *self._lines) if line is not None and line.is_open}
         with suppress(TimeoutError, asyncio.CancelledError):
             async with asyncio.timeout(REPLY_S):
-                await asyncio.gather(*(line.send("subscriptions", limit=1000) for line in lines))
+                here = [line for line in present if line is not None and line.is_open]
+                asked = [line.send("location") for line in here]
+                asked += [here[0].send("subscribers", topic=topic, limit=1000) for topic in self.plan.topics if here]
+                await asyncio.gather(*asked, *(line.send("subscriptions", limit=1000) for line in lines))
         _reraise_cancellation()
         await self._counters("end")
 

@@ -133,6 +133,7 @@ def test_a_correct_history_passes(two: Two) -> None:
     tape.reply(two.pat, number, result="success", duplicate=False)
     tape.reply(two.ann, tape.send(two.ann, "subscriptions"), result="success", topic=["t"])
     tape.reply(two.bob, tape.send(two.bob, "subscriptions"), result="success", topic=[])
+    tape.reply(two.bob, tape.send(two.bob, "location"), result="success", client_id="bob", endpoint="b")
     verdict = tape.verdict()
     assert not verdict.violations, verdict.violations
     assert verdict.obligations == verdict.deliveries == 7
@@ -262,6 +263,16 @@ def refused_and_done_all_the_same(two: Two) -> None:
     two.tape.reply(two.ann, two.tape.send(two.ann, "subscriptions"), result="success", topic=["t", "u"])
 
 
+def subscriber_lost(two: Two) -> None:
+    rows = [{"client_id": "ann", "online": True, "endpoint": "a"}]
+    asked = two.tape.send(two.ann, "subscribers", topic="t", limit=1000)
+    two.tape.reply(two.ann, asked, result="success", topic="t", count=1, subscribers=rows, cursor=None)
+
+
+def listens_elsewhere_by_its_location(two: Two) -> None:
+    two.tape.reply(two.bob, two.tape.send(two.bob, "location"), result="success", client_id="bob", endpoint="a")
+
+
 def unsubscription_lost(two: Two) -> None:
     two.tape.ask(two.ann, "unsubscribe", topic=["t"])
     two.tape.reply(two.ann, two.tape.send(two.ann, "subscriptions"), result="success", topic=["t"])
@@ -307,6 +318,8 @@ VIOLATIONS: dict[Callable[[Two], None], set[str]] = {
     where_it_was_before: {"2.2"},
     subscription_lost: {"8.1"},
     refused_and_done_all_the_same: {"5"},
+    subscriber_lost: {"8.1"},
+    listens_elsewhere_by_its_location: {"2.4"},
     unsubscription_lost: {"2.2"},
     no_reply: {"1.3"},
     replies_out_of_order: {"1.3"},
