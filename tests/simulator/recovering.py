@@ -12,7 +12,7 @@ from typing import Any
 
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import Kind
-from ingeborg.broker.core.links.capabilities import HISTORY, JOURNAL, STANDBY
+from ingeborg.broker.core.links.capabilities import ENDING, FILTERS, HISTORY, JOURNAL, STANDBY
 from ingeborg.protocol.hashes import slot_of
 
 from .history import TOPICS, History
@@ -40,13 +40,25 @@ UNCERTAIN_S = 12.0
 
 HOUR_S = 3600
 
+#: What a subscription may have beside its topic, and still be for all messages, as long as its client is away for less
+#: than the grace time: payloads here are strings, which have no attribute.
+EVERYTHING = {"x": [{"exists": False}]}
+DRESSES: tuple[dict[str, Any], ...] = (
+    {},
+    {"until": "disconnect"},
+    {"ttl_s": HOUR_S},
+    {"filter": EVERYTHING},
+    {"filter": EVERYTHING, "replace": True},
+)
+
 
 class RecoveringHistory(History):
     """Runs one seed. ``faults``: by name, see ``_fault``, of which each time one is drawn; ``every_s``: seconds between
     two. ``keeps_s``: what publishers ask for. ``whole``: nothing that happens here is a reason for a gap. ``forges``:
     positions are forged now and then. ``slow``: clients do not read for a while. ``restless``: how often readers go
-    away, of how often they would. ``settle_s``: how long the cluster has been there when readers come; they come
-    no sooner than the first endpoint is ready. ``roomless``: endpoints that are given no room for what is kept."""
+    away, of how often they would. ``varied``: they listen anew where they listen, too, and subscribe in every way.
+    ``settle_s``: how long the cluster has been there when readers come; they come no sooner than the first endpoint is
+    ready. ``roomless``: endpoints that are given no room for what is kept."""
 
     def __init__(
         self,
@@ -61,13 +73,14 @@ class RecoveringHistory(History):
         journal: bool = False,
         readers: int = 4,
         restless: float = 1.0,
+        varied: bool = False,
         settle_s: float = 6.0,
         topics: Sequence[str] = TOPICS,
         limits: Limits | None = None,
         roomless: Sequence[str] = (),
         **options: Any,
     ) -> None:
-        wanted = {HISTORY, *([JOURNAL] if journal else ())}
+        wanted = {HISTORY, *([JOURNAL] if journal else ()), *([ENDING, FILTERS] if varied else ())}
         limits = limits or Limits(history_bytes=1 << 20)
         super().__init__(seed, faults=False, standby=standby, limits=limits, wanted=frozenset(wanted), **options)
         self.needed = frozenset(wanted | ({STANDBY} if standby else set()))
@@ -75,7 +88,7 @@ class RecoveringHistory(History):
         self.topics = list(topics)
         self.roomless = frozenset(roomless)
         self.roomy = self.world.options["limits"]
-        self.restless, self.settle_s = restless, settle_s
+        self.restless, self.varied, self.settle_s = restless, varied, settle_s
         self.readers = [Reader[Client](f"c{index}") for index in range(readers)]
         self.published: list[Publication] = []
         self.next_fault = 0.0
@@ -174,7 +187,9 @@ class RecoveringHistory(History):
         draw = self.random.random()
         reader = self.random.choice(self.readers)
         line = reader.line
-        if draw < 0.5:
+        if self.varied and line is not None and self.random.random() < 0.12:
+            self.listen_anew(reader, line)
+        elif draw < 0.5:
             self.publish_one()
         elif line is None:
             if not reader.is_due:
@@ -232,6 +247,30 @@ class RecoveringHistory(History):
 
         self.command(client, then, command="listen", recover=line.recover)
 
+    def listen_anew(self, reader: Reader[Client], former: Line[Client]) -> None:
+        """On the same connection, from a position of before; or it listens no longer there, for a moment."""
+        client = former.client
+        # Of two under way at once the second has the first one's position, and no `recovering` in its reply.
+        if not reader.saved or self.expected.get(client):
+            return
+        line = Line(client, self.random.choice(reader.saved), True)
+        if self.random.random() < 0.4:
+            self.say(f"{reader.name} does not listen at {client.node.me.name} any more")
+            self.command(client, command="unlisten")
+        self.say(f"{reader.name} listens anew at {client.node.me.name} with {line.recover}")
+
+        def then(reply: dict[str, Any]) -> None:
+            self.say(f"{reader.name} listens anew at {client.node.me.name}: {reply}")
+            if reply.get("result") != "success":
+                client.close()
+            elif former is reader.lines[-1]:
+                reader.lines.append(line)
+                client.on_word = lambda word: self._heard(reader, line, word)
+                client.on_named = lambda message: reader.took(line, message)
+                reader.listened(line, reply, self.world.now)
+
+        self.command(client, then, command="listen", recover=line.recover)
+
     def _heard(self, reader: Reader[Client], line: Line[Client], word: dict[str, Any]) -> None:
         self.say(f"{reader.name} at {line.client.node.me.name}: {str(word)[:200]}")
         reader.heard(line, word, self.world.now)
@@ -264,6 +303,8 @@ class RecoveringHistory(History):
             position = self.random.choice(reader.positions)
             reached, fields["since"] = position.at, position.text
         wish = Wish(line, topic, added, bool(fields), reached, self.world.now + UNCERTAIN_S)
+        if self.varied and added:
+            fields |= self.random.choice(DRESSES)
         reader.wishes(wish)
         self.say(f"{reader.name} {'subscribes to' if added else 'unsubscribes from'} {topic} {fields}")
 

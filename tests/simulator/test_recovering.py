@@ -75,6 +75,9 @@ def _lossy(*faults: str, **options: Any) -> dict[str, Any]:
 
 KINDS: dict[str, Kind] = {
     "in peace": Kind({}, 10, 350),
+    "varied": Kind({"varied": True}, 8, 200),
+    "varied, ends in order": Kind({"varied": True, "faults": ("leave",), "standby": True}, 4, 80),
+    "varied, crash": Kind(_lossy("crash", "stall", varied=True, journal=True, every_s=3.0), 4, 40),
     "just begun": Kind({"settle_s": 0.0, "endpoints": 5}, 10, 200),
     "one keeps nothing": Kind({"roomless": ("e-1",), "faults": ("short cut",)}, 3, 60),
     "alone": Kind({"endpoints": 1}, 3, 50),
