@@ -35,6 +35,9 @@ from typing import Any
 
 Event = dict[str, Any]
 
+#: Of a field of an event, as people are shown it, characters.
+TEXT_MAX = 200
+
 
 class Recorder:
     """Events in the order in which this process saw them."""
@@ -78,6 +81,11 @@ def read(path: Path) -> list[Event]:
 
 
 def line(event: Event) -> str:
-    """An event for people."""
+    """An event for people. What is long, as a reply to `history`, is cut."""
     rest = {key: value for key, value in event.items() if key not in ("at", "what") and value not in (None, {}, [])}
-    return f"{event['at']:9.4f} {event['what']:<8} " + " ".join(f"{key}={value}" for key, value in rest.items())
+    texts = (f"{key}={value}" for key, value in rest.items())
+    return f"{event['at']:9.4f} {event['what']:<8} " + " ".join(_cut(text) for text in texts)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…"

@@ -125,12 +125,18 @@ class Reader(Subscriber):
         is_first = not self._saved
 
         def told(number: int, position: str, is_end: bool) -> None:
-            self._saved.append((number, position))
+            # Of two connections it believes the one on which it listened last.
+            if line is self.line:
+                self._saved.append((number, position))
             if is_end or is_first:
                 recovered.set()
 
         line.on_position = told
-        return await (line.send("listen", recover=True) if is_first else self._returns(line, next(self._draws)))
+        sent = line.send("listen", recover=True) if is_first else self._returns(line, next(self._draws))
+        reply = await sent
+        if reply.get("result") != "success":
+            await line.close()  # else a later `listen` without `recover` would make it a client as any other
+        return reply
 
     def _returns(self, line: Line, draw: float) -> asyncio.Future[dict[str, Any]]:
         number, position = self._chosen(draw)
