@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.listening import Listening
 from ingeborg.broker.core.cluster.joining import Joining
 from ingeborg.broker.core.cluster.standby import Standbys
@@ -304,6 +305,18 @@ def nothing_after_an_unknown_position(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Rounds, "_ask", ask)
 
 
+def a_further_listen_goes_on(patch: pytest.MonkeyPatch) -> None:
+    """A further `listen` on a connection goes on from where that has come to, and not from its own position."""
+    true = Recovering.listened
+
+    def listened(recovering: Recovering, connection: Connection, client: str, position: str) -> dict[str, Any]:
+        if position and connection.follower.listened:
+            position = recovering._marks.position
+        return true(recovering, connection, client, position)
+
+    patch.setattr(Recovering, "listened", listened)
+
+
 #: Each with a kind of histories that finds it.
 @pytest.mark.parametrize(
     ("plant", "name", "seed"),
@@ -327,6 +340,7 @@ def nothing_after_an_unknown_position(patch: pytest.MonkeyPatch) -> None:
         fault(kept_where_there_is_no_room, "one keeps nothing", seed=181_000),
         fault(an_old_journal_is_taken_for_the_last, "journal, put back", seed=181_004),
         fault(who_moves_is_not_told_of, "long cuts", seed=300_028),
+        fault(a_further_listen_goes_on, "varied", seed=181_000),
     ],
 )
 def test_a_planted_fault_is_found(
