@@ -38,10 +38,11 @@ class Line:
         self._socket: OutgoingSocket | None = None
         self._watch: asyncio.Task[None] | None = None
 
-    async def open(self, url: str) -> None:
-        """Connect. Raises ``OSError``, ``TimeoutError`` or what `websockets` says of a handshake that failed."""
+    async def open(self, url: str, *, lines: bool = False) -> None:
+        """Connect. ``lines``: several messages may share a frame (SPEC section 1.6). Raises ``OSError``,
+        ``TimeoutError`` or what `websockets` says of a handshake that failed."""
         async with asyncio.timeout(CONNECT_S):
-            self._socket = await connect(url, self._message)
+            self._socket = await connect(url, self._message, lines=lines)
         self._recorder.add(
             "opened", connection=self.number, client=self.client, endpoint=self.endpoint, life=self._life
         )

@@ -246,7 +246,7 @@ class _Steps:
         self._subscribers = subscribers
         self._topics = topics
         self._number = 0
-        self._published: list[dict[str, Any]] = []  # fields of publishes, to repeat
+        self._published: list[tuple[str, dict[str, Any]]] = []  # publishers and fields, to repeat
         self._broadcast: dict[str, Any] = {}  # of the last one
 
     def until(self, ends: float) -> list[Step]:
@@ -269,9 +269,13 @@ class _Steps:
         subscriber = random.choice(self._subscribers)
         publisher = f"{self._seed} p-{random.choice(self._endpoints)}"
         if draw < 0.70:
-            return Step(at_s, "publish", publisher, self._publish())
+            fields = self._publish()
+            self._published.append((publisher, fields))
+            return Step(at_s, "publish", publisher, fields)
         if draw < 0.79 and self._published:
-            return Step(at_s, "publish", publisher, dict(random.choice(self._published[-8:])))
+            former, fields = random.choice(self._published[-8:])
+            # With another's own key it would be another message.
+            return Step(at_s, "publish", former if isinstance(fields["dedup"], str) else publisher, dict(fields))
         if draw < 0.83:
             payload, ack = self._payload("b"), random.random() < 0.7
             fields = {"payload": payload, "ack": ack, "dedup": self._number % 4 > 0}
@@ -294,17 +298,17 @@ class _Steps:
         # What has to be refused, and to change nothing.
         if random.random() < 0.5:
             return Step(at_s, "subscribe", subscriber, {"topic": [random.choice(self._topics), ""]})
-        return Step(at_s, "publish", publisher, {**self._publish(remember=False), "timestamp": "no number"})
+        return Step(at_s, "publish", publisher, {**self._publish(), "timestamp": "no number"})
 
-    def _publish(self, remember: bool = True) -> dict[str, Any]:
+    def _publish(self) -> dict[str, Any]:
         random = self._random
         fields: dict[str, Any] = {"topic": random.choice(self._topics), "payload": self._payload("m")}
         fields["ack"] = random.random() < 0.7
         fields["dedup"] = random.random() < 0.8
         if self._number % 5 == 0:
             fields["timestamp"] = 1431104020907  # as in listing 4.4
-        if remember:
-            self._published.append(fields)
+        if self._number % 6 == 0:
+            fields["dedup"] = f"{self._seed} k{self._number}"
         return fields
 
     def _payload(self, kind: str) -> str:
