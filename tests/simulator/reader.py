@@ -201,10 +201,10 @@ class Reader(Generic[ConnectionT]):
                 self.faults.append(f"{self.name}: a position that nobody gave, {line.recover}, was taken")
             began = line.began if line.start is None else line.start.began
             position = Position(now, word["position"], frozenset(line.seen), tuple(line.gaps), began)
-            if line.genuine:
-                self.saved.append(position)
             if line is not self.lines[-1]:
                 return
+            if line.genuine:
+                self.saved.append(position)
             if line.recover is True and not line.is_told:
                 self.positions, self.began = [], line.began
             line.is_told = True
@@ -226,8 +226,6 @@ class Reader(Generic[ConnectionT]):
 def verdict(readers: Iterable[Reader[Any]], publications: Iterable[Publication], partial: bool) -> Iterator[str]:
     """What was promised and does not hold. ``partial``: see ``Sent.is_accepted``."""
     by_payload = {publication.payload: publication for publication in publications}
-    for publication in by_payload.values():
-        yield from _duplicate_of_nothing(publication)
     for reader in readers:
         yield from reader.faults
         yield from _lost(reader, by_payload.values(), partial)
@@ -236,11 +234,11 @@ def verdict(readers: Iterable[Reader[Any]], publications: Iterable[Publication],
             yield from _order(reader, line, by_payload)
 
 
-def _duplicate_of_nothing(publication: Publication) -> Iterator[str]:
-    """Who has sent a payload of its own once is told that it is new. SPEC section 9."""
-    first = publication.sends[0] if publication.sends else None
-    if first is not None and len(publication.sends) == 1 and first.reply.get("duplicate") is True:
-        yield f"{publication.payload} was sent once, at {first.at - 1000:.3f}, and is told to be a duplicate"
+def duplicates_of_nothing(publications: Iterable[Publication]) -> Iterator[str]:
+    """Who has sent a payload of its own once is told that it is new. SPEC section 7."""
+    for publication in publications:
+        if len(publication.sends) == 1 and publication.sends[0].reply.get("duplicate") is True:
+            yield f"{publication.payload} was sent once, and is told to be a duplicate"
 
 
 def owed(reader: Reader[Any], publication: Publication, partial: bool) -> list[Sent]:

@@ -16,7 +16,19 @@ from ingeborg.broker.core.links.capabilities import ENDING, FILTERS, HISTORY, JO
 from ingeborg.protocol.hashes import slot_of
 
 from .history import TOPICS, History
-from .reader import Line, Position, Publication, Reader, Sent, Wish, holes, not_sent, owed, verdict
+from .reader import (
+    Line,
+    Position,
+    Publication,
+    Reader,
+    Sent,
+    Wish,
+    duplicates_of_nothing,
+    holes,
+    not_sent,
+    owed,
+    verdict,
+)
 from .world import Client, Node
 
 #: A position of no cluster, and texts that are none.
@@ -158,6 +170,7 @@ class RecoveringHistory(History):
                 reader.began = max(reader.began, self.restored_at)
         partial = not self.has_crashed
         self.violations += verdict(self.readers, self.published, partial)
+        self.violations += duplicates_of_nothing(self.published)
         self.owed = sum(bool(owed(reader, one, partial)) for reader in self.readers for one in self.published)
         self._come_back_with_any(partial)
         self.recoveries = sum(node.router.counters.counts["recoveries"] for node in world.nodes.values())

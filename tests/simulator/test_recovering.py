@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.clients.listening import Listening
 from ingeborg.broker.core.cluster.joining import Joining
 from ingeborg.broker.core.cluster.standby import Standbys
 from ingeborg.broker.core.history.entries import Entry, TopicLog
@@ -21,7 +20,6 @@ from ingeborg.broker.core.history.recovering import Recovering
 from ingeborg.broker.core.history.rounds import Rounds
 from ingeborg.broker.core.history.state import History as HistoryState
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.links.calls import Call
 from ingeborg.broker.core.messages.message import Handover
 from ingeborg.broker.core.messages.names import Names
 from ingeborg.protocol.hashes import slot_of
@@ -282,17 +280,6 @@ def an_old_journal_is_taken_for_the_last(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Marks, "reached", lambda marks, past, proven: true(marks, dict.fromkeys(past, 1 << 62), proven))
 
 
-def who_moves_is_not_told_of(patch: pytest.MonkeyPatch) -> None:
-    """A client's former endpoint, which has not heard that it listens elsewhere, goes on telling it positions."""
-    true = Listening.failed
-
-    def failed(listening: Listening, call: Call, code: str, info: Any) -> None:
-        call.arguments = ([],)
-        true(listening, call, code, info)
-
-    patch.setattr(Listening, "failed", failed)
-
-
 def nothing_after_an_unknown_position(patch: pytest.MonkeyPatch) -> None:
     """A client whose position is of another cluster is sent nothing of what is kept."""
     true = Rounds._ask
@@ -339,7 +326,6 @@ def a_further_listen_goes_on(patch: pytest.MonkeyPatch) -> None:
         fault(names_stay_behind, "lapses, standbys", seed=181_002),
         fault(kept_where_there_is_no_room, "one keeps nothing", seed=181_000),
         fault(an_old_journal_is_taken_for_the_last, "journal, put back", seed=181_004),
-        fault(who_moves_is_not_told_of, "long cuts", seed=300_028),
         fault(a_further_listen_goes_on, "varied", seed=181_000),
     ],
 )
@@ -381,3 +367,30 @@ def test_a_recovery_that_is_larger_than_the_outbox_goes_through_a_slow_socket(en
     assert reader.lines[-1].client.closed_at is None
     assert reader.lines[-1].recovered
     assert len(reader.got) == 90
+
+
+def test_a_listen_that_comes_before_the_one_before_it_is_answered_begins_anew() -> None:
+    history = RecoveringHistory(1, endpoints=1, readers=1)
+    world, [reader] = history.world, history.readers
+    history.start("e-0")
+    world.run(6.0)
+    history.listen(reader)
+    world.run(2.5)
+    assert reader.line is not None
+    client, [topic, *_] = reader.line.client, history.topics
+    history.command(client, command="subscribe", topic=topic)
+    world.run(1.0)
+    first = reader.saved[-1].text
+    Client(world, "p", world.live()[0]).send(command="publish", topic=topic, payload="missed", keep_s=HOUR_S)
+    world.run(3.0)
+    last = reader.saved[-1].text
+    assert last != first
+    replies: list[Any] = []
+    for position in (last, first):
+        history.command(client, replies.append, command="listen", recover=position)
+    came = len(reader.line.seen)
+    named: list[Any] = []
+    client.on_named = named.append
+    world.run(3.0)
+    assert [reply["recovering"] for reply in replies] == [True, True]
+    assert ([one["broadcast"] for one in named], came) == (["missed"], 1)

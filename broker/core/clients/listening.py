@@ -302,10 +302,6 @@ class Listening(Part):
     def failed(self, call: Call, code: str, info: Any) -> None:
         """A peer that is alive did not: its cache may be wrong, so the listen has not succeeded."""
         call.context.error = ProtocolError(code, info)
-        keeping = self._recovering.keeping
-        if keeping.switch.on:
-            # The client may recover there still: no position is to pass what goes to it here.
-            keeping.delivery_failed(call.target, [client for client, *_ in call.arguments[0]])
         self._close(call.context)
 
     def lost(self, call: Call) -> str | None:

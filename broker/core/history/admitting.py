@@ -1,6 +1,7 @@
 """A `listen` that recovers, or comes where somebody does: may it be, and may it be already? SPEC section 2.7.
 
-Owns: the commands that wait until all endpoints know that there is a history. Must never: carry one out.
+Owns: the commands that wait until all endpoints know that there is a history, or for a `listen` before them. Must
+never: carry one out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..part import Part
 from .follower import Follower
 from .keeping import Keeping
 
-#: How long a `listen` may wait for the feature to be on everywhere, in seconds.
+#: How long a `listen` may wait for that, in seconds.
 FEATURE_S: Final = 5.0
 
 #: Commands that may wait for it.
@@ -67,4 +68,6 @@ class Admitting(Part):
         if connection.clients.difference((command.client,)):
             text = "Key 'recover': other clients listen on this connection; one that recovers has it for itself"
             return ProtocolError("bad_state", text)
+        if follower is not None and follower.waits:
+            return ProtocolError("peer_unavailable", "A listen with recover is under way on this connection: try again")
         return self._keeping.refusal()
