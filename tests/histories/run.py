@@ -148,7 +148,7 @@ class Reader(Subscriber):
 
     def say(self, line: Line, step: Step) -> None:
         if step.do == "listen anew":
-            # Of two under way at once the second has the first one's position, and no `recovering` in its reply.
+            # One at a time: what comes between two answers would be of either.
             if self._saved and not line.unanswered:
                 self._returns(line, step.fields["recover"])
         elif "since" not in step.fields:

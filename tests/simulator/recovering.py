@@ -263,7 +263,7 @@ class RecoveringHistory(History):
     def listen_anew(self, reader: Reader[Client], former: Line[Client]) -> None:
         """On the same connection, from a position of before; or it listens no longer there, for a moment."""
         client = former.client
-        # Of two under way at once the second has the first one's position, and no `recovering` in its reply.
+        # One at a time: what comes between two answers would be of either line.
         if not reader.saved or self.expected.get(client):
             return
         line = Line(client, self.random.choice(reader.saved), True)
@@ -281,6 +281,8 @@ class RecoveringHistory(History):
                 client.on_word = lambda word: self._heard(reader, line, word)
                 client.on_named = lambda message: reader.took(line, message)
                 reader.listened(line, reply, self.world.now)
+            else:
+                former.order.clear()  # it goes on elsewhere; what comes here begins anew, too
 
         self.command(client, then, command="listen", recover=line.recover)
 
