@@ -10,6 +10,7 @@ keys (``KeyHandover``), and asks the former one what becomes of a message when i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -190,6 +191,7 @@ class Sharing(Asker):
     def _over(self, key: int) -> None:
         """The former home is not handing it over any more: the first repetition may be the first to be delivered."""
         for waiter in self._dedup.end_elsewhere(key, False, self._desk.now):
+            waiter.begun = -math.inf  # it may be the very one, and be kept
             self.take_again(waiter)
 
     def answered(self, call: Call, value: Any) -> None:
