@@ -173,6 +173,7 @@ class History:
         self.whole_at = 0.0  # all links are up again by then
         self.drains = drains  # every endpoint in turn is drained and started anew
         self.draining: Node | None = None
+        self.away_s = 0.3  # until its next life begins
         self.drained = 0
         self.routing = routing
         self.topics = TOPICS
@@ -536,7 +537,7 @@ class History:
         """The process ends, and there is nobody left at it."""
         if node.alive:
             self.crash(node)
-            self.world.at(0.3, self.start, node.me.name)
+            self.world.at(self.away_s, self.start, node.me.name)
         self.drained_one(others)
 
     def drained_one(self, others: list[str]) -> None:

@@ -371,6 +371,7 @@ class RecoveringHistory(History):
                 "crash home": self._crash_home,
                 "crash guarded": self._crash_guarded,
                 "leave": self._leave,
+                "leave together": self._leave_together,
                 "join": self._add,
                 "stall": self._stall,
                 "cut": self._cut,
@@ -421,6 +422,13 @@ class RecoveringHistory(History):
         if self.draining is None and len(self.world.live()) > 1:
             self.drain([node.me.name])
 
+    def _leave_together(self, node: Node) -> None:
+        """Two at the same moment, in order; one stays. They come back one after the other."""
+        live = [one for one in self.world.live() if one.router.members.joined]
+        if self.draining is None and len(live) > 2:
+            for one in self.random.sample(live, 2):
+                self.drain([one.me.name])
+
     def drained_one(self, others: list[str]) -> None:
         """There may be a crash now: the process has ended in order."""
         super().drained_one(others)
@@ -429,6 +437,8 @@ class RecoveringHistory(History):
         """In order: that is no crash."""
         crashed = self.has_crashed
         super().end(node, others)
+        if "leave together" in self.kinds:
+            self.away_s = 3.6 - self.away_s  # of two, one comes back soon, and the other one later
         self.has_crashed = crashed
 
     def told_to_go(self, client: Client) -> None:

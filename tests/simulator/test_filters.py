@@ -235,7 +235,7 @@ TWO_IN_SLICES = {"faults": False, "endpoints": 2, "sizes": Sizes(delivery_slice=
     [
         fault(replace_keeps_the_plain_one, {"faults": False}, seed=171_002),
         fault(replace_is_an_addition, {"faults": False}, seed=171_000),
-        fault(changes_while_reading_are_lost, {"faults": False, "drains": True}, seed=171_010),
+        fault(changes_while_reading_are_lost, {"faults": False, "drains": True}, seed=171_037),
         fault(not_read, {"faults": False, "drains": True}, seed=171_000),
         fault(kept_through_a_lapse, {}, seed=171_000),
         fault(of_another_topic, {"faults": False}, seed=171_000),

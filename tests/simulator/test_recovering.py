@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.cluster.arriving import Arriving
 from ingeborg.broker.core.cluster.joining import Joining
 from ingeborg.broker.core.cluster.standby import Standbys
 from ingeborg.broker.core.history.entries import Entry, TopicLog
@@ -82,6 +83,7 @@ KINDS: dict[str, Kind] = {
     "alone": Kind({"endpoints": 1}, 3, 50),
     "forged": Kind({"forges": True}, 5, 98),
     "ends in order": Kind({"faults": ("leave",)}, 5, 125),
+    "two end together": Kind({"faults": ("leave together",), "every_s": 6.0}, 3, 60),
     "comes and goes": Kind(_lossy("leave", "join", every_s=1.5), 4, 98),
     "short cuts": Kind({"faults": ("short cut",)}, 5, 125),
     "short cuts, standbys": Kind({"faults": ("short cut",), "standby": True, "every_s": 1.0}, 5, 98),
@@ -274,6 +276,18 @@ def kept_where_there_is_no_room(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "has_room", lambda log, topic, size: True)
 
 
+def whole_at_the_first_word(patch: pytest.MonkeyPatch) -> None:
+    """A standby takes what it has for whole before its home waits for it."""
+    true = Arriving.end_requested
+
+    def end_requested(arriving: Arriving, peer: str, number: int, arguments: list[Any]) -> None:
+        if (incoming := arriving._incoming.get((peer, arguments[0]))) is not None:
+            incoming.asked += 1
+        true(arriving, peer, number, arguments)
+
+    patch.setattr(Arriving, "end_requested", end_requested)
+
+
 def an_old_journal_is_taken_for_the_last(patch: pytest.MonkeyPatch) -> None:
     """A position of a former life of the cluster is good, however late it was told."""
     true = Marks.reached
@@ -310,21 +324,22 @@ def a_further_listen_goes_on(patch: pytest.MonkeyPatch) -> None:
     [
         fault(a_home_is_forgotten, "in peace", seed=181_000),
         fault(position_before_what_it_covers, "slow", seed=181_002),
-        fault(nobody_recovers_after_a_lapse, "lapses, standbys", seed=181_002),
+        fault(nobody_recovers_after_a_lapse, "stalls and crash", seed=181_031),
         fault(no_floor, "crash", seed=181_000),
         fault(always_a_gap, "in peace", seed=181_000),
         fault(failures_are_not_told, "long cuts", seed=181_001),
         fault(some_marks_only, "in peace", seed=181_000),
-        fault(not_written_and_handed_over, "journal, everything", seed=181_007),
+        fault(not_written_and_handed_over, "journal, everything", seed=181_000),
         fault(kept_by_its_home_alone, "crash with standbys", seed=181_000),
         fault(let_go_of_without_a_word, "few of a topic", seed=181_000),
-        fault(the_first_of_equal_stamps_covers_all, "small pages", seed=181_005),
+        fault(the_first_of_equal_stamps_covers_all, "small pages", seed=181_000),
         fault(nothing_after_an_unknown_position, "forged", seed=181_000),
         fault(positions_from_the_first_moment, "just begun", seed=181_007),
         fault(leaves_while_it_joins, "many topics", seed=181_053),
         fault(answers_that_are_lost_are_forgotten, "lapses", seed=181_012),
-        fault(names_stay_behind, "lapses, standbys", seed=181_002),
+        fault(names_stay_behind, "lapses, standbys", seed=181_023),
         fault(kept_where_there_is_no_room, "one keeps nothing", seed=181_000),
+        fault(whole_at_the_first_word, "journal, everything", seed=181_000),
         fault(an_old_journal_is_taken_for_the_last, "journal, put back", seed=181_004),
         fault(a_further_listen_goes_on, "varied", seed=181_000),
     ],

@@ -36,13 +36,14 @@ INCOMING_MAX: Final = 1_000
 class Incoming:
     """A copy that comes."""
 
-    __slots__ = ("awaited_until", "giver", "is_standby", "keys", "lapsed", "slots", "when", "whole")
+    __slots__ = ("asked", "awaited_until", "giver", "is_standby", "keys", "lapsed", "slots", "when", "whole")
 
     def __init__(self, slots: frozenset[int], is_standby: bool, when: tuple[int, int]) -> None:
         self.slots = slots
         self.is_standby = is_standby
         self.keys = 0
-        self.whole = False  # all keys have come, and, but for a standby's, the final word
+        self.asked = 0  # so often whether all has come
+        self.whole = False  # all keys have come, and the final word, or a standby's second one
         self.lapsed = False  # its sender has not acted lately
         self.giver = ""  # who had them before its sender, which has passed them on: nobody acts for them
         self.awaited_until = 0.0  # if this endpoint joins
@@ -178,8 +179,11 @@ class Arriving(Part):
             return
         incoming = self._incoming.get((peer, copy))
         came = incoming is not None and incoming.keys == keys
-        if incoming is not None and (final or incoming.is_standby):
-            incoming.whole = came
+        if incoming is not None:
+            # From the first answer on what is new waits for this standby. What has not waited comes before the second
+            # word, so without that it may be lacking.
+            incoming.asked += 1
+            incoming.whole = came and (final or (incoming.is_standby and incoming.asked > 1))
         self._desk.answer(peer, number, came)
         if came and final:
             self.hand_on()

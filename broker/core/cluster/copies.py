@@ -96,6 +96,7 @@ class Copy:
         "ripe",
         "sent_all",
         "slots",
+        "stands",
         "target",
         "unanswered",
         "unconfirmed",
@@ -124,6 +125,7 @@ class Copy:
         self.sent_all = False  # all there was; what is left are changes
         self.asked = False  # the target is being asked whether it has as many keys as were sent
         self.whole = False  # it has had them all
+        self.stands = False  # a standby's: it knows so
         self.final = False  # its slots have gone
         self.ripe = False  # of a standby's: a tick has come since what is to be sent has changed
         self.over = False
@@ -195,8 +197,7 @@ class Copies(Part):
     # Making one
 
     def begin(self, copier: Copier, target: str, slots: frozenset[int], said: Mapping[str, Any] = ORDERLY) -> Copy:
-        """Copy what belongs to these slots to the endpoint with this incarnation. ``said``: of ``Kind.COPY_BEGINS``.
-        ``standby``: for one that goes on by itself should this endpoint crash, and not since the slots go to it."""
+        """Copy what belongs to these slots to this endpoint. ``said``: see ``Kind.COPY_BEGINS``."""
         self._numbers += 1
         copy = Copy(copier, self._numbers, target, slots, "standby" in said, self._desk.now)
         self._copies[copy.number] = copy
@@ -277,7 +278,7 @@ class Copies(Part):
             return
         if copy.ripe or not (copy.whole and copy.is_standby):
             self._send_changes(copy)
-        if not copy.changes and not copy.asked and (copy.final or not copy.whole):
+        if not copy.changes and not copy.asked and (copy.final or not copy.whole or copy.is_standby > copy.stands):
             copy.asked = True
             self._desk.ask(Kind.COPIED, copy.target, (copy.number, copy.keys, copy.final), self, (copy, 0, None))
 
@@ -332,7 +333,7 @@ class Copies(Part):
             elif call.arguments[2]:
                 self.end(copy)
             else:
-                copy.whole = True
+                copy.whole, copy.stands = True, copy.whole
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It was refused, or not answered in time."""
@@ -370,8 +371,7 @@ class Copies(Part):
         copy.copier.confirmed(copy, [change.waiter for change in left if change.waiter is not None])
 
     def end(self, copy: Copy, *, keeps: bool = False, tell: bool = False) -> None:
-        """Nothing more is sent. ``keeps``: see ``Copier.over``. ``tell``: the other end drops what has come, also where
-        the slots have gone."""
+        """Nothing more is sent. ``keeps``: see ``Copier.over``. ``tell``: what has come is dropped at the other end."""
         if copy.over:
             return
         copy.over = True

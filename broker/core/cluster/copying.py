@@ -131,7 +131,18 @@ class Copying(Copier):
         for slot in self._held.slots:
             if table[slot] != self._me:
                 went.setdefault(table[slot], []).append(slot)
+        passed: dict[tuple[str, str], list[int]] = {}
+        for slot, passing in list(self._passing.items()):
+            # It was passed on to one that leaves, and has not said that it has it all: nobody else has.
+            if self._members.yields(passing.target):
+                changed[passing] = None
+                del self._passing[slot]
+                if table[slot] == self._me:
+                    self._held.slots.add(slot)
+                else:
+                    passed.setdefault((table[slot], passing.giver), []).append(slot)
         self._send(went, changed)
+        self.pass_on(passed)
 
     def forget(self, slots: frozenset[int]) -> None:
         """These come to this endpoint, from another one that has acted for them: what is here of them is old, though it

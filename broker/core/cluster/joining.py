@@ -30,6 +30,9 @@ PREPARE_S: Final = 30.0
 #: Who has copied it is asked again so often, in seconds.
 AGAIN_S: Final = 1.0
 
+#: Two that are told to end at the same time know of each other after so many seconds.
+TOGETHER_S: Final = 0.5
+
 #: Whoever is registered under our name is alive if its heartbeat moves within so many seconds: where everybody takes it
 #: for dead its name is free (ADR 15).
 NAME_QUIET_S: Final = DEAD_AFTER_S
@@ -93,6 +96,7 @@ class Joining(Part):
         self._told: set[str] = set()  # that we leave
         self._announced = False  # to all of them
         self._departing = False
+        self._leaving_since = math.inf
         self._deregistering = self._deregistered = False
         self._cleaning: set[str] = set()
 
@@ -225,9 +229,7 @@ class Joining(Part):
     def _gone(self, endpoints: list[Endpoint]) -> None:
         """These are dead: whatever they were asked is asked elsewhere, in the view without them.
 
-        The view is told first: what a dead home was asked may come to this one, which knows by then what had become of
-        it there.
-        """
+        The view is told first: what a dead home was asked may come to this one, which knows what became of it there."""
         for endpoint in endpoints:
             self._desk.counts["endpoints_gone"] += 1
             self._desk.emit(Gone(endpoint))
@@ -320,13 +322,12 @@ class Joining(Part):
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It did not answer; ask again while it is alive."""
-        if call.kind == Kind.LEAVE:
-            if not self._deregistering:
-                self._desk.ask(Kind.LEAVE, call.target, (), self, None)
+        if call.kind == Kind.LEAVE and not self._deregistering:
+            self._desk.ask(Kind.LEAVE, call.target, (), self, None)
         elif call.kind == Kind.PREPARE:
             self._preparing.pop(call.context[0], None)
             self._prepared_peers.discard(call.context[0])
-        else:
+        elif call.kind == Kind.JOIN:
             self._asked.pop(call.target, None)
             self.missed(call.target, None)  # its answer may have been that, and not have come
 
@@ -340,6 +341,7 @@ class Joining(Part):
 
     def leave(self) -> None:
         """Begin to: be home of nothing any more, hand on what is known, tell everybody. Clients here are served on."""
+        self._leaving_since = self._desk.now
         self._members.leave()
         self._tell_view()
 
@@ -348,11 +350,11 @@ class Joining(Part):
         self._departing = True
 
     def go_on_leaving(self) -> None:
-        """Say so once our own writes have ended; be out of the registry once our clients are gone."""
+        """Say so once our writes have ended; be out of the registry once our clients are gone."""
         # Our writes first: who is home after us must not read a set that one of them is yet to change. And what we have
-        # seen: it is in the links before the word by which the new homes know that they are. Then the word, before all
-        # else that is under way, since some of it is for them. To each when that one has what it gets.
-        if not self._writes:
+        # seen. Then the word by which the new homes know that they are. To each when that one has what it gets, and in
+        # the first moments when all have: one that leaves as well gives it back, and it is for another then.
+        if not self._writes and (not self._handovers or self._desk.now >= self._leaving_since + TOGETHER_S):
             for peer, known in self._members.peers.items():
                 # Who is about to join is told, too: it would pass on what it is given.
                 if (known.in_view or known.connected) and not self._handovers.waits(peer):
@@ -376,8 +378,7 @@ class Joining(Part):
             self._desk.ask(Kind.LEAVE, peer, (), self, None)
 
     def _out(self, context: Any, result: Any, error: Exception | None) -> None:
-        # Where it failed the entry stays, and the others find it dead.
-        self._deregistered = True
+        self._deregistered = True  # where it failed the entry stays, and the others find it dead
 
     def leave_announced(self, peer: str, number: int, arguments: list[Any]) -> None:
         """The peer leaves. It is home of nothing from here on; its clients and its calls are there to the end."""

@@ -234,6 +234,11 @@ class Membership(Homes):
         """The incarnations of all peers that take part, without this endpoint."""
         return [incarnation for incarnation, peer in self.peers.items() if peer.in_view]
 
+    def yields(self, incarnation: str) -> bool:
+        """Does this peer leave, by its own word?"""
+        peer = self.peers.get(incarnation)
+        return peer is not None and peer.yields
+
     def stays(self, incarnation: str) -> bool:
         """Does this peer take part, and not leave?"""
         peer = self.peers.get(incarnation)

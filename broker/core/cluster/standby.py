@@ -49,7 +49,7 @@ class Standbys(Copier):
         if not self.on:
             return 0
         mine = self._members.table.count(self._me)
-        return mine - sum(len(copy.slots) for copy in self._made if copy.whole)
+        return mine - sum(len(copy.slots) for copy in self._made if copy.stands)
 
     def keep(self, state: SlotState, slot: int, key: Any, size: int, waiter: Any) -> bool:
         """Something is new under the state's key, of about so many bytes, and has to survive. True: ``confirm`` gets
