@@ -73,7 +73,7 @@ class Telling:
         last = self._record.events[-1] if self._record.events else {"at": 0.0}
         publications = self._publications.values()
         for reader in self._readers.values():
-            self.found.saved += len(reader.saved)
+            self.found.saved += len(reader.told)
             self.found.gaps += len(reader.gaps)
             self.found.owed += sum(
                 bool(one.keep_s) and one.topic in reader.since and any(sent.is_accepted(False) for sent in one.sends)
@@ -139,7 +139,7 @@ class Telling:
             asks = "last" in event or "since" in event
             reached = None
             if "since" in event:
-                reached = min(one.at for one in place.reader.saved if one.text == event["since"])
+                reached = min(one.at for one in place.reader.told if one.text == event["since"])
             topics = [event["topic"]] if isinstance(event["topic"], str) else event["topic"]
             for topic in topics:
                 added = event["command"] == "subscribe"
@@ -193,7 +193,7 @@ class Telling:
             begin = place.began if line.start is None else line.start.at
             self._lacks_for_nothing(begin, event, reader, f"back with {line.recover},")
         elif "position" in word:
-            self._positions[event["number"]] = reader.saved[-1]
+            self._positions[event["number"]] = reader.told[-1]
             if line.start is not None and "recovered" in word:
                 self.found.back += 1
                 of = self._publications.values()

@@ -129,7 +129,8 @@ class Reader(Generic[ConnectionT]):
         self.name = name
         self.lines: list[Line[ConnectionT]] = []
         self.positions: list[Position] = []  # of its present chain
-        self.saved: list[Position] = []  # all that it was ever told
+        self.told: list[Position] = []  # all that it was ever told
+        self.saved: list[Position] = []  # those of the connection that it listened on last
         self.began = NEVER  # the chain: when its first `listen` had succeeded
         self.got: dict[str, set[str]] = {}  # mids by payload
         self.gaps: list[Gap] = []
@@ -201,6 +202,8 @@ class Reader(Generic[ConnectionT]):
                 self.faults.append(f"{self.name}: a position that nobody gave, {line.recover}, was taken")
             began = line.began if line.start is None else line.start.began
             position = Position(now, word["position"], frozenset(line.seen), tuple(line.gaps), began)
+            if line.genuine:
+                self.told.append(position)
             if line is not self.lines[-1]:
                 return
             if line.genuine:
