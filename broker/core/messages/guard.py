@@ -52,10 +52,10 @@ class Guard:
         size = MESSAGE_BYTES + len(handover.message.payload)
         handover.guarded += self._standbys.keep(self._kept, handover.slot, key, size, handover)
 
-    def was_handed_over(self, message: Message) -> bool:
+    def was_handed_over(self, message: Message, key: int) -> bool:
         """Is this the very message that was handed over, though its origin may not have heard of it: by another home
         before that crashed, or here before the link broke? Not one like it."""
-        return self._kept.names.has(message)
+        return self._kept.names.has(message, key)
 
     def ended(self, key: int, reached_somebody: bool) -> None:
         """The message with this key is done with."""

@@ -50,10 +50,10 @@ class Names:
         if value is False or value == KEPT:
             self.learn(peer, number)
 
-    def has(self, message: Message) -> bool:
-        """Is it this very message that was handed over?"""
-        known = self._known
-        return bool(known) and (message.origin, message.number) in known
+    def has(self, message: Message, key: int) -> bool:
+        """Is it this very message that was handed over with its key?"""
+        name = message.origin, message.number
+        return name in self._known or self._of_keys.get(key) == name
 
     def of(self, keys: Sequence[int]) -> dict[int, Name]:
         """The names that go with the keys, by their places."""

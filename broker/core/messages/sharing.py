@@ -75,7 +75,7 @@ class Sharing(Asker):
         """Is it to be handed over? If not, it has an outcome by now, or shares one."""
         dedup = self._dedup
         if dedup.duplicate(key, self._desk.now):
-            if self._is_itself(handover):
+            if self._is_itself(handover, key):
                 self._outcomes.settle(handover, False)
                 return False
             if self._partial and (error := self._was_partial(handover, key)) is not None:
@@ -102,11 +102,11 @@ class Sharing(Asker):
             self._guard.begin(handover, key)
         return True
 
-    def _is_itself(self, handover: Handover) -> bool:
+    def _is_itself(self, handover: Handover, key: int) -> bool:
         """Is it the very message that was handed over with its key, and not one like it? Its origin has not heard of
         that, and asks again."""
         handover.is_kept = handover.keep_s > 0 and self.keeping.has(handover)
-        return handover.is_kept or self._guard.was_handed_over(handover.message)
+        return handover.is_kept or self._guard.was_handed_over(handover.message, key)
 
     def begin(self, handover: Handover, key: int) -> None:
         """A message whose key is pending already is handed over from here on."""

@@ -49,7 +49,7 @@ def test_a_message_that_its_home_has_handed_over_is_known_by_its_name_at_the_nex
     key, other = home.see("t", b"1"), home.see("t", b"2")
     home.state.names.handed_over(key, "origin", 1)
     standby.state.absorb(home.state.pack([other, key]))
-    known = [standby.state.names.has(Message("t", b"1", "origin", number, 0.0)) for number in (1, 2)]
+    known = [standby.state.names.has(Message("t", b"1", "origin", number, 0.0), 0) for number in (1, 2)]
     assert known == [True, False]
 
 
