@@ -117,7 +117,7 @@ bench-self: $(READY) ## this broker's figures beside their goals: a quarter of a
 TEST_PROCESSES ?= 5
 
 .PHONY: test
-test: $(READY) ## everything a change needs: some ten minutes of two cores (ARGS="-k name" is passed to pytest)
+test: $(READY) ## everything a change needs: some eleven minutes of two cores (ARGS="-k name" is passed to pytest)
 	@[[ '$(TEST_PROCESSES)' =~ ^([0-9]+|auto)$$ ]] || { echo "TEST_PROCESSES='$(TEST_PROCESSES)': a number, or auto" >&2; exit 2; }
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME || echo "going on: the tests that want Java skip" >&2; \
 	env -u PYTHONDONTWRITEBYTECODE INGEBORG_PURE=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --form interpreted \
