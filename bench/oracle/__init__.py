@@ -47,8 +47,6 @@ Where recorders know different things, that is a fact, and no second rule:
   reads slowly, by the due time of what it has been sent (``Place.read_before``).
 - Whether the retry of what failed may come again, as section 7 permits (``Send.may_have_come``): histories say so. A
   soak and the simulator in peace do not, and are stricter than SPEC there.
-- Whether a first try may be called a duplicate, since an endpoint asked again (``Kind.ASKED_AGAIN``): the simulator
-  says so around a crash, histories and a soak never do.
 - How long after a publish a fault may explain a second copy (``Message.explained_until``): a soak ends that with its
   last answer, for in half an hour there is always a kill before a slow client has read.
 

@@ -20,11 +20,7 @@ def check(facts: Facts, message: Message) -> Iterator[Violation]:
         if send.outcome is Outcome.UNANSWERED:
             text = f"{payload}, published at {send.endpoint}, got no answer, and its connection stayed"
             yield Violation(Broken.UNANSWERED, "1.3", text, send.at, **about)
-    if (
-        sends
-        and all(send.outcome is Outcome.DUPLICATE for send in sends)
-        and not facts.disturbed(message.first_at, message.over_at, Kind.ASKED_AGAIN)
-    ):
+    if sends and all(send.outcome is Outcome.DUPLICATE for send in sends):
         text = f"{payload} was called a duplicate, and nobody had published it"
         yield Violation(Broken.DUPLICATE_OF_NOTHING, "7", text, sends[0].at, **about)
     news = [send for send in sends if send.outcome is Outcome.NEW]

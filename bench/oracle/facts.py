@@ -225,7 +225,6 @@ class Kind(Enum):
     MOVES = "endpoints come and go, so of a client's move nobody knows that it went well (8.3)"
     GONE = "this life of an endpoint may have been taken for dead (8.3: it is not a surviving one)"
     UNION = "two writers may have missed each other, or one that crashed has written late: the union is kept (8.1)"
-    ASKED_AGAIN = "an endpoint may have asked a home again that has had it: the first try is its own duplicate (9)"
     LOOKUP = "with `lookup` routing duplicates are best effort (7)"
     KILL = "connections of this endpoint end, for it was killed"
 

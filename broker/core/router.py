@@ -148,7 +148,7 @@ class Router(Turns):
         self.history = history = HistoryParts(desk, members, limits)
         names, held = Names(), Held()
         seen, kept = SeenPayloads(desk, self.dedup, names), KeptMessages(desk, self.dedup, names)
-        seen.at_standby, calls.unheard = kept, names.unheard
+        seen.at_standby = kept
         of_slots = [] if lookup else [seen, history.state, *states]
         self.copies = copies = Copies(desk, members, of_slots)
         self.copying = copying = Copying(desk, members, copies, of_slots, held, handovers)

@@ -624,7 +624,7 @@ class History:
             for when, incarnation in self.false_deaths
         ]
         if self.disturbed:  # whichever fault it was, nobody looks when its last trace was gone
-            disturbances += [Disturbance(-FOREVER, FOREVER, kind) for kind in (Kind.CRASH, Kind.ASKED_AGAIN)]
+            disturbances.append(Disturbance(-FOREVER, FOREVER, Kind.CRASH))
         disturbances += [Disturbance(when, FOREVER, Kind.UNION) for when in self.world.posthumous_at]
         if self.routing == "lookup":
             disturbances.append(Disturbance(-FOREVER, FOREVER, Kind.LOOKUP))
@@ -632,8 +632,7 @@ class History:
             disturbances.append(Disturbance(-FOREVER, FOREVER, Kind.MOVES))
             if self.cuts:
                 # To an endpoint that it does not reach, one that ends in order has crashed.
-                kinds = (Kind.CUT_OFF, Kind.CHANGE, Kind.ASKED_AGAIN)
-                disturbances += [Disturbance(-FOREVER, FOREVER, kind) for kind in kinds]
+                disturbances += [Disturbance(-FOREVER, FOREVER, kind) for kind in (Kind.CUT_OFF, Kind.CHANGE)]
         return Facts(
             places={one.name: [self._place(one, client) for client in one.connections] for one in self.subscribers},
             changes=[change for one in self.subscribers for of in one.changes.values() for change in of],

@@ -58,7 +58,7 @@ class SeenPayloads(SlotState):
     def absorb(self, data: bytes) -> int:
         """See ``SlotState``."""
         keys, times, (names,) = unpacked(data, 1)
-        self._names.take(names)
+        self._names.take(keys, names)
         self._dedup.add_all(keys, times, self._desk.now)
         return len(keys)
 

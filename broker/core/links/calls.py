@@ -9,7 +9,6 @@ to become of an answer is up to the part that asked (``Asker``).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final
 
@@ -50,8 +49,7 @@ class Kind(IntEnum):
     PREPARE = 10  # newcomer -> every peer that has it in its view soon; answered: is it prepared?
     # home -> next home: copy, its slots (a bit each; none: it is over; fewer than before: no others any more); then
     # perhaps, to a peer with "standby", {"standby": true}, or, to one with "missed", {"lapsed": true}: the sender has
-    # not acted for a while; or {"passed": incarnation}: that one has given
-    # them to the sender, for the receiver
+    # not acted for a while; or {"passed": incarnation}: that one has given them to the sender, for the receiver
     COPY_BEGINS = 11
     COPY = 12  # home -> next home: copy, name of the state, what that has packed
     COPIED = 13  # home -> next home: copy, keys sent in all, final?; answered: are they all here?
@@ -126,8 +124,6 @@ class Calls:
     def __init__(self) -> None:
         self.links: dict[str, Link] = {}  # by the peer's incarnation
         self.due: dict[str, None] = {}  # peers whose links may have something to send at the end of the turn
-        #: Is told of answers that may not have got to the peer: which request, and what. It may make that again.
-        self.unheard: Callable[[str, int, Any], None] = lambda peer, number, value: None
         self._number = 0
         self._calls: dict[int, Call] = {}
         # Every call has the same time-out from its start, so the order of starting is that of the deadlines. A call
@@ -174,12 +170,9 @@ class Calls:
         if link is not None:
             link.send(item)
             self.due[peer] = None
-        else:
-            self._not_heard(peer, item)
 
     def linked(self, peer: str, link: Link) -> None:
         """The peer has a link now, or a fresh one: what it is being asked goes over it from the start."""
-        self._drop(peer)
         self.links[peer] = link
         for call in self._calls.values():
             if call.target == peer:
@@ -232,24 +225,14 @@ class Calls:
         """The link has been down for longer than any request on it may take: nothing on it is of use any more. The
         requests under way go over the next one.
         """
-        self._drop(peer)
+        self.links.pop(peer, None)
 
     def gone(self, peer: str) -> None:
         """The peer is dead or has left: whoever asked it has to ask another."""
-        self._drop(peer)
+        self.links.pop(peer, None)
         for call in [call for call in self._calls.values() if call.target == peer]:
             call.target = ""
             self._lost(call)
-
-    def _drop(self, peer: str) -> None:
-        link = self.links.pop(peer, None)
-        if link is not None:
-            for item in link.unheard():
-                self._not_heard(peer, item)
-
-    def _not_heard(self, peer: str, item: Item) -> None:
-        if item[0] < 0 and item[1] == "":
-            self.unheard(peer, -item[0], item[2])
 
     def tick(self, now: float) -> None:
         """Make again what is due, give up what is overdue."""

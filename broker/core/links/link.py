@@ -44,9 +44,6 @@ def _size(item: Item) -> int:
     )
 
 
-#: Frames of so many bytes at most are looked through when a link is let go of: 5 ms.
-UNHEARD_BYTES_MAX: Final = 8 << 20
-
 #: What a time is sent as.
 TIMES: Final[tuple[type, ...]] = (float, int)
 
@@ -198,16 +195,6 @@ class Link:
         if self._open:
             self._told()
             yield ormsgpack.packb(["ping", now, self._echo, self._processed])
-
-    def unheard(self) -> Iterator[Item]:
-        """What the peer may not have processed, of the latest that was sent, the newest first."""
-        yield from reversed(self._out)
-        size = 0
-        for _, data in reversed(self._unconfirmed):
-            size += len(data)
-            if size > UNHEARD_BYTES_MAX:
-                return
-            yield from reversed(ormsgpack.unpackb(data)[3])
 
     def _told(self) -> None:
         self._confirm = False

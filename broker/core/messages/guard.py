@@ -21,6 +21,7 @@ class Guard:
         self._kept = kept
         self._standbys = standbys
         self.on = standbys.on
+        self.names = kept.names
         #: By key, what is being handed over; empty where there are no standbys.
         self.under_way = kept.under_way
         standbys.confirm = self.confirmed
@@ -51,17 +52,6 @@ class Guard:
         """Have its standby know of it."""
         size = MESSAGE_BYTES + len(handover.message.payload)
         handover.guarded += self._standbys.keep(self._kept, handover.slot, key, size, handover)
-
-    def was_handed_over(self, message: Message, key: int) -> bool:
-        """Is this the very message that was handed over, though its origin may not have heard of it: by another home
-        before that crashed, or here before the link broke? Not one like it."""
-        return self._kept.names.has(message, key)
-
-    def ended(self, key: int, reached_somebody: bool) -> None:
-        """The message with this key is done with."""
-        message = self.under_way.pop(key, None)
-        if message is not None and reached_somebody:
-            self._kept.names.handed_over(key, message.origin, message.number)
 
     def confirmed(self, handovers: list[Any]) -> None:
         """The standby knows of these messages, or there is none any more."""

@@ -79,14 +79,14 @@ class KeptMessages(SlotState):
         """See ``SlotState``."""
         keys, times, (found, names) = unpacked(data, 2)
         messages = _messages_in(found)
-        self.names.take(names)
+        self.names.take(keys, names)
         kept = self.kept
         for place, key in enumerate(keys) if kept or messages else ():
             message = messages.get(place)
             if message is not None:
                 kept[key] = message
             elif (former := kept.pop(key, None)) is not None and times[place] > 0:
-                self.names.learn(former[2], former[3])
+                self.names.learn(key, former[2], former[3])
         self._dedup.add_all(keys, times, self._desk.now)
         return len(keys)
 

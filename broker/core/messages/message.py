@@ -61,7 +61,7 @@ class Publish:
         self.key: int | None = None  # in the tables of duplicates; None: it is not checked
         self.unique = False  # it is, but for itself only
         self.keep_s = 0  # seconds that it is to be kept
-        self.is_kept = False  # its home has said so
+        self.is_kept = False  # its home has said that it keeps it
         self.again = False  # this endpoint was its home, and may have kept it: so may its copies, and the journal
         self.connection = connection
         self.id = id
@@ -126,7 +126,7 @@ class Handover:
         self.keep_s = 0  # seconds that it is to be kept; 0: it is not
         self.entry: Entry | None = None  # of the log of kept messages
         self.stamp = 0  # of that, when it was accepted here
-        self.is_kept = False  # it has one, and its publisher may be told so
+        self.is_kept = False  # its home keeps it, and its publisher is told so
         self.found = False  # that was there before: another home may have said that it is published
         self.not_kept: Exception | None = None  # the journal could not take it in
         self.seen: bool | None = None  # lookup routing: the store's word on it, once it is known

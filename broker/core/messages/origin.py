@@ -148,6 +148,7 @@ class Origin(Part):
         publish.is_kept = handover.is_kept
         if outcome is ELSEWHERE:
             publish.again = publish.keep_s > 0
+            publish.message.travelled = True  # that one may have handed it over
             self._dispatch(publish)
         else:
             self._settle(publish, outcome)

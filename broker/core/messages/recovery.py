@@ -131,7 +131,7 @@ class Recovery(Part):
         del self._open[key]
         self.concluded(*one.known[2:])
         if is_done:
-            self._kept.names.learn(*one.known[2:])
+            self._kept.names.learn(key, *one.known[2:])
         else:
             self._desk.drops["recovered_given_up"] += 1
 

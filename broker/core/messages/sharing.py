@@ -65,6 +65,7 @@ class Sharing(Asker):
         self._copies = copies
         self._seen = seen
         self._guard = guard
+        self._names = guard.names
         self.keeping = keeping
         self._outcomes = outcomes
         self._waiters_max = sizes.waiters_max
@@ -75,11 +76,11 @@ class Sharing(Asker):
         """Is it to be handed over? If not, it has an outcome by now, or shares one."""
         dedup = self._dedup
         if dedup.duplicate(key, self._desk.now):
-            if self._is_itself(handover, key):
-                self._outcomes.settle(handover, False)
-                return False
             if self._partial and (error := self._was_partial(handover, key)) is not None:
                 self._outcomes.settle(handover, error)
+                return False
+            if handover.message.travelled and self._is_itself(handover, key):
+                self._outcomes.settle(handover, False)
                 return False
             self._desk.counts["duplicates_dropped"] += 1
             if self._copies.watching:
@@ -106,7 +107,7 @@ class Sharing(Asker):
         """Is it the very message that was handed over with its key, and not one like it? Its origin has not heard of
         that, and asks again."""
         handover.is_kept = handover.keep_s > 0 and self.keeping.has(handover)
-        return handover.is_kept or self._guard.was_handed_over(handover.message, key)
+        return handover.is_kept or self._names.has(key, handover.message)
 
     def begin(self, handover: Handover, key: int) -> None:
         """A message whose key is pending already is handed over from here on."""
@@ -125,8 +126,10 @@ class Sharing(Asker):
         handover.pending = False
         reached_somebody = error is None or error.code == "partial"
         if self._guard.under_way:
-            self._guard.ended(key, reached_somebody)
+            self._guard.under_way.pop(key, None)
         message = handover.message
+        if reached_somebody and (message.travelled or self._guard.on):
+            self._names.learn(key, message.origin, message.number)  # its origin may ask again, or ask the next home
         if error is not None and reached_somebody and handover.peer:
             self._keep_partial(message, key, error)
         for waiter in self._dedup.settle(key, reached_somebody, desk.now):

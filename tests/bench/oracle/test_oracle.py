@@ -279,9 +279,7 @@ def test_a_disturbance_allows_what_it_says_and_nothing_else(kind: Kind) -> None:
     assert broken == ([] if sent_again else [Broken.NOT_DROPPED, Broken.TWICE])
     assert [one.why for one in account.repeated] == ([Again.SENT_AGAIN] if sent_again else [])
     assert judged(standing(always(kind)), told(NEW, NEW), ANN, ANN, ANN)[0][-1] is Broken.TWICE
-    assert judged(standing(always(kind)), told(DUPLICATE), ANN)[0] == (
-        [] if kind is Kind.ASKED_AGAIN else [Broken.DUPLICATE_OF_NOTHING]
-    )
+    assert judged(standing(always(kind)), told(DUPLICATE), ANN)[0] == [Broken.DUPLICATE_OF_NOTHING]
     lost = judged(standing(always(kind)), told(NEW))[0]
     assert lost == [Broken.LOST]  # of GONE: it is another endpoint's life
 

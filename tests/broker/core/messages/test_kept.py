@@ -47,10 +47,11 @@ class Kept:
 def test_a_message_that_its_home_has_handed_over_is_known_by_its_name_at_the_next_one() -> None:
     home, standby = Kept(), Kept()
     key, other = home.see("t", b"1"), home.see("t", b"2")
-    home.state.names.handed_over(key, "origin", 1)
+    home.state.names.learn(key, "origin", 1)
     standby.state.absorb(home.state.pack([other, key]))
-    known = [standby.state.names.has(Message("t", b"1", "origin", number, 0.0), 0) for number in (1, 2)]
-    assert known == [True, False]
+    one, another = (Message("t", b"1", "origin", number, 0.0) for number in (1, 2))
+    known = [standby.state.names.has(*pair) for pair in ((key, one), (key, another), (other, one))]
+    assert known == [True, False, False]
 
 
 def test_what_is_under_way_and_what_was_seen_is_taken_in() -> None:
@@ -138,6 +139,7 @@ A_TIME = struct.pack("<f", 1.0)
         [ONE_KEY, A_TIME, {}, {0: ["o"]}],
         [ONE_KEY, A_TIME, {}, {0: ["o", "1"]}],
         [ONE_KEY, A_TIME, {}, {0: [1, 1]}],
+        [ONE_KEY, A_TIME, {}, {1: ["o", 1]}],
     ],
 )
 def test_what_nobody_packs_so_is_refused_and_changes_nothing(rows: Any) -> None:
