@@ -18,7 +18,7 @@ from ..shell.machine import die_with_parent
 from ..store.embedded.files import RESTORE
 from ..store.embedded.writer_link import DAMAGE_SIGNALS
 
-#: What the parent waits for: the child's end, and what others would have ended the command with.
+#: Signals that the parent waits for: of the child's end, and those that end a command.
 _AWAITED = frozenset((signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 FAILED = 1

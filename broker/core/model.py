@@ -98,7 +98,7 @@ class Kept(NamedTuple):
 
 
 LINES_MAX: Final = 64
-"""Lines (lives of a cluster) that are past, and that a journal records: a position of an older one is a gap."""
+"""Earlier lives of the cluster that a journal records. A position of an older one gets a gap."""
 
 ENDED_TOPICS_MAX: Final = 1_000
 """Topics of one client that are remembered as ended: a reply that names them all fits any outbox."""

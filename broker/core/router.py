@@ -119,7 +119,7 @@ class Router(Turns):
         self._desk = desk = Desk(now, counters, calls, self.stores, self._jobs, self._acts)
 
         self.members = members = Membership(me, now, patience, grace_s)
-        #: What it says of itself when a link begins.
+        #: The capabilities that it sends when a link begins.
         self.capabilities = with_grace(grace_s)
         self.hub = hub = Hub()
         self.memory = memory = Memory(held_bytes, resident or (lambda: held_bytes + 1))

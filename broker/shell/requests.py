@@ -1,4 +1,4 @@
-"""What a client's connection begins with: the head of an HTTP request, or what is none. SPEC section 1.2.
+"""The head of an HTTP request, with which a client's connection begins, and the answer to a malformed one. SPEC 1.2.
 
 Owns: how a body is announced, and the answer to what is no request. Must never: read a body. The answer is sent when
 the head has come. The socket then reads on for a while, and nobody looks at what it reads (RFC 9112 section 9.6). A
@@ -48,7 +48,7 @@ class RequestProtocol(ServerProtocol):
         return next((each for each in self.available_subprotocols or () if each in subprotocols), None)
 
     def parse(self) -> Generator[None]:
-        """As the library's, but for the head of the request."""
+        """Parse as the library does, with our own reading of the request's head."""
         if self.state is CONNECTING:
             head = _Head(self.reader.read_line)
             try:
@@ -97,7 +97,7 @@ class _Head:
 
 
 def _refusal(error: Exception) -> BadRequest:
-    """What is said of it. The request is not said back: it may hold a token."""
+    """The answer to it. It does not repeat the request, which may hold a token."""
     if isinstance(error, BadRequest):
         return error
     if isinstance(error, RequestLineTooLong):

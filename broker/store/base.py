@@ -260,11 +260,11 @@ class Store(Protocol):
         reached; 0: none."""
 
     async def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
-        """Record that positions up to ``stamp`` may be told, of ``lines`` (one or more), which are the present lives of
-        the cluster. Another life that was present until now has ended at the greatest stamp there was before.
+        """Record the present ``lines`` (one or more), and that endpoints may tell positions up to ``stamp``. Each other
+        line that was present until now ends at the greatest stamp that the journal had before.
 
-        Returns the lives that have ended, ``LINES_MAX`` at most, the last ones, each with the stamp at which it has;
-        and the greatest stamp that there is now."""
+        Returns the lines that have ended, each with its last stamp, the ``LINES_MAX`` latest at most; and the greatest
+        stamp in the journal."""
 
     async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
         """Map each client to this endpoint; the new locations, one per client (each client stands there once).

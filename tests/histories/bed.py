@@ -118,7 +118,7 @@ class Endpoint(EndpointProcess):
         }
 
 
-#: What is kept of a bed's histories, all together: none of it is forgotten.
+#: Enough room for all kept messages of a bed's histories: nothing is forgotten.
 HISTORY = ["--history-bytes", str(64 << 20), "--history-size", "1000"]
 
 
@@ -139,7 +139,7 @@ class Bed:
 
     @property
     def about(self) -> str:
-        """What its endpoints do beside the usual, for people."""
+        """Describe the options of its endpoints, for people."""
         words = ["standbys"] * self.standby + [f"history: {self.history}"] * bool(self.history)
         return "".join(f", {word}" for word in words)
 

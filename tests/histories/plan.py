@@ -22,7 +22,7 @@ SUBSCRIBERS, TOPICS = 6, 8
 #: Commands a second, in all: enough that several are under way at any time, few enough for two busy cores.
 RATE = 45.0
 
-#: Who does not listen any more does so again after so long, in seconds.
+#: A client that has sent `unlisten` listens again after this time, in seconds.
 SILENT_S = 0.3
 
 #: Slots that have pages, pages of each, how many are written a second, and which part of these is taken out instead.
@@ -46,7 +46,7 @@ DRESSES: tuple[dict[str, Any], ...] = (
     {"filter": EVERYTHING, "replace": True},
 )
 
-#: How often a reader may come back: so many draws of a position, which are used by turns.
+#: Draws of positions for a reader that comes back, used in turn.
 BACK = 64
 
 #: How long operations go on, in seconds, and for how long after the last fault has ended.
@@ -167,7 +167,7 @@ def make_plan(
 
 
 def chosen(number: int, draw: float) -> int:
-    """Which of so many saved positions a reader comes back with: often one of the latest, sometimes any."""
+    """Choose the position that a reader comes back with: often one of the latest, sometimes any."""
     return number - 1 - int(draw**3 * number)
 
 

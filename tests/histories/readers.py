@@ -241,7 +241,7 @@ class Telling:
                 self._violate([text], reply["at"], section="2.7")
 
     def _page(self, whole: list[dict[str, Any]], command: Event, reply: Event) -> None:
-        """Section 2.7: it goes on behind that message, as all of it was told a moment before."""
+        """Section 2.7: the page continues after that message, as the whole history had it a moment before."""
         mids = [one["mid"] for one in whole]
         behind = whole[mids.index(command["since"]) + 1 :]
         is_right = reply["publications"] == behind[: command["limit"]]

@@ -172,7 +172,7 @@ class Reader(Subscriber):
                 return
 
     async def look_in(self, topics: Sequence[str]) -> None:
-        """Ask what is kept of all topics, and for the second half of it."""
+        """Ask for the history of all topics, and for its second half."""
         line = self.line
         assert line is not None
 

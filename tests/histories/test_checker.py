@@ -810,7 +810,7 @@ def another_topics_in_the_history(rae: Rae) -> None:
 
 
 def a_first_try_is_called_a_duplicate_after_a_crash(rae: Rae) -> None:
-    """Section 9: only who has sent it before may be told so."""
+    """Section 7: a publish is a duplicate only if somebody sent the same before."""
     rae.tape.add("life", endpoint="c", life="c#1", phase="killed")
     rae.keeps("m1", duplicate=True, kept=False)
     rae.hears("m1")

@@ -27,7 +27,7 @@ EPOCH = 1000.0
 
 
 class Connection(Protocol):
-    """What is asked of a recorder's own kind of connection."""
+    """The operations that a recorder's connection needs."""
 
     closed_at: float | None
 
@@ -85,7 +85,7 @@ class Position(NamedTuple):
 
     @property
     def stamp(self) -> int:
-        """What it is by the clock of its cluster's life."""
+        """Its stamp, by the clock of its cluster's life."""
         return int(self.text.rpartition(".")[2], 16)
 
 
@@ -238,7 +238,7 @@ def verdict(readers: Iterable[Reader[Any]], publications: Iterable[Publication],
 
 
 def duplicates_of_nothing(publications: Iterable[Publication]) -> Iterator[str]:
-    """Who has sent a payload of its own once is told that it is new. SPEC section 7."""
+    """A publisher hears that its payload is new if it was published once. SPEC section 7."""
     for publication in publications:
         if len(publication.sends) == 1 and publication.sends[0].reply.get("duplicate") is True:
             yield f"{publication.payload} was sent once, and is told to be a duplicate"

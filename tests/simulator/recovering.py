@@ -241,7 +241,7 @@ class RecoveringHistory(History):
 
     def _listen(self, reader: Reader[Client], node: Node, recover: Position | str | bool, genuine: bool) -> None:
         if isinstance(recover, Position) and self.copy is not None and recover.stamp <= self.copy[-1]:
-            # What was lost when the copy was put back is told to those only whose positions are of later than the copy.
+            # Only clients with positions from after the copy can hear of what the copy lacks.
             recover = recover._replace(began=max(recover.began, self.restored_at))
         client = Client(self.world, reader.name, node)
         line = Line(client, recover, genuine)
@@ -497,7 +497,7 @@ class RecoveringHistory(History):
         self.copy = self.world.store.copied()
 
     def _restore_all(self, node: Node) -> None:
-        """All end, an older journal is put in the place of the last one, and all begin anew."""
+        """All endpoints end, an older copy of the journal is restored, and all endpoints start again."""
         if self.copy is not None and not self.restored_at:
             self._restart_all(node)
             self.restored_at = self.world.now + RESTORE_S

@@ -26,7 +26,7 @@ NO_OPTIONS: Final[dict[str, Any]] = {}
 #: The answer to a standby copy of slots whose home is another one, as far as this endpoint knows: try again.
 NOT_THEIRS: Final = "not_theirs"
 
-#: Who joins waits for a copy that is passed on to it for so long, in seconds; then it joins without.
+#: An endpoint that joins waits this long for copies that others pass on to it, in seconds. Then it joins without them.
 PASSED_ON_S: Final = 30.0
 
 #: Copies that come at a time. A home makes one for each endpoint, and a few where the view changes again and again.
@@ -42,11 +42,11 @@ class Incoming:
         self.slots = slots
         self.is_standby = is_standby
         self.keys = 0
-        self.asked = 0  # so often whether all has come
-        self.whole = False  # all keys have come, and the final word, or a standby's second one
+        self.asked = 0  # how often the sender has asked whether all keys have come
+        self.whole = False  # they have, and the sender has said that this is final, or asked a standby twice
         self.lapsed = False  # its sender has not acted lately
-        self.giver = ""  # who had them before its sender, which has passed them on: nobody acts for them
-        self.awaited_until = 0.0  # if this endpoint joins
+        self.giver = ""  # their home until now: the sender, or the endpoint whose copy the sender passes on
+        self.awaited_until = 0.0  # an endpoint that joins does not act before then without this copy
         self.when = when  # it began: this endpoint's round of joining, and how often it had stood still
 
 
@@ -118,7 +118,7 @@ class Arriving(Part):
         self._desk.answer(peer, number)
 
     def awaits(self) -> bool:
-        """Is a copy on its way here of slots that nobody acts for? To be asked while this endpoint joins."""
+        """Does somebody pass on slots to this endpoint just now? Nobody else acts for them."""
         now, in_view = self._desk.now, self._members.in_view
         return any(
             not incoming.whole and incoming.awaited_until > now and in_view(peer)
@@ -180,8 +180,8 @@ class Arriving(Part):
         incoming = self._incoming.get((peer, copy))
         came = incoming is not None and incoming.keys == keys
         if incoming is not None:
-            # From the first answer on what is new waits for this standby. What has not waited comes before the second
-            # word, so without that it may be lacking.
+            # After our first answer the home waits for this standby. Until then it did not, and the link brings what
+            # it sent until then before its second question.
             incoming.asked += 1
             incoming.whole = came and (final or (incoming.is_standby and incoming.asked > 1))
         self._desk.answer(peer, number, came)
@@ -206,8 +206,8 @@ class Arriving(Part):
                 self._drop(key)
 
     def hand_on(self) -> None:
-        """What was given to us, and is another's in the view without its giver, goes there once that one is linked. The
-        giver is not its home any more, be that known yet or not."""
+        """Pass on slots that were given to us and belong to another endpoint in the view without their giver, once we
+        have a link to it. The giver is their home no longer, even if it has not said so yet."""
         members, me = self._members, self._me
         table, linked = members.table, members.linked()
         found: dict[tuple[str, str], list[int]] = {}
@@ -280,7 +280,7 @@ class Arriving(Part):
                     unheard |= slots
             if slots or key[0] in crashed or not self._held.slots.isdisjoint(incoming.slots):
                 incoming.slots -= slots
-                # Whose home it was may have let go of more than is known here yet: it leaves, say.
+                # Their giver may leave, and its word may still be on the way.
                 rest = [slot for slot in incoming.slots if table[slot] == incoming.giver and in_view(incoming.giver)]
                 if incoming.whole and not incoming.is_standby and rest:
                     self._narrow(incoming, rest)

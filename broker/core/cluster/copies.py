@@ -48,7 +48,7 @@ CHUNKS_LEFT: Final = 16
 CHANGES_MAX: Final = 200_000
 
 
-#: What is said of a copy of slots that go, as long as there is nothing to be said.
+#: The options of a usual copy of slots that go: none.
 ORDERLY: Final[Mapping[str, Any]] = {}
 
 
@@ -111,7 +111,7 @@ class Copy:
         self.is_standby = is_standby  # for one that goes on by itself should we crash, not for slots that go
         self.number = number
         self.target = target  # incarnation
-        self.giver = ""  # that of who has given the slots to this endpoint for the target
+        self.giver = ""  # the incarnation that gave us the slots, if this copy passes them on
         self.slots = slots
         self.asked_at = now  # when somebody last asked after it
         self.keys = 0  # sent
@@ -125,7 +125,7 @@ class Copy:
         self.sent_all = False  # all there was; what is left are changes
         self.asked = False  # the target is being asked whether it has as many keys as were sent
         self.whole = False  # it has had them all
-        self.stands = False  # a standby's: it knows so
+        self.stands = False  # the standby knows that, too
         self.final = False  # its slots have gone
         self.ripe = False  # of a standby's: a tick has come since what is to be sent has changed
         self.over = False
@@ -197,7 +197,7 @@ class Copies(Part):
     # Making one
 
     def begin(self, copier: Copier, target: str, slots: frozenset[int], said: Mapping[str, Any] = ORDERLY) -> Copy:
-        """Copy what belongs to these slots to this endpoint. ``said``: see ``Kind.COPY_BEGINS``."""
+        """Copy what belongs to these slots to the target. ``said``: the options of ``Kind.COPY_BEGINS``."""
         self._numbers += 1
         copy = Copy(copier, self._numbers, target, slots, "standby" in said, self._desk.now)
         self._copies[copy.number] = copy
@@ -371,7 +371,7 @@ class Copies(Part):
         copy.copier.confirmed(copy, [change.waiter for change in left if change.waiter is not None])
 
     def end(self, copy: Copy, *, keeps: bool = False, tell: bool = False) -> None:
-        """Nothing more is sent. ``keeps``: see ``Copier.over``. ``tell``: what has come is dropped at the other end."""
+        """Nothing more is sent. ``keeps``: see ``Copier.over``. ``tell``: have the other end drop what has come."""
         if copy.over:
             return
         copy.over = True

@@ -119,8 +119,8 @@ class Copying(Copier):
         went: dict[str, list[int]] = {}
         changed: dict[Copy, None] = {}
         for slot, going in list(self._going.items()):
-            # It went, and its next home goes before it has acted for it: it is still ours to send. One that is
-            # there passes it on.
+            # Its next home has gone before it acted for it: it is still ours to send. A next home that is there passes
+            # it on by itself.
             if table[slot] != going.target and not stays(going.target):
                 changed[going] = None
                 del self._going[slot]
@@ -133,7 +133,7 @@ class Copying(Copier):
                 went.setdefault(table[slot], []).append(slot)
         passed: dict[tuple[str, str], list[int]] = {}
         for slot, passing in list(self._passing.items()):
-            # It was passed on to one that leaves, and has not said that it has it all: nobody else has.
+            # The target leaves, and has not confirmed the copy: nobody else has the slot.
             if self._members.yields(passing.target):
                 changed[passing] = None
                 del self._passing[slot]
@@ -204,8 +204,8 @@ class Copying(Copier):
             self._copies.send(copy)
 
     def pass_on(self, moves: Mapping[tuple[str, str], Iterable[int]]) -> None:
-        """What was given to this endpoint, by target and giver. The targets may have it from elsewhere, too, and act by
-        now: it does not come back."""
+        """Send slots that were given to us to their homes. ``moves``: slots by target and giver. A target may have got
+        them from elsewhere, too, and act by now, so they do not come back if it dies."""
         for (target, giver), some in moves.items():
             slots = frozenset(some)
             if not slots:

@@ -30,7 +30,7 @@ PREPARE_S: Final = 30.0
 #: Who has copied it is asked again so often, in seconds.
 AGAIN_S: Final = 1.0
 
-#: Two that are told to end at the same time know of each other after so many seconds.
+#: Two endpoints that are told to end at the same time know of each other within this time, in seconds.
 TOGETHER_S: Final = 0.5
 
 #: Whoever is registered under our name is alive if its heartbeat moves within so many seconds: where everybody takes it
@@ -73,7 +73,7 @@ class Joining(Part):
         self.told_missed: Callable[[str], None] = lambda peer: None
         #: Tell a peer, before it is let in, what it has to know: which features are on, and so on.
         self.greet: list[Callable[[str], None]] = []
-        self.linked: Callable[[], None] = lambda: None  # is told that there is another link
+        self.linked: Callable[[], None] = lambda: None  # is called for each new link
         self.first_copy: Callable[[str], int] = lambda peer: 1  # number of the first one to the peer that is under way
         self._version = 0  # of the table of homes that the followers have been told of
         self.stopping: str | None = None  # why this process has to end
@@ -293,7 +293,7 @@ class Joining(Part):
         missed = self._members.joined_by(peer, arguments[0], self.first_copy(peer))
         self._tell_view()
         welcome = partial(self._welcome, peer, number, missed)
-        # What one that leaves has given to others is the newcomer's in part: it is on its way there by then.
+        # Some of what a leaving endpoint gave to others is the newcomer's. They pass it on.
         to = None if self._members.leaving else peer
         self._writes.after(partial(self._handovers.after, welcome, to))
 
@@ -352,11 +352,11 @@ class Joining(Part):
     def go_on_leaving(self) -> None:
         """Say so once our writes have ended; be out of the registry once our clients are gone."""
         # Our writes first: who is home after us must not read a set that one of them is yet to change. And what we have
-        # seen. Then the word by which the new homes know that they are. To each when that one has what it gets, and in
-        # the first moments when all have: one that leaves as well gives it back, and it is for another then.
+        # seen. Then the word by which the new homes know that they are: to each when it has its copies. In the first
+        # moments all have to have theirs: a peer that leaves as well declines its copy, which then goes to another.
         if not self._writes and (not self._handovers or self._desk.now >= self._leaving_since + TOGETHER_S):
             for peer, known in self._members.peers.items():
-                # Who is about to join is told, too: it would pass on what it is given.
+                # Newcomers, too: they would pass on to us what they get.
                 if (known.in_view or known.connected) and not self._handovers.waits(peer):
                     self._tell_of_leaving(peer)
             self._announced = self._told.issuperset(self._members.view())

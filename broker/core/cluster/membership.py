@@ -54,7 +54,7 @@ class Membership(Homes):
         #: Times that this process has stood still for longer than a lease.
         self.stalls = 0
         self._round_began = now
-        #: Is something on its way here that this endpoint needs before it acts?
+        #: Does this endpoint wait for a copy before it may act?
         self.awaits: Callable[[], bool] = lambda: False
         #: It is known which features are on, as of this round; where that is not asked it is as if it were.
         self.informed = True
@@ -240,12 +240,12 @@ class Membership(Homes):
         return peer is not None and peer.yields
 
     def stays(self, incarnation: str) -> bool:
-        """Does this peer take part, and not leave?"""
+        """Does this peer take part, and has not said that it leaves?"""
         peer = self.peers.get(incarnation)
         return peer is not None and peer.in_view and not peer.yields
 
     def linked(self) -> set[str]:
-        """The peers that there has been a link to: it is known what they can do."""
+        """The peers that there has been a link to, so that their capabilities are known."""
         return {incarnation for incarnation, peer in self.peers.items() if peer.capabilities is not None}
 
     def in_view(self, incarnation: str) -> bool:
@@ -340,7 +340,7 @@ class Membership(Homes):
         )
 
     def consider(self) -> None:
-        """Perhaps this endpoint may join by now."""
+        """Look again whether this endpoint may act."""
         if not self.joined:
             self._changed()
 

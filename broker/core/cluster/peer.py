@@ -1,4 +1,4 @@
-"""What an endpoint knows of another one, and whether it takes that for dead.
+"""One endpoint's knowledge of a peer, and whether it takes the peer for dead.
 
 Owns: the record. Must never: decide what follows from it (``membership`` does).
 """

@@ -38,7 +38,7 @@ class UnderWay:
 
     def after(self, then: Callable[[], None], whom: str | None = "") -> None:
         """Call ``then`` when all that is under way now, for everybody or for them, has ended; at once, if nothing
-        is. ``None``: for whomever it is."""
+        is. ``None``: all that is under way for anybody."""
         things = self._for(whom)
         if things:
             self._waiting.append((things, then))

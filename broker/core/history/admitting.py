@@ -1,7 +1,7 @@
 """A `listen` that recovers, or comes where somebody does: may it be, and may it be already? SPEC section 2.7.
 
-Owns: the commands that wait until all endpoints know that there is a history, or for a `listen` before them. Must
-never: carry one out.
+Owns: the commands that wait until all endpoints know that there is a history, or until the `listen` before them has
+its reply. Must never: carry one out.
 """
 
 from __future__ import annotations

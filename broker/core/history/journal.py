@@ -66,7 +66,7 @@ class Journal(Part):
         self._forgotten: list[tuple[int, int]] = []
         self._floors: dict[int, int] = {}
         self._writing = False
-        self._reach = -1  # positions are to be told up to this stamp; -1: the journal knows of all that are
+        self._reach = -1  # the store still has to record that positions go up to this stamp; -1: nothing to record
         self._reaching = False
         self._again_at = 0.0  # a write has failed: what no message waits for is not tried before
         self._known = False  # the greatest stamp of before
@@ -99,12 +99,12 @@ class Journal(Part):
         self._floors[slot] = max(stamp, self._floors.get(slot, 0))
 
     def reach(self, stamp: int) -> None:
-        """Positions up to this stamp are to be told, or of another line."""
+        """Have the store record the present lines, and that positions up to this stamp may be told."""
         self._reach = max(self._reach, stamp)
 
     def flush(self) -> None:
-        """The turn ends: write what there is. Nothing before the lives of the cluster that are past have been ended:
-        they end at the greatest stamp that there is."""
+        """The turn ends: write what there is. First the store has to end the earlier lives of the cluster, because each
+        ends at the greatest stamp that the journal has."""
         if not self.switch.on:
             return
         if self._reach >= 0 and not self._reaching and self._desk.now >= self._again_at:
@@ -141,7 +141,7 @@ class Journal(Part):
             for slot, (entry, _) in rows
             if not entry.gone
         ]
-        # What is stamped anew is in it twice for a moment, and not for a moment nowhere.
+        # A forgotten row may be the old one of a message with a new stamp: delete it after the new row is written.
         forgotten: list[tuple[int, int]] = []
         if not self._rows:
             forgotten, self._forgotten = self._forgotten, []

@@ -109,8 +109,8 @@ class Keeping:
         return self._log.find(handover.slot, message.topic, message.origin, message.number) is not None
 
     def begin(self, handover: Handover, key: int) -> None:
-        """The message is accepted for handing over, and waits until it is kept where it has to be. A home that has no
-        room for it, be it that it is to keep none at all, hands it over all the same."""
+        """The message is accepted for handing over, and waits until it is kept where it has to be. A home without room
+        for it hands it over, and does not keep it."""
         if self._guard.on:
             self._guard.name(handover, key)
         message, slot = handover.message, handover.slot

@@ -55,7 +55,7 @@ class Log:
         self.lost: list[Entry] | None = None
 
     def has_room(self, topic: str, size: int) -> bool:
-        """Could a message with a payload of so many bytes be kept, if all others went?"""
+        """Could the log keep a message with a payload of ``size`` bytes, if all others went?"""
         return size + ENTRY_BYTES + TOPIC_BYTES + len(topic) <= self.bytes_max
 
     # Writing

@@ -7,8 +7,9 @@ Each endpoint tells all others once a second its *mark* (``clock``). The least m
 message up to it has ended, so every endpoint has put it into the outboxes of all its clients that were to get it. That
 is a position, with the *line* in front of it: the life of the cluster that the stamps belong to.
 
-Where there is a journal, a life of the cluster goes on from the one before it, up to the greatest stamp that the
-journal has. So none is told before the journal has it: who has a later one comes from what the journal has not got.
+With a journal, a cold start continues the earlier lives of the cluster up to the greatest stamp in the journal. So the
+journal has to know of a stamp before a position with it is told. A position beyond that comes from a journal that is
+gone, because somebody has restored an older copy.
 
 Who comes into the view is told the clock before it is let in, so that it gives no stamp up to any position that there
 is. Whose lease has lapsed may have missed messages: it hands out no later position before its clients have been
@@ -36,7 +37,7 @@ PERIOD_S: Final = 1.0
 #: Clients of one endpoint that are named as having missed something; of more it is told that all may have.
 MISSED_MAX: Final = 1_000
 
-#: No journal has to know how far positions go.
+#: In place of a stamp: there is no journal, so positions are not bounded by one.
 ANY: Final = 1 << 64
 
 #: In place of a mark: this endpoint does not act yet.
@@ -58,11 +59,11 @@ class Marks(Part):
         self.stable = 0
         #: Every endpoint in the view has told its mark since this one joined.
         self.known = False
-        #: Lives of the cluster that are one: more than one there is only where endpoints began at the same moment.
+        #: The present lines. There is more than one only if endpoints began at the same moment.
         self.lines: dict[str, None] = {}
-        #: Those before it that it goes on from, each up to a stamp.
+        #: Lines of earlier lives whose positions are accepted, each up to a stamp.
         self.past: dict[str, int] = {}
-        #: The journal knows that positions go so far; -1: it is to be asked yet.
+        #: The journal has recorded that positions go up to this stamp; -1: it has recorded nothing yet.
         self.proven = ANY
         self._marks: dict[str, int] = {}
         #: By peer: its clients to which a delivery failed, each with the number of its latest failure; ``None`` alone:
@@ -107,7 +108,7 @@ class Marks(Part):
         return stamp if 0 <= stamp <= last else None
 
     def reached(self, past: dict[str, int], proven: int) -> None:
-        """The journal knows that positions go so far, and what was before this life of the cluster."""
+        """The journal has recorded that positions go up to ``proven``, and knows these earlier lives."""
         self.past, self.proven = past, proven
         self._advance()
 

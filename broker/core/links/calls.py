@@ -49,7 +49,7 @@ class Kind(IntEnum):
     PREPARE = 10  # newcomer -> every peer that has it in its view soon; answered: is it prepared?
     # home -> next home: copy, its slots (a bit each; none: it is over; fewer than before: no others any more); then
     # perhaps, to a peer with "standby", {"standby": true}, or, to one with "missed", {"lapsed": true}: the sender has
-    # not acted for a while; or {"passed": incarnation}: that one has given them to the sender, for the receiver
+    # not acted for a while; or {"passed": incarnation}: that endpoint has given them to the sender
     COPY_BEGINS = 11
     COPY = 12  # home -> next home: copy, name of the state, what that has packed
     COPIED = 13  # home -> next home: copy, keys sent in all, final?; answered: are they all here?
@@ -67,7 +67,8 @@ class Kind(IntEnum):
     FETCH = 18  # endpoint -> home: the number that an answer began with; answered with the next page of it
 
 
-#: The answer of a publish's home that has handed it over and keeps it; else ``False``, or ``True`` for a duplicate.
+#: A home's answer to a publish that it has handed over and keeps. Its answer is ``False`` if it does not keep the
+#: message, and ``True`` for a duplicate.
 KEPT: Final = "kept"
 
 #: The answer of an endpoint that is not home of the topic: ask again, the views will agree.

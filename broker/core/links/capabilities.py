@@ -1,5 +1,5 @@
-"""What an endpoint can do beyond what the version of the peer protocol says, so that old and new ones work together;
-and what of its options the others go by.
+"""An endpoint's capabilities beyond the version of the peer protocol, so that old and new releases work together; and
+its grace time.
 
 Owns: the names. Must never: know what a capability is for; the part that has it uses it towards the peers that have it,
 too (``Membership``).
@@ -42,8 +42,8 @@ JOURNAL: Final = "journal"
 #: All of this release's.
 CAPABILITIES: Final = frozenset((COPIES, STANDBY, MISSED, ENDING, REVOCATION, FILTERS, HISTORY, JOURNAL))
 
-#: What begins the name that says an endpoint's grace time, in seconds (``Membership.grace_s``). A peer without it is of
-#: a release that goes by its own.
+#: The prefix of the name that carries an endpoint's grace time, in seconds (``Membership.grace_s``). A peer of an older
+#: release uses its own.
 GRACE: Final = "grace="
 
 #: A peer's of before there were any.
@@ -54,12 +54,12 @@ CAPABILITIES_MAX: Final = 64
 
 
 def with_grace(grace_s: float) -> frozenset[str]:
-    """What an endpoint says of itself whose ``grace`` is so many seconds."""
+    """The capabilities that an endpoint with this grace time, in seconds, sends to its peers."""
     return CAPABILITIES | {f"{GRACE}{grace_s!r}"}
 
 
 def grace_of(capabilities: Iterable[str]) -> float:
-    """The grace time that a peer has said, in seconds; infinity: none, or what is no such time."""
+    """The grace time among a peer's capabilities, in seconds; infinity if there is none, or a malformed one."""
     for name in capabilities:
         if name.startswith(GRACE):
             try:

@@ -26,7 +26,7 @@ def packed(keys: Sequence[int], times: Sequence[float], *more: dict[int, Any]) -
 
 
 def unpacked(data: bytes, more: int) -> tuple[list[int], tuple[float, ...], list[Any]]:
-    """Keys, seconds, and so many others, whatever they are. Raises ``ValueError``."""
+    """Keys, seconds, and ``more`` other values, which nobody has checked. Raises ``ValueError``."""
     try:
         rows = ormsgpack.unpackb(data, option=ormsgpack.OPT_NON_STR_KEYS)
     except ormsgpack.MsgpackDecodeError as error:

@@ -71,7 +71,7 @@ class Writing(Part):
 
     @property
     def grace_s(self) -> float:
-        """What a reply tells of subscriptions that end. See ``Sweeping``."""
+        """The grace time for replies. See ``Sweeping``."""
         return self._sweeping.grace_s
 
     def requests(self) -> dict[Kind, RequestHandler]:
