@@ -8,12 +8,12 @@ that needs it; a library that is not installed is the trouble of its own command
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ingeborg import streams
 from ingeborg.bench import report
 from ingeborg.bench.check import command as check
 from ingeborg.bench.digest import files, forms, kept
@@ -54,10 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
-    except BrokenPipeError:
-        # The reader (`| head`) has gone: its choice, not a failure. Python must not complain at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         print("bench: interrupted", file=sys.stderr)
         return 130
@@ -255,4 +251,4 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(streams.run("bench", main))

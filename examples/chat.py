@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 import threading
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
-from ingeborg import Client, ClientError, ProtocolError
+from ingeborg import Client, ClientError, ProtocolError, read_token
 
 PREFIX = "chat room "  # other programs may use the same endpoints
 
@@ -79,13 +77,8 @@ async def run(options: argparse.Namespace) -> None:
                 print("".join(filter(str.isprintable, line)), flush=True)
 
     urls = options.url or ["ws://127.0.0.1:9000"]
-    async with Client(urls, options.name, token=token(options.token_file), on_notification=heard) as client:
+    async with Client(urls, options.name, token=read_token(options.token_file), on_notification=heard) as client:
         await chat(client, options.name, options.rooms)
-
-
-def token(file: str | None) -> str | None:
-    """Never an option's value: everybody on the machine can read those."""
-    return Path(file).read_text(encoding="utf-8").strip() if file else os.environ.get("INGEBORG_TOKEN")
 
 
 def main() -> None:

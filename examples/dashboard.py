@@ -13,14 +13,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import os
 import sys
 import time
 from collections import defaultdict, deque
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from ingeborg import Client, ClientError, ProtocolError
+from ingeborg import Client, ClientError, ProtocolError, read_token
 from ingeborg.protocol.pages import PageError, fetch, samples
 
 COUNTERS = [f"ingeborg_{what}_total" for what in ("publishes_received", "messages_delivered", "duplicates_dropped")]
@@ -87,17 +85,13 @@ async def run(options: argparse.Namespace) -> None:
         notes.append(f"{topic or 'to all'}: {payload!r}"[:110])
 
     async with Client(
-        options.url, "dashboard", token=token(options.token_file), on_notification=heard, listen=True
+        options.url, "dashboard", token=read_token(options.token_file), on_notification=heard, listen=True
     ) as client:
         await client.subscribe(options.topics, until="disconnect")  # and where it is killed, a minute later
         try:
             await watch(options.url, notes, options.seconds)
         finally:
             await client.unsubscribe(options.topics)
-
-
-def token(file: str | None) -> str | None:  # an option's value could be read by everybody on the machine
-    return Path(file).read_text(encoding="utf-8").strip() if file else os.environ.get("INGEBORG_TOKEN")
 
 
 def main() -> None:

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from pathlib import Path
 
-from ingeborg import Client, ClientError, Gap, ProtocolError
+from ingeborg import Client, ClientError, Gap, ProtocolError, read_token
 
 DAY_S = 86_400
 
@@ -44,7 +43,7 @@ async def read(client: Client, subjects: list[str]) -> None:
 async def run(options: argparse.Namespace) -> None:
     """Connect, and do what was asked."""
     urls = options.url or ["ws://127.0.0.1:9000"]
-    secret = token(options.token_file)
+    secret = read_token(options.token_file)
     if options.what == "read":
         file = options.position or Path(f"{options.name}.position")
         async with Client(urls, options.name, token=secret, recover=file, on_gap=lacking) as client:
@@ -54,11 +53,6 @@ async def run(options: argparse.Namespace) -> None:
             # Each report is one of its own, though it may say what an earlier one has said.
             await client.publish(options.subject, options.report, ack=True, dedup="retry", keep_s=DAY_S)
             print("reported", flush=True)
-
-
-def token(file: str | None) -> str | None:
-    """Never an option's value: everybody on the machine can read those."""
-    return Path(file).read_text(encoding="utf-8").strip() if file else os.environ.get("INGEBORG_TOKEN")
 
 
 def main() -> None:

@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
-from pathlib import Path
 from typing import Any
 
-from ingeborg import Client, ClientError, ProtocolError
+from ingeborg import Client, ClientError, ProtocolError, read_token
 
 TOPIC = "offers"
 
@@ -65,16 +63,11 @@ async def run(options: argparse.Namespace) -> None:
     """Connect, and do what was asked."""
     urls = options.url or ["ws://127.0.0.1:9000"]
     name = options.name if options.what == "wait" else options.restaurant
-    async with Client(urls, name, token=token(options.token_file)) as client:
+    async with Client(urls, name, token=read_token(options.token_file)) as client:
         if options.what == "wait":
             await wait(client, wanted(options), options.forget)
         else:
             await offer(client, options.restaurant, options.food, options.discount)
-
-
-def token(file: str | None) -> str | None:
-    """Never an option's value: everybody on the machine can read those."""
-    return Path(file).read_text(encoding="utf-8").strip() if file else os.environ.get("INGEBORG_TOKEN")
 
 
 def main() -> None:

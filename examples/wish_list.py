@@ -16,11 +16,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
-from pathlib import Path
 
-from ingeborg import Client, ClientError, ProtocolError
+from ingeborg import Client, ClientError, ProtocolError, read_token
 
 
 async def wish(client: Client, songs: list[str]) -> None:
@@ -48,16 +46,11 @@ async def play(client: Client, station: str, song: str) -> None:
 async def run(options: argparse.Namespace) -> None:
     """Connect, and do what was asked."""
     urls = options.url or ["ws://127.0.0.1:9000"]
-    async with Client(urls, options.name, token=token(options.token_file)) as client:
+    async with Client(urls, options.name, token=read_token(options.token_file)) as client:
         if options.what == "wish":
             await wish(client, options.songs)
         else:
             await play(client, options.station, options.song)
-
-
-def token(file: str | None) -> str | None:
-    """Never an option's value: everybody on the machine can read those."""
-    return Path(file).read_text(encoding="utf-8").strip() if file else os.environ.get("INGEBORG_TOKEN")
 
 
 def main() -> None:

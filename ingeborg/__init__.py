@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Notification,
         PositionError,
     )
+    from ingeborg.protocol.credentials import read_token
     from ingeborg.protocol.errors import ProtocolError
     from ingeborg.protocol.listings import Filtered, Subscriber
 
@@ -41,6 +42,7 @@ __all__ = [
     "PositionError",
     "ProtocolError",
     "Subscriber",
+    "read_token",
 ]
 
 # Git and archives write a link as a file, with its target as text, where they cannot or may not make links.
@@ -61,6 +63,7 @@ _HOMES = {
     "ProtocolError": "ingeborg.protocol.errors",
     "Filtered": "ingeborg.protocol.listings",
     "Subscriber": "ingeborg.protocol.listings",
+    "read_token": "ingeborg.protocol.credentials",
 }
 """The module of each name."""
 

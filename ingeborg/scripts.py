@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+from ingeborg import streams
+
 
 def endpoint() -> int:
     """`ingeborg`."""
@@ -28,7 +30,7 @@ def bench() -> int:
 def _run(command: str, module: str, extra: str) -> int:
     """``module.main()``. Returns the exit code."""
     try:
-        return _load_and_run(command, module, extra)
+        return streams.run(command, lambda: _load_and_run(command, module, extra))
     except KeyboardInterrupt:  # while it was loaded: a program that runs has its own way to end
         print(f"{command}: interrupted", file=sys.stderr)
         return 130

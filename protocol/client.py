@@ -13,21 +13,22 @@ nothing is read, so whoever listens has to consume, or commands run into their t
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import random as random_module
 import secrets
 import warnings
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 import orjson
-from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
-from websockets.uri import parse_uri
+from websockets.exceptions import InvalidStatus, WebSocketException
 
 from . import listings
 from .again import Endings, Reply
+from .credentials import check_token, check_url
 from .ending import Again, term_fields
 from .errors import CLOSES, SUBSCRIPTIONS_ENDED, TOKEN_REVOKED, ProtocolError
 from .failures import ClientError as ClientError
@@ -42,7 +43,7 @@ from .notifications import Gap as Gap
 from .notifications import History as History
 from .notifications import Notification as Notification
 from .notifications import read_gap, read_history, read_named, read_position
-from .outgoing import OutgoingSocket, connect, explained, is_revoked, refusal
+from .outgoing import OutgoingSocket, connect, explained, is_refused, is_revoked, refusal
 from .pacing import paced
 from .recovery import Position, Recovery, history_fields, keep_fields, kept_fields, require_recovering
 from .requests import (
@@ -63,11 +64,19 @@ FRAME_BYTES_MAX = 16 * 1024 * 1024  # the endpoints' default, SPEC section 1
 IN_FLIGHT_MAX = 1024
 #: A large subscribe is sent as commands of so many bytes.
 TOPICS_BYTES_MAX = 256 * 1024
+#: By its topics a subscribe or unsubscribe has so much longer than other commands, in seconds a byte: a slow store
+#: takes 20 ms a topic, and topics have 10 bytes or more.
+S_PER_BYTE = 2e-3
+#: A connection that lasted so long was of use: after it the backoff begins where it began. Messages do not tell: a
+#: publisher without acknowledgements hears none, and an endpoint that closes behind each `listen` has sent one.
+LASTED_S = 10.0
 #: Errors of unacknowledged publishes that are kept to be looked at; all are counted.
 ERRORS_KEPT_MAX = 1000
 #: A number may grow when it is written again (``1e15`` becomes ``1000000000000000.0``), nearly fourfold at worst, so a
 #: notification may be longer than the publish it comes from; and a page of ``subscriptions`` than any command.
 _GROWTH_MAX = 4
+#: What a connection that fails may raise, beside what the system says of it.
+_PASSING = (WebSocketException, ClientError, ProtocolError)
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 _T = TypeVar("_T")
 
@@ -94,7 +103,8 @@ class Client:
     keep. Notifications sent in between are missed, but for those that ``recover`` brings. A client that listened
     elsewhere since (code 4001), or whose token has been revoked (4006), ends instead.
     ``wss`` URLs are verified against the system's certificates. ``token``: for an endpoint that wants one; or what
-    gives one for each connection, since an endpoint closes a connection whose token has expired.
+    gives one for each connection, at once or awaited, since an endpoint closes a connection whose token has expired.
+    Where that raises, or gives no token, the attempt to connect has failed, and the next one asks again.
 
     ``lines``: where the endpoint can do it, several messages share a frame, each way (SPEC section 1.6).
 
@@ -115,7 +125,9 @@ class Client:
 
     ``on_notification(key, payload)`` takes the place of the iterator: called as they come, it has to be quick, and its
     exception ends the client (``close`` raises it). ``on_error(error)`` is told of publishes that failed without
-    ``ack``, ``on_lost(error)`` of each lost connection.
+    ``ack``, ``on_lost(error)`` of each lost connection, ``on_unreachable(error)`` of each attempt to connect again that
+    failed. A command that times out meanwhile says why, too. Without ``on_unreachable`` a string for a ``token`` that
+    is refused, having expired perhaps, is a warning (``RuntimeWarning``).
 
     Of subscriptions that end (``subscribe``) those until disconnect are subscribed to again by itself, if they have
     ended while the client was away. ``on_ended(topics, count)`` is told of the others: what a ``ttl_s`` ended, what an
@@ -138,13 +150,14 @@ class Client:
         backoff_base_s: float = 0.1,
         backoff_max_s: float = 10.0,
         max_frame_bytes: int = FRAME_BYTES_MAX,
-        token: str | Callable[[], str] | None = None,
+        token: str | Callable[[], str | Awaitable[str]] | None = None,
         lines: bool = False,
-        recover: bool | str | os.PathLike[str] = False,
+        recover: bool | str | os.PathLike[str] | None = False,
         random: random_module.Random | None = None,
         on_notification: Callable[[str | None, Any], None] | None = None,
         on_error: Callable[[ProtocolError], None] | None = None,
         on_lost: Callable[[ConnectionLost], None] | None = None,
+        on_unreachable: Callable[[ConnectFailed], None] | None = None,
         on_ended: Callable[[list[str], int], None] | None = None,
         on_plain: Callable[[str], None] | None = None,
         on_gap: Callable[[Gap], None] | None = None,
@@ -154,10 +167,9 @@ class Client:
         if not self._urls:
             raise ValueError("at least one URL is needed")
         for url in self._urls:
-            try:
-                parse_uri(url)
-            except InvalidURI as error:
-                raise ValueError(str(error)) from None
+            check_url(url)
+        if token is not None and not callable(token):
+            check_token(token)
         self.client_id = check_client_id(client_id)
         self._listening = listen
         self._timeout_s = timeout_s
@@ -171,6 +183,7 @@ class Client:
         self._on_notification = on_notification
         self._on_error = on_error
         self._on_lost = on_lost
+        self._on_unreachable = on_unreachable
         self._on_ended = on_ended
         self._on_plain = on_plain
         self._on_gap = on_gap
@@ -185,7 +198,8 @@ class Client:
 
         self._keys = keys_of(secrets.token_urlsafe(9))  # that nobody else makes
         self._next_url = 0
-        self._failures = 0  # connections in a row that brought nothing; what the backoff grows with
+        self._failures = 0  # attempts in a row after which no connection lasted; what the backoff grows with
+        self._away: ClientError | None = None  # why it is connected nowhere
         self._socket: OutgoingSocket | None = None
         self._changed = asyncio.Event()  # set: there is a socket, or the client has ended
         self._ended: Exception | None = None
@@ -218,9 +232,14 @@ class Client:
                 raise ValueError(f"recover: {error}") from None
         elif recover is True:
             self._recovery = Recovery()
-        elif recover is not False:
+        elif isinstance(recover, os.PathLike):
             self._recovery = Recovery()
             self._file = SavedFile(recover, self._recovery.text, self._not_saved)
+        elif recover not in (False, None):
+            raise TypeError(
+                "recover has to be True, a position (a string) or the path of a file (pathlib.Path), not "
+                f"{type(recover).__name__}"
+            )
 
     @property
     def position(self) -> str | None:
@@ -256,16 +275,15 @@ class Client:
             raise RuntimeError("a client connects once")
         if self._file is not None:
             self._read_position(self._file)
-        reasons = []
+        failed: list[ConnectFailed] = []
         for _ in self._urls:
-            url = self._urls[self._next_url]
             try:
                 socket = await self._open()
                 break
-            except _Unreachable as error:
-                reasons.append(f"{url}: {error}")
+            except ConnectFailed as error:
+                failed.append(error)
         else:
-            raise ConnectFailed("; ".join(reasons))
+            raise ConnectFailed("; ".join(map(str, failed))) from failed[-1]
         self._socket = socket  # known from here on, and not from when the task first runs
         self._task = asyncio.create_task(self._run(socket), name=f"client {self.client_id}")
 
@@ -310,7 +328,7 @@ class Client:
 
     async def subscribe(
         self,
-        topics: str | Sequence[str],
+        topics: str | Iterable[str],
         *,
         filter: dict[str, Any] | None = None,
         replace: bool = False,
@@ -339,11 +357,12 @@ class Client:
         (``bad_state``), and somebody to consume them where they are more than ``queue_max``. To a client that recovers
         none comes that has come already; ``history`` gives these, too.
 
-        Many are sent as several commands, of which more are under way at once as long as they are quick, each with
-        ``timeout_s``. After an error some topics may be subscribed to; repeating is safe. ``bad_topic``: checked before
-        anything is sent.
+        Many are sent as several commands, of which more are under way at once as long as they are quick. Each has
+        ``timeout_s``; where that is not given, the client's and two seconds for every 1,000 bytes of topics. After an
+        error some topics may be subscribed to; repeating is safe, and goes on where the first try has ended.
+        ``bad_topic``: checked before anything is sent.
         """
-        chosen = [topics] if isinstance(topics, str) else topics
+        chosen = _listed(topics)
         kept = kept_fields(last, since)
         fields = filter_fields(filter, replace, until is not None or ttl_s is not None)
         if fields:
@@ -363,14 +382,14 @@ class Client:
 
     async def unsubscribe(
         self,
-        topics: str | Sequence[str],
+        topics: str | Iterable[str],
         *,
         filter: dict[str, Any] | None = None,
         timeout_s: float | None = None,
     ) -> None:
         """Undo ``subscribe``, in the same way: everything that the client has at these topics, or only the subscription
         with this ``filter``."""
-        chosen = [topics] if isinstance(topics, str) else topics
+        chosen = _listed(topics)
         if filter is not None:
             await self._with_topics("unsubscribe", chosen, timeout_s, filter_fields(filter, False, False))
             return
@@ -538,6 +557,7 @@ class Client:
         try:
             while True:
                 self._socket = socket
+                self._away = None
                 self._changed.set()
                 if self._listened is not None:
                     reply, self._listened = self._listened, None
@@ -551,7 +571,9 @@ class Client:
                         raise self._failure
                     return
                 self._changed.clear()
-                lost = ConnectionLost(why)
+                if socket.age_s >= LASTED_S:
+                    self._failures = 0
+                lost = self._away = ConnectionLost(why)
                 self._fail_pending(lost)
                 if self._listening:
                     self._left(is_over=code == SUBSCRIPTIONS_ENDED.code)
@@ -582,21 +604,27 @@ class Client:
             await asyncio.sleep(delay_s)
             try:
                 return await self._open()
-            except _Unreachable as error:
+            except ConnectFailed as error:
                 if not callable(self._token) and is_revoked(error.__cause__):
                     self._end(ClosedForGood(TOKEN_REVOKED.code, TOKEN_REVOKED.reason))
                     return None
-                continue  # told by the commands that time out; the next URL is tried
+                self._away = error
+                if self._on_unreachable is not None:
+                    self._call(self._on_unreachable, error)
+                elif not callable(self._token) and is_refused(error.__cause__):
+                    text = f"the token is refused, and there is no on_unreachable: {error}"
+                    warnings.warn(text, RuntimeWarning, stacklevel=2)  # once, as Python does
 
     async def _open(self) -> OutgoingSocket:
-        """Connect to the next URL of the list, and listen there before anybody else's command, if it is listening."""
+        """Connect to the next URL of the list, and listen there before anybody else's command, if it is listening.
+        ``ConnectFailed``: not now; the next may work."""
         url = self._urls[self._next_url]
         self._next_url = (self._next_url + 1) % len(self._urls)
         socket: OutgoingSocket | None = None
         self._listened = None  # of one that came to nothing
         try:
             async with asyncio.timeout(self._timeout_s):
-                token = self._token() if callable(self._token) else self._token
+                token = await self._current_token()
                 frame_max = _GROWTH_MAX * max(self._frame_max, FRAME_BYTES_MAX)
                 socket = await connect(url, self._received, message_bytes_max=frame_max, token=token, lines=self._lines)
                 self.url = url  # before anything comes of listening
@@ -608,18 +636,32 @@ class Client:
                 socket.abort()
             if self._failure is not None:
                 raise self._failure from None
-            if isinstance(error, TimeoutError):
-                raise _Unreachable(f"no answer within {self._timeout_s:g} s") from None
-            if isinstance(error, InvalidStatus):
-                raise _Unreachable(refusal(error)) from error
-            if isinstance(error, OSError):
-                raise _Unreachable(explained(error)) from error
-            if isinstance(error, WebSocketException | ConnectionLost):
-                raise _Unreachable(str(error) or type(error).__name__) from error
-            if isinstance(error, ProtocolError) and may_retry(error):
-                raise _Unreachable(str(error)) from error
-            raise
+            why = self._why_not(error)
+            if why is None:
+                raise
+            raise ConnectFailed(f"{url}: {why}") from error
         return socket
+
+    async def _current_token(self) -> str | None:
+        if not callable(self._token):
+            return self._token
+        try:
+            given = self._token()
+            return check_token(await given if inspect.isawaitable(given) else given)
+        except Exception as error:  # whoever issues tokens may be out of reach as an endpoint may: ask again
+            raise ConnectFailed(f"no token: {str(error) or type(error).__name__}") from error
+
+    def _why_not(self, error: BaseException) -> str | None:
+        """Why an attempt to connect has failed, in words. ``None``: another would fail as well."""
+        if isinstance(error, TimeoutError):
+            return f"no answer within {self._timeout_s:g} s"
+        if isinstance(error, InvalidStatus):
+            return refusal(error)
+        if isinstance(error, OSError):
+            return explained(error)
+        if isinstance(error, ProtocolError) and not may_retry(error):
+            return None
+        return str(error) or type(error).__name__ if isinstance(error, _PASSING) else None
 
     async def _listen_first(self, socket: OutgoingSocket) -> None:
         number, future = self._expect()
@@ -667,7 +709,6 @@ class Client:
             raise _Garbage(f"the endpoint sent what is not JSON: {error}") from None
         if type(message) is not dict:
             raise _Garbage("the endpoint sent what is not a JSON object")
-        self._failures = 0
         if "broadcast" not in message:
             if "result" in message or "error" in message:
                 self._settle(message)
@@ -731,8 +772,9 @@ class Client:
             if self._on_gap is not None:
                 self._call(self._on_gap, item)
             else:
-                text = "messages may be lacking, and there is no on_gap: read anew what they are about"
-                warnings.warn(text, RuntimeWarning, stacklevel=3)
+                # The number makes it another warning each time: Python says the same one once.
+                text = f"messages may be lacking (gap {self.gaps} of client {self.client_id}), and there is no on_gap"
+                warnings.warn(f"{text}: read anew what they are about", RuntimeWarning, stacklevel=3)
             return
         assert self._recovery is not None
         self._recovery.passed(item)
@@ -807,7 +849,8 @@ class Client:
         self, command: str, topics: Sequence[str], timeout_s: float | None, fields: Mapping[str, Any] = _NO_FIELDS
     ) -> list[dict[str, Any]]:
         async def send(command_body: bytes) -> dict[str, Any]:
-            return await self._request(command_body, retry=True, timeout_s=timeout_s)
+            seconds = self._timeout_s + len(command_body) * S_PER_BYTE if timeout_s is None else timeout_s
+            return await self._request(command_body, retry=True, timeout_s=seconds)
 
         return await paced(self._topic_bodies(command, topics, fields), send)
 
@@ -884,7 +927,7 @@ class Client:
                 async with asyncio.timeout(self._timeout_s):
                     socket = await self._writable(retry)
             except TimeoutError:
-                raise CommandTimeout(f"not written within {self._timeout_s:g} s") from None
+                raise self._late(f"not written within {self._timeout_s:g} s") from self._away
         socket.write(*frames)
 
     async def _writable(self, retry: bool) -> OutgoingSocket:
@@ -921,7 +964,12 @@ class Client:
         except TimeoutError:
             if last is not None:
                 raise last from None
-            raise CommandTimeout(f"no answer within {seconds:g} s") from None
+            raise self._late(f"no answer within {seconds:g} s") from self._away
+
+    def _late(self, text: str) -> CommandTimeout:
+        if self._socket is not None:
+            self._socket.probe()
+        return CommandTimeout(text if self._away is None else f"{text}; {self._away}")
 
     async def _asked(self, command: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         return await self._request(self._body(command, fields), retry=True)
@@ -984,12 +1032,17 @@ class Client:
         return body(command, self.client_id, fields, self._frame_max)
 
 
-class _Unreachable(Exception):
-    """This endpoint, this time; the next may work."""
-
-
 class _Garbage(Exception):
     """The endpoint sent a frame that is not of this protocol."""
+
+
+def _listed(topics: object) -> list[str]:
+    """One topic, or any iterable of them, which is gone through once."""
+    if isinstance(topics, str):
+        return [topics]
+    if isinstance(topics, bytes) or not isinstance(topics, Iterable):
+        raise TypeError(f"topics have to be a string, or strings, not {type(topics).__name__}")
+    return list(topics)
 
 
 def _read(read: Callable[[Any], _T], value: object) -> _T:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus
 from websockets.http11 import Request, Response
-from websockets.protocol import OPEN
+from websockets.protocol import OPEN, Protocol
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
@@ -22,10 +22,12 @@ from .frames import masked_text_frame
 from .lines import LINES, Lined, together
 from .sockets import Socket, library_log, next_mask
 
-#: Keepalive: a connection that has been silent for so long is pinged, and dead if it stays so for as long again. An
-#: endpoint pings every 25 s, so that this hardly ever happens. A program that does not consume (its queue full, nothing
-#: read, so no pong either) is disconnected by the endpoint.
-_PING_INTERVAL_S = 30.0
+#: Keepalive: so often is looked whether something has come. Where nothing has, the connection is probed: an endpoint
+#: pings every 25 s. A program that does not consume (its queue full, nothing read, so no pong either) is
+#: disconnected by the endpoint.
+_LOOK_S = 25.0
+#: An endpoint has so long to answer a probe. So a connection that nothing comes over is cut within a minute.
+_PROBE_S = 10.0
 _CLOSE_TIMEOUT_S = 2.0
 
 
@@ -52,10 +54,11 @@ class OutgoingSocket(Socket):
         self.over: asyncio.Future[tuple[int | None, str]] = loop.create_future()
         self._why = ""  # what we ended it for
         self._paused = False
-        self._pinged = False  # and nothing has answered yet
+        self._opened_s = 0.0  # when, by the loop's clock
         self._cut = False
         self._drained: asyncio.Future[None] | None = None
-        self._pinging: asyncio.TimerHandle | None = None
+        self._looking: asyncio.TimerHandle | None = None
+        self._probing: asyncio.TimerHandle | None = None
 
     # What its owner asks of it
 
@@ -86,8 +89,27 @@ class OutgoingSocket(Socket):
         """Read again."""
         if self._paused:
             self._paused = False
+            self.heard = True  # what came meanwhile is about to be read
             if not self.transport.is_closing():
                 self.transport.resume_reading()
+
+    @property
+    def age_s(self) -> float:
+        """How long ago the handshake was done, in seconds."""
+        return asyncio.get_running_loop().time() - self._opened_s
+
+    def probe(self) -> None:
+        """Is it alive? Ask, and cut the connection if nothing at all comes within ``_PROBE_S``."""
+        if self._probing is None and not self._paused and self.ws.state is OPEN:
+            self.heard = False
+            self.ping()
+            self._probing = asyncio.get_running_loop().call_later(_PROBE_S, self._probed)
+
+    def _probed(self) -> None:
+        self._probing = None
+        if not self.heard and not self._paused:  # while it is, an answer would not be read
+            self._why = f"no answer to a ping within {_PROBE_S:g} s"
+            self.abort()
 
     def give_up(self, why: str) -> None:
         """The peer does not speak our protocol."""
@@ -109,10 +131,6 @@ class OutgoingSocket(Socket):
 
     # What happens to it
 
-    def ponged(self) -> None:
-        """The endpoint has answered."""
-        self._pinged = False
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask for the upgrade."""
         super().connection_made(transport)
@@ -130,7 +148,8 @@ class OutgoingSocket(Socket):
             if self.ws.subprotocol == LINES:
                 self.lined = Lined()
             self.opened.set_result(None)
-            self._pinging = asyncio.get_running_loop().call_later(_PING_INTERVAL_S, self._keep_alive)
+            self._opened_s = asyncio.get_running_loop().time()
+            self._look()
 
     def chunk_ends(self) -> None:
         """An answer that the protocol does not accept is not given to ``handshake``."""
@@ -162,27 +181,33 @@ class OutgoingSocket(Socket):
 
     def closed(self) -> None:
         """Tell whoever waits."""
-        if self._pinging is not None:
-            self._pinging.cancel()
-            self._pinging = None
+        for timer in (self._looking, self._probing):
+            if timer is not None:
+                timer.cancel()
         received = self.ws.close_rcvd
         if not self.opened.done():
             self.opened.set_exception(ConnectionResetError("the connection was closed before the handshake was done"))
             self.opened.exception()
         if not self.over.done():
-            why = self._why or str(self.ws.close_exc)
+            why = self._why or _ending(self.ws)
             self.over.set_result((received.code if received is not None else None, f"{self._url}: {why}"))
 
-    def _keep_alive(self) -> None:
-        self._pinging = asyncio.get_running_loop().call_later(_PING_INTERVAL_S, self._keep_alive)
-        if self.heard or self._paused:  # a pong would not be read
+    def _look(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+        if self._probing is None:
+            if not self.heard:
+                self.probe()
             self.heard = False
-        elif self._pinged:
-            self._why = f"no answer to a ping within {_PING_INTERVAL_S:g} s"
-            self.abort()
-        else:
-            self._pinged = True
-            self.ping()
+
+
+def _ending(ws: Protocol) -> str:
+    """What became of a connection, in words. The side that closes first says why."""
+    by, said = "the endpoint", ws.close_rcvd
+    if ws.close_sent is not None and not ws.close_rcvd_then_sent:
+        by, said = "this client", ws.close_sent
+    if said is None:
+        return "the connection was cut"
+    return f"closed by {by}, {said.code}{': ' if said.reason else ''}{said.reason}"
 
 
 async def connect(
@@ -229,9 +254,14 @@ def explained(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
+def is_refused(error: BaseException | None) -> bool:
+    """Has the endpoint refused the connection for its token?"""
+    return isinstance(error, InvalidStatus) and error.response.status_code == 401
+
+
 def is_revoked(error: BaseException | None) -> bool:
     """Has the endpoint refused the connection since its token has been revoked? SPEC section 1.5."""
-    if not isinstance(error, InvalidStatus) or error.response.status_code != 401:
+    if not isinstance(error, InvalidStatus) or not is_refused(error):
         return False
     challenges = error.response.headers.get_all("WWW-Authenticate")
     return any('error_description="revoked"' in challenge for challenge in challenges)

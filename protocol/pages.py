@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from .credentials import redacted
 from .outgoing import explained
 
 #: A page of metrics is a few kilobytes; more than this is not one of ours.
@@ -49,7 +50,7 @@ async def fetch(url: str, path: str, *, timeout_s: float = 5.0, tls: ssl.SSLCont
     """GET ``path`` of the endpoint whose WebSocket URL (or http URL) is ``url``. Raises ``PageError``. ``tls``: how its
     certificate is verified; by default as the system does.
     """
-    parts = urlsplit(url)
+    parts, url = urlsplit(url), redacted(url)
     secure = parts.scheme in ("wss", "https")
     try:
         host, port = parts.hostname, parts.port or (443 if secure else 80)
@@ -64,7 +65,8 @@ async def fetch(url: str, path: str, *, timeout_s: float = 5.0, tls: ssl.SSLCont
             )
             try:
                 # HTTP/1.1, since the `websockets` server accepts nothing older.
-                writer.write(f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n".encode())
+                at = parts.netloc.rpartition("@")[2]
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n".encode())
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
                 length = _content_length(head)
                 if length is None:

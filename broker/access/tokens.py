@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingeborg.protocol.errors import ProtocolError
-from ingeborg.protocol.messages import JTI_BYTES_MAX, UNIX_TIME_MAX_S, is_text_of
+from ingeborg.protocol.messages import CLIENT_ID_BYTES_MAX, JTI_BYTES_MAX, UNIX_TIME_MAX_S, is_text_of
 from ingeborg.protocol.topics import check_topic
 
 from ..command.config import ConfigError
 from ..core.clients.grants import Grant
-from ..core.clients.placeholders import check_entry
 from ..shell.watched import WatchedFiles
 from .claims import CLAIM, TokenError, granted
 
@@ -240,6 +239,12 @@ def make_token(
     """
     import jwt
 
+    if client != "*" and not is_text_of(client.removesuffix("*"), CLIENT_ID_BYTES_MAX):
+        raise ConfigError(f"CLIENT has to be a client id of 1 to {CLIENT_ID_BYTES_MAX} bytes, or its beginning and a *")
+    if clock() + lifetime_s >= UNIX_TIME_MAX_S:
+        raise ConfigError(
+            f"no endpoint would accept this token: it would expire in {lifetime_s / 31_557_600:,.0f} years"
+        )
     beside = {
         "publish_topics": list(publish_topics),
         "subscribe_topics": list(subscribe_topics),
@@ -254,14 +259,6 @@ def make_token(
             raise ConfigError(f"topic {topic[:64]!r}: {error.info}; of prefixes '' is every topic") from None
         except UnicodeEncodeError:
             raise ConfigError(f"topic {topic[:64]!r}: has to be UTF-8") from None
-    for what, texts in (("prefix", (*publish, *subscribe, *presence)), ("topic", exact)):
-        for text in texts:
-            try:
-                check_entry(text, is_prefix=what == "prefix")
-            except ValueError as error:
-                raise ConfigError(f"{what} {text[:64]!r}: {error}") from None
-    if jti is not None and not is_text_of(jti, JTI_BYTES_MAX):
-        raise ConfigError(f"jti {jti[:64]!r}: has to have 1 to {JTI_BYTES_MAX} bytes")
     for key in read_keys(path):
         if kid in (None, key.key_id) and (isinstance(key.key, bytes) or hasattr(key.key, "public_key")):
             now = int(clock())
@@ -283,6 +280,16 @@ def make_token(
                 CLAIM: permissions,
             }
             headers = {} if key.key_id is None else {"kid": key.key_id}
-            return jwt.encode(claims, key.key, algorithm=key.algorithm_name, headers=headers)
+            try:
+                granted(claims, 0.0)
+            except TokenError as error:
+                raise ConfigError(f"no endpoint would accept this token: {error}") from None
+            token = jwt.encode(claims, key.key, algorithm=key.algorithm_name, headers=headers)
+            if len(token) > TOKEN_BYTES_MAX:
+                raise ConfigError(
+                    f"no endpoint would accept this token: it has {len(token)} bytes, and {TOKEN_BYTES_MAX} are the "
+                    "most; name fewer topics, or prefixes in their place"
+                )
+            return token
     which = "" if kid is None else f" with the id {kid}"
     raise ConfigError(f"{path}: there is no key{which} that can sign (an HS256 key, or a private one)")

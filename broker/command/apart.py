@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from ingeborg import streams
+
 from ..shell.machine import die_with_parent
 from ..store.embedded.files import RESTORE
 from ..store.embedded.writer_link import DAMAGE_SIGNALS
@@ -71,7 +73,7 @@ def _work(parent: int, work: Callable[[], int]) -> None:
     code = FAILED
     try:
         die_with_parent(parent)
-        code = work()
+        code = streams.run("ingeborg", work)
     except KeyboardInterrupt:
         code = 130
     except BaseException:

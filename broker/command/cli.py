@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from websockets.exceptions import InvalidURI
-from websockets.uri import parse_uri
-
-from ingeborg import form
+from ingeborg import form, streams
+from ingeborg.protocol.credentials import check_url, read_token
 from ingeborg.protocol.options import add_options
 
 from ..version import VERSION
@@ -280,24 +276,16 @@ def _client(options: argparse.ArgumentParser) -> None:
         "--url", default=DEFAULT_URL, metavar="URL", type=_websocket_url, help=f"of an endpoint ({DEFAULT_URL})"
     )
     options.add_argument("--client-id", required=True, metavar="ID", help="who this client is")
-    options.add_argument(
+    options.add_argument(  # never the token itself: everybody on the machine can read an option's value
         "--token-file", metavar="FILE", help="with the token, where the endpoint wants one (else: INGEBORG_TOKEN)"
     )
 
 
-def _token(path: str | None) -> str | None:
-    """Never an option's value: everybody on the machine can read those."""
-    if path is not None:
-        return Path(path).read_text(encoding="utf-8").strip()
-    return os.environ.get(config.ENVIRONMENT_PREFIX + "TOKEN")
-
-
 def _websocket_url(text: str) -> str:
     try:
-        parse_uri(text)
-    except InvalidURI:
-        raise argparse.ArgumentTypeError(f"{text!r} is no ws:// or wss:// URL, such as {DEFAULT_URL}") from None
-    return text
+        return check_url(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _positive(text: str) -> int:
@@ -322,10 +310,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return commands.token(**parsed)
         if command in ("sub", "pub", "history", "revoke"):
             try:
-                token = _token(parsed["token_file"])
-            except (OSError, UnicodeDecodeError) as error:
-                file, why = parsed["token_file"], getattr(error, "strerror", None) or "it is not UTF-8"
-                print(f"ingeborg {command}: --token-file {file}: {why}; it holds one token", file=sys.stderr)
+                token = read_token(parsed["token_file"])
+            except ValueError as error:
+                print(f"ingeborg {command}: {error}", file=sys.stderr)
                 return 2
             url, client_id = parsed["url"], parsed["client_id"]
             if command == "sub":
@@ -348,4 +335,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(streams.run("ingeborg", main))

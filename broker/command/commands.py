@@ -9,6 +9,8 @@ Results go to standard output, everything said to the person to standard error.
 from __future__ import annotations
 
 import asyncio
+import codecs
+import json
 import re
 import sys
 from collections.abc import AsyncIterator, Coroutine, Sequence
@@ -23,11 +25,13 @@ from ingeborg.protocol.client import (
     Client,
     ClientError,
     ClosedForGood,
+    ConnectFailed,
     ConnectionLost,
     Gap,
     Notification,
     PositionError,
 )
+from ingeborg.protocol.credentials import redacted
 from ingeborg.protocol.errors import TOKEN_REVOKED, ProtocolError
 from ingeborg.protocol.hashes import SLOTS
 from ingeborg.protocol.messages import HISTORY_LIMIT_DEFAULT, LAST_MAX
@@ -52,16 +56,16 @@ _NAMED_MAX = 10
 _RATE_INTERVAL_S = 1.0
 
 
+#: The name of a metric, as a page of metrics declares it.
+_DECLARED = re.compile(r"^# TYPE (\S+)", re.MULTILINE)
+
+
 class _Unusable(Exception):
     """An option whose value is none, or names nothing; the text says which, and why."""
 
 
-#: A token in a URL that is said back: those of scripts end in logs.
-_TOKEN = re.compile(r"(access_token=)[^&#\s]+")
-
-
 def _say(text: str) -> None:
-    print(printable(_TOKEN.sub(r"\1…", text)), file=sys.stderr, flush=True)
+    print(printable(redacted(text)), file=sys.stderr, flush=True)
 
 
 class Kind(NamedTuple):
@@ -117,8 +121,18 @@ async def sub(
         _say(f"ingeborg sub: cannot read the topics in {topics_file}: {error}")
         return USAGE
 
+    said = ""  # why it is connected nowhere, as was said last
+
     def lost(error: ConnectionLost) -> None:
+        nonlocal said
+        said = ""
         _say(f"ingeborg sub: connection lost, connecting again: {error}")
+
+    def unreachable(error: ConnectFailed) -> None:
+        nonlocal said
+        if str(error) != said:  # it may be the same one for hours
+            said = str(error)
+            _say(f"ingeborg sub: still not connected: {said}")
 
     def ended(topics: list[str], count: int) -> None:
         named = ", ".join(topics[:_NAMED_MAX]) + (", …" if count > min(len(topics), _NAMED_MAX) else "")
@@ -157,6 +171,7 @@ async def sub(
             token=token,
             recover=False if recover is None else Path(recover),
             on_lost=lost,
+            on_unreachable=unreachable,
             on_ended=ended,
             on_plain=plain,
             on_gap=gap,
@@ -181,8 +196,6 @@ async def sub(
     except (ClientError, ProtocolError, ValueError) as error:
         _say(f"ingeborg sub: {error}")
         return FAILED
-    except BrokenPipeError:
-        return FAILED  # whoever read the lines has gone
     except OSError as error:
         if recover is None:
             raise
@@ -317,7 +330,7 @@ def _named_by(path: str) -> tuple[str, float | None]:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise _Unusable(f"--token {path}: {why}; it is a file that holds the token") from None
     try:
-        jti, expires_at = auth.id_and_end(text.strip())
+        jti, expires_at = auth.id_and_end(text.strip("\ufeff \t\r\n"))
     except TokenError as error:
         raise _Unusable(f"--token {path}: {error}") from None
     if jti is None:
@@ -335,7 +348,7 @@ def _read_filter(text: str) -> Any:
     try:
         if text.startswith("@"):
             where = f"--filter {text}"
-            text = Path(text[1:]).read_text(encoding="utf-8")
+            text = Path(text[1:]).read_text(encoding="utf-8-sig")
         return decode(text.encode())
     except OSError as error:
         raise _Unusable(f"{where}: {error.strerror}; behind the @ stands the name of a file with the filter") from None
@@ -347,7 +360,7 @@ def _read_filter(text: str) -> Any:
 
 
 def _read_topics(path: str) -> list[str]:
-    text = sys.stdin.buffer.read().decode() if path == "-" else Path(path).read_text(encoding="utf-8")
+    text = (sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()).decode("utf-8-sig")
     # Not splitlines(): it also splits at characters such as U+2028 that a topic may have.
     return [line for line in (line.removesuffix("\r") for line in text.split("\n")) if line]
 
@@ -387,8 +400,9 @@ async def pub(
         where = f"line {number}: " if payload_text == "-" and not isinstance(error, ClosedForGood) and number else ""
         _say(f"ingeborg pub: {where}{error}")
         return FAILED
-    except BrokenPipeError:
-        return FAILED
+    except _Unusable as error:
+        _say(f"ingeborg pub: {error}")
+        return USAGE
     return OK
 
 
@@ -401,18 +415,37 @@ async def _payload_texts(payload_text: str, lines: BinaryIO | None) -> AsyncIter
     stream = lines or sys.stdin.buffer
     loop = asyncio.get_running_loop()
     # One line at a time, in a thread since a terminal or a pipe blocks: memory stays bounded by one frame.
-    while line := await loop.run_in_executor(None, stream.readline, FRAME_BYTES_MAX + 1):
+    while True:
+        try:
+            line = await loop.run_in_executor(None, stream.readline, FRAME_BYTES_MAX + 1)
+        except OSError as error:
+            raise _Unusable(f"standard input: {error.strerror}; - publishes its lines") from None
+        if not line:
+            return
         text = line.removesuffix(b"\n").removesuffix(b"\r")
+        if number == 1:
+            text = text.removeprefix(codecs.BOM_UTF8)
         if text:
             yield number, text
         number += 1
 
 
 def _payload(text: bytes) -> Any:
+    """The value, if the text is JSON; else the text itself. ``bad_json``: it is JSON that an endpoint would refuse;
+    ``UnicodeDecodeError``: it is not UTF-8."""
+    said = text.decode()
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return text.decode()  # UnicodeDecodeError is a ValueError: reported with the line's number
+        json.loads(said, parse_int=str, parse_float=str, parse_constant=_no_json)
+    except RecursionError:
+        pass  # too deep for a frame, too
+    except ValueError:
+        return said
+    return decode(b'{"payload":%b}' % text)["payload"]
+
+
+def _no_json(constant: str) -> None:
+    """Python reads NaN and infinities, which JSON has not."""
+    raise ValueError(constant)
 
 
 async def history(
@@ -459,8 +492,6 @@ async def history(
                 page = await client.history(topic, since=since, limit=limit, filter=wanted)
     except (ClientError, ProtocolError, ValueError) as error:
         _say(f"ingeborg history: {error}")
-        return FAILED
-    except BrokenPipeError:
         return FAILED
     if not is_whole:
         _say("ingeborg history: not all behind that message is kept, or it is not known: read anew what they are about")
@@ -514,7 +545,10 @@ async def status(url: str, as_json: bool = False, *, out: TextIO | None = None) 
     except (PageError, ValueError) as error:
         _say(f"ingeborg status: {error}")
         return FAILED
-    urls = {first.name: url.partition("?")[0], **{name: peer_url for name, (peer_url, _) in first.peers.items()}}
+    urls = {
+        first.name: redacted(url).partition("?")[0],
+        **{name: peer_url for name, (peer_url, _) in first.peers.items()},
+    }
     before = await asyncio.gather(*map(_scrape, urls.values()), return_exceptions=True)
     await asyncio.sleep(_RATE_INTERVAL_S)
     after = await asyncio.gather(*map(_scrape, urls.values()), return_exceptions=True)
@@ -557,7 +591,8 @@ async def _scrape(url: str) -> _Scrape:
     at_s = asyncio.get_running_loop().time()
     if metrics.status != 200:
         raise PageError(f"{url}/metrics: HTTP status {metrics.status}: {metrics.text.strip()[:200]}")
-    values: dict[str, float] = {}
+    # What has labels has no samples before it first happens.
+    values: dict[str, float] = dict.fromkeys(_DECLARED.findall(metrics.text), 0.0)
     info: dict[str, str] = {}
     peers: dict[str, tuple[str, bool]] = {}
     for sample in samples(metrics.text):

@@ -158,9 +158,12 @@ def _read(lines: BinaryIO) -> list[bytes]:
     """Some lines; of one that is too long, its beginning."""
     part: list[bytes] = []
     size = 0
-    while size < READ_BYTES and (line := lines.readline(LINE_BYTES_MAX + 1)):
-        part.append(line)
-        size += len(line)
+    try:
+        while size < READ_BYTES and (line := lines.readline(LINE_BYTES_MAX + 1)):
+            part.append(line)
+            size += len(line)
+    except OSError as error:
+        raise ImportFailed(f"cannot read the lines: {error.strerror}") from None
     return part
 
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from ingeborg.protocol.credentials import redacted
+
 from .base import Backend, BackendError
 
 
@@ -42,7 +44,7 @@ def check_urls(system: str, urls: Sequence[str], option: str = "--url") -> None:
         except ValueError:
             fits = False
         if not fits:
-            raise ValueError(f"{option} {url}: {system} wants {schemes[0]}://HOST:PORT")
+            raise ValueError(f"{option} {redacted(url)}: {system} wants {schemes[0]}://HOST:PORT")
 
 
 def open_backend(

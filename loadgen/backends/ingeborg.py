@@ -6,19 +6,16 @@ Owns: the mapping of a run's clients to client ids and endpoints. Must never: kn
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from ingeborg.protocol.client import Client, ClientError, CommandTimeout, ConnectFailed, ConnectionLost
+from ingeborg.protocol.credentials import read_token
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.pages import PageError, fetch, samples
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
-
-#: Holds the token for an endpoint that wants one; its `sub` has to be `*`, or what the run's client ids begin with.
-TOKEN_VARIABLE = "INGEBORG_TOKEN"
 
 #: Each command of a large subscribe (of some ten thousand topics) may take so long over a slow store.
 _SUBSCRIBE_TIMEOUT_S = 120.0
@@ -37,7 +34,8 @@ def client_id(name: str, number: int) -> str:
 class Ingeborg:
     """Clients are spread over ``urls`` round-robin; ``run`` makes their ids the run's own. ``lines``: several messages
     share a frame (SPEC section 1.6); an endpoint that cannot do that is refused. ``metrics_urls``: where `/metrics` and
-    `/readyz` of each endpoint are, if not at ``urls``."""
+    `/readyz` of each endpoint are, if not at ``urls``. The variable ``INGEBORG_TOKEN`` holds the token for an endpoint
+    that wants one; its `sub` has to be `*`, or what the run's client ids begin with."""
 
     deduplicates = True
 
@@ -63,7 +61,7 @@ class Ingeborg:
                 self._urls[first:] + self._urls[:first],
                 client_id(self._run, number),
                 listen=True,
-                token=os.environ.get(TOKEN_VARIABLE),
+                token=read_token(None),
                 lines=self._lines,
                 on_notification=on_notification,
                 on_error=lambda error: on_error(error.code),

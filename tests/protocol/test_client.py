@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,6 +16,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.http11 import Response
 
 import ingeborg.protocol.client
+import ingeborg.protocol.outgoing
 import ingeborg.protocol.pacing
 from ingeborg.protocol.client import (
     Client,
@@ -34,7 +36,7 @@ from ingeborg.protocol.errors import (
     ProtocolError,
 )
 from ingeborg.protocol.listings import Filtered
-from ingeborg.protocol.outgoing import connect
+from ingeborg.protocol.outgoing import OutgoingSocket, connect
 from tests import wants
 
 from .scripted import PATIENCE_S, Script, ScriptedEndpoint, free_url, succeed
@@ -373,8 +375,95 @@ def test_bad_client_ids_are_refused(client_id: Any) -> None:
 
 
 def test_bad_urls_are_refused() -> None:
-    with pytest.raises(ValueError, match="isn't a valid URI"):
+    with pytest.raises(ValueError, match="is no ws:// or wss:// URL"):
         Client("http://127.0.0.1", "c")
+
+
+@pytest.mark.parametrize(
+    "url", ["ws://ann:hidden@x", "wss://x/?a=b&access_token=hidden", "http://hidden@x", "ws:// hidden@"]
+)
+def test_a_url_with_a_secret_is_refused_without_saying_it(url: str) -> None:
+    with pytest.raises(ValueError, match="no password") as caught:
+        Client(url, "c")
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "token", ["hidden\n", "hidden\r\nX-Evil: 1", "\ufeffhidden", "hid den", "hiddén", "", b"hidden"]
+)
+def test_what_is_no_token_is_refused_without_saying_it(token: Any) -> None:
+    with pytest.raises(ValueError, match="visible ASCII") as caught:
+        Client("ws://x", "c", token=token)
+    assert "hid" not in str(caught.value)
+
+
+async def test_a_token_that_is_not_to_be_had_fails_the_attempt_and_is_asked_for_again(
+    endpoint: ScriptedEndpoint,
+) -> None:
+    faults: list[Any] = [OSError("down"), ValueError("no JSON"), RuntimeError("500"), TimeoutError(), KeyError("token")]
+    given: list[Any] = ["first", *faults, "<html>an error page</html>", None, "last"]
+
+    async def token() -> str:
+        answer = given.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    told: list[str] = []
+    async with client_of(endpoint, token=token, on_unreachable=lambda error: told.append(str(error))) as client:
+        endpoint.cut()
+        await endpoint.connections[0].wait_closed()
+        await client.subscribe("t")
+    assert len(told) == 7
+    assert all(f"{endpoint.url}: no token: " in text for text in told)
+    assert not any("error page" in text for text in told)
+    assert endpoint.connections[-1].request is not None
+    assert endpoint.connections[-1].request.headers["Authorization"] == "Bearer last"
+    with pytest.raises(ConnectFailed, match="no token: 'x'"):
+        await client_of(endpoint, token=lambda: dict[str, str]()["x"]).connect()
+
+
+async def test_a_command_that_times_out_says_why_the_client_is_connected_nowhere(
+    endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: Any, **__: Any) -> Any:
+        raise InvalidStatus(Response(401, "Unauthorized", Headers(), b"it has expired"))
+
+    unreachable = asyncio.Event()
+    async with client_of(endpoint, token="t") as client:
+        monkeypatch.setattr(ingeborg.protocol.client, "connect", refused)
+        endpoint.cut()
+        said = "the token is refused, and there is no on_unreachable: .*HTTP 401"
+        with pytest.raises(CommandTimeout), pytest.warns(RuntimeWarning, match=said):
+            await client.subscribe("t", timeout_s=0.2)
+    monkeypatch.setattr(ingeborg.protocol.client, "connect", connect)
+    async with client_of(endpoint, token="t", on_unreachable=lambda _: unreachable.set()) as client:
+        monkeypatch.setattr(ingeborg.protocol.client, "connect", refused)
+        endpoint.cut()
+        await asyncio.wait_for(unreachable.wait(), PATIENCE_S)
+        client._timeout_s = 0.05
+        for attempt in (client.subscribe("t", timeout_s=0.05), client.publish("t", 1)):
+            with pytest.raises(CommandTimeout, match="HTTP 401: it has expired"):
+                await attempt
+
+
+async def test_any_iterable_of_topics_is_gone_through_once(endpoint: ScriptedEndpoint) -> None:
+    async with client_of(endpoint) as client:
+        for kind in (list, tuple, iter, dict.fromkeys, deque, lambda text: (letter for letter in text)):
+            for command in (client.subscribe, client.unsubscribe):
+                await command(kind("ab"))
+                assert (await endpoint.next(command.__name__))["topic"] == ["a", "b"]
+        for wrong in (None, 5, b"a"):
+            with pytest.raises(TypeError, match="topics have to be a string, or strings, not"):
+                await client.subscribe(wrong)  # type: ignore[arg-type]
+
+
+async def test_what_an_endpoint_closes_with_is_said_once(endpoint: ScriptedEndpoint) -> None:
+    lost: asyncio.Queue[str] = asyncio.Queue()
+    async with client_of(endpoint, on_lost=lambda error: lost.put_nowait(str(error))):
+        await endpoint.connections[0].close(SLOW_CONSUMER.code, SLOW_CONSUMER.reason)
+        said = await asyncio.wait_for(lost.get(), PATIENCE_S)
+        assert said == f"{endpoint.url}: closed by the endpoint, 4002: {SLOW_CONSUMER.reason}"
 
 
 # -- time-outs
@@ -557,15 +646,73 @@ async def test_the_backoff_has_full_jitter_and_grows_to_its_maximum(monkeypatch:
     assert slept == pytest.approx([0.1, 0.0, 0.2, 0.8, 0.25, 1.0])
 
 
-async def test_the_backoff_starts_again_after_a_connection_that_was_of_use(endpoint: ScriptedEndpoint) -> None:
-    # Were it to grow, the tenth wait would be 0.01 × 2^9 > 5 s.
-    async with client_of(endpoint, listen=True, backoff_base_s=0.01, random=Longest()) as client:
-        for number in range(10):
+@pytest.mark.parametrize("lasted", [True, False])
+async def test_the_backoff_begins_again_when_a_connection_has_lasted_whatever_has_come_over_it(
+    endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch, lasted: bool
+) -> None:
+    monkeypatch.setattr(ingeborg.protocol.client, "LASTED_S", 0.0 if lasted else math.inf)
+    slept: list[float] = []
+    real_sleep = asyncio.sleep
+
+    async def no_sleep(delay_s: float) -> None:
+        if asyncio.current_task() is client._task:
+            slept.append(delay_s)
+            delay_s = 0.0
+        await real_sleep(delay_s)
+
+    async with client_of(endpoint, listen=True, backoff_base_s=0.1, random=Longest()) as client:
+        monkeypatch.setattr("ingeborg.protocol.client.asyncio.sleep", no_sleep)
+        for number in range(3):
             await endpoint.next("listen")
-            await endpoint.notify("t", number)
-            await anext(client)
+            if not lasted:
+                await endpoint.notify("t", number)
+                await anext(client)
             endpoint.cut()
         await endpoint.next("listen")
+    assert slept == pytest.approx([0.1, 0.1, 0.1] if lasted else [0.1, 0.2, 0.4])
+
+
+async def test_a_connection_that_a_command_has_waited_on_in_vain_is_probed_and_cut(
+    endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingeborg.protocol.outgoing, "_PROBE_S", 0.05)
+    lost: list[ConnectionLost] = []
+    async with ScriptedEndpoint() as second, client_of(endpoint, second, on_lost=lost.append) as client:
+        endpoint.connections[0].transport.pause_reading()  # as a network that has gone silent
+        with pytest.raises(CommandTimeout):
+            await client.subscribe("t", timeout_s=0.05)
+        await client.subscribe("t")
+        assert client.url == second.url
+    assert "no answer to a ping" in str(lost[0])
+
+
+async def test_a_silent_connection_is_probed_and_stays_while_it_answers(
+    endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingeborg.protocol.outgoing, "_LOOK_S", 0.01)
+    enough = asyncio.Event()
+    probes = 0
+    ping = OutgoingSocket.ping
+
+    def counted(socket: OutgoingSocket) -> None:
+        nonlocal probes
+        probes += 1
+        if probes == 4:
+            enough.set()
+        ping(socket)
+
+    def probed(socket: OutgoingSocket) -> None:  # at once, instead of after ten seconds: when the answer has come
+        assert socket.heard
+        assert socket._probing is not None
+        socket._probing.cancel()
+        socket._probing = None
+
+    monkeypatch.setattr(OutgoingSocket, "ping", counted)
+    async with client_of(endpoint) as client:
+        async with asyncio.timeout(PATIENCE_S):
+            monkeypatch.setattr(OutgoingSocket, "ponged", probed)
+            await enough.wait()
+        assert client.reconnects == 0
 
 
 @pytest.mark.parametrize("code", [REPLACED, TOKEN_REVOKED, SLOW_CONSUMER])

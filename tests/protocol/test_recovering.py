@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -212,10 +213,14 @@ async def test_gaps_are_told_in_their_place(endpoint: ScriptedEndpoint) -> None:
 
 async def test_a_gap_that_nobody_is_told_of_is_a_warning(endpoint: ScriptedEndpoint) -> None:
     async with client_of(endpoint, listen=True, recover="p") as client:
-        await tell(endpoint, {"gap": None}, note(1))
-        with pytest.warns(RuntimeWarning, match="may be lacking, and there is no on_gap"):
-            await anext(client)
-        assert client.gaps == 1
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("default")  # as a program has it: the same warning is said once
+            for number in (1, 2, 3):
+                await tell(endpoint, {"gap": None}, note(number))
+                await anext(client)
+        said = "messages may be lacking (gap {} of client c1), and there is no on_gap: read anew what they are about"
+        assert [str(warning.message) for warning in told] == [said.format(number) for number in (1, 2, 3)]
+        assert client.gaps == 3
 
 
 async def test_slots_are_the_clients_topics_where_it_knows_all_of_them(endpoint: ScriptedEndpoint) -> None:

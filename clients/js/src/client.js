@@ -33,8 +33,20 @@ import { Bell, deferred, limited, onAbort, raced, sleep } from "./waiting.js";
 /** Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order. */
 const IN_FLIGHT_MAX = 1024;
 
+/**
+ * A connection that lasted so many milliseconds was of use: after it the backoff begins where it began. Messages do not
+ * tell: a publisher without acknowledgements hears none, and an endpoint that closes behind each `listen` has sent one.
+ */
+const LASTED_MS = 10_000;
+
 /** A large subscribe is sent as commands of so many bytes. */
 const TOPICS_BYTES_MAX = 256 * 1024;
+
+/**
+ * By its topics a subscribe or unsubscribe has so much longer than other commands, in milliseconds a character: a slow
+ * store takes 20 ms a topic, and topics have 10 characters or more.
+ */
+const MS_PER_CHARACTER = 2;
 
 /** Topics in a page of those that a gap is looked for in: the most that an endpoint gives. */
 const OWN_TOPICS_PAGE = 10_000;
@@ -87,7 +99,8 @@ export class Client {
   #until;
   #listening;
   #nextUrl = 0;
-  #failures = 0; // connections in a row that brought nothing; what the backoff grows with
+  #failures = 0; // attempts in a row after which no connection lasted; what the backoff grows with
+  #usedMs = 0; // when the present connection came into use, as of `performance.now()`
   /** @type {Socket | null} */
   #socket = null; // where commands go
   /** @type {Socket | null} */
@@ -321,9 +334,10 @@ export class Client {
    * `last: n`: the n latest kept messages of each topic come before it is done, as notifications with `kept`. `since`:
    * those since that position. A client has to listen for that (`bad_state`).
    *
-   * Many are sent as several commands, of which more are under way at once as long as they are quick, each with
-   * `timeoutMs`. After an error some topics may be subscribed to; repeating is safe. `bad_topic`: checked before
-   * anything is sent.
+   * Many are sent as several commands, of which more are under way at once as long as they are quick. Each has
+   * `timeoutMs`; where that is not given, the client's and two seconds for every 1,000 characters of topics. After an error
+   * some topics may be subscribed to; repeating is safe, and goes on where the first try has ended. `bad_topic`: checked
+   * before anything is sent.
    * @param {string | readonly string[]} topics
    * @param {SubscribeOptions} [options]
    * @returns {Promise<void>}
@@ -521,6 +535,7 @@ export class Client {
       throw this.#ended ?? new Unreachable(socket.why);
     }
     this.#socket = socket;
+    this.#usedMs = performance.now();
     this.#state = "running";
     if (isAnother) this.#reconnects += 1;
     this.#lastFailure = null;
@@ -565,6 +580,7 @@ export class Client {
     }
     if (socket !== this.#socket) return;
     this.#socket = this.#url = null;
+    if (performance.now() - this.#usedMs >= LASTED_MS) this.#failures = 0;
     const lost = new ConnectionLost(socket.why, socket.closeCode);
     this.#replies.fail(this.#ended ?? lost);
     if (this.#ended !== null) return;
@@ -595,7 +611,7 @@ export class Client {
         }
       }
     } catch (error) {
-      // Listening was refused for good, or `token` gave no token; or it has ended already, and this is why.
+      // Listening was refused for good; or it has ended already, and this is why.
       this.#end(error instanceof Error ? error : new TypeError(String(error)));
     }
   }
@@ -659,14 +675,12 @@ export class Client {
     const { token } = this.#options;
     if (token === undefined) return null;
     if (typeof token === "string") return token;
-    let given;
     try {
-      given = await token();
+      return checkToken(await token());
     } catch (error) {
-      // Its issuer may be out of reach as an endpoint may: it is asked again.
+      // Whoever issues tokens may be out of reach as an endpoint may, and a page may come in place of one: ask again.
       throw new Unreachable(`${url}: no token: ${error instanceof Error ? error.message : error}`, { cause: error });
     }
-    return checkToken(given);
   }
 
   /**
@@ -712,7 +726,6 @@ export class Client {
     if (typeof message !== "object" || message === null || Array.isArray(message)) {
       throw new Garbage("the endpoint sent what is not a JSON object");
     }
-    this.#failures = 0;
     if (Object.hasOwn(message, "broadcast")) {
       this.#inbox.put(notificationOf(message));
     } else if ("result" in message || "error" in message) {
@@ -759,9 +772,10 @@ export class Client {
    */
   async #withTopics(command, topics, options, fields) {
     const bodies = this.#topicBodies(command, topics, fields);
-    return paced(bodies, options?.signal, (text, signal) =>
-      this.#request(text, true, { timeoutMs: options?.timeoutMs, signal }),
-    );
+    return paced(bodies, options?.signal, (text, signal) => {
+      const timeoutMs = options?.timeoutMs ?? this.#options.timeoutMs + text.length * MS_PER_CHARACTER;
+      return this.#request(text, true, { timeoutMs, signal });
+    });
   }
 
   /**
@@ -940,6 +954,7 @@ export class Client {
    * @param {ConnectionLost | null} [lost]
    */
   #late(text, lost = null) {
+    this.#socket?.probe();
     const last = this.#lastFailure ?? lost;
     return last === null ? new CommandTimeout(text) : new CommandTimeout(`${text}; ${last.message}`, { cause: last });
   }

@@ -13,7 +13,7 @@ import https from "node:https";
 import { Unreachable } from "./errors.js";
 import { CLOSE, FrameReader, PING, PONG, PROTOCOL_VIOLATION, TEXT, Violation, closePayload, frame } from "./frames.js";
 import { LINES, Together, linesOf } from "./lines.js";
-import { CLOSE_MS_MAX } from "./transport.js";
+import { CLOSE_MS_MAX, PROBE_MS } from "./transport.js";
 import { Bell, deferred, onAbort } from "./waiting.js";
 
 /** @import { Connect, Socket, SocketOptions } from "./transport.js" */
@@ -21,11 +21,8 @@ import { Bell, deferred, onAbort } from "./waiting.js";
 /** From the first packet to the endpoint's answer; an endpoint gives a handshake as long. */
 const HANDSHAKE_MS_MAX = 5_000;
 
-/**
- * A connection that has been silent for so long is pinged, and dead if it stays so for as long again. An endpoint pings
- * every 25 s, so that this hardly ever happens.
- */
-const SILENT_MS_MAX = 30_000;
+/** So often is looked whether something has come. Where nothing has, the connection is probed: an endpoint pings every 25 s. */
+const LOOK_MS = 25_000;
 
 /** Of what an endpoint says when it refuses; its text is for people. */
 const REFUSAL_BYTES_MAX = 500;
@@ -160,8 +157,9 @@ class NodeSocket {
   #room = new Bell();
   #open = true; // we may send messages
   #deaf = false; // what still comes is not listened to
-  #heard = true; // something has come since the keepalive looked
-  #pinged = false;
+  #heard = true; // something has come since somebody looked
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #probing;
   /** @type {Buffer | null} */
   #owedPong = null;
   #paused = false;
@@ -204,7 +202,7 @@ class NodeSocket {
       this.why ||= error.message;
     });
     this.#stream.on("close", () => this.#over());
-    this.#keepAlive = setInterval(() => this.#look(), SILENT_MS_MAX);
+    this.#keepAlive = setInterval(() => this.#look(), LOOK_MS);
     this.#keepAlive.unref(); // the connection itself keeps the program alive
     // Not now: whoever connects has to have the socket before it gets a message of it.
     if (head.length > 0) this.#stream.unshift(head);
@@ -248,7 +246,21 @@ class NodeSocket {
   goOn() {
     if (!this.#paused) return;
     this.#paused = false;
+    this.#heard = true; // what came meanwhile is about to be read
     this.#stream.resume();
+  }
+
+  probe() {
+    if (this.#probing !== undefined || this.#paused || !this.#open) return;
+    this.#heard = false;
+    this.#stream.write(frame(PING, Buffer.alloc(0), nextMask()));
+    this.#probing = setTimeout(() => {
+      this.#probing = undefined;
+      if (this.#heard || this.#paused) return; // an answer would not be read while it is paused
+      this.why ||= `no answer to a ping within ${PROBE_MS / 1000} s`;
+      this.abort();
+    }, PROBE_MS);
+    this.#probing.unref();
   }
 
   /** @param {string} why */
@@ -302,15 +314,9 @@ class NodeSocket {
   }
 
   #look() {
-    if (this.#heard || this.#paused) {
-      this.#heard = this.#pinged = false; // a pong would not be read while it is paused
-    } else if (this.#pinged) {
-      this.why ||= `silent for ${(2 * SILENT_MS_MAX) / 1000} s, a ping unanswered`;
-      this.abort();
-    } else if (this.#open) {
-      this.#pinged = true;
-      this.#stream.write(frame(PING, Buffer.alloc(0), nextMask()));
-    }
+    if (this.#probing !== undefined) return;
+    if (!this.#heard) this.probe();
+    this.#heard = false;
   }
 
   /**
@@ -355,6 +361,7 @@ class NodeSocket {
     this.isOver = true;
     this.#open = false;
     clearInterval(this.#keepAlive);
+    clearTimeout(this.#probing);
     clearTimeout(this.#cutting);
     this.why = `${this.#url}: ${this.why || "the connection was cut"}`;
     this.#options.onOver(this);

@@ -30,6 +30,7 @@
  * @property {boolean} canPause
  * @property {() => void} pause Read no more for now.
  * @property {() => void} goOn Read again.
+ * @property {() => void} probe Is it alive? A command has waited in vain. It is cut if nothing comes within `PROBE_MS`.
  * @property {(why: string) => void} giveUp The endpoint does not speak our protocol.
  * @property {() => void} abort Cut it.
  * @property {() => Promise<void>} end The closing handshake, or what comes of it in `CLOSE_MS_MAX`.
@@ -39,6 +40,9 @@
  * Makes a connection; rejects with `Unreachable`, or the signal's reason.
  * @typedef {(url: string, options: SocketOptions) => Promise<Socket>} Connect
  */
+
+/** How long nothing may come over a connection that is probed, in milliseconds. */
+export const PROBE_MS = 10_000;
 
 /** How long an endpoint may take to answer a close, in milliseconds; then the connection is cut. */
 export const CLOSE_MS_MAX = 2_000;

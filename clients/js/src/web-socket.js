@@ -10,7 +10,7 @@
 
 import { Unreachable } from "./errors.js";
 import { LINES, Together, linesOf } from "./lines.js";
-import { CLOSE_MS_MAX } from "./transport.js";
+import { CLOSE_MS_MAX, PROBE_MS } from "./transport.js";
 import { Bell, deferred, onAbort, sleep } from "./waiting.js";
 
 /** @import { Connect, Socket, SocketOptions } from "./transport.js" */
@@ -50,6 +50,8 @@ class BrowserSocket {
   #options;
   #room = new Bell();
   #deaf = false;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #probing;
   /** @type {Together | null} */
   #together = null;
   /** @type {ReturnType<typeof deferred<void>>} */
@@ -121,6 +123,18 @@ class BrowserSocket {
 
   goOn() {}
 
+  /** A page cannot ping. The command that has waited asks as well: an endpoint that is there answers it, late. */
+  probe() {
+    if (this.#probing !== undefined || this.isOver) return;
+    const { heardMs } = this;
+    this.#probing = setTimeout(() => {
+      this.#probing = undefined;
+      if (this.heardMs !== heardMs) return;
+      this.why ||= `nothing came within ${PROBE_MS / 1000} s after a command had waited in vain`;
+      this.abort();
+    }, PROBE_MS);
+  }
+
   /** @param {string} why */
   giveUp(why) {
     this.why ||= why;
@@ -170,6 +184,7 @@ class BrowserSocket {
   #over(code, reason) {
     if (this.isOver) return;
     this.isOver = true;
+    clearTimeout(this.#probing);
     this.closeCode = code;
     if (code !== null) this.heardMs = Date.now();
     const said = code === null ? "the connection was cut" : `closed by the endpoint, ${code}${reason ? `: ${reason}` : ""}`;

@@ -6,6 +6,7 @@ import { test } from "node:test";
 
 import * as browser from "../src/index.js";
 import { Client, ClosedForGood, CommandTimeout, ConnectFailed, ConnectionLost, Unreachable } from "../src/node.js";
+import { deferred } from "../src/waiting.js";
 import { within } from "./endpoints.js";
 import { NOBODY, ScriptedEndpoint, accepted, closeFrame, serverFrame, succeed, text } from "./scripted.js";
 
@@ -483,7 +484,9 @@ test("a passing error is repeated until it passes or the time is up", async (t) 
   await assert.rejects(client.subscribe("t", { timeoutMs: 1000 }), { code: "store_unavailable" });
 });
 
-test("the backoff has full jitter, grows to its maximum, and starts again after a connection of use", async (t) => {
+test("the backoff has full jitter, grows to its maximum, and begins again after a connection that lasted", async (t) => {
+  let nowMs = 0;
+  t.mock.method(performance, "now", () => nowMs);
   const draws = [];
   const timers = t.mock.method(globalThis, "setTimeout");
   const endpoint = await ScriptedEndpoint.start(t);
@@ -510,7 +513,13 @@ test("the backoff has full jitter, grows to its maximum, and starts again after 
   await endpoint.next("listen");
   assert.deepEqual(slept(), [7, 7, 0, 40, 10, 40, 40]); // draw × min(40, 7 × 2^n)
   assert.ok(unreachable.every((error) => error instanceof Unreachable));
-  await client.subscribe("t"); // the listening has its answer
+  await client.subscribe("t"); // the listening has its answer: what has come does not count, but how long it lasted
+  nowMs += 9_999;
+  endpoint.connection.cut();
+  await endpoint.next("listen");
+  assert.equal(slept().at(-1), 40);
+  await client.subscribe("t");
+  nowMs += 10_000;
   endpoint.connection.cut();
   await endpoint.next("listen");
   assert.equal(slept().at(-1), 7);
@@ -637,19 +646,37 @@ test("pings are answered; of many that nobody reads the answers of, the latest",
 });
 
 test("a silent endpoint is pinged, and given up when it does not answer", async (t) => {
-  t.mock.timers.enable({ apis: ["setInterval"] });
+  t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
   const endpoint = await ScriptedEndpoint.start(t);
-  const client = await opened(t, endpoint);
+  const lost = deferred();
+  const client = await opened(t, endpoint, { onLost: lost.resolve });
   await client.subscribe("t");
-  t.mock.timers.tick(30_000); // it has been heard since the connection was made
-  t.mock.timers.tick(30_000);
+  t.mock.timers.tick(25_000); // it has been heard since the connection was made
+  t.mock.timers.tick(25_000);
   await client.subscribe("t"); // behind the ping
   assert.deepEqual(endpoint.connection.pings, [""]);
-  t.mock.timers.tick(30_000); // heard again
-  t.mock.timers.tick(30_000);
-  t.mock.timers.tick(30_000);
+  t.mock.timers.tick(10_000); // heard again
+  t.mock.timers.tick(15_000);
+  t.mock.timers.tick(25_000);
+  t.mock.timers.tick(10_000);
+  assert.match((await lost.promise).message, /no answer to a ping within 10 s/);
+  t.mock.timers.tick(1);
   await client.subscribe("t");
   assert.equal(client.reconnects, 1);
+});
+
+test("a connection that a command has waited on in vain is probed, and given up when nothing comes", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const endpoint = await ScriptedEndpoint.start(t, () => {});
+  const lost = deferred();
+  const client = await opened(t, endpoint, { onLost: lost.resolve });
+  const waits = client.subscribe("t", { timeoutMs: 100 });
+  await endpoint.next("subscribe");
+  endpoint.connection.socket.pause(); // as a network that has gone silent
+  t.mock.timers.tick(100);
+  await assert.rejects(waits, CommandTimeout);
+  t.mock.timers.tick(10_000);
+  assert.match((await lost.promise).message, /no answer to a ping within 10 s/);
 });
 
 // -- notifications
@@ -782,8 +809,9 @@ test("a token goes into the header; a function is asked for each connection, and
   await client.subscribe("t");
   assert.match(endpoint.connection.request, /^Authorization: Bearer token-3$/im);
   assert.match(unreachable.join(), /no token: the issuer sleeps/);
-  await assert.rejects(clientOf(t, endpoint, { token: () => "a\r\nX-Evil: 1" }).connect(), TypeError);
-  await assert.rejects(clientOf(t, endpoint, { token: () => undefined }).connect(), TypeError);
+  for (const given of ["a\r\nX-Evil: 1", "<html>an error page</html>", "", undefined, null, {}]) {
+    await assert.rejects(clientOf(t, endpoint, { token: () => given }).connect(), { name: "ConnectFailed", message: /no token: / });
+  }
   const never = clientOf(t, endpoint, { token: () => new Promise(() => {}), timeoutMs: 50 });
   await assert.rejects(never.connect(), { message: /no answer within 50 ms/ });
 });

@@ -122,9 +122,10 @@ export declare class Client {
      * `last: n`: the n latest kept messages of each topic come before it is done, as notifications with `kept`. `since`:
      * those since that position. A client has to listen for that (`bad_state`).
      *
-     * Many are sent as several commands, of which more are under way at once as long as they are quick, each with
-     * `timeoutMs`. After an error some topics may be subscribed to; repeating is safe. `bad_topic`: checked before
-     * anything is sent.
+     * Many are sent as several commands, of which more are under way at once as long as they are quick. Each has
+     * `timeoutMs`; where that is not given, the client's and two seconds for every 1,000 characters of topics. After an error
+     * some topics may be subscribed to; repeating is safe, and goes on where the first try has ended. `bad_topic`: checked
+     * before anything is sent.
      * @param {string | readonly string[]} topics
      * @param {SubscribeOptions} [options]
      * @returns {Promise<void>}

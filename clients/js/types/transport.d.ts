@@ -71,6 +71,10 @@ export type Socket = {
      */
     goOn: () => void;
     /**
+     * Is it alive? A command has waited in vain. It is cut if nothing comes within `PROBE_MS`.
+     */
+    probe: () => void;
+    /**
      * The endpoint does not speak our protocol.
      */
     giveUp: (why: string) => void;
@@ -109,6 +113,7 @@ export type Connect = (url: string, options: SocketOptions) => Promise<Socket>;
  * @property {boolean} canPause
  * @property {() => void} pause Read no more for now.
  * @property {() => void} goOn Read again.
+ * @property {() => void} probe Is it alive? A command has waited in vain. It is cut if nothing comes within `PROBE_MS`.
  * @property {(why: string) => void} giveUp The endpoint does not speak our protocol.
  * @property {() => void} abort Cut it.
  * @property {() => Promise<void>} end The closing handshake, or what comes of it in `CLOSE_MS_MAX`.
@@ -117,5 +122,7 @@ export type Connect = (url: string, options: SocketOptions) => Promise<Socket>;
  * Makes a connection; rejects with `Unreachable`, or the signal's reason.
  * @typedef {(url: string, options: SocketOptions) => Promise<Socket>} Connect
  */
+/** How long nothing may come over a connection that is probed, in milliseconds. */
+export declare const PROBE_MS = 10000;
 /** How long an endpoint may take to answer a close, in milliseconds; then the connection is cut. */
 export declare const CLOSE_MS_MAX = 2000;

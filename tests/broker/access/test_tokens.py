@@ -164,18 +164,44 @@ def test_the_client_s_own_id_is_filled_when_the_token_is_read(file: Path, keys: 
 @pytest.mark.parametrize(
     ("permission", "entry", "why"),
     [
-        ("publish", "user/{sub}", "prefix 'user/{sub}': a prefix that ends in {sub} "),
-        ("subscribe", "{sub}", "prefix '{sub}': a prefix that ends in {sub} "),
-        ("subscribe", "{sub}{sub}/", "prefix '{sub}{sub}/': two {sub} in a row "),
-        ("publish_topics", "{sub}{sub}", "topic '{sub}{sub}': two {sub} in a row "),
-        ("presence", "room/{sub}", "prefix 'room/{sub}': a prefix that ends in {sub} "),
-        ("presence_topics", "{sub}{sub}", "topic '{sub}{sub}': two {sub} in a row "),
+        ("publish", "user/{sub}", "a prefix that ends in {sub} "),
+        ("subscribe", "{sub}", "a prefix that ends in {sub} "),
+        ("subscribe", "{sub}{sub}/", "two {sub} in a row "),
+        ("publish_topics", "{sub}{sub}", "two {sub} in a row "),
+        ("presence", "room/{sub}", "a prefix that ends in {sub} "),
+        ("presence_topics", "{sub}{sub}", "two {sub} in a row "),
     ],
 )
-def test_no_token_is_made_that_an_endpoint_would_not_accept(file: Path, permission: str, entry: str, why: str) -> None:
+def test_no_token_is_made_whose_entries_an_endpoint_would_not_accept(
+    file: Path, permission: str, entry: str, why: str
+) -> None:
     permissions: dict[str, Any] = {permission: [entry]}
-    with pytest.raises(ConfigError, match=f"^{re.escape(why)}"):
+    with pytest.raises(ConfigError, match=f"ingeborg.{permission}: {re.escape(why)}"):
         make_token(file, "anna", **permissions)
+
+
+@pytest.mark.parametrize(
+    ("client", "options", "why"),
+    [
+        ("", {}, "CLIENT has to be a client id of 1 to 128 bytes"),
+        ("é" * 65, {}, "CLIENT has to be a client id"),
+        ("a" * 129 + "*", {}, "CLIENT has to be a client id"),
+        ("\udcff", {}, "CLIENT has to be a client id"),
+        ("anna", {"lifetime_s": 10**13}, "it would expire in 316,881 years"),
+        ("anna", {"subscribe_topics": [f"topic {number}" for number in range(1000)]}, "and 8192 are the most"),
+        ("anna", {"jti": "j" * 129}, "jti has to be a string of 1 to 128 bytes"),
+    ],
+)
+def test_no_token_is_made_that_no_endpoint_would_accept(
+    file: Path, client: str, options: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        make_token(file, client, **options)
+
+
+def test_every_token_that_is_made_is_accepted(file: Path, keys: Keys) -> None:
+    for client in ("a", "é" * 64, "a" * 128 + "*", "*"):
+        assert keys.grant(make_token(file, client, lifetime_s=10**11, clock=lambda: NOW)).client == client
 
 
 def test_a_token_made_without_single_topics_is_one_of_before(file: Path, keys: Keys) -> None:
@@ -241,7 +267,7 @@ def test_a_token_that_is_made_can_be_revoked_by_an_id_of_its_own(file: Path) -> 
     given = Keys(file, clock=lambda: NOW).grant(make_token(file, "anna", jti="mine", revoke=True, clock=lambda: NOW))
     assert (given.jti, given.revoke) == ("mine", True)
     for bad in ("", "x" * 129):
-        with pytest.raises(ConfigError, match="has to have 1 to 128 bytes"):
+        with pytest.raises(ConfigError, match="jti has to be a string of 1 to 128 bytes"):
             make_token(file, "anna", jti=bad)
 
 

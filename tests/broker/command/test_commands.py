@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import io
 import ssl
 import tomllib
@@ -19,6 +20,7 @@ from websockets.http11 import Request, Response
 from ingeborg import form
 from ingeborg.broker.access.tokens import Keys
 from ingeborg.broker.command import cli, commands
+from ingeborg.protocol.credentials import read_token
 from ingeborg.protocol.hashes import slot_of
 from tests.broker.transports import Authority
 from tests.protocol.scripted import ScriptedEndpoint, free_url, succeed
@@ -206,6 +208,60 @@ async def test_pub_publishes_json_or_else_the_text(
     assert await commands.pub(endpoint.url, "c", "t", text) == 0
     assert (await endpoint.next("publish"))["payload"] == payload
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "18446744073709551616",
+        "1" * 5000,
+        '{"id": 18446744073709551616}',
+        "-9223372036854775809",
+        '{"a":1,"a":2}',
+        '{"b":{"a":1,"\\u0061":2}}',
+        "1e999",
+        '"\\ud83d"',
+        "[" * 300 + "]" * 300,
+    ],
+)
+async def test_pub_refuses_json_that_would_arrive_as_something_else(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    assert await commands.pub(endpoint.url, "c", "t", "-", lines=io.BytesIO(f"1\n{text}\n2\n".encode())) == 1
+    assert capsys.readouterr().err.startswith("ingeborg pub: line 2: bad_json: ")
+    assert await commands.pub(endpoint.url, "c", "t", text) == 1
+    assert (await endpoint.next("publish"))["payload"] == 1
+    assert endpoint.frames.empty()
+
+
+@pytest.mark.parametrize("text", ["007", "NaN", "-Infinity", "[1,]", " ", "[info] ready", '1,"b":2', "{"])
+async def test_pub_takes_what_is_no_json_for_text(endpoint: ScriptedEndpoint, text: str) -> None:
+    assert await commands.pub(endpoint.url, "c", "t", text) == 0
+    assert (await endpoint.next("publish"))["payload"] == text
+
+
+async def test_a_byte_order_mark_is_no_part_of_what_a_file_holds(
+    endpoint: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = codecs.BOM_UTF8
+    assert await commands.pub(endpoint.url, "c", "t", "-", lines=io.BytesIO(mark + b'{"a":1}\r\n2\n')) == 0
+    assert [(await endpoint.next("publish"))["payload"] for _ in range(2)] == [{"a": 1}, 2]
+    for name, text in {"topics": b"one\r\ntwo", "filter": b'{"a":[1]}'}.items():
+        (tmp_path / name).write_bytes(mark + text)
+    (tmp_path / "token").write_bytes(mark + b" a.b.c \r\n")
+    monkeypatch.setenv("INGEBORG_TOKEN", "\ufeffd.e.f\n")
+    assert [read_token(file) for file in (str(tmp_path / "token"), None)] == ["a.b.c", "d.e.f"]
+    kind = commands.Kind(filter=f"@{tmp_path / 'filter'}")
+    endpoint.script = notify_and_succeed
+    assert await commands.sub(endpoint.url, "c", [], str(tmp_path / "topics"), count=1, kind=kind) == 0
+    subscribe = await endpoint.next("subscribe")
+    assert (subscribe["topic"], subscribe["filter"]) == (["one"], {"a": [1]})
+
+
+async def notify_and_succeed(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+    await succeed(endpoint, connection, command)
+    if command["command"] == "listen":
+        await endpoint.notify("one", 1)
 
 
 @pytest.mark.parametrize(("given", "sent"), [("true", None), ("false", False), ("order 7", "order 7")])
@@ -500,6 +556,7 @@ class Pages:
         return connection.respond(
             HTTPStatus.OK,
             f'ingeborg_info{{name="{self.name}",routing="home",store="lmdb",form="compiled"}} 1\n{peers}'
+            "# TYPE ingeborg_errors_total counter\n"
             f"ingeborg_clients 3\ningeborg_publishes_received_total {self.count}\n"
             f'ingeborg_drops_total{{reason="a"}} 2\ningeborg_drops_total{{reason="b"}} 3\n'
             f"process_resident_memory_bytes 5.2e+07\n",
@@ -540,6 +597,7 @@ async def test_status_as_json_has_the_same_with_null_for_what_is_not_known(
     assert here["publishes_per_s"] > 0
     assert here["resident_bytes"] == 52_000_000
     assert here["deliveries_per_s"] is None
+    assert here["errors"] == 0
     assert (away["name"], away["state"], away["clients"]) == ("e-3", "unreachable", None)
 
 

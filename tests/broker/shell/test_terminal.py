@@ -75,11 +75,10 @@ async def test_status_and_doctor_show_names_that_do_nothing(
         assert not ACTING & set(out.getvalue())
 
 
-async def test_a_token_in_a_url_is_not_said_back(tmp_path: Path) -> None:
-    for command in ("sub", "status"):
-        options = ["--client-id", "c"] if command == "sub" else []
-        url = "ws://127.0.0.1:9/?a=b&access_token=not.for.logs"
-        async with ingeborg(tmp_path, command, "--url", url, *options) as process:
-            assert await process.ended() == 1
-            assert "127.0.0.1:9" in process.said()
-            assert "not.for.logs" not in process.said()
+async def test_a_secret_in_a_url_is_not_said_back(tmp_path: Path) -> None:
+    for url in ("ws://127.0.0.1:9/?a=b&access_token=not.for.logs", "ws://ann:not.for.logs@127.0.0.1:9"):
+        for command, *options in (["sub", "--client-id", "c"], ["status"]):
+            async with ingeborg(tmp_path, command, "--url", url, *options) as process:
+                assert await process.ended() == (2 if command == "sub" else 1)
+                assert ("no password and no access_token" if command == "sub" else "127.0.0.1:9") in process.said()
+                assert "not.for.logs" not in process.said()
