@@ -54,12 +54,14 @@ class Shape(NamedTuple):
     """How a store likes to be used. ``topics_at_once``: as many of large subscribes as it wants to have at a time;
     ``slots_together``: it keeps topics of one slot in one place, so that they should come together; ``reads_memory``:
     it reads a few subscribers from this machine's memory, in microseconds; ``renew_s``: ending subscriptions vanish
-    from it unless they are renewed so often, in seconds; 0: they stay until they are taken out."""
+    from it unless they are renewed so often, in seconds; 0: they stay until they are taken out; ``topics_at_least``: as
+    many of large subscribes as it writes in time even when it is slow."""
 
     topics_at_once: int = 2_000
     slots_together: bool = True
     reads_memory: bool = False
     renew_s: float = 0.0
+    topics_at_least: int = 2_000
 
 
 class Term(NamedTuple):

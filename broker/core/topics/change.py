@@ -28,13 +28,11 @@ class Change:
         "latest",
         "names",
         "open",
-        "parked",
         "replace",
         "reply",
         "since",
         "size",
         "term",
-        "topics",
     )
 
     def __init__(
@@ -61,9 +59,7 @@ class Change:
         self.reply = reply
         self.id = number
         self.open = 1  # requests and writes under way, and one for the cutting itself
-        self.topics = 0  # in them
         self.job: Iterator[bool] | None = None  # the cutting of a large one
-        self.parked = False  # it waits until less is under way
         self.error: ProtocolError | None = None
         self.size = 0  # bytes that its connection holds for it
         self.counted = False  # others of its client wait until it has ended, to be counted, too

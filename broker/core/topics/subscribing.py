@@ -32,16 +32,14 @@ from .quota import Quota
 from .write import Write, Writer
 from .writing import Writing
 
-#: Topics of one command taken in one go, and in one request to a home: about 1 ms of work on either side.
+#: Topics of one command taken in one go, and in one request to a home, at most: about 1 ms of work on either side.
 TOPICS_PER_SLICE: Final = 1_000
 
-#: Topics of one command that may be under way whatever the others do; the rest of a large command waits. What is under
-#: way has to be written within the time-out of a request: on a Riak cluster that does 600 requests a second, this takes
-#: some 3 s.
-TOPICS_UNDER_WAY: Final = 2_000
+#: In so many parts what is under way of large commands is written, so that the store is busy while one of them ends.
+PARTS: Final = 2
 
-#: How long a write of a large command should take, in seconds: more is begun at once while it takes less than the
-#: first, less when it takes more than the second. Both are far within the time-out of a request.
+#: How long a part of a large command should take to be written, in seconds: more is begun at once while it takes less
+#: than the first, less when it takes more than the second. Both are far within the time-out of a request.
 WRITE_S_SHORT: Final = 1.5
 WRITE_S_LONG: Final = 2.5
 
@@ -108,8 +106,9 @@ class Subscribing(Part):
         if subscriptions_max:
             ending, filters = writing.ending, writing.filtering.switch
             self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden, ending, filters, sizes)
-        self._topics = 0  # of all commands, under way
-        self._window = float(TOPICS_UNDER_WAY)  # what these may be: found out, as a TCP sender's window is
+        self._topics = 0  # of all large commands, under way
+        self._window = float(shape.topics_at_least)  # what these may be: found out, as a TCP sender's window is
+        self._waiting: deque[Change] = deque()  # large commands that go on when less is under way, in turn
 
     def commands(self) -> dict[str, CommandHandler]:
         """The two that change subscriptions."""
@@ -186,7 +185,7 @@ class Subscribing(Part):
                 self._forbidden(change, ProtocolError("peer_unavailable", f"{what} yet: {text}"))
 
     def _permitted(self, change: Change, topics: Any) -> None:
-        if len(topics) <= TOPICS_PER_SLICE:
+        if len(topics) <= self._part_size():
             deadline = self._desk.now + TIMEOUT_S
             for home, part in self._by_home(topics):
                 self._dispatch(change, home, part, deadline)
@@ -199,14 +198,13 @@ class Subscribing(Part):
         self._done(change, 0, error)
 
     def _cut(self, change: Change, topics: Any) -> Iterator[bool]:
-        """A large command, slice by slice, so that it keeps nobody else waiting."""
-        for part in self._slices(topics):
+        """A large command, part by part, so that it keeps nobody else waiting and the store has what it can do."""
+        for part in self._parts(topics):
             if not part:
                 yield False
                 continue
-            # One that waits has topics of its own under way, whose end wakes it up.
-            while change.topics >= TOPICS_UNDER_WAY and self._topics >= self._window and change.error is None:
-                change.parked = True
+            while self._topics and self._topics + len(part) > self._window and change.error is None:
+                self._waiting.append(change)
                 yield True
             if change.error is not None:
                 break
@@ -216,8 +214,12 @@ class Subscribing(Part):
             yield False
         self._done(change, 0)
 
-    def _slices(self, topics: Any) -> Iterator[list[str]]:
-        """Up to ``TOPICS_PER_SLICE`` each; an empty one where there is work but nothing yet."""
+    def _part_size(self) -> int:
+        """How many topics are given to a home at once: what is under way may be so many parts."""
+        return max(1, min(int(self._window / PARTS), TOPICS_PER_SLICE))
+
+    def _parts(self, topics: Any) -> Iterator[list[str]]:
+        """Up to ``_part_size`` each; an empty one where there is work but nothing yet."""
         if isinstance(topics, Topics):
             parts = topics.slices()
         else:
@@ -233,13 +235,15 @@ class Subscribing(Part):
             yield []
         part: list[str] = []
         for slot in slots:
-            # A slot cut in two is written twice; that is left to those which are larger than a slice.
-            if len(part) + len(slot) > TOPICS_PER_SLICE:
+            # A slot cut in two is written twice; that is left to those which are larger than a part.
+            if part and len(part) + len(slot) > self._part_size():
                 yield part
                 part = []
-            for start in range(0, len(slot) - TOPICS_PER_SLICE, TOPICS_PER_SLICE):
-                yield slot[start : start + TOPICS_PER_SLICE]
-            part += slot[-(len(slot) % TOPICS_PER_SLICE or TOPICS_PER_SLICE) :]
+            start = 0
+            while len(slot) - start > (size := self._part_size()):
+                yield slot[start : start + size]
+                start += size
+            part += slot[start:]
         yield part
 
     def _by_home(self, topics: Any) -> list[tuple[str, list[str]]]:
@@ -254,8 +258,8 @@ class Subscribing(Part):
     def _dispatch(self, change: Change, home: str, topics: list[str], deadline: float) -> None:
         """A part of the change to its home. ``deadline``: from then on it is not sent to another one."""
         change.open += 1
-        change.topics += len(topics)
-        self._topics += len(topics)
+        if change.job is not None:
+            self._topics += len(topics)
         if home == self._me:
             term = None if change.term is None else self._writing.term(*change.term)
             write = Write(change.client, topics, change.added, self._desk.now, deadline, term)
@@ -270,7 +274,7 @@ class Subscribing(Part):
             elif change.filter is not None:
                 options = {"filter": change.filter, "replace": True} if change.replace else {"filter": change.filter}
                 arguments = (*arguments, options)
-            self._desk.ask(Kind.CHANGE, home, arguments, self, (change, deadline))
+            self._desk.ask(Kind.CHANGE, home, arguments, self, (change, deadline, self._desk.now))
 
     def part_done(self, change: Change, topics: int, took_s: float, error: ProtocolError | None) -> None:
         """A home has written a part of the change that had so many topics, within so long, or cannot."""
@@ -292,20 +296,20 @@ class Subscribing(Part):
         or less. Small commands say nothing about large ones."""
         if change.job is None:
             return
-        if took_s > WRITE_S_LONG:
-            self._window = max(self._window * (1 - WINDOW_GROWTH), TOPICS_UNDER_WAY)
+        if took_s == math.inf:
+            self._window = float(self._shape.topics_at_least)
+        elif took_s > WRITE_S_LONG:
+            self._window = max(self._window * (1 - WINDOW_GROWTH), self._shape.topics_at_least)
         elif took_s < WRITE_S_SHORT:
             self._window = min(self._window * (1 + WINDOW_GROWTH), self._shape.topics_at_once)
 
     def _done(self, change: Change, topics: int, error: ProtocolError | None = None) -> None:
         change.open -= 1
-        change.topics -= topics
-        self._topics -= topics
         if error is not None and change.error is None:
             change.error = error
-        if change.parked and change.job is not None:
-            change.parked = False
-            self._desk.job(change.job)
+        if change.job is not None:
+            self._topics -= topics
+            self._wake(change)
         if change.open:
             return
         if change.size:
@@ -319,6 +323,19 @@ class Subscribing(Part):
             self._recovering.not_subscribed(change.connection)
         asks = change.latest or change.since is not None
         self._reply(change, {"recovered": True} if asks else {})
+
+    def _wake(self, ended: Change) -> None:
+        """Less is under way: those that have waited for longest go on. ``ended``: may have failed, and has to end."""
+        waiting = self._waiting
+        if ended.error is not None and ended in waiting:
+            waiting.remove(ended)
+            waiting.appendleft(ended)
+        room = self._window - self._topics
+        while waiting and (room > 0 or waiting[0].error is not None):
+            job = waiting.popleft().job
+            assert job is not None
+            self._desk.job(job)
+            room -= self._part_size()
 
     def _read_kept(self, change: Change) -> None:
         def done(is_whole: bool, has_gap: bool) -> None:
@@ -343,17 +360,17 @@ class Subscribing(Part):
 
     def answered(self, call: Call, value: Any) -> None:
         """The home has written its topics."""
-        change, _ = call.context
-        self.part_done(change, len(call.arguments[1]), self._desk.now - call.deadline + TIMEOUT_S, None)
+        change, _, began = call.context
+        self.part_done(change, len(call.arguments[1]), self._desk.now - began, None)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It could not, or did not answer in time."""
-        change, _ = call.context
+        change, _, _ = call.context
         self.part_done(change, len(call.arguments[1]), math.inf, ProtocolError(code, info))
 
     def lost(self, call: Call) -> str | None:
         """The home is gone: its topics have new ones. Adding and removing again is harmless."""
-        change, deadline = call.context
+        change, deadline, _ = call.context
         topics = call.arguments[1]
         if len(topics) > self._at_once:
             self._desk.job(in_turn(self.dispatch_again, change, topics, deadline))

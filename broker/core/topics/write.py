@@ -45,6 +45,7 @@ class Write:
         "peer",
         "replace",
         "round",
+        "tell_at",
         "term",
         "took_s",
         "topics",
@@ -73,6 +74,7 @@ class Write:
         self.context: Any = None  # the writer's
         self.peer = ""
         self.number = 0  # of the peer's request
+        self.tell_at = math.inf  # when the peer is told that it takes longer
         self.link: Link | None = None  # the life of the peer's link that it came over
         self.round = 0  # of membership, when the store was called
 

@@ -7,6 +7,7 @@ before its routing cache has the change; that is what "a publish handled afterwa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
@@ -17,7 +18,8 @@ from ..cluster.homes import Homes
 from ..cluster.underway import UnderWay
 from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
-from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
+from ..links.calls import NOT_HOME, TIMEOUT_S, WAIT, Kind
+from ..links.capabilities import FILTERS
 from ..links.link import Link
 from ..messages.filtering import Filtering
 from ..messages.routes import Routes
@@ -29,6 +31,9 @@ from .write import Write, Writes
 
 #: Changes that may wait for another of the same client to be written; more are refused.
 WRITES_WAITING_MAX: Final = 1_000
+
+#: A peer whose change is not done is told so after so many seconds, and again: it would give up after twice as many.
+TELL_S: Final = TIMEOUT_S / 2
 
 #: Of a change of filters at more topics the caches are told in slices,
 FEW_TOPICS: Final = 4
@@ -68,6 +73,7 @@ class Writing(Part):
         self._under_way = writes
         self._clients: dict[str, Writes] = {}
         self._parked: list[Write] = []
+        self._asked: dict[Write, None] = {}  # peers' changes, in the order in which they are told of them
 
     @property
     def grace_s(self) -> float:
@@ -95,6 +101,9 @@ class Writing(Part):
         write.peer = peer
         write.link = self._links.get(peer)
         write.number = number
+        if self._homes.has(peer, FILTERS):  # else it does not know what it would be told
+            write.tell_at = self._desk.now + TELL_S
+            self._asked[write] = None
         self._at_home(write)
 
     def _at_home(self, write: Write) -> None:
@@ -198,6 +207,7 @@ class Writing(Part):
         return ours
 
     def _not_home(self, write: Write) -> None:
+        self._asked.pop(write, None)
         if write.writer is not None:
             write.writer.not_home(write)
         else:
@@ -314,12 +324,20 @@ class Writing(Part):
             presence.lose(len(changed))
 
     def _finish(self, write: Write, error: ProtocolError | None) -> None:
+        self._asked.pop(write, None)
         if write.writer is not None:
             write.writer.written(write, error)
         elif error is not None:
             self._desk.decline(write.peer, write.number, error.code, error.info)
         else:
             self._desk.answer(write.peer, write.number)
+
+    def _have_wait(self) -> None:
+        for write in [*takewhile(lambda write: write.tell_at <= self._desk.now, self._asked)]:
+            self._desk.decline(write.peer, write.number, WAIT)
+            write.tell_at = self._desk.now + TELL_S
+            del self._asked[write]
+            self._asked[write] = None
 
     def lapsed(self) -> None:
         """Others may act for us: what has not begun is not ours to begin."""
@@ -328,13 +346,15 @@ class Writing(Part):
             writes.waiting.clear()
 
     def tick(self) -> None:
-        """Retry what is parked."""
+        """Retry what is parked; ask for patience where the store is slow, or many changes of a client wait."""
+        self._have_wait()
         parked, self._parked = self._parked, []
         for write in parked:
             if write.peer and write.link is not self._links.get(write.peer):
                 # The peer has taken us for dead, or the link: whatever it still wants it has asked anew, of us or of
                 # another. This may be over by now, and its client have said the contrary since.
                 self._desk.drops["outdated_change"] += 1
+                self._asked.pop(write, None)
                 continue
             if write.deadline <= self._desk.now:
                 self._finish(write, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))

@@ -178,8 +178,14 @@ class RiakStore:
             plain=self._plain,
             locations=self.locations,
         )
-        #: A cluster of three nodes writes 600 objects a second; a partition's is written once for all its topics.
-        self.shape = Shape(topics_at_once=2_000, slots_together=True, renew_s=self._ending.renew_s)
+        # A cluster of three nodes writes 600 objects a second; a partition's is written once for all its topics. When
+        # it is slow each connection has one of them.
+        self.shape = Shape(
+            topics_at_once=2_000,
+            slots_together=True,
+            renew_s=self._ending.renew_s,
+            topics_at_least=self._pool.capacity,
+        )
 
     async def open(self) -> None:
         await check_nodes(self._pool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import orjson
@@ -13,7 +13,6 @@ from ingeborg.broker.core.effects import Effects, Read, StoreCall
 from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.model import Endpoint, Shape, StoreError, StoreUnavailable
 from ingeborg.broker.core.router import Router
-from ingeborg.broker.core.topics.subscribing import TOPICS_UNDER_WAY
 from ingeborg.broker.core.topics.write import Write
 from ingeborg.broker.core.topics.writing import WRITES_WAITING_MAX
 from ingeborg.protocol.hashes import slot_of
@@ -21,6 +20,7 @@ from ingeborg.protocol.hashes import slot_of
 from ..talk import Cluster
 
 WANTED = 20_000
+TOPICS_UNDER_WAY = Shape().topics_at_least
 
 
 class Store:
@@ -140,14 +140,41 @@ def test_it_grows_as_well_when_the_topics_have_several_homes() -> None:
     assert 2 * TOPICS_UNDER_WAY < most <= WANTED
 
 
-def test_each_command_has_its_own_least_however_many_there_are() -> None:
-    store = Store(Shape(WANTED, slots_together=False))
-    for number in range(30):
+def test_commands_share_what_may_be_under_way_and_take_turns() -> None:
+    store = Store(Shape(TOPICS_UNDER_WAY, slots_together=False))
+    for number in range(10):
         store.subscribe(number, 10_000)
-    assert store.under_way() == 30 * TOPICS_UNDER_WAY
+    done: Counter[str] = Counter()
     while store.under_way():
+        assert store.under_way() <= TOPICS_UNDER_WAY
+        done.update(client for call in store.calls for client, _ in call.arguments[0])
+        assert max(done.values()) - min(done[f"c{number}"] for number in range(10)) <= 3  # the first began alone
         store.written(0.2)
-    assert len(store.topics) == 300_000
+    assert len(store.topics) == 100_000
+
+
+def test_a_slow_store_has_no_more_under_way_than_it_can_write_and_a_failure_goes_back_to_that() -> None:
+    store = Store(Shape(2_000, slots_together=True, topics_at_least=24))
+    connection = store.subscribe(1, 10_000)
+    most = 0
+    while store.under_way():
+        most = max(most, store.under_way())
+        store.written(0.02 * store.under_way())  # seconds: 50 topics each
+    assert store.replies[connection] == [b'{"result":"success","id":1}']
+    assert 24 < most < 5.0 / 0.02  # what is written within the store's time-out
+    store.subscribe(2, 10_000)
+    assert store.under_way() > 24
+    store.written(0.2, StoreUnavailable("down"))
+    store.subscribe(3, 10_000)
+    assert 0 < store.under_way() <= 24
+
+
+def test_a_command_that_fails_while_it_waits_for_its_turn_ends() -> None:
+    store = Store(Shape(TOPICS_UNDER_WAY, slots_together=False))
+    connections = [store.subscribe(number, 10_000) for number in range(3)]
+    while store.under_way():
+        store.written(0.2, StoreUnavailable("down"))
+    assert all(b"store_unavailable" in store.replies[connection][0] for connection in connections)
 
 
 def test_a_store_that_keeps_slots_together_gets_the_topics_slot_by_slot() -> None:

@@ -19,7 +19,6 @@ from ingeborg.broker.core.model import Shape, StoreUnavailable, Term
 from ingeborg.broker.core.topics.subscribing import (
     FEATURE_S,
     TOPICS_PER_SLICE,
-    TOPICS_UNDER_WAY,
     WRITE_S_LONG,
     Subscribing,
 )
@@ -30,6 +29,7 @@ from ..fake_desk import Stored
 from ..surroundings import Surroundings, command, packed, peer
 
 DOWN = StoreUnavailable("no quorum")
+TOPICS_UNDER_WAY = Shape().topics_at_least
 
 
 class Endpoint(Surroundings):
@@ -236,20 +236,6 @@ def test_more_is_under_way_as_long_as_the_store_is_fast_and_less_when_it_is_slow
     writes_take(0.01)
     writes_take(WRITE_S_LONG)
     assert most == [4, 2]  # slices: as many as the store wants, and as many as always may be
-
-
-def test_some_of_each_is_under_way_whatever_the_others_have_there() -> None:
-    endpoint = Endpoint(shape=Shape(slots_together=False))
-    bert = endpoint.client()
-    endpoint.say("subscribe", names(10 * TOPICS_PER_SLICE))
-    endpoint.say("subscribe", names(10 * TOPICS_PER_SLICE), connection=bert)
-    endpoint.desk.work()
-    *_, last_of_anna, first_of_bert, _ = endpoint.stored(*["subscribe"] * 4)
-    for call in (last_of_anna, first_of_bert):
-        endpoint.desk.now += WRITE_S_LONG  # so that the window does not grow
-        call.end()
-        endpoint.desk.work()
-        endpoint.stored("subscribe")
 
 
 def test_a_failure_lets_less_be_under_way_however_soon_it_comes() -> None:

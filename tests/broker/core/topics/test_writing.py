@@ -8,13 +8,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.limits import SIZES
-from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S
+from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, WAIT
+from ingeborg.broker.core.links.capabilities import CAPABILITIES, FILTERS
 from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.messages.filtering import Filtering
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import StoreUnavailable
 from ingeborg.broker.core.topics.write import Write, Writer
-from ingeborg.broker.core.topics.writing import WRITES_WAITING_MAX, Writing
+from ingeborg.broker.core.topics.writing import TELL_S, WRITES_WAITING_MAX, Writing
 from ingeborg.protocol.errors import ProtocolError
 
 from ..fake_desk import Stored
@@ -340,3 +341,27 @@ def test_a_newcomer_can_wait_for_the_writes_that_are_under_way(home: Home) -> No
     assert welcomed == []
     second.end(error=DOWN)
     assert welcomed == ["newcomer"]
+
+
+@pytest.mark.parametrize("capabilities", [CAPABILITIES, CAPABILITIES - {FILTERS}])
+def test_a_peer_is_told_that_its_change_takes_longer_if_it_knows_what_that_means(capabilities: frozenset[str]) -> None:
+    home = Home()
+    home.members.peers["p"].capabilities = capabilities
+    waits = [] if FILTERS not in capabilities else [(1, WAIT), (2, WAIT)]
+    home.ask(1, home.ours)
+    home.ask(2, home.ours, added=False)  # it waits for the one before
+    (first,) = home.stored("subscribe")
+    for _ in range(3):
+        home.desk.now += TELL_S - 0.1
+        home.writing.tick()
+        assert home.said() == []
+        home.desk.now += 0.1
+        home.writing.tick()
+        assert home.said() == waits
+    first.end()
+    home.desk.work()
+    (second,) = home.stored("unsubscribe")
+    second.end()
+    home.desk.now += TELL_S
+    home.writing.tick()
+    assert home.said() == [(1, ""), (2, "")]
