@@ -33,6 +33,7 @@ async def test_missing_bucket_types_are_listed_with_the_commands_that_create_the
             "  riak-admin bucket-type create ingeborg_seen "
             '\'{"props":{"allow_mult":false,"last_write_wins":true,"dvv_enabled":false,"n_val":3}}\'',
             "  riak-admin bucket-type activate ingeborg_seen",
+            "Every node has to have its backends before, in its riak.conf: docs/riak.md, Backends first.",
             "On Riak before 3.0 leave node_confirms out. docs/riak.md has the reasons.",
         ]
 
@@ -74,6 +75,22 @@ async def test_the_layout_is_chosen_once_and_for_all(riak: RiakDouble, store_on:
     await store_on(riak, partitions_per_slot=4)
     assert "created with 4 partitions per slot" in await complaint(riak, store_on, partitions_per_slot=2)
     assert "power of two" in await complaint(riak, store_on, namespace="other", partitions_per_slot=3)
+
+
+async def test_a_store_that_the_nodes_do_not_find_any_more_is_said(
+    riak: RiakDouble, store_on: StoreOn, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        store = await store_on(riak)
+        assert "no store under the namespace 'ingeborg', and one is made" in caplog.text
+        caplog.clear()
+        await store_on(riak)
+        assert "one is made" not in caplog.text
+    assert await store.features() == frozenset()
+    for node in range(3):
+        riak.memory.wipe(node)  # as one that is given another backend
+    with pytest.raises(StoreMisconfigured, match="does not find this store any more"):
+        await store.features()
 
 
 async def test_two_that_created_it_differently_at_once_are_told_so(riak: RiakDouble, store_on: StoreOn) -> None:

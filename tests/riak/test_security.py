@@ -364,6 +364,31 @@ def test_a_new_password_is_taken_from_the_file(
     assert "the new one" not in caplog.text
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["riak-ca-file", "SSL_CERT_FILE"])
+def test_new_authorities_are_taken_from_their_file(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("ingeborg.broker.command.riak_credentials.time.monotonic", lambda: now)
+    (tmp_path / "other").mkdir()
+    other, file = Authority(tmp_path / "other"), tmp_path / "authorities.pem"
+    file.write_bytes(authority.file.read_bytes())
+    monkeypatch.setenv("SSL_CERT_FILE", "" if named else str(file))
+    credentials = RiakCredentials(options(tmp_path, authority, riak_ca_file=str(file) if named else ""))
+
+    def trusted() -> list[bool]:
+        known = credentials.current().context.get_ca_certs(binary_form=True)
+        return [ssl.PEM_cert_to_DER_cert(one.file.read_text()) in known for one in (authority, other)]
+
+    assert trusted() == [True, False]
+    file.write_bytes(other.file.read_bytes())
+    now += LOOK_S
+    assert trusted() == [False, True]
+    file.write_text("no certificate")
+    now += LOOK_S
+    assert trusted() == [False, True]
+
+
 @pytest.mark.cluster
 async def test_endpoints_and_import_take_the_options_and_show_no_password(
     riak: RiakDouble, tmp_path: Path, authority: Authority, credentials: Credentials

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...store.base import StoreError, StoreMisconfigured
 from ...store.riak import Connecting, RiakStore, riak_pb2, wire
-from ...store.riak.checks import ENDING_SECTION, NODE_CONFIRMS_SINCE, no_backend
+from ...store.riak.checks import BACKENDS_SECTION, ENDING_SECTION, NODE_CONFIRMS_SINCE, no_backend, single_backend
 from ...store.riak.counters import zeroed
 from ...store.riak.node import Node
 from ...store.riak.pool import Pool
@@ -72,8 +72,12 @@ async def set_up(
         except StoreMisconfigured as failure:
             if not str(failure).startswith("there is no store"):
                 return [_misconfigured(check, failure)]
-            contents = f"none yet under the namespace {namespace}"
-        return [ok(check, "as they have to be"), ok("store's contents", contents), await _ending(store)]
+            contents = f"none yet under the namespace {namespace}; if there should be one, the nodes do not find it"
+        findings = [ok(check, "as they have to be"), ok("store's contents", contents), await _ending(store)]
+        if not store.seen_backend:
+            todo = f"docs/riak.md, {BACKENDS_SECTION}"
+            findings.append(warning("Riak backends", single_backend(store.seen_type), todo))
+        return findings
     except StoreError as failure:
         return [error(check, str(failure), "have a node answer first")]
     finally:

@@ -41,6 +41,9 @@ ENDING_BACKEND: Final = "ending"
 ENDING_SECTION: Final = "Ending subscriptions"
 """Of docs/riak.md."""
 
+BACKENDS_SECTION: Final = "Backends first"
+"""Of docs/riak.md."""
+
 
 _LASTING: Final = f'"allow_mult":true,"n_val":{N_VAL},"node_confirms":{WRITE_W}'
 _SEEN: Final = f'"allow_mult":false,"last_write_wins":true,"dvv_enabled":false,"n_val":{N_VAL}'
@@ -86,14 +89,40 @@ async def check_nodes(pool: Pool) -> list[tuple[int, ...]]:
     return versions
 
 
-async def check_types(pool: Pool, bucket_type: str, seen_type: str) -> None:
-    """Raise ``StoreMisconfigured``, with every command that is needed, unless both bucket types can be used."""
+async def check_types(pool: Pool, bucket_type: str, seen_type: str) -> str:
+    """Raise ``StoreMisconfigured``, with every command that is needed, unless both bucket types can be used.
+
+    Returns:
+        The backend that the type for hashes names, or nothing: then the nodes may still have a single one.
+    """
     props = {name: await _props(pool, name) for name in (bucket_type, seen_type)}
     problems = [
         *_problems(bucket_type, props[bucket_type], allow_mult=True),
         *_problems(seen_type, props[seen_type], allow_mult=False),
     ]
-    _require_none(problems, creation_commands(bucket_type, seen_type))
+    first = f"Every node has to have its backends before, in its riak.conf: docs/riak.md, {BACKENDS_SECTION}."
+    _require_none(problems, creation_commands(bucket_type, seen_type), first)
+    seen = props[seen_type]
+    assert isinstance(seen, pb.RpbBucketProps), "else there was a problem"
+    if not seen.backend:
+        log.warning("riak: %s", single_backend(seen_type))
+    return seen.backend.decode("utf-8", "replace")
+
+
+def single_backend(seen_type: str) -> str:
+    """Of a type for hashes that names no backend."""
+    return (
+        f"bucket type '{seen_type}' names no backend. Nodes that are given another storage_backend, or another "
+        "default, do not find what they hold: every subscription would be gone. Give them the backends of "
+        f"docs/riak.md, {BACKENDS_SECTION}, while they hold nothing"
+    )
+
+
+GONE: Final = (
+    "Riak does not find this store any more, not even its layout: if nodes were given another storage_backend or "
+    "another default, give them the former one back, and start them again. Until then nothing is found, and what is "
+    f"written may be hidden by that. docs/riak.md, {BACKENDS_SECTION}"
+)
 
 
 async def check_ending_type(pool: Pool, ending_type: str) -> str:
@@ -206,6 +235,12 @@ async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, 
             "first endpoint that starts makes one; give --config, or INGEBORG_RIAK_NAMESPACE, as it has it"
         )
     if not layout.partitions_per_slot:
+        log.warning(
+            "riak: there was no store under the namespace %r, and one is made. If there should be one, the nodes do "
+            "not find it: end this endpoint, and see docs/riak.md, %s",
+            buckets.namespace,
+            BACKENDS_SECTION,
+        )
         await objects.change(Layout, buckets.layout, create)
         layout = await objects.read_only(Layout, buckets.layout)
     stored = layout.partitions_per_slot

@@ -34,7 +34,7 @@ from ..base import (
 from ..features import require_name
 from . import riak_pb2 as pb
 from . import wire
-from .checks import ENDING, ENDING_SECTION, check_ending_type, check_nodes, check_types, settle_layout
+from .checks import ENDING, ENDING_SECTION, GONE, check_ending_type, check_nodes, check_types, settle_layout
 from .connecting import Connecting
 from .counters import zeroed
 from .ending import EndingSubscriptions, Pair
@@ -147,6 +147,8 @@ class RiakStore:
         self._read_only = read_only
         self._buckets = Buckets(namespace)
         self._types = (bucket_type, seen_type)
+        self.seen_type = seen_type
+        self.seen_backend = ""  # that this type names, once opened
         self.ending_type = ending_type
         self._wanted = partitions_per_slot
         self._partitions_per_slot = 0  # not open
@@ -189,7 +191,7 @@ class RiakStore:
 
     async def open(self) -> None:
         await check_nodes(self._pool)
-        await check_types(self._pool, *self._types)
+        self.seen_backend = await check_types(self._pool, *self._types)
         partitions_per_slot, features = await settle_layout(
             self._objects, self._buckets, self._wanted, read_only=self._read_only
         )
@@ -608,7 +610,10 @@ class RiakStore:
 
     async def features(self) -> frozenset[str]:
         # Versions that contradict each other are a person's to decide, so none is written back from here.
-        return (await self._objects.read_only(Layout, self._buckets.layout)).features
+        layout = await self._objects.read_only(Layout, self._buckets.layout)
+        if not layout.partitions_per_slot:
+            raise StoreMisconfigured(GONE)
+        return layout.features
 
     async def switch(self, feature: str, on: bool) -> None:
         require_name(feature)

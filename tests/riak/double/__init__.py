@@ -49,7 +49,7 @@ class RiakDouble:
     def create_broker_types(self) -> None:
         """What the driver wants, by the names it has by default."""
         self.memory.create_type("ingeborg", node_confirms=2)
-        self.memory.create_type("ingeborg_seen", allow_mult=False, last_write_wins=True)
+        self.memory.create_type("ingeborg_seen", allow_mult=False, last_write_wins=True, backend=b"expiring")
         self.memory.create_type("ingeborg_ending", node_confirms=2, expiry_s=86_400.0, backend=b"ending")
 
     async def restart(self, number: int) -> None:

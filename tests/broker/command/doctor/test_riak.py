@@ -16,12 +16,22 @@ async def test_a_cluster_that_is_set_up_is_found_good_before_and_after_its_store
         findings = [*await checks.nodes(riak.addresses), *await checks.set_up(riak.addresses, "ingeborg")]
         assert [finding.level for finding in findings] == ["ok"] * 6
         assert findings[0].seen == "answers, Riak 3.2.1"
-        assert findings[-2].seen == "none yet under the namespace ingeborg"
+        assert findings[-2].seen.startswith("none yet under the namespace ingeborg; if there should be one")
         assert not riak.memory.bucket_names(b"ingeborg")
         store = RiakStore(riak.addresses)
         await store.open()
         await store.close()
         assert (await checks.set_up(riak.addresses, "ingeborg"))[-2].seen == "a store, under the namespace ingeborg"
+
+
+async def test_nodes_that_may_have_a_single_backend_are_warned_of() -> None:
+    async with RiakDouble(nodes=3) as riak:
+        riak.create_broker_types()
+        riak.memory.create_type("ingeborg_seen", allow_mult=False, last_write_wins=True)
+        finding = (await checks.set_up(riak.addresses, "ingeborg"))[-1]
+        assert (finding.check, finding.level) == ("Riak backends", "warning")
+        assert "every subscription would be gone" in finding.seen
+        assert finding.todo == "docs/riak.md, Backends first"
 
 
 async def test_nodes_that_do_not_answer_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
