@@ -56,10 +56,12 @@ class Layer(NamedTuple):
 
 
 LAYERS = (
-    Layer("ingeborg", ("protocol", "ingeborg.form")),
+    Layer("ingeborg", ("protocol", "ingeborg.form", "ingeborg.streams")),
     Layer("ingeborg.form", ()),
+    Layer("ingeborg.streams", ()),
     Layer("protocol", ("protocol",), pure=True),
     Layer("protocol.client", ("protocol",)),
+    Layer("protocol.credentials", ("protocol",)),
     Layer("protocol.sockets", ("protocol",)),
     Layer("protocol.outgoing", ("protocol",)),
     Layer("protocol.pacing", ("protocol",)),
@@ -70,10 +72,10 @@ LAYERS = (
     Layer("broker.children", ()),
     Layer("broker.store", ("protocol", "broker.store", "broker.core", "broker.children")),
     Layer("broker.store.base", ("protocol", "broker.core")),
-    Layer("broker", ("protocol", "broker", "ingeborg.form")),
-    Layer("broker.command.cli", ("protocol", "broker", "ingeborg.form"), known_to_none=True),
+    Layer("broker", ("protocol", "broker", "ingeborg.form", "ingeborg.streams")),
+    Layer("broker.command.cli", ("protocol", "broker", "ingeborg.form", "ingeborg.streams"), known_to_none=True),
     Layer("loadgen", ("protocol", "loadgen", "ingeborg.form")),
-    Layer("loadgen.cli", ("protocol", "loadgen"), known_to_none=True),
+    Layer("loadgen.cli", ("protocol", "loadgen", "ingeborg.streams"), known_to_none=True),
     Layer("bench", ("protocol", "bench", "ingeborg.form")),
     Layer("bench.causality", ("bench.causality",), pure=True),
     Layer("bench.oracle", ("bench.oracle",), pure=True),
@@ -82,7 +84,8 @@ LAYERS = (
     # Protocols as endpoints would run them, in a simulator.
     Layer("bench.overlay", ("protocol", "bench", "ingeborg.form", "broker.core.overlay")),
     # The same of policies of caches, and a broker around them that is put together of real parts.
-    Layer("bench.caching", ("protocol", "bench", "ingeborg.form", "broker.core.caches")),
+    # A recorded log has one reader, the generator's.
+    Layer("bench.caching", ("protocol", "bench", "ingeborg.form", "broker.core.caches", "loadgen.workloads")),
     Layer(
         "bench.caching.live",
         (
@@ -92,7 +95,7 @@ LAYERS = (
     ),
     # Real programs on a real Kafka; in place of their monitor it speaks to them itself.
     Layer("bench.autoscale", ("protocol", "bench", "ingeborg.form", "broker.autoscaling")),
-    Layer("bench.cli", ("protocol", "bench"), known_to_none=True),
+    Layer("bench.cli", ("protocol", "bench", "ingeborg.streams"), known_to_none=True),
     # Measurements of single parts: they import what they measure, and nothing imports them.
     Layer("bench.parts", ("protocol", "broker", "loadgen", "bench"), known_to_none=True),
     # One of several files.

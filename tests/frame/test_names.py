@@ -74,7 +74,7 @@ def test_no_module_of_this_process_is_there_twice() -> None:
 def test_the_name_has_a_link_to_each_folder_and_nothing_else_of_them() -> None:
     links = {path.name: os.readlink(path) for path in (ROOT / NAME).iterdir() if path.is_symlink()}
     assert links == {top: f"../{top}" for top in OURS}
-    assert {path.name for path in (ROOT / NAME).glob("*.py")} == {"__init__.py", "form.py", "scripts.py"}
+    assert {path.name for path in (ROOT / NAME).glob("*.py")} == {"__init__.py", "form.py", "scripts.py", "streams.py"}
 
 
 def without_links(folder: Path) -> None:

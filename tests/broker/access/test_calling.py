@@ -149,6 +149,28 @@ async def test_a_certificate_is_verified(tmp_path: Path) -> None:
     assert len(server.requests) == 1
 
 
+async def test_authorities_that_are_renewed_are_taken_by_the_next_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingeborg.broker.shell.tls.LOOK_S", 0.0)
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    authority, other = Authority(tmp_path / "one"), Authority(tmp_path / "other")
+    trusted = tmp_path / "authorities.pem"
+    trusted.write_bytes(other.file.read_bytes())
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    pair = authority.issue(1)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pair.chain, pair.key)
+    async with asked_server(always(response(200, claims())), tls) as server, calling(server.url) as made:
+        assert str(await failure(made)).startswith("its certificate is refused: ")
+        trusted.write_bytes(other.file.read_bytes() + authority.file.read_bytes())
+        assert await made.ask(ANN) == Answer(200, claims())
+        connections = server.connections
+        assert await made.ask(ANN) == Answer(200, claims())
+        assert server.connections == connections  # what does not change is not read, and makes none anew
+
+
 async def test_a_call_that_is_given_up_leaves_nothing_behind() -> None:
     async with asked_server(silence) as server:
         async with calling(server.url) as made:
