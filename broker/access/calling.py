@@ -9,11 +9,10 @@ aiohttp takes 0.1 s to import, and 9 MB. An endpoint without `auth-url` does wit
 from __future__ import annotations
 
 import asyncio
-import ssl
 
 import aiohttp
 
-from ..shell.tls import trust
+from ..shell.tls import Trust
 from .callback import BODY_BYTES_MAX, CALLS_MAX, Answer, CallFailed, Question
 
 #: Connections that nobody uses are kept for so long, in seconds: most servers keep them for longer.
@@ -26,7 +25,7 @@ class Calling:
     def __init__(self, url: str, timeout_s: float) -> None:
         self._url = url
         self._timeout_s = timeout_s
-        self._tls: ssl.SSLContext | bool = trust() if url.lower().startswith("https:") else True
+        self._trust = Trust() if url.lower().startswith("https:") else None
         self._session: aiohttp.ClientSession | None = None
 
     async def ask(self, question: Question) -> Answer:
@@ -52,13 +51,14 @@ class Calling:
 
     async def _ask(self, question: Question) -> Answer:
         session = self._session = self._session or self._new_session()
-        async with session.get(self._url, headers=question.headers, allow_redirects=False) as response:
+        tls = True if self._trust is None else self._trust.current()
+        async with session.get(self._url, headers=question.headers, allow_redirects=False, ssl=tls) as response:
             # What else the other statuses come with, nobody reads: it ends with the connection.
             return Answer(response.status, await _body(response) if response.status == 200 else b"")
 
     def _new_session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=CALLS_MAX, keepalive_timeout=KEPT_S, ssl=self._tls),
+            connector=aiohttp.TCPConnector(limit=CALLS_MAX, keepalive_timeout=KEPT_S),
             timeout=aiohttp.ClientTimeout(total=None),  # ``ask`` has one
             # A cookie that an answer sets would go with the next client's call.
             cookie_jar=aiohttp.DummyCookieJar(),

@@ -48,7 +48,7 @@ LEEWAY_S = 10.0
 #: The file is looked at for changes at most so often, in seconds.
 LOOK_S = 1.0
 
-#: Larger than any sensible token; a header of HTTP may not be longer than 8 KiB anyway.
+#: Larger than any sensible token.
 TOKEN_BYTES_MAX = 8 * 1024
 
 #: Of the registered claims `exp` and `sub` have to be there; these two and `nbf` are looked at, here, and `jti` and

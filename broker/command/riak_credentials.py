@@ -11,7 +11,7 @@ import stat
 import time
 from pathlib import Path
 
-from ..shell.tls import load_pair, readable
+from ..shell.tls import authorities, checked_trust, load_pair, readable
 from ..shell.watched import WatchedFiles
 from ..store.riak import Credentials
 from .config import ConfigError, ServeOptions
@@ -45,7 +45,8 @@ class RiakCredentials:
     def __init__(self, options: ServeOptions) -> None:
         self._options = options
         named = (options.riak_password_file, options.riak_ca_file, options.riak_cert_file, options.riak_key_file)
-        self._files = WatchedFiles([Path(name).expanduser() for name in named if name], LOOK_S)
+        files = [Path(name).expanduser() for name in named if name]
+        self._files = WatchedFiles(files if options.riak_ca_file else [*files, *authorities()], LOOK_S)
         self._current = _read(options)
 
     def current(self) -> Credentials:
@@ -63,17 +64,23 @@ class RiakCredentials:
 
 def _read(options: ServeOptions) -> Credentials:
     password = _password(options.riak_password_file) if options.riak_password_file else b""
-    ca_file = str(readable("riak-ca-file", Path(options.riak_ca_file).expanduser())) if options.riak_ca_file else None
-    try:
-        context = ssl.create_default_context(cafile=ca_file)
-    except ssl.SSLError as error:
-        raise ConfigError(f"riak-ca-file {ca_file}: has to hold certificates in PEM ({error.reason})") from None
+    context = _trusted(options.riak_ca_file)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if options.riak_cert_file:
         chain = readable("riak-cert-file", Path(options.riak_cert_file).expanduser())
         key = _secret("riak-key-file", options.riak_key_file)
         load_pair(context, ("riak-cert-file", chain), ("riak-key-file", key))
     return Credentials(options.riak_user, password, context)
+
+
+def _trusted(ca_file: str) -> ssl.SSLContext:
+    if not ca_file:
+        return checked_trust()
+    path = readable("riak-ca-file", Path(ca_file).expanduser())
+    try:
+        return ssl.create_default_context(cafile=path)
+    except ssl.SSLError as error:
+        raise ConfigError(f"riak-ca-file {path}: has to hold certificates in PEM ({error.reason})") from None
 
 
 def _password(name: str) -> bytes:

@@ -50,7 +50,7 @@ from ..core.links.capabilities import CAPABILITIES_MAX, grace_of
 from ..core.links.mesh import REDIAL_MAX_S
 from ..core.model import Endpoint
 from .driver import Driver
-from .tls import trust
+from .tls import Trust
 
 log = logging.getLogger("ingeborg.peers")
 
@@ -261,7 +261,7 @@ class Peers:
         self._router = driver.router
         self.sockets: dict[str, PeerSocket] = {}
         self._dialling: set[asyncio.Task[None]] = set()
-        self._trust: ssl.SSLContext | None = None
+        self._trust: Trust | None = None
         self._complained: dict[tuple[str, str], float] = {}  # of whom and why -> when it was last said
         driver.send_with(self._send)
         driver.carry_out(Dial, self._begin_to_dial)
@@ -325,8 +325,8 @@ class Peers:
 
     def _trusted(self) -> ssl.SSLContext:
         if self._trust is None:
-            self._trust = trust()  # 10 ms: once
-        return self._trust
+            self._trust = Trust()  # 10 ms: only an endpoint that dials over TLS takes them
+        return self._trust.current()
 
     def up(self, socket: PeerSocket, endpoint: Endpoint, capabilities: frozenset[str]) -> None:
         """The connection is authenticated; a former one of the same peer is of no use any more."""

@@ -1,12 +1,15 @@
 """The endpoint's certificate, and how it trusts those of others.
 
-Owns: TLS contexts, and reading a certificate again when its files change. Must never: show a key.
+Owns: TLS contexts, and reading certificates again when their files change. Must never: show a key.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import ssl
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ..command.config import ConfigError
@@ -74,3 +77,52 @@ def readable(option: str, path: Path) -> Path:
 def trust() -> ssl.SSLContext:
     """How a peer's certificate is verified: by the system's authorities, or those of ``SSL_CERT_FILE``."""
     return ssl.create_default_context()
+
+
+def authorities() -> list[Path]:
+    """The files and folders that ``trust`` reads authorities from, whether they exist or not."""
+    paths = ssl.get_default_verify_paths()
+    file = os.environ.get(paths.openssl_cafile_env) or paths.openssl_cafile
+    folders = os.environ.get(paths.openssl_capath_env) or paths.openssl_capath
+    return [Path(file), *map(Path, folders.split(os.pathsep))]
+
+
+def checked_trust() -> ssl.SSLContext:
+    """``trust``, which passes over a file that it cannot read. Raises ``ConfigError`` for such a file."""
+    context = trust()
+    paths = ssl.get_default_verify_paths()
+    file = os.environ.get(paths.openssl_cafile_env) or paths.cafile
+    if file is not None:
+        try:
+            context.load_verify_locations(file)
+        except OSError as error:  # SSLError is an OSError
+            reason = getattr(error, "reason", None) or error.strerror
+            raise ConfigError(f"{file}: has to hold the certificates of authorities in PEM ({reason})") from None
+    return context
+
+
+class Trust:
+    """``trust``, read again when its files change. The log says which file cannot be used. While there is one, the
+    authorities that were read before stay. ``clock``: monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._files = WatchedFiles(authorities(), LOOK_S)
+        try:
+            self._context = checked_trust()
+        except ConfigError as error:
+            self._files.again()
+            log.error("authorities: %s", error)
+            self._context = trust()
+
+    def current(self) -> ssl.SSLContext:
+        """For a new connection."""
+        if self._files.changed(self._clock()):
+            try:
+                self._context = checked_trust()
+            except ConfigError as error:
+                self._files.again()
+                log.error("the authorities stay as they were: %s", error)
+            else:
+                log.info("authorities: read again")
+        return self._context

@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -48,6 +49,7 @@ from ..running import (
     running,
     scheme,
 )
+from ..transports import Authority
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
 
@@ -332,6 +334,31 @@ async def test_an_endpoint_with_another_secret_stays_outside(tmp_path: Path, log
         finally:
             await outsider.stop()
         await round_trip(endpoint.url)
+
+
+@pytest.mark.over_tls
+async def test_a_link_takes_authorities_that_were_renewed_since_the_last_one(
+    tmp_path: Path, logged: Logged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged.expect("no link with .*: its certificate, or its TLS, will not do")
+    monkeypatch.setattr("ingeborg.broker.shell.tls.LOOK_S", 0.0)
+    known = Path(os.environ["SSL_CERT_FILE"])  # who has signed the endpoints' certificates
+    (tmp_path / "other").mkdir()
+    trusted = tmp_path / "authorities.pem"
+    trusted.write_bytes(Authority(tmp_path / "other").file.read_bytes())
+    renewed = trusted.read_bytes() + known.read_bytes()  # noqa: ASYNC240
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+
+    async def renew(dialled: Counter[str]) -> None:
+        while not dialled["dials_failed"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        trusted.write_bytes(renewed)
+
+    async with running(tmp_path) as one:
+        renewing = asyncio.create_task(renew(one.server.router.counters.counts))
+        async with running(tmp_path) as two:  # ready, and so linked
+            await renewing
+            assert list(two.server.peers.sockets) == [one.server.router.me.incarnation]
 
 
 class Told:

@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 
 from ingeborg.broker.command.config import ConfigError, load
-from ingeborg.broker.shell.tls import LOOK_S, Certificate
+from ingeborg.broker.shell.tls import LOOK_S, Certificate, Trust
 from tests.conftest import Logged
 
 from ..running import PATIENCE_S, ingeborg, plain, running
@@ -111,6 +111,73 @@ async def test_a_new_certificate_is_taken_without_a_restart(
             certificate.refresh(now + 3 * LOOK_S)
             assert await serial_of(endpoint.port, authority.context) == 3
             assert await anna.ask({"client_id": "anna", "command": "listen"}) == {"result": "success"}
+
+
+class Authorities:
+    """The file that ``SSL_CERT_FILE`` names, and what a ``Trust`` makes of it at each look."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "authorities.pem"
+        self.made = []
+        for name in ("one", "other"):
+            (folder / name).mkdir()
+            self.made.append(Authority(folder / name).file.read_bytes())
+        self.file.write_bytes(self.made[0])
+        self.now = 0.0
+
+    def trusted_by(self, trust: Trust) -> list[bool]:
+        """Which of the two it knows, a look later."""
+        self.now += LOOK_S
+        known = trust.current().get_ca_certs(binary_form=True)
+        return [ssl.PEM_cert_to_DER_cert(pem.decode()) in known for pem in self.made]
+
+
+@pytest.fixture
+def authorities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authorities:
+    made = Authorities(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(made.file))
+    return made
+
+
+def test_authorities_are_read_again_when_their_file_changes(authorities: Authorities) -> None:
+    trust = Trust(lambda: authorities.now)
+    assert authorities.trusted_by(trust) == [True, False]
+    context = trust.current()
+    assert authorities.trusted_by(trust) == [True, False]
+    assert trust.current() is context  # what does not change is not read
+    authorities.file.write_bytes(b"".join(authorities.made))
+    assert authorities.trusted_by(trust) == [True, True]
+    renewed = authorities.file.with_name("new")
+    renewed.write_bytes(authorities.made[1])
+    renewed.rename(authorities.file)
+    assert authorities.trusted_by(trust) == [False, True]
+
+
+@pytest.mark.parametrize("broken", [None, b"", b"no certificate", b"-----BEGIN CERTIFICATE-----\nMIIB"])
+def test_a_broken_file_of_authorities_leaves_the_former_ones(
+    authorities: Authorities, broken: bytes | None, caplog: pytest.LogCaptureFixture, logged: Logged
+) -> None:
+    logged.expect("the authorities stay as they were: .*authorities.pem")
+    trust = Trust(lambda: authorities.now)
+    if broken is None:
+        authorities.file.unlink()
+    else:
+        authorities.file.write_bytes(broken)
+    assert authorities.trusted_by(trust) == [True, False]
+    assert "the authorities stay as they were" in caplog.text
+    authorities.file.write_bytes(authorities.made[1])
+    assert authorities.trusted_by(trust) == [False, True]
+
+
+def test_a_broken_file_of_authorities_at_the_start_is_told_and_read_when_it_is_mended(
+    authorities: Authorities, logged: Logged
+) -> None:
+    logged.expect("authorities(:| stay as they were:) .*authorities.pem: has to hold the certificates of authorities")
+    authorities.file.write_text("no certificate", encoding="utf-8")
+    trust = Trust(lambda: authorities.now)
+    assert authorities.trusted_by(trust) == [False, False]
+    authorities.file.write_bytes(authorities.made[1])
+    assert authorities.trusted_by(trust) == [False, True]
 
 
 def test_files_that_will_not_do(tmp_path: Path, authority: Authority) -> None:
