@@ -18,6 +18,7 @@ import secrets
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
@@ -33,6 +34,7 @@ from ..access.tokens import Keys
 from ..core.limits import Limits
 from ..core.model import Endpoint, StoreError
 from ..shell import logs, machine
+from ..shell.outlet import Outlet, writing
 from ..shell.server import BACKLOG, EndpointServer
 from ..shell.tls import Certificate
 from ..store.base import Store
@@ -62,11 +64,32 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: The exit code of an endpoint whose name is another's. To start it again would only be to ask again.
 NAME_TAKEN = 3
 
+#: A second Ctrl-C counts from so long after the first order to end, in seconds: of what is run by `npm` and its like
+#: each Ctrl-C comes twice within some milliseconds, from the terminal and from the wrapper.
+AGAIN_S = 0.5
+
 #: Exit code: the core has failed. As after a crash, a supervisor starts the endpoint again.
 CORE_FAILED = 70
 
 #: A shared secret shorter than this is guessable.
 SECRET_BYTES_MIN = 16
+
+
+class Told:
+    """The orders to end that a process gets by signals. ``clock``: monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._first_at: float | None = None
+
+    def at_once(self, number: int) -> bool:
+        """This signal has come: does it want the end at once? Only a person who presses Ctrl-C again (SIGINT) does.
+        Service managers and wrappers send SIGTERM twice and mean an orderly end; SIGKILL is there for another one."""
+        now = self._clock()
+        if self._first_at is None:
+            self._first_at = now
+            return False
+        return number == signal.SIGINT and now - self._first_at >= AGAIN_S
 
 
 def secret_path(options: ServeOptions) -> Path:
@@ -228,17 +251,22 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
     end: asyncio.Future[str | None] = loop.create_future()
 
     def finish(why: str | None) -> None:
-        if not end.done():
+        if not end.done():  # else it goes on with that
             end.set_result(why)
-        elif why is None:
+
+    told = Told()
+
+    def tell(number: int) -> None:
+        if told.at_once(number):
             log.warning("told to end twice: ending at once")
+            logging.shutdown()
             os._exit(1)
+        finish(None)
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, finish, None)
+        loop.add_signal_handler(number, tell, number)
     if given is not None:
-        # One that is ending already, as it was told to, goes on with that.
-        _watch_supervisor(given.pipe, lambda: None if end.done() else finish(None))
+        _watch_supervisor(given.pipe, lambda: finish(None))
     secret = read_secret(options)
     keys = Keys(options.auth_keys) if options.auth_keys else None
     calling = _calling(options)
@@ -319,8 +347,9 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
             inside = url_at(options, options.internal[0], internal.getsockname()[1])
             at = f"{url_at(options, options.host, port)}/ (internal: {inside}/)"
         # In one write, which an unbuffered `print` does not do: the endpoints of a supervisor share the stream.
-        sys.stdout.write(f"ingeborg: endpoint {me.name} ready at {at}\n")
-        sys.stdout.flush()
+        outlet = Outlet(writing(sys.stdout))
+        outlet.put(f"ingeborg: endpoint {me.name} ready at {at}\n".encode())
+        outlet.close()
 
     announcement = loop.create_task(announce())
     why = await end

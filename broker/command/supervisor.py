@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Container
 from dataclasses import fields, replace
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from ..shell.accepting import HANDSHAKES_S
 from .config import ENVIRONMENT_PREFIX, ConfigError, ServeOptions, default_name
 from .inherited import BOARD_FD, PORT_FD, SUPERVISOR_FD
 from .rolling import Rolling
-from .serve import NAME_TAKEN, listen
+from .serve import NAME_TAKEN, Told, listen
 
 log = logging.getLogger("ingeborg.supervisor")
 
@@ -62,7 +63,6 @@ class Child:
         self.given_up = False
         self.was_ready = False  # in its present life
         self.ever_ready = False  # in any
-        self._told = False  # to end, in its present life
         self._shared = shared
         self._wait_s = RESTART_FIRST_S
         self._started_at = 0.0
@@ -104,7 +104,7 @@ class Child:
             fds.append(shared.port.fileno())
             environment[PORT_FD] = str(shared.port.fileno())
         self._started_at = time.monotonic()
-        self.was_ready = self._told = False
+        self.was_ready = False
         shared.board.begin(self.place)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "ingeborg.broker.command.cli", "serve"],
@@ -116,12 +116,10 @@ class Child:
         )
 
     def tell_to_end(self) -> bool:
-        """In order, if it runs. Does it? Once: a second time would end it at once."""
+        """In order, if it runs. Does it? A second time changes nothing."""
         if self.process is None:
             return False
-        if not self._told:
-            self._told = True
-            self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGTERM)
         return True
 
     def kill(self) -> None:
@@ -191,17 +189,17 @@ def run(options: ServeOptions) -> int:
     pipe_read, pipe_write = os.pipe()
     shared = Shared(pipe_read, board.make(options.endpoints, resource.getrlimit(resource.RLIMIT_NOFILE)[0]), port)
     children = [Child(_options_of(options, base, index), shared, index) for index in range(options.endpoints)]
-    asked: list[int] = []
+    asked: list[int] = []  # a second one: to end at once
+    told = Told()
     rolling = Rolling(children, _longest_s(options))
     rolls: list[int] = []
     terminal = Terminal()
 
     def ask(number: int, _frame: object) -> None:
-        if number != signal.SIGHUP:
-            asked.append(number)
-        elif not terminal.hung_up():
+        is_hangup = number == signal.SIGHUP
+        if is_hangup and not terminal.hung_up():
             rolls.append(number)
-        elif not terminal.ignored:
+        elif not (is_hangup and terminal.ignored) and (told.at_once(number) or not asked):
             asked.append(number)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -234,6 +232,7 @@ def run(options: ServeOptions) -> int:
                     child.start_at = now
                 else:
                     child.died(code)
+            reap({child.process.pid for child in children if child.process is not None})
             if all(child.given_up for child in children):
                 exit_code = NAME_TAKEN
                 break
@@ -252,6 +251,22 @@ def run(options: ServeOptions) -> int:
         os.close(pipe_read)
         shared.board.close()
     return exit_code
+
+
+def reap(mine: Container[int]) -> None:
+    """Bury the dead whose parents have died before them, and whom nobody else would: they are children of process 1,
+    and in a container that is this one. Such are the writers of an endpoint that was killed. ``mine``: whose exit codes
+    somebody here waits for."""
+    if not hasattr(os, "waitid"):  # on macOS, which has no containers
+        return
+    while True:
+        try:
+            dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if dead is None or dead.si_pid in mine:  # the next call comes to those behind it
+            return
+        os.waitpid(dead.si_pid, 0)
 
 
 def _at(options: ServeOptions, port: int) -> ServeOptions:

@@ -1,6 +1,7 @@
 """Log lines: for people, or one JSON object each; with the ids of the connection and the request they are about.
 
-Owns: their form. Must never: see a token, a key or a payload; what is logged is chosen where it is logged.
+Owns: their form, and that nobody waits for whoever reads them. Must never: see a token, a key or a payload; what is
+logged is chosen where it is logged.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import orjson
 from pythonjsonlogger.json import JsonFormatter
 
+from .outlet import Outlet, writing
 from .terminal import indented
 
 #: What a line may say beside its text, in this order.
@@ -27,6 +29,10 @@ PER_WRITE = ("SSL connection is closed", "socket.send() raised exception.")
 
 #: An id of a request that is longer is cut: it is the client's, and may be anything.
 ID_CHARS_MAX = 128
+
+
+#: How long the end of the process waits for its last lines to be written, in seconds.
+FLUSH_S = 1.0
 
 
 class TextFormatter(logging.Formatter):
@@ -61,10 +67,57 @@ class Seldom(logging.Filter):
         return True
 
 
+class Sparing:
+    """Whether a line of a kind is due: the first one is, and then one in ``every_s`` seconds."""
+
+    def __init__(self, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._every_s = every_s
+        self._clock = clock
+        self._silent_until: dict[str, float] = {}
+
+    def is_due(self, kind: str = "") -> bool:
+        """A line of the kind could be said. ``kind``: of few."""
+        now = self._clock()
+        if now < self._silent_until.get(kind, now):
+            return False
+        self._silent_until[kind] = now + self._every_s
+        return True
+
+
+class Handler(logging.Handler):
+    """Lines for the outlet of a stream. The stream gets them in their order, and nobody waits for it."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        super().__init__()
+        self.outlet = outlet
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Have it written."""
+        try:
+            line = self.format(record)
+        except Exception:
+            self.handleError(record)
+        else:
+            self.outlet.put(f"{line}\n".encode(errors="backslashreplace"))
+
+    def flush(self) -> None:
+        """Wait for what is under way, for a moment."""
+        self.outlet.flush(FLUSH_S)
+
+    def close(self) -> None:
+        """It gets no more lines."""
+        self.outlet.close()
+        super().close()
+
+
+def lines_dropped() -> int:
+    """Lines of this process's log that could not be written, since the log was set up."""
+    return sum(handler.outlet.dropped for handler in logging.root.handlers if isinstance(handler, Handler))
+
+
 def set_up(form: str, level: str, name: str = "") -> None:
     """Log to standard error as ``form`` (``text``, ``json``) from ``level`` on. ``name``: the endpoint's, in every
     JSON line."""
-    handler = logging.StreamHandler(sys.stderr)
     formatter: logging.Formatter
     if form == "json":
         formatter = JsonFormatter(
@@ -76,6 +129,14 @@ def set_up(form: str, level: str, name: str = "") -> None:
         )
     else:
         formatter = TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def notice(dropped: int) -> bytes:
+        text = f"{dropped} lines of this log were dropped, since whoever reads it stood still"
+        fields = {"name": "ingeborg", "levelno": logging.WARNING, "levelname": "WARNING", "msg": text}
+        record = logging.makeLogRecord(fields)
+        return f"{formatter.format(record)}\n".encode()
+
+    handler = Handler(Outlet(writing(sys.stderr), notice))
     handler.setFormatter(formatter)
     loop_log = logging.getLogger("asyncio")
     if not any(isinstance(each, Seldom) for each in loop_log.filters):

@@ -20,6 +20,7 @@ from ..core.links.capabilities import CAPABILITIES
 from ..core.messages.routes import Routes
 from ..core.operators.histogram import Histogram
 from ..core.topics.locations import Locations
+from ..shell import logs
 from ..shell.status import Status
 from ..version import VERSION
 
@@ -63,8 +64,9 @@ _COUNTERS = {
     "stale_mappings_left": "Client mappings that could not be cleared when their connection closed",
     "connections_accepted": "Connections accepted",
     "connections_refused": "Connections refused: no token, a revoked one, auth-url, a page of another origin, too many "
-    "of an address, or no HTTP request that can be answered",
-    "accepts_failed": "Times a shared port could not be accepted from, mostly for want of a file or of memory",
+    "of an address, no open file for them, or no HTTP request that can be answered",
+    "accepts_failed": "Clients not let in because clients have all open files that they get, and times that the system "
+    "could give no connection",
     "connections_held_too_much": "Connections closed because all together held more than max-held-bytes",
     "tokens_expired": "Connections closed because their token expired",
     "connections_revoked": "Connections closed because their token has been revoked",
@@ -141,6 +143,9 @@ class _Endpoint:
         yield _counters(
             "history_forgotten", "Kept messages that this endpoint has forgotten, as home, by why", ("why",), why
         )
+        lines = [((), logs.lines_dropped())]
+        text = "Lines of the log that were dropped: whoever reads it stood still, or has gone"
+        yield _counters("log_lines_dropped", text, (), lines)
         yield _counters("drops", "Everything dropped, by reason", ("reason",), _by_one(counters.drops))
         reader = status.reader
         large = [(("read",), reader.frames), (("failed",), reader.failures)]

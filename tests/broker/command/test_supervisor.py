@@ -23,7 +23,7 @@ from ingeborg.bench.starting import claim, environment
 from ingeborg.broker.command import supervisor
 from ingeborg.broker.command.config import ServeOptions
 from ingeborg.broker.command.inherited import BOARD_FD, PORT_FD, SUPERVISOR_FD
-from ingeborg.broker.command.serve import CORE_FAILED, NAME_TAKEN
+from ingeborg.broker.command.serve import AGAIN_S, CORE_FAILED, NAME_TAKEN, Told
 from ingeborg.broker.shell import board
 from ingeborg.protocol.pages import PageError, fetch
 
@@ -144,11 +144,17 @@ def pid_of(started: Cluster, name: str) -> int:
     raise AssertionError(f"no process has the name {name}")
 
 
-async def test_a_second_signal_ends_all_at_once(tmp_path: Path) -> None:
+async def test_a_second_ctrl_c_ends_all_at_once_and_a_second_sigterm_does_not(tmp_path: Path) -> None:
     async with cluster(tmp_path) as started:
         family = started.family()
         os.kill(pid_of(started, "e-1"), signal.SIGSTOP)  # one that would keep it waiting
         started.process.child.signal(signal.SIGTERM)
+        started.process.child.signal(signal.SIGINT)  # a wrapper sends both at once
+        ended = time.monotonic() + 2 * AGAIN_S
+        while time.monotonic() < ended:
+            started.process.child.signal(signal.SIGTERM)
+            await asyncio.sleep(0.05)
+        assert "told to end twice" not in started.process.said()
         assert await started.process.end(signal.SIGINT) == 1
         assert "told to end twice: endpoint e-1 is killed" in started.process.said()
         await until(lambda: not [pid for pid in family if alive(pid)])
@@ -306,8 +312,66 @@ async def test_a_lost_store_ends_all_and_none_is_started_on_an_empty_one(tmp_pat
         assert not store.exists()
 
 
-def test_an_endpoint_is_told_to_end_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told twice it would end at once, and hand nothing over."""
+@pytest.mark.parametrize(
+    ("orders", "at_once"),
+    [
+        ([(0, signal.SIGTERM), (0.01, signal.SIGTERM), (3, signal.SIGTERM), (60, signal.SIGTERM)], None),
+        ([(0, signal.SIGINT), (0.01, signal.SIGINT), (3, signal.SIGTERM)], None),
+        ([(0, signal.SIGINT), (0.01, signal.SIGINT), (AGAIN_S, signal.SIGINT)], AGAIN_S),
+        ([(0, signal.SIGTERM), (0.01, signal.SIGINT), (3, signal.SIGINT)], 3),
+        ([(0, signal.SIGHUP), (1, signal.SIGHUP), (2, signal.SIGINT)], 2),
+    ],
+    ids=["sigterm", "ctrl-c-by-a-wrapper", "ctrl-c-again", "ctrl-c-after-sigterm", "hang-up"],
+)
+def test_which_order_wants_the_end_at_once(orders: list[tuple[float, int]], at_once: float | None) -> None:
+    now = 0.0
+    told = Told(lambda: now)
+    wanted = []
+    for when, number in orders:
+        now = when
+        if told.at_once(number):
+            wanted.append(when)
+    assert wanted == ([] if at_once is None else [at_once])
+
+
+#: Process 1 of a container, as far as this concerns: who is left alone becomes its child. One of its own children,
+#: which it has yet to ask for its exit code, dies first, then children of another one.
+REAPING = """
+import ctypes, os, subprocess, sys
+from ingeborg.broker.command.supervisor import reap
+assert ctypes.CDLL(None).prctl(36, 1) == 0  # PR_SET_CHILD_SUBREAPER
+mine = subprocess.Popen([sys.executable, "-c", "import sys; sys.exit(7)"])
+os.waitid(os.P_PID, mine.pid, os.WEXITED | os.WNOWAIT)
+parent = subprocess.Popen(["sh", "-c", "sleep 0 & sleep 0 & echo $!; kill -9 $$"], stdout=subprocess.PIPE)
+parent.wait()
+def dead():
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            state, ppid = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[:2]
+        except OSError:
+            continue
+        if int(ppid) == os.getpid():
+            found.append((int(pid), state))
+    return found
+while any(state != "Z" for _, state in dead()):
+    pass
+assert len(dead()) == 3, dead()
+reap({mine.pid})
+assert len(dead()) == 3, dead()  # its exit code is not taken away
+assert mine.poll() == 7
+reap(set())
+assert dead() == []
+reap(set())
+"""
+
+
+def test_who_was_left_alone_by_a_dead_parent_is_buried() -> None:
+    done = subprocess.run([sys.executable, "-c", REAPING], env=environment(), capture_output=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_an_endpoint_is_told_to_end_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     popen = SimpleNamespace(send_signal=told.append, poll=lambda: 0)
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **more: popen)
@@ -318,7 +382,7 @@ def test_an_endpoint_is_told_to_end_once(monkeypatch: pytest.MonkeyPatch) -> Non
         child.start()
         assert child.tell_to_end()
         assert supervisor._end([child], [], 1.0)
-        assert told == [signal.SIGTERM] * lives
+        assert told == [signal.SIGTERM] * 2 * lives  # it minds none but the first
     made.close()
 
 

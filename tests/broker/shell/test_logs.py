@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from ingeborg.broker.access.tokens import new_keys
-from ingeborg.broker.shell.logs import ID_CHARS_MAX, PER_WRITE, SELDOM_S, Seldom, TextFormatter, request_id
+from ingeborg.broker.shell import logs
+from ingeborg.broker.shell.logs import (
+    ID_CHARS_MAX,
+    PER_WRITE,
+    SELDOM_S,
+    Seldom,
+    Sparing,
+    TextFormatter,
+    lines_dropped,
+    request_id,
+)
+from ingeborg.broker.shell.outlet import HELD_BYTES_MAX
 
 from ..running import ingeborg, plain, raw, serving
 
@@ -50,6 +67,60 @@ def test_what_the_loop_says_of_each_write_is_logged_now_and_then() -> None:
     assert [logged("something else") for _ in range(3)] == ["something else"] * 3
     now += SELDOM_S
     assert [logged(PER_WRITE[0]) for _ in range(2)] == [f"{PER_WRITE[0]} (99 times more in the last 30 s)", None]
+
+
+def test_a_line_of_a_kind_is_due_once_in_so_many_seconds() -> None:
+    now = 5.0
+    sparing = Sparing(30.0, lambda: now)
+    assert [sparing.is_due(kind) for kind in "aab"] == [True, False, True]
+    now += 29.9
+    assert not sparing.is_due("a")
+    now += 0.1
+    assert [sparing.is_due("a") for _ in range(2)] == [True, False]
+
+
+@contextmanager
+def logging_to_a_pipe(form: str, level: str) -> Iterator[int]:
+    """The end that somebody might read of the pipe that this process logs to."""
+    end, stderr = os.pipe()
+    before, had = logging.root.handlers[:], logging.root.level
+    with open(stderr, "w") as stream, mock.patch.object(sys, "stderr", stream):
+        logging.root.handlers.clear()  # pytest's own, which setting up would close
+        logs.set_up(form, level, "e-1")
+        try:
+            yield end
+        finally:
+            logging.root.handlers[:] = before
+            logging.root.setLevel(had)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_nobody_waits_for_who_reads_the_log_and_what_is_dropped_is_counted_and_said(form: str) -> None:
+    count, text = 3_000, "x" * 1_000
+    assert count * len(text) > 2 * HELD_BYTES_MAX  # more than waits, and than a pipe may have
+    with logging_to_a_pipe(form, "debug") as end:
+        for number in range(count):
+            logging.getLogger("ingeborg.test").debug("%d %s", number, text)
+        dropped = lines_dropped()
+        logging.root.handlers[0].close()  # its thread ends once all has been written
+        with open(end, "rb") as pipe:
+            lines = [pipe.readline().decode() for _ in range(count - dropped + 1)]
+    assert 0 < dropped < count
+    found = [re.search(rf"\b(\d+) {text}\b", line) for line in lines[:-1]]  # whole
+    numbers = [int(match[1]) for match in found if match is not None]
+    assert len(numbers) == count - dropped
+    assert numbers == sorted(set(numbers))
+    assert f"{dropped} lines of this log were dropped" in lines[-1]
+    assert ("WARNING" in lines[-1], '"endpoint": "e-1"' in lines[-1]) == (True, form == "json")
+
+
+def test_a_log_whose_reader_has_gone_is_no_reason_to_stop() -> None:
+    with logging_to_a_pipe("text", "info") as end:
+        os.close(end)
+        for number in range(3):
+            logging.getLogger("ingeborg.test").info("%d", number)
+        logging.root.handlers[0].flush()
+        assert lines_dropped() == 3
 
 
 async def said(directory: Path, form: str) -> str:
