@@ -113,7 +113,10 @@ Subscribers = tuple[str, ...] | set[str]
 
 
 class StoreError(Exception):
-    """The store could not do it. ``str(error)`` is for people: what failed, and what they can do."""
+    """The store could not do it. ``str(error)`` is for operators: what failed, and what they can do. It may name paths
+    and machines, so clients are not told it. ``is_logged``: the store has told the log."""
+
+    is_logged = False
 
 
 class StoreUnavailable(StoreError):

@@ -22,9 +22,14 @@ StoreDone = Callable[[Any, Any, Exception | None], None]
 """What a part gives with a store call: told (context, result, error)."""
 
 
+FAILED: Final = "The store could not do it: try again later. The endpoint's log has the reason"
+"""What a client is told. The reason may name paths and machines of the operator's."""
+
+
 def unavailable(error: Exception) -> ProtocolError:
-    """What a client is told where the store could not do what its command needs."""
-    return ProtocolError("store_unavailable", str(error) or repr(error))
+    """What a client is told where the store could not do what its command needs. ``error``: what came of it, or an
+    error for clients already, which stays."""
+    return error if isinstance(error, ProtocolError) else ProtocolError("store_unavailable", FAILED)
 
 
 class StoreCalls:

@@ -1,24 +1,38 @@
-"""Accepting from a port that several processes share: when this one takes a connection, and how many at once (ADR 27).
+"""Accepting connections: when this process takes one, how many at once, and what becomes of them when files run out.
 
-Owns: the watch on the shared socket, and the connections that came by it, until they are over. Must never: listen, or
-keep what waits from the other processes for longer than they take to come.
+A port may be shared by several processes (ADR 27). Owns: the watch on a listening socket, and the connections that came
+by it, until they are over. Must never: listen, or keep what waits at a shared port from the other processes for longer
+than they take to come.
+
+The last descriptors of the process are kept for what must go on when clients have used up all others: health pages,
+links, a process that reads large frames. A system gives the lowest descriptor that is free, so a new connection's own
+number tells how many are left.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import http
 import logging
+import os
+import resource
 import select
 import socket
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from websockets.http11 import Request, Response
+
+from ..access.admission import Refused
+from ..web.pages import Later
 from .board import Other, Place
 from .client_socket import Clients, ClientSocket
+from .logs import Sparing
 
 log = logging.getLogger("ingeborg.endpoint")
 
@@ -37,8 +51,14 @@ MOMENT_S, PAUSE_S = 0.001, 0.005
 #: And how often in a row, while the others take some: it may be that they do not keep up.
 PAUSES_MAX = 4
 
-#: How long it takes nothing where it cannot, in seconds: mostly for want of a file or of memory. The others take what
-#: comes meanwhile.
+#: Descriptors that clients do not get, or one of so many where there are few. Connections may use the first half of
+#: them, for pages and links; the rest is for files and processes of the endpoint's own.
+SPARE_FILES, SPARE_PART = 64, 8
+#: How long such a connection may take for its request, in seconds: it keeps others out.
+SPARE_S = 1.0
+
+#: How long it takes nothing where the system cannot give it a connection, in seconds: mostly for want of memory. Others
+#: who share the port take what comes meanwhile.
 FULL_S = 0.2
 #: What Linux says of a connection that has ended while it waited (accept(2)): there may be others behind it.
 GONE = frozenset(
@@ -53,6 +73,17 @@ SAY_S = 30.0
 #: How long handshakes that are under way may take when it accepts no more, in seconds: three round trips of 300 ms.
 #: Whoever has not sent a request by then is told to go elsewhere when he does.
 HANDSHAKES_S = 1.0
+
+
+def files_max() -> int:
+    """How many descriptors this process may have (``ulimit -n``), which others may change while it runs."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+def spare_files(most: int) -> int:
+    """How many of these clients do not get."""
+    return min(SPARE_FILES, most // SPARE_PART)
 
 
 class Share:
@@ -72,18 +103,19 @@ class Share:
         """After a pause nothing waits."""
         self._pauses = 0
 
-    def turn(self, connections: int, others: Sequence[Other]) -> int:
-        """Something waits: take so many now. 0: pause for ``pause_s``, then look whether something waits still."""
+    def turn(self, connections: int, others: Sequence[Other], is_full: bool = False) -> int:
+        """Something waits: take so many now. 0: pause for ``pause_s``, then look whether something waits still.
+        ``is_full``: this process would have to refuse what it takes, so it leaves it to others as long as they come."""
         if not others:
             return AT_ONCE
         mean = (connections + sum(other.connections for other in others)) / (len(others) + 1)
         over = connections - int(mean)
         few = min(1 + int(mean) // SLACK_EACH, SLACK) - over
         room = SLACK - over
-        if few > 0:
+        if few > 0 and not is_full:
             self._pauses = 0
             return min(few, AT_ONCE)
-        is_far = room <= 0
+        is_far = room <= 0 or is_full
         taken = sum(other.taken for other in others)
         if self._pauses and (taken == self._taken or self._pauses >= PAUSES_MAX):
             self._pauses = 0
@@ -95,13 +127,23 @@ class Share:
 
 
 class Accepting:
-    """One endpoint's. ``tls``: further arguments of ``connect_accepted_socket``; ``counts``: the core's counters."""
+    """One listening socket of an endpoint. ``tls``: further arguments of ``connect_accepted_socket``; ``counts``: the
+    core's counters; ``place``: on the board of those who share the socket, ``None``: nobody does; ``internal``: it is
+    the internal address."""
 
     def __init__(
-        self, sock: socket.socket, place: Place, clients: Clients, tls: dict[str, Any], counts: Counter[str]
+        self,
+        sock: socket.socket,
+        clients: Clients,
+        tls: dict[str, Any],
+        counts: Counter[str],
+        *,
+        place: Place | None = None,
+        internal: bool = False,
     ) -> None:
         self._sock = sock
         self._place = place
+        self._internal = internal
         self._clients = clients
         self._tls = tls
         self._counts = counts
@@ -109,14 +151,15 @@ class Accepting:
         self._open = False
         self._pause: asyncio.TimerHandle | None = None
         self._taken = 0
-        self._connections: set[SharedSocket] = set()
-        self._opening: set[SharedSocket] = set()  # their handshakes are not over
+        self._connections: set[AcceptedSocket] = set()
+        self._opening: set[AcceptedSocket] = set()  # their handshakes are not over
         self._opened = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._silent_until = 0.0
+        self._saying = Sparing(SAY_S)
         self._waits = select.poll()
         self._waits.register(sock.fileno(), select.POLLIN)
         self._loop = asyncio.get_running_loop()
+        sock.setblocking(False)
 
     def follow(self, ready: bool) -> None:
         """Take connections, or leave them to others."""
@@ -155,7 +198,10 @@ class Accepting:
 
     def _come(self) -> None:
         """Something waits."""
-        most = self._share.turn(len(self._connections), self._place.others(time.monotonic()))
+        most = AT_ONCE
+        if self._place is not None:
+            others = self._place.others(time.monotonic())
+            most = self._share.turn(len(self._connections), others, self._is_full())
         if not most:
             self._look_away(self._share.pause_s, self._come_again)
             return
@@ -167,7 +213,8 @@ class Accepting:
             except OSError as error:
                 if error.errno in GONE:
                     continue
-                self._full(error)
+                self._refused("cannot accept", f"cannot accept: {error.strerror}; it is tried again every {FULL_S:g} s")
+                self._look_away(FULL_S, self._watch)
                 return
             self._adopt(sock)
         if self._pause is not None:
@@ -181,53 +228,99 @@ class Accepting:
             self._share.all_taken()
             self._watch()
 
-    def _full(self, error: OSError) -> None:
-        self._counts["accepts_failed"] += 1
-        if time.monotonic() >= self._silent_until:
-            self._silent_until = time.monotonic() + SAY_S
-            log.warning(
-                "cannot accept: %s; what waits is left to the other endpoints of the port, and tried again every %g s",
-                error.strerror,
-                FULL_S,
-            )
-        self._look_away(FULL_S, self._watch)
+    def _is_full(self) -> bool:
+        """Would the next connection get a descriptor that clients do not get?"""
+        try:
+            next_one = os.dup(self._sock.fileno())
+        except OSError:
+            return True
+        os.close(next_one)
+        most = files_max()
+        return most - next_one <= spare_files(most)
 
     def _adopt(self, sock: socket.socket) -> None:
-        client = SharedSocket(self._clients, self)
+        most = files_max()
+        left, spare = most - sock.fileno(), spare_files(most)
+        if left <= spare // 2:
+            sock.close()
+            self.no_file()
+            return
+        client = AcceptedSocket(self._clients, self, self._internal, left <= spare)
         self._taken += 1
         self._connections.add(client)
         self._opening.add(client)
-        self._place.hold(len(self._connections), self._taken)
+        self._show()
         task = self._loop.create_task(self._begin(client, sock))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _begin(self, client: SharedSocket, sock: socket.socket) -> None:
+    async def _begin(self, client: AcceptedSocket, sock: socket.socket) -> None:
+        tls = {**self._tls, "ssl_handshake_timeout": SPARE_S} if self._tls and client.spare else self._tls
         try:
-            await self._loop.connect_accepted_socket(lambda: client, sock, **self._tls)
+            await self._loop.connect_accepted_socket(lambda: client, sock, **tls)
         except OSError as error:  # TLS's errors are such
             log.debug("a connection ended before its handshake began: %s", error)
             self.over(client)
 
-    def settled(self, client: SharedSocket) -> None:
+    def no_file(self) -> None:
+        """A client is not let in, since clients have all the descriptors that they get."""
+        most = files_max()
+        self._refused(
+            "no file",
+            f"clients have all open files that they get: {most - spare_files(most)} of {most}; new ones are refused "
+            "until some go, or `ulimit -n` is raised",
+        )
+
+    def _refused(self, kind: str, text: str) -> None:
+        self._counts["accepts_failed"] += 1
+        if self._saying.is_due(kind):
+            log.warning("%s", text)
+
+    def _show(self) -> None:
+        if self._place is not None:
+            self._place.hold(len(self._connections), self._taken)
+
+    def settled(self, client: AcceptedSocket) -> None:
         """The handshake is over, in whichever way."""
         self._opening.discard(client)
         if not self._opening:
             self._opened.set()
 
-    def over(self, client: SharedSocket) -> None:
+    def over(self, client: AcceptedSocket) -> None:
         """The connection is gone."""
         self.settled(client)
         self._connections.discard(client)
-        self._place.hold(len(self._connections), self._taken)
+        self._show()
 
 
-class SharedSocket(ClientSocket):
-    """A client's connection that came by the shared port."""
+class AcceptedSocket(ClientSocket):
+    """A connection that came by a listening socket. ``spare``: it has one of the descriptors that clients do not
+    get."""
 
-    def __init__(self, clients: Clients, accepting: Accepting) -> None:
-        super().__init__(clients)
+    def __init__(self, clients: Clients, accepting: Accepting, internal: bool, spare: bool) -> None:
+        super().__init__(clients, internal)
         self._accepting = accepting
+        self.spare = spare
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See ``Socket``."""
+        super().connection_made(transport)
+        if self.spare and self._abort is not None:
+            self._abort.cancel()
+            self._abort = asyncio.get_running_loop().call_later(SPARE_S, self.transport.abort)
+
+    def _client_comes(self, request: Request, address: str) -> Response | Later:
+        """See ``ClientSocket``."""
+        if self.spare:
+            self._accepting.no_file()
+            text = "This endpoint has no open file left for another client: try again later, or connect to another one"
+            raise Refused(http.HTTPStatus.SERVICE_UNAVAILABLE, text, **{"Retry-After": "5"})
+        return super()._client_comes(request, address)
+
+    def _become_peer(self, request: Request) -> None:
+        """See ``ClientSocket``. From here on another protocol has the connection."""
+        super()._become_peer(request)
+        self._accepting.over(self)
 
     def settled(self) -> None:
         """See ``Socket``."""

@@ -19,15 +19,22 @@ from typing import Any, TypeVar
 
 from ..core.clients.hub import Connection
 from ..core.effects import Act, StoreCall
-from ..core.model import StoreError
+from ..core.model import StoreError, StoreLost, Superseded, TooManyFilters, TooManyRevocations
 from ..core.operators.histogram import Histogram
 from ..core.router import Router
 from ..store.base import Store
+from .logs import Sparing
 
 log = logging.getLogger("ingeborg.endpoint")
 
 #: Between two ticks of the core, in seconds: what time-outs are exact to.
 TICK_S = 0.1
+
+#: Between two lines of the log that say why an operation of the store fails, in seconds.
+SAY_S = 30.0
+
+#: What the store says that is no failure of its: whoever asked is told, or the endpoint ends and says so.
+_TOLD = (ValueError, TooManyFilters, TooManyRevocations, StoreLost, Superseded)
 
 A = TypeVar("A", bound=Act)
 
@@ -58,8 +65,10 @@ class Driver:
             "filtered": store.filtered_now,
             "subscribed": store.subscribed_now,
         }
+        self._saying = Sparing(SAY_S)
         self._store_tasks: set[asyncio.Task[None]] = set()
         self._turn_due = False
+        self._stops = False
         self._tick_handle: asyncio.TimerHandle | None = None
         self._tick_due = time.monotonic()
         self._loop = asyncio.get_running_loop()
@@ -87,6 +96,7 @@ class Driver:
 
     async def stop(self) -> None:
         """Tick no more; what the store has been given has a second to end."""
+        self._stops = True
         if self._tick_handle is not None:
             self._tick_handle.cancel()
         if self._store_tasks:
@@ -148,7 +158,7 @@ class Driver:
                     try:
                         found = read(*call.arguments)
                     except Exception as error:
-                        failure = _store_failure(call, error)
+                        failure = self._store_failure(call, error)
                 if found is None and failure is None:
                     waiting.append(call)
                 else:
@@ -168,12 +178,21 @@ class Driver:
         try:
             result = await getattr(self._store, call.operation)(*call.arguments)
         except Exception as error:
-            failure = _store_failure(call, error)
+            failure = self._store_failure(call, error)
         try:
             self.router.stored(call.number, result, failure, time.monotonic())
         except Exception:
             self.failed(f"the answer to {call.operation}")
         self.turn()
+
+    def _store_failure(self, call: StoreCall, error: Exception) -> Exception:
+        """What the router is told of it. Clients are not told the reason, so the log is."""
+        if isinstance(error, StoreError) and not isinstance(error, _TOLD):
+            if not (error.is_logged or self._stops) and self._saying.is_due(call.operation):
+                log.warning("the store failed in %s: %s", call.operation, error)
+        elif not isinstance(error, _TOLD):  # a fault of ours
+            log.error("the store failed in %s", call.operation, exc_info=error)
+        return error
 
     def failed(self, where: str, **ids: Any) -> None:
         """A fault of ours, which is being handled. In the core it ends the endpoint: what the core holds may be half a
@@ -200,13 +219,6 @@ class Driver:
         text = "the core failed at %s, and may hold half a change: ending at once"
         log.critical(text, where, exc_info=error, extra=ids)
         on_broken()
-
-
-def _store_failure(call: StoreCall, error: Exception) -> Exception:
-    """What the router is told of it; the log, too, where it is a fault of ours."""
-    if not isinstance(error, StoreError | ValueError):
-        log.error("the store failed in %s", call.operation, exc_info=error)
-    return error
 
 
 def _is_of_the_core(error: BaseException) -> bool:

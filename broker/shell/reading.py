@@ -17,8 +17,9 @@ from typing import cast
 from ingeborg.protocol.errors import ProtocolError
 
 from ..children import spawn
-from ..core.clients.large import Outcome, pack_arguments, unpack_outcome
+from ..core.clients.large import Outcome, pack_arguments, unpack_outcome, unread
 from ..core.effects import Read
+from .logs import Sparing
 
 log = logging.getLogger("ingeborg.reading")
 
@@ -30,6 +31,12 @@ IDLE_S = 10.0
 
 #: What is said where it died or was too slow.
 FAILED = "The process that reads large frames failed"
+
+#: What a client is told where it cannot be started, which may pass.
+NOT_STARTED = "The process that reads large messages cannot be started now: try again later, or send it in parts"
+
+#: Between two lines of the log that say so, in seconds.
+SAY_S = 30.0
 
 _LENGTH_BYTES = 4
 
@@ -87,9 +94,10 @@ class Reader:
         self._came = asyncio.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._link: _Link | None = None
+        self._saying = Sparing(SAY_S)
         self.frames = 0  # that it has read
         self.starts = 0
-        self.failures = 0  # frames that came to nothing here, each a fault of ours
+        self.failures = 0  # frames that came to nothing here
 
     @property
     def pid(self) -> int | None:
@@ -165,7 +173,10 @@ class Reader:
             try:
                 async with asyncio.timeout(READ_TIMEOUT_S):
                     if self._link is None:
-                        self._link = await self._start()
+                        try:
+                            self._link = await self._start()
+                        except OSError as error:  # no descriptor, process or memory is left
+                            return self._not_started(call, error)
                     outcome = unpack_outcome(await self._link.ask(call))
                 self.frames += 1
                 return outcome
@@ -179,7 +190,13 @@ class Reader:
                 why = error
             self.failures += 1
             log.error("%s at one of %d bytes, and is replaced: %r", FAILED, call.size, why)
-            return Outcome(error=ProtocolError("internal", f"{FAILED} at this one"))
+            return unread(call.pieces, ProtocolError("internal", f"{FAILED} at this one"))
+
+    def _not_started(self, call: Read, error: OSError) -> Outcome:
+        self.failures += 1
+        if self._saying.is_due():
+            log.error("the process that reads large frames cannot be started: %s", error)
+        return unread(call.pieces, ProtocolError("peer_unavailable", NOT_STARTED))
 
     async def _start(self) -> _Link:
         ours, theirs = socket.socketpair()

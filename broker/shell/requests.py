@@ -18,6 +18,16 @@ from websockets.protocol import CONNECTING, Protocol
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+#: A line of the head may have so many bytes, with its end: a header of all that is sent on to `auth-url`
+#: (``access.admission``), or a first line with a token of that size, and some room for the rest of the line.
+LINE_BYTES_MAX: Final = 17 << 10
+
+#: And the head so many, until it is complete.
+HEAD_BYTES_MAX: Final = 64 << 10
+
+#: What a request to a proxy has before its path (RFC 9112 section 3.2.2).
+_SCHEME_AND_HOST: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+
 #: The headers that announce a body (RFC 9112 section 6.3), in lower case.
 _LENGTH: Final = b"content-length"
 _CODING: Final = b"transfer-encoding"
@@ -59,22 +69,35 @@ class RequestProtocol(ServerProtocol):
                 refusal = _refusal(error)
                 self.events.append(self.reject(refusal.status, f"{refusal}\n"))
                 yield  # for the last time: once it has been answered another parser takes what comes
+            request.path = origin_form(request.path)
             self.events.append(request)
         yield from Protocol.parse(self)
 
 
+def origin_form(target: str) -> str:
+    """The path and the query of a request's target. Proxies may send the whole URL; it means the same."""
+    whole = _SCHEME_AND_HOST.match(target)
+    if whole is None:
+        return target
+    rest = target[whole.end() :]
+    return rest if rest.startswith("/") else f"/{rest}"
+
+
 class _Head:
-    """The lines of a head. Those that announce a body are kept from the library, which refuses it."""
+    """The lines of a head. Those that announce a body are kept from the library, which refuses it. The limits on their
+    length are ours."""
 
     def __init__(self, read_line: ReadLine) -> None:
         self._read_line = read_line
+        self._left = HEAD_BYTES_MAX
         self._is_first = True
         self._kept: dict[bytes, bytes] = {}  # value by name in lower case
 
-    def read_line(self, bytes_max: int, too_long: type[Exception]) -> Generator[None, None, bytes | bytearray]:
+    def read_line(self, library_max: int, too_long: type[Exception]) -> Generator[None, None, bytes | bytearray]:
         """The next line that is for the library. Raises ``BadRequest``, and what the reader does."""
         while True:
-            line = yield from self._read_line(bytes_max, too_long)
+            line = yield from self._read_line(min(LINE_BYTES_MAX, self._left), too_long)
+            self._left -= len(line)
             name, _, value = bytes(line).partition(b":")
             name = name.lower()
             if self._is_first or name not in (_LENGTH, _CODING) or not line.endswith(b"\r\n"):

@@ -10,7 +10,6 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
@@ -31,7 +30,7 @@ from ..web.pages import Pages
 from . import machine
 from .accepting import Accepting
 from .board import Place, State
-from .client_socket import Clients, ClientSocket, Terms
+from .client_socket import Clients, Terms
 from .driver import Driver
 from .logs import cut
 from .peer_socket import Peers
@@ -99,7 +98,7 @@ class EndpointServer:
             patience=patience,
             wrap=bytes if compression else text_frame,
             shape=store.shape,
-            figures=lambda: operating.figures(self.status),
+            figures=self._figures,
             resident=machine.resident_bytes,
             alone_at_url=alone_at_url,
             ping_s=ping_s,
@@ -136,10 +135,10 @@ class EndpointServer:
         self._on_fatal = on_fatal
         self._reasons: list[str] = []  # why it was not ready, as last logged
         self._gone = asyncio.Event()
-        self._servers: list[asyncio.Server] = []
+        self._own: list[Accepting] = []  # from ports that nobody else accepts from
         self._place = place
         self._ending = False
-        self._accepting: Accepting | None = None  # from a port that it shares
+        self._shared: Accepting | None = None  # from a port that it shares
 
     # Start and end
 
@@ -155,23 +154,24 @@ class EndpointServer:
         if self._certificate is not None:
             tls = {"ssl": self._certificate.context, "ssl_handshake_timeout": TLS_S, "ssl_shutdown_timeout": LINGER_S}
         self.status.internal = internal is not None
-        create = partial(asyncio.get_running_loop().create_server, backlog=BACKLOG, **tls)
+        counts = self.router.counters.counts
         if shared:
             assert self._place is not None, "who shares a port has a place on the board"
-            counts = self.router.counters.counts
-            self._accepting = Accepting(sock, self._place, self.clients, tls, counts)
+            self._shared = Accepting(sock, self.clients, tls, counts, place=self._place)
         else:
-            self._servers.append(await create(lambda: ClientSocket(self.clients), sock=sock))
+            self._own.append(Accepting(sock, self.clients, tls, counts))
         if internal is not None:
-            self._servers.append(await create(lambda: ClientSocket(self.clients, True), sock=internal))
+            self._own.append(Accepting(internal, self.clients, tls, counts, internal=True))
+        for accepting in self._own:
+            accepting.follow(True)
         self.driver.start()
 
     async def stop(self) -> None:
         """Leave in order: be home of nothing, send the clients away, finish what is under way, close."""
         self._ending = True
         self._show(time.monotonic())
-        if self._accepting is not None:  # others take the next ones, and nobody is turned away
-            await self._accepting.end()
+        if self._shared is not None:  # others take the next ones, and nobody is turned away
+            await self._shared.end()
         self.status.leaving = True
         self.router.leave(time.monotonic(), self._drain_s)
         self.driver.turn()
@@ -181,8 +181,8 @@ class EndpointServer:
                 await self._gone.wait()
         except TimeoutError:
             log.error("the end did not get on; whatever is under way is lost")
-        for server in self._servers:
-            server.close()
+        for accepting in self._own:
+            accepting.close()
         await self.peers.close()
         await self.reader.close()
         try:
@@ -232,6 +232,13 @@ class EndpointServer:
 
     # Beside the core
 
+    def _figures(self) -> dict[str, Any]:
+        try:
+            return operating.figures(self.status)
+        except Exception:
+            log.exception("the endpoint's figures cannot be had")
+            raise
+
     def _frame_read(self, number: int, outcome: Outcome | None) -> None:
         try:
             self.router.read(number, outcome, time.monotonic())
@@ -254,8 +261,8 @@ class EndpointServer:
             return
         ready = not self._ending and not self.status.not_ready()
         self._place.show(State.LEAVING if self._ending else State.ACCEPTING if ready else State.WAITING, now)
-        if self._accepting is not None:
-            self._accepting.follow(ready)
+        if self._shared is not None:
+            self._shared.follow(ready)
 
     def _tell_readiness(self) -> None:
         """Log what ``/readyz`` says, when it changes."""

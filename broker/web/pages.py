@@ -28,7 +28,7 @@ Later = Callable[[], Awaitable[Response]]
 def path_of(request: Request) -> str:
     """The request's path, without its query: the one thing that says whose a request is. Nothing else is compared with
     a reserved path, or the two would one day differ. It is compared as it came: what is written in another way
-    (``/%5fpeer``, ``//_peer``, a whole URL) is another path."""
+    (``/%5fpeer``, ``//_peer``) is another path. Of a whole URL ``shell.requests`` has left the path."""
     return request.path.partition("?")[0]
 
 

@@ -67,7 +67,7 @@ async def _stall(cluster: Cluster, store: Path) -> None:
                         asked = time.monotonic()
                         reply = await ann.ask(subscribe | {"topic": topic})
                         assert reply["error"] == "store_unavailable"
-                        assert "the disk has not finished a flush" in reply["info"]
+                        assert "the disk" not in reply["info"]
                         assert time.monotonic() - asked < STORE_TIMEOUT_S + LATE_S
                 durable.end()
                 soft.end()

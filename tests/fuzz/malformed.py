@@ -337,7 +337,7 @@ def _request_line(rng: Random) -> Attack:
             b"GET /\xff\xfe HTTP/1.1",
             b"GET / HTTP/1.1\r",
             b"",
-            b"GET /" + b"x" * rng.randrange(8_200, 20_000) + b" HTTP/1.1",
+            b"GET /" + b"x" * rng.randrange(17_500, 29_300) + b" HTTP/1.1",
             rng.randbytes(rng.randrange(1, 200)).replace(b"\n", b""),
         )
     )
@@ -348,8 +348,8 @@ def _header_bomb(rng: Random) -> Attack:
     headers = rng.choice(
         (
             b"".join(b"X-%d: x\r\n" % number for number in range(rng.randrange(129, 1000))),
-            b"X: " + b"x" * rng.randrange(8_200, 100_000) + b"\r\n",
-            b"x" * rng.randrange(8_200, 50_000) + b": x\r\n",
+            b"X: " + b"x" * rng.randrange(17_500, 109_300) + b"\r\n",
+            b"x" * rng.randrange(17_500, 59_300) + b": x\r\n",
             b"X: x\r\n" * 5_000,
         )
     )

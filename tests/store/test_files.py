@@ -127,12 +127,13 @@ async def test_a_store_that_others_could_open_is_closed_to_them_at_the_next_star
     assert any("(mode 755)" in seen for seen in await findings(directory))
     async with started(directory) as process:
         assert {name: bits for name, bits in modes(directory).items() if bits & 0o077} == {}
-        said = process.said()
+    said = process.said()
     for name in ("store", "store/made", "store/durable", "store/durable/data.mdb", "store/soft/gate"):
         assert re.search(rf"could open .*{re.escape(str(tmp_path / name))}[,:]", said), name
     assert f"could read {directory / 'peer-secret'}" in said
     async with started(directory) as process:
-        assert "other users" not in process.said()
+        pass
+    assert "other users" not in process.said()
 
 
 async def test_a_directory_that_holds_more_than_the_store_keeps_its_mode(tmp_path: Path) -> None:
@@ -334,8 +335,9 @@ async def test_a_soft_store_that_was_cut_is_made_anew_and_that_is_said(tmp_path:
         assert require_whole(data), size
     data.write_bytes(content[: len(content) // 2])
     async with started(directory) as process:
-        assert f"{data} is damaged: it was cut off" in process.said()
-        assert "made anew" in process.said()
+        pass
+    assert f"{data} is damaged: it was cut off" in process.said()
+    assert "made anew" in process.said()
 
 
 @pytest.mark.parametrize("mark", proof.variants([(b"\xff\xfe not UTF-8",), (b"",)], 2))
@@ -345,13 +347,13 @@ async def test_a_damaged_boot_id_is_written_anew(tmp_path: Path, mark: bytes) ->
     good = path.read_bytes()
     path.write_bytes(mark)
     async with started(directory) as process:
-        assert f"{path} was damaged" in process.said()
+        await until(lambda: f"{path} was damaged" in process.said())
         # While one runs it is no reason to take its store away.
         path.write_bytes(mark)
         for pid in children(process.pid):
             os.kill(pid, signal.SIGKILL)
         async with started(directory) as other:
-            assert "while the store is in use" in other.said() + process.said()
+            await until(lambda: "while the store is in use" in other.said() + process.said())
         assert path.read_bytes() == good
         assert "ending:" not in process.said()
 
@@ -546,16 +548,16 @@ async def test_a_disk_that_is_full_is_said_and_works_again_when_there_is_room(tm
                 fill(disk / "other")
                 refusal = await client.ask(subscribe(TOPICS))
                 assert refusal["error"] == "store_unavailable"
-                assert "the disk is full: " in refusal["info"]
-                assert f"bytes are free at {directory}" in refusal["info"]
-                assert "Make room" in refusal["info"]
-                assert any("the disk is full" in line for line in process.said().splitlines() if "ERROR" in line)
+                assert str(disk) not in refusal["info"]
+                await until(lambda: "the disk is full: " in process.said())
+                [line] = [line for line in process.said().splitlines() if "the disk is full: " in line]
+                assert (" ERROR " in line, f"bytes are free at {directory}" in line, "Make room" in line) == (True,) * 3
                 assert any(finding.level == "error" for finding in doctor.room(directory, MAP_BYTES))
                 (disk / "other").unlink()
                 async with asyncio.timeout(PATIENCE_S):
                     while "error" in (await client.ask(subscribe(TOPICS))).values():
                         pass
-                assert "works again" in process.said()
+        assert "works again" in process.said()
 
 
 def subscribe(topics: list[str], command: str = "subscribe") -> dict[str, Any]:
@@ -572,12 +574,12 @@ async def test_files_that_may_not_grow_are_said_and_grow_again(tmp_path: Path) -
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (12288, hard))
         refusal = await client.ask(subscribe(TOPICS))
         assert refusal["error"] == "store_unavailable"
-        assert "ulimit -f" in refusal["info"]
-        assert "ulimit -f" in process.said()
+        assert "ulimit -f" not in refusal["info"]  # for the operator:
         for pid in pids:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
         assert await client.ask(subscribe(TOPICS)) == {"result": "success"}
-        assert "works again" in process.said()
+    assert "ulimit -f" in process.said()
+    assert "works again" in process.said()
 
 
 async def test_a_full_map_is_said_and_unsubscribing_makes_room(tmp_path: Path) -> None:
@@ -594,11 +596,11 @@ async def test_a_full_map_is_said_and_unsubscribing_makes_room(tmp_path: Path) -
                         break
                     done.append(topics)
                 assert reply["error"] == "store_unavailable"
-                assert "INGEBORG_MAP_SIZE_BYTES=" in reply["info"]
+                assert "INGEBORG_MAP_SIZE_BYTES=" not in reply["info"]
             for topics in (each for each in done if len(each) == 40):
                 assert await client.ask(subscribe(topics, "unsubscribe")) == {"result": "success"}
             assert await client.ask(subscribe(TOPICS[:100])) == {"result": "success"}
-        assert "subscribe failed: the embedded store is full" in process.said()
+        assert re.search("subscribe failed: the embedded store is full.*INGEBORG_MAP_SIZE_BYTES=", process.said())
     size = (tmp_path / "store" / "durable" / "data.mdb").stat().st_size
     assert size < (1 << 20) + (16 << 20)
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import codecs
 import pickle
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, cast
 
 import ormsgpack
@@ -31,6 +33,16 @@ CONTAINERS_MAX: Final = 250_000
 
 #: Commas between its values, for the same reason: a `subscribe` of 16 MiB has at most 1,500,000 topics of 8 bytes.
 COMMAS_MAX: Final = 2_000_000
+
+
+#: An id that is the last member of a frame, and the name of a publish that is its first. The end of a frame that is one
+#: JSON object closes that object, so such an id is no other object's.
+_SPACE: Final = rb"[ \t\r\n]*"
+_ID_LAST: Final = re.compile(
+    _SPACE.join((rb"[,{]", rb'"id"', rb":", rb'(-?[0-9]{1,20}|"[^"\\]*")', rb"\}", rb"\Z")),
+)
+_NAME_FIRST: Final = re.compile(_SPACE.join((b"", rb"\{", rb'"command"', rb":", rb'"(publish|broadcast)"')))
+_END_BYTES: Final = 2_048  # of a frame, in which they are looked for
 
 
 class Topics:
@@ -104,6 +116,21 @@ def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None
         kind = value.get("command")
         return Outcome(error=error, id=number, name=name, kind=kind[:64] if isinstance(kind, str) else None)
     return Outcome(command)
+
+
+def unread(pieces: Sequence[bytes | bytearray], error: ProtocolError) -> Outcome:
+    """The outcome of a frame that nobody could read. Its reply has the id and the name where they stand at the ends of
+    the frame, as the client libraries write them. To find them elsewhere takes reading all of it."""
+    fields: dict[str, Any] = {}
+    found = _ID_LAST.search(b"".join(bytes(piece[-_END_BYTES:]) for piece in pieces[-2:]))
+    if found is not None:
+        with suppress(ProtocolError):  # not UTF-8, or a number of no 64 bits
+            fields["id"] = decode(b'{"id":%b}' % found[1])["id"]
+    named = _NAME_FIRST.match(bytes(pieces[0][:_END_BYTES]))
+    if named is not None:
+        fields["command"] = named[1].decode()
+    number, name = reply_fields(fields)
+    return Outcome(error=error, id=number, name=name, kind=name)
 
 
 def _require_few_values(data: bytes) -> None:

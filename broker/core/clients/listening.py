@@ -241,7 +241,7 @@ class Listening(Part):
     def _told_ended(self, context: tuple[list[str], Announcement], result: Any, error: Exception | None) -> None:
         clients, announcement = context
         if error is not None:
-            text = f"What has ended of this client could not be read: {error or repr(error)}"
+            text = "What has ended of this client could not be read: try again later. The endpoint's log has the reason"
             announcement.error = ProtocolError("peer_unavailable", text)
         else:
             ended: dict[str, Ended | None] = dict(zip(clients, result, strict=True))

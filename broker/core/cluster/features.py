@@ -241,7 +241,7 @@ class Features(Part):
     def _written(self, feature: str, result: Any, error: Exception | None) -> None:
         self._asking = self._outdated = False
         if error is not None:
-            self._failed[feature] = str(error)
+            self._failed[feature] = "the store has not recorded it, and an endpoint's log says why"
         else:
             self._failed.pop(feature, None)
             self._look_at = self._desk.now

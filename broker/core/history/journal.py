@@ -14,13 +14,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import SLOTS, slot_of
 
 from ..cluster.features import Switch
 from ..cluster.homes import Homes
 from ..desk import Desk
 from ..messages.message import Handover
-from ..model import Kept, StoreError
+from ..model import Kept
 from ..part import Part
 from .clock import Clock
 from .entries import Entry
@@ -130,7 +131,7 @@ class Journal(Part):
             entry, handover = self._rows.pop(name)
             if len(entry.payload) > WRITTEN_BYTES_MAX:
                 text = f"A message of {len(entry.payload)} bytes is not kept in the store; {WRITTEN_BYTES_MAX} at most"
-                self.written(handover, StoreError(text))
+                self.written(handover, ProtocolError("store_unavailable", text))
             else:
                 rows.append((name[0], (entry, handover)))
         unix_s, now = self.unix_s(), self._desk.now

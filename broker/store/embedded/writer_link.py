@@ -387,6 +387,7 @@ class WriterProcess:
             raise  # of one client's, and no trouble of the store's
         except StoreError as error:
             self._say(operation, str(error))
+            error.is_logged = True
             raise
         if operation in self._troubles:
             del self._troubles[operation]

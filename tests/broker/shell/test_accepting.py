@@ -1,4 +1,5 @@
-"""Accepting from a shared port: who takes a connection, and that nobody is left waiting. ADR 27."""
+"""Accepting: who takes a connection of a shared port (ADR 27), that nobody is left waiting, and what becomes of clients
+where files run out."""
 
 from __future__ import annotations
 
@@ -29,6 +30,7 @@ from ingeborg.broker.shell.accepting import AT_ONCE, HANDSHAKES_S, PAUSES_MAX, S
 from ingeborg.broker.shell.board import Board, Other, State
 from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.broker.store.embedded.store import EmbeddedStore
+from ingeborg.protocol.pages import fetch
 from tests.cluster.processes import eventually
 from tests.conftest import Logged
 
@@ -60,6 +62,22 @@ def test_one_that_has_more_than_its_share_waits_once_where_no_other_takes_any(mi
     share = Share()
     stand_still = [Other(connections, connections) for connections in others]
     assert share.turn(mine, stand_still) or share.turn(mine, stand_still) >= 1
+
+
+@given(st.lists(st.tuples(counts, st.lists(counts, min_size=1, max_size=8)), min_size=1, max_size=30))
+def test_one_without_files_leaves_what_waits_to_others_as_long_as_they_come(turns: list[tuple[int, list[int]]]) -> None:
+    """And then takes it, so that clients are told and do not hang."""
+    share = Share()
+    for mine, connections in turns:
+        share.turn(mine, [])
+        others = [Other(count, count) for count in connections]
+        pauses = 0
+        while not (taken := share.turn(mine, others, is_full=True)):
+            pauses += 1
+            others = [Other(other.connections + 1, other.taken + 1) for other in others]
+        assert (taken, pauses) == (AT_ONCE, PAUSES_MAX)
+        assert share.turn(mine, others, is_full=True) == 0
+        assert share.turn(mine, others, is_full=True) == AT_ONCE  # they have taken none meanwhile
 
 
 class World:
@@ -224,7 +242,7 @@ class Shared:
         if (shown := certificate()) is not None:
             tls = {"ssl": shown.context, "ssl_handshake_timeout": 5, "ssl_shutdown_timeout": 5}
         self.counts = endpoint.server.router.counters.counts
-        self.accepting = Accepting(self.sock, made.place(0), endpoint.server.clients, tls, self.counts)
+        self.accepting = Accepting(self.sock, endpoint.server.clients, tls, self.counts, place=made.place(0))
 
     def held(self) -> int:
         """How many connections the others think that there are."""
@@ -354,7 +372,7 @@ async def test_without_files_it_leaves_what_waits_to_others_and_tries_again(
     shared: Shared, logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(accepting, "FULL_S", 0.05)
-    logged.expect("cannot accept: Too many open files; what waits is left to the other endpoints")
+    logged.expect("cannot accept: (Too many open files|Invalid argument); it is tried again")
     none_left = NoFiles(shared.sock)
     shared.accepting._sock = none_left  # type: ignore[assignment]
     none_left.failures = 3
@@ -384,6 +402,101 @@ async def test_not_ready_while_it_pauses_it_does_not_come_back_by_itself(shared:
         await asyncio.wait_for(asyncio.shield(waiting), 3 * accepting.FULL_S)
     shared.accepting.follow(True)
     await waiting
+
+
+# -- Where files run out
+
+
+class Files:
+    """How many descriptors this process may have, as it believes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.most = 1 << 20
+        monkeypatch.setattr(accepting, "files_max", lambda: self.most)
+        monkeypatch.setattr(accepting, "SPARE_FILES", 2 * (SPARE + OWN))
+        monkeypatch.setattr(accepting, "SPARE_PART", 1)
+
+    def leave(self, files: int) -> None:
+        """So many can be opened from now on."""
+        next_one = os.dup(0)
+        os.close(next_one)
+        self.most = next_one + files
+
+
+#: Connections that pages and links may still have, and more than a test opens beside.
+SPARE = OWN = 8
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> Files:
+    return Files(monkeypatch)
+
+
+NO_FILE = "clients have all open files that they get"
+
+
+async def refused(url: str) -> str:
+    """What a WebSocket client is told."""
+    async with raw(url) as late:
+        head = (await late.upgrade()).decode()
+        assert head.startswith("HTTP/1.1 503 ")
+        assert "Retry-After: 5\r\n" in head
+        return (await late.rest()).decode()
+
+
+@with_sockets
+@pytest.mark.parametrize("port", ["own", "shared"])
+async def test_without_files_clients_are_told_and_pages_and_links_go_on(
+    shared: Shared, port: str, files: Files, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    logged.expect(NO_FILE)
+    shared.accepting.follow(True)
+    url = shared.url if port == "shared" else shared.endpoint.url
+    async with plain(url) as connected:
+        files.leave(2 * (SPARE + OWN))
+        for _ in range(3):
+            assert "no open file left for another client: try again later" in await refused(url)
+        page = await fetch(url, "/healthz")
+        assert (page.status, page.text) == (200, "alive\n")
+        async with raw(url) as link:
+            assert (await link.upgrade("/_peer")).startswith(b"HTTP/1.1 101 ")
+        assert await connected.ask({"command": "listen", "client_id": "c"}) == {"result": "success"}
+        assert shared.counts["accepts_failed"] == 3
+        assert caplog.text.count(NO_FILE) == 1
+    files.most = 1 << 20
+    await round_trip(url)  # by itself
+
+
+@pytest.mark.over_tcp
+@with_sockets
+async def test_who_takes_the_files_of_pages_and_says_nothing_is_cut_soon(
+    shared: Shared, files: Files, logged: Logged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged.expect(NO_FILE)
+    monkeypatch.setattr(accepting, "SPARE_S", 0.1)
+    url = shared.endpoint.url
+    files.leave(SPARE + OWN + 2)  # the client's end, and the endpoint's, are both of this process
+    async with raw(url) as silent:
+        files.leave(SPARE + OWN + 1)
+        async with raw(url) as beyond:
+            assert await beyond.rest() == b""  # closed at once: what is left is for the endpoint's own use
+        assert shared.counts["accepts_failed"] == 1
+        assert await silent.rest() == b""
+
+
+@pytest.mark.over_tcp
+@with_sockets
+async def test_a_port_of_its_own_that_cannot_be_accepted_from_is_tried_again(
+    shared: Shared, logged: Logged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accepting, "FULL_S", 0.05)
+    logged.expect("cannot accept: Too many open files in system; it is tried again")
+    [own] = shared.endpoint.server._own
+    none_left = NoFiles(own._sock)
+    none_left.error, none_left.failures = errno.ENFILE, 3
+    monkeypatch.setattr(own, "_sock", none_left)
+    await round_trip(shared.endpoint.url)
+    assert shared.counts["accepts_failed"] == 3
 
 
 # -- As part of an endpoint

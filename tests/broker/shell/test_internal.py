@@ -174,8 +174,12 @@ TARGETS = {
     "/_peer;x": 404,
     "_peer": 404,
     "ws://127.0.0.1/_peer": 404,
+    "http://127.0.0.1": 404,
     "http://127.0.0.1/": 404,
-    "http://127.0.0.1/metrics": 404,
+    "http://127.0.0.1/metrics": 200,
+    "http://127.0.0.1/_peer?x": 101,
+    "http://127.0.0.1//_peer": 404,
+    "http://127.0.0.1?/_peer": 404,
     "*": 404,
     "127.0.0.1:80": 404,
     "/metrics": 200,
@@ -256,7 +260,7 @@ async def test_the_internal_address_has_no_clients_however_they_ask(tmp_path: Pa
         for method, target, headers, expected in REQUESTS:
             assert await _status(port, method, target, headers) == expected, (method, target, headers)
         outside = int(url.rstrip("/").rpartition(":")[2])
-        for target in ("/_peer", "/_peer?x", "/metrics", "/metrics?x"):
+        for target in ("/_peer", "/_peer?x", "/metrics", "/metrics?x", "http://x/_peer", "HTTPS://x:1/metrics?x"):
             for asks, (headers, _) in UPGRADES.items():
                 assert (await _answer(outside, target, headers))[0] == 404, (target, asks)
         metrics = (await fetch(f"{scheme()}://127.0.0.1:{port}", "/metrics")).text

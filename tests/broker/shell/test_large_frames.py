@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -20,7 +21,7 @@ from ingeborg.broker.children import spawn
 from ingeborg.broker.core.clients.large import pack_arguments
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.shell.client_socket import COMPRESS_BYTES, INFLATED_BYTES_MAX
-from ingeborg.protocol.errors import FRAME_TOO_LARGE, HELD_TOO_MUCH, NOT_UTF8
+from ingeborg.protocol.errors import ERRORS, FRAME_TOO_LARGE, HELD_TOO_MUCH, NOT_UTF8, Next
 from ingeborg.protocol.frames import text_frame
 from tests.conftest import Logged
 
@@ -169,6 +170,29 @@ async def test_a_frame_that_every_reader_fails_at_costs_one_answer(
         metrics = await endpoint.metrics()
         assert metrics['ingeborg_large_frames_total{result="failed"}'] == 1
         assert metrics['ingeborg_large_frames_total{result="read"}'] == 1
+
+
+@pytest.mark.over_tcp
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM], ids=errno.errorcode.get)
+async def test_a_large_frame_that_finds_no_reader_is_to_be_sent_again(
+    endpoint: Running, logged: Logged, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """No descriptor is left, no process, or no memory."""
+    logged.expect("the process that reads large frames cannot be started: .*" + os.strerror(error))
+
+    def none_left(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    async with plain(endpoint.url) as client:
+        with monkeypatch.context() as patched:
+            patched.setattr("ingeborg.broker.shell.reading.spawn", none_left)
+            for number in range(3):
+                reply = await client.ask({**padded(MiB, command="listen"), "id": number})
+                assert (reply["error"], reply["id"]) == ("peer_unavailable", number)
+                assert ERRORS[reply["error"]].next is Next.RETRY
+                assert "try again later" in reply["info"]
+        assert await client.ask(padded(MiB, command="listen", id=3)) == {**SUCCESS, "id": 3}
+    assert caplog.text.count("cannot be started") == 1
 
 
 @pytest.mark.over_tcp

@@ -414,6 +414,7 @@ async def test_a_fault_of_the_core_ends_the_endpoint(tmp_path: Path, logged: Log
         async with asyncio.timeout(PATIENCE_S):
             await broken.wait()
         server.status.leaving = True  # there is no orderly end of it
+        await server.driver.stop()
         await server.store.close()
 
 

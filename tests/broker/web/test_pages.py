@@ -7,11 +7,14 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ingeborg.broker.core.model import StoreUnavailable
+from ingeborg.broker.core.stores import FAILED
+from ingeborg.broker.shell.requests import HEAD_BYTES_MAX, LINE_BYTES_MAX
 from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol.pages import fetch, samples
@@ -26,6 +29,14 @@ pytestmark = [
 ]
 
 SUCCESS = {"result": "success"}
+
+#: A command whose reply waits for the store, by the operation that it needs.
+REFUSED: dict[str, dict[str, Any]] = {
+    "subscribe": {"command": "subscribe"},
+    "unsubscribe": {"command": "unsubscribe"},
+    "topics": {"command": "subscriptions"},
+    "listen": {"command": "listen"},
+}
 UPGRADE = "Upgrade: websocket\r\nConnection: Upgrade\r\n"
 
 
@@ -50,6 +61,17 @@ async def test_it_says_that_it_lives_and_is_ready(shared: Running) -> None:
         status, head, body = await request(shared, get(path))
         assert (status, body) == ("HTTP/1.1 200 OK", said)
         assert "Content-Type: text/plain; charset=utf-8" in head
+
+
+@pytest.mark.parametrize("host", ["http://here", "HTTP://127.0.0.1:9000", "https://[::1]"])
+async def test_a_whole_url_is_as_good_as_its_path(shared: Running, host: str) -> None:
+    """Proxies send one (RFC 9112 section 3.2.2)."""
+    for path, status, said in (("/healthz", 200, "alive"), ("/readyz?x", 200, "ready"), ("", 426, ""), ("?x", 426, "")):
+        line, _, body = await request(shared, get(host + path))
+        assert line.startswith(f"HTTP/1.1 {status} "), path
+        assert body.startswith(said)
+    async with raw(shared.url) as connection:
+        assert (await connection.upgrade(f"{host}/chat?x")).startswith(b"HTTP/1.1 101 ")
 
 
 async def test_an_upgrade_of_a_reserved_path_gets_the_page(shared: Running) -> None:
@@ -182,11 +204,32 @@ async def test_who_ends_in_the_middle_of_a_request_gets_no_answer(shared: Runnin
             assert await connection.rest() == b""
 
 
+def of_length(size: int) -> str:
+    """A header's line of so many bytes."""
+    return f"X: {'x' * (size - 5)}\r\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/?access_token=" + "x" * (LINE_BYTES_MAX - 30), ""),
+        ("/", of_length(LINE_BYTES_MAX)),
+        ("/", of_length(8 << 10) * 7),
+        ("/", of_length(100) * 122),
+    ],
+    ids=["long-query", "long-header", "many-long-headers", "many-headers"],
+)
+async def test_what_is_just_not_too_large_opens_a_websocket(shared: Running, path: str, headers: str) -> None:
+    async with raw(shared.url) as connection:
+        assert (await connection.upgrade(path, headers=headers)).startswith(b"HTTP/1.1 101 ")
+
+
 @pytest.mark.parametrize(
     ("text", "status"),
     [
-        (get("/" + "x" * 10_000), "414 "),
-        (get("/", f"X: {'x' * 10_000}\r\n"), "431 "),
+        (get("/" + "x" * LINE_BYTES_MAX), "414 "),
+        (get("/", of_length(LINE_BYTES_MAX + 1)), "431 "),
+        (get("/", of_length(HEAD_BYTES_MAX // 4) * 4), "431 "),
         (get("/", "".join(f"X-{number}: x\r\n" for number in range(200))), "431 "),
         (get("/", UPGRADE), "400 "),
         (
@@ -197,7 +240,7 @@ async def test_who_ends_in_the_middle_of_a_request_gets_no_answer(shared: Runnin
             "400 ",
         ),
     ],
-    ids=["long-path", "long-header", "many-headers", "no-key", "bad-key"],
+    ids=["long-path", "long-header", "long-headers", "many-headers", "no-key", "bad-key"],
 )
 async def test_what_is_too_large_or_half_a_handshake_is_refused(shared: Running, text: str, status: str) -> None:
     assert (await request(shared, text))[0].startswith(f"HTTP/1.1 {status}")
@@ -405,17 +448,29 @@ async def test_stopped_writer_processes_make_it_unready_and_it_recovers_by_itsel
 
 
 @pytest.mark.over_tcp
-async def test_a_refusing_store_is_reported_to_the_client_in_its_own_words(tmp_path: Path) -> None:
+async def test_why_the_store_refuses_is_for_the_log_and_not_for_clients(
+    tmp_path: Path, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
     class Refusing(EmbeddedStore):
-        async def subscribe(self, batch: object, ending: bool = False) -> None:
-            raise StoreUnavailable("the disk is full: make room")
+        """Every operation of a client's fails, in words that name what is the operator's."""
 
+        def __getattribute__(self, name: str) -> Any:
+            if name not in REFUSED:
+                return super().__getattribute__(name)
+
+            async def refuse(*_: object) -> None:
+                raise StoreUnavailable(f"the disk is full at {tmp_path}, says 10.0.0.7 of {name}")
+
+            return refuse
+
+    logged.expect("the store failed in ")
     async with running(tmp_path, store=Refusing(tmp_path)) as endpoint, plain(endpoint.url) as connection:
-        reply = await connection.ask({"command": "subscribe", "client_id": "c", "topic": "t", "id": 1})
-        assert reply == {
-            "error": "store_unavailable",
-            "message": "The store does not answer",
-            "info": "the disk is full: make room",
-            "id": 1,
-        }
-        assert (await endpoint.metrics())["ingeborg_store_errors_total"] == 1
+        refusals = []
+        for number, command in enumerate((*REFUSED.values(), *REFUSED.values())):
+            refusals.append(await connection.ask({"client_id": "c", "topic": "t", **command, "id": number}))
+            assert (refusals[-1]["error"], refusals[-1]["id"]) == ("store_unavailable", number)
+        assert {refusal["info"] for refusal in refusals} == {FAILED}
+        assert (await endpoint.metrics())["ingeborg_store_errors_total"] >= 2 * len(REFUSED)
+    for operation in REFUSED:
+        [line] = [line for line in caplog.messages if line.endswith(f"says 10.0.0.7 of {operation}")]  # and not two
+        assert str(tmp_path) in line

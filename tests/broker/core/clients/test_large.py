@@ -22,6 +22,7 @@ from ingeborg.broker.core.clients.large import (
     pack_arguments,
     read_packed,
     unpack_outcome,
+    unread,
 )
 from ingeborg.broker.core.clients.sessions import AFTER_CLOSE_S, BYTES_PER_COMMAND
 from ingeborg.broker.core.effects import Close, Forget, Read
@@ -39,6 +40,33 @@ PAYLOAD_MAX = 1000
 def read(data: bytes, *, is_text: bool = True, grant: Grant | None = None) -> Outcome:
     """As the reader's process does it."""
     return unpack_outcome(read_packed(pack_arguments(is_text, PAYLOAD_MAX, grant), data))
+
+
+@pytest.mark.parametrize(
+    ("frame", "number", "name"),
+    [
+        ('{"command":"publish","topic":"t","id":7}', 7, "publish"),
+        ('{"command":"listen","client_id":"a","id":"é-1"}', "é-1", None),
+        (' { "command" : "broadcast" , "id" : -3 } \n', -3, "broadcast"),
+        ('{"id":7,"command":"publish","topic":"t"}', None, None),  # it would take reading it all
+        ('{"command":"publish","payload":{"id":7}}', None, "publish"),
+        ('{"command":"publish","payload":[{"id":7}],"ack":true}', None, "publish"),
+        (r'{"command":"publish","payload":",\"id\":7}"}', None, "publish"),
+        (r'{"command":"publish","payload,\"id":7}', None, "publish"),
+        (r'{"command":"listen","id":"a\"b"}', None, None),
+        ('{"command":"listen","id":1.5}', None, None),
+        ('{"command":"listen","id":%d}' % 2**64, None, None),  # noqa: UP031
+        ('{"command":"listen","id":"%s"}' % ("x" * 1025), None, None),
+        ("", None, None),
+    ],
+)
+@pytest.mark.parametrize("cut", [0, 1, 3])
+def test_who_could_not_be_read_learns_which_command_it_was_where_that_is_sure(
+    frame: str, number: Any, name: str | None, cut: int
+) -> None:
+    data, error = frame.encode(), ProtocolError("peer_unavailable", "x")
+    pieces = [data[: len(data) - cut], data[len(data) - cut :]] if cut else [data]
+    assert unread(pieces, error)[1:4] == (error, number, name)
 
 
 values = st.recursive(

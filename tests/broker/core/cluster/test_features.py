@@ -261,7 +261,7 @@ def test_who_is_not_able_is_named_and_so_is_what_the_store_wants_first() -> None
     together.part.tick()
     together.stored("features")[0].end(frozenset())
     together.stored("switch")[0].end(error=OSError("no bucket type"))
-    assert together.part.want(ENDING) == "no bucket type"
+    assert together.part.want(ENDING) == "the store has not recorded it, and an endpoint's log says why"
 
 
 def test_what_people_have_switched_off_is_not_switched_on_by_whoever_wants_it() -> None:

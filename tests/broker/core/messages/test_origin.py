@@ -11,6 +11,7 @@ from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.links.calls import KEPT, Call, Kind
 from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
 from ingeborg.broker.core.model import StoreUnavailable
+from ingeborg.broker.core.stores import FAILED
 from ingeborg.protocol.hashes import slot_of
 
 from ..way import ANN, BOB, Way, publish, topic_at, topic_moving, topics_at
@@ -149,7 +150,7 @@ def test_what_waits_for_the_store_is_answered_when_the_home_has_its_outcome(way:
     read.end(error=StoreUnavailable("down"))
     way.origin.take_outcomes()
     (reply,) = told(way, paul)
-    assert (reply["error"], reply["info"], reply["id"]) == ("store_unavailable", "down", 1)
+    assert (reply["error"], reply["info"], reply["id"]) == ("store_unavailable", FAILED, 1)
     assert way.desk.counters.settled_s == [0.25]
 
 
