@@ -2,7 +2,7 @@
 
 Owns: turning arguments into sessions. Must never: measure. Exit codes: 0 done; 1 a run failed, was cut short by a
 signal, or `--check` found fault; 2 wrong usage or input; 3 done, but deliveries or connections were lost; 130 ended at
-once by a second signal.
+once, by a second signal or by one before there was a run.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import orjson
 
+from ingeborg import streams
 from ingeborg.protocol.options import add_options, given
 
 from .backends import SYSTEMS, check_urls
@@ -28,9 +29,11 @@ from .display.outcome import ending, faults, in_a_line, rows, troubled
 from .display.progress import Progress, printable, table
 from .process.assignment import air_plan, clients_name
 from .process.worker import loop_factory
-from .workloads.settings import KINDS, Kind, Radio, Settings, Topics, WorkloadError, settings
+from .workloads.settings import KINDS, Kind, Radio, Replay, Settings, Topics, WorkloadError, settings
 
 _PROCESSES_MAX = 64
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 #: In the parsed arguments the workload's own begin so.
 _PREFIX = "set_"
@@ -58,7 +61,8 @@ _DESCRIPTIONS = {
     ),
     "replay": (
         "the same, driven by a recorded now-playing log",
-        "Play a now-playing log: CSV, gzip or not, with the columns station, offset_s, artist, track.",
+        "Play a now-playing log: CSV, gzip or not, with the columns station, offset_s, artist, track. `loadgen "
+        "preview` says beforehand what it would send.",
     ),
     "causal": (
         "questions and answers on several topics: does an answer overtake its question?",
@@ -81,9 +85,13 @@ Then: bench digest RUN… --out DIR, and bench report DIR --out report.html
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     options = _parser().parse_args(arguments)
+    # Until there is a run, which has handlers of its own.
+    before = {number: signal.signal(number, signal.default_int_handler) for number in _SIGNALS}
     try:
         if options.kind == "wishes":
             return _wishes(_settings(options, Radio), options.out)
+        if options.kind == "preview":
+            return _preview(_settings(options, Replay))
         workload = _settings(options, KINDS[options.kind])
         target = _target(options)
         with Progress(sys.stdout) as progress, asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -94,9 +102,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BackendError, RunFailed, OSError) as error:
         print(f"loadgen: {error}", file=sys.stderr)
         return 1
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except KeyboardInterrupt:
+        print("loadgen: interrupted", file=sys.stderr)
+        return 130
+    except asyncio.CancelledError:
         print("loadgen: interrupted twice: ended at once", file=sys.stderr)
         return 130
+    finally:
+        for number, handler in before.items():
+            # A program that ends now has nothing left to interrupt.
+            signal.signal(number, signal.SIG_IGN if arguments is None else handler)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -110,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     for kind, (short, long) in _DESCRIPTIONS.items():
         command = commands.add_parser(kind, help=short, description=long)
         if kind == "replay":
-            command.add_argument(f"{_PREFIX}log", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help="the log")
+            _log(command)
         _common(command, kind)
         _of_workload(command, KINDS[kind])
     command = commands.add_parser(
@@ -122,7 +137,20 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--out", type=Path, required=True, metavar="FILE", help="must not exist")
     command.add_argument("--workload", type=Path, metavar="FILE.toml", help="settings; options given here override it")
     _of_workload(command, Radio)
+    command = commands.add_parser(
+        "preview",
+        help="read a now-playing log, and say what a replay would send: without a server",
+        description="Read the log and draw the workload that `loadgen replay` makes of it, say what it would send, and "
+        "refuse what it would refuse. This needs no server.",
+    )
+    _log(command)
+    command.add_argument("--workload", type=Path, metavar="FILE.toml", help="settings; options given here override it")
+    _of_workload(command, Replay)
     return parser
+
+
+def _log(command: argparse.ArgumentParser) -> None:
+    command.add_argument(f"{_PREFIX}log", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help="the log")
 
 
 def _of_workload(command: argparse.ArgumentParser, kind: type[Settings]) -> None:
@@ -244,6 +272,12 @@ def _wishes(workload: Radio, out: Path) -> int:
     return 0
 
 
+def _preview(workload: Replay) -> int:
+    for note in air_plan(workload).notes:
+        print(printable(note))
+    return 0
+
+
 async def _generate(options: argparse.Namespace, workload: Settings, target: Target, progress: Progress) -> int:
     signals = _Signals(progress)
     if isinstance(workload, Topics):
@@ -307,7 +341,7 @@ class _Signals:
         self._progress = progress
         self._times = 0
         self._cut: Callable[[], None] = lambda: None
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _SIGNALS:
             loop.add_signal_handler(number, self._on_signal)
 
     def cuts(self, cut: Callable[[], None]) -> None:
@@ -326,4 +360,4 @@ class _Signals:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(streams.run("loadgen", main))

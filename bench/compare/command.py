@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from ingeborg.bench.compare import matrix
+from ingeborg.bench.compare import matrix, run
 from ingeborg.bench.compare.run import LOGS, RECORD, Comparison
 from ingeborg.bench.digest import forms, kept
 from ingeborg.bench.errors import BenchError, UsageError
@@ -62,6 +62,7 @@ def _compare(
         raise UsageError(f"--repeat has to be from 1 to {REPETITIONS_MAX}")
     kept.require()  # asked for now, and not when half an hour has been measured
     chosen = _chosen(matrix.read(options.matrix), options.only, options.last)
+    run.check(chosen)  # likewise, and before a server is started
     out: Path = options.out
     if not options.resume and out.exists() and any(out.iterdir()):
         raise BenchError(f"{out} is not empty: --resume goes on with the comparison in it, if there is one")

@@ -35,6 +35,21 @@ LOSSES = 3
 DONE, CUT, FAILED, SKIPPED = "done", "cut short at its time limit", "failed", "skipped"
 
 
+def check(matrix: Matrix) -> None:
+    """That every recorded log can be replayed as its cells want it. ``BenchError`` names the first that cannot."""
+    checked: list[list[str]] = []
+    for cell in matrix.cells(1):
+        settings = ["--workload", str(cell.workload.file), *_options(cell)]
+        if cell.workload.kind != "replay" or settings in checked:
+            continue
+        checked.append(settings)
+        command = [sys.executable, "-m", "ingeborg.loadgen.cli", "preview", *settings]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = (done.stderr.splitlines() or [f"it ended with status {done.returncode}"])[-1]
+            raise BenchError(f"{cell.workload.name} on {cell.system.name}: {said}")
+
+
 class Comparison:
     """Of ``matrix`` in the directory ``out``. ``say``: what a person is told."""
 
@@ -133,9 +148,11 @@ def _command(cell: Cell, running: servers.Running, log: Path) -> list[str]:
         command += ["--processes", str(workload.processes)]
     if running.dedup_url is not None:
         command += ["--dedup", running.dedup_url, "--deduplicators", str(system.deduplicators)]
-    for name, value in cell.options.items():
-        command += ["--" + name.replace("_", "-"), str(value)]
-    return command
+    return command + _options(cell)
+
+
+def _options(cell: Cell) -> list[str]:
+    return [word for name, value in cell.options.items() for word in ("--" + name.replace("_", "-"), str(value))]
 
 
 def _variant(cell: Cell, running: servers.Running) -> str:

@@ -271,7 +271,7 @@ def _watch(stop: asyncio.Event) -> None:
     """Set it on SIGTERM, and when the parent is gone."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    # Ctrl-C reaches the whole foreground group; the parent decides what becomes of us.
+    # The parent decides what becomes of us.
     loop.add_signal_handler(signal.SIGINT, lambda: None)
     stdin = sys.stdin.fileno()
 

@@ -307,7 +307,10 @@ class _Process:
     async def start(cls, arguments: list[str]) -> _Process:
         pipe = asyncio.subprocess.PIPE
         command = [sys.executable, "-m", "ingeborg.loadgen.layer.deduplicator", *arguments]
-        return cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe))
+        # In a session of its own: a signal to the whole group (Ctrl-C) is the coordinator's, who ends it.
+        return cls(
+            await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+        )
 
     @property
     def pid(self) -> int:

@@ -1,19 +1,14 @@
 """A recorded now-playing log as the radio world's programme.
 
-Owns: reading the log (CSV, gzip or not: station, offset_s, artist, track, duration_s) and picking the part to play.
-Must never: change a topic's text; it is sent as the station sent it, mangled accents included. What the protocol does
-not allow as a topic is left out, counted, and said.
+Owns: which rows of the log are changes of songs, and picking the part to play. Must never: change a topic's text; it is
+sent as the station sent it, mangled accents included. What the protocol does not allow as a topic is left out, counted,
+and said.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import math
-import zlib
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -21,15 +16,10 @@ from typing import NamedTuple
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.topics import check_topic
 
+from .nowplaying import entries, unit_hint
 from .radio import Crowd, World, horizon_s, world
 from .schedule import Change
 from .settings import WorkloadError
-
-#: Columns that are needed; others are not looked at.
-_COLUMNS = ("station", "offset_s", "artist", "track")
-#: Unpacked. A day of 951 stations has 8 MB; what is a hundred times that was not meant for one process.
-LOG_BYTES_MAX = 1024 * 1024 * 1024
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 class Row(NamedTuple):
@@ -49,52 +39,24 @@ class Log(NamedTuple):
 
 def read(path: Path) -> Log:
     """Read a whole log. ``WorkloadError`` names file, line and reason."""
-    try:
-        data = path.read_bytes()
-        if data.startswith(_GZIP_MAGIC):
-            with gzip.open(io.BytesIO(data)) as packed:
-                data = packed.read(LOG_BYTES_MAX + 1)
-        if len(data) > LOG_BYTES_MAX:
-            raise WorkloadError(f"{path}: more than {LOG_BYTES_MAX} bytes")
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise WorkloadError(f"{path}: not UTF-8 at byte {error.start}") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise WorkloadError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     skipped: Counter[str] = Counter()
-    return Log(list(_rows(path, text, skipped)), skipped)
-
-
-def _rows(path: Path, text: str, skipped: Counter[str]) -> Iterator[Row]:
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    seen: set[Row] = set()
-    try:
-        missing = [column for column in _COLUMNS if column not in (reader.fieldnames or ())]
-        if missing:
-            raise WorkloadError(f"{path}: no column {', '.join(missing)} in its header line")
-        for record in reader:
-            where = f"{path}, line {reader.line_num}"
-            if any(record[column] is None for column in _COLUMNS):
-                raise WorkloadError(f"{where}: fewer columns than the header has")
-            try:
-                offset_s = float(record["offset_s"])
-            except ValueError:
-                offset_s = math.nan
-            if not 0 <= offset_s < math.inf:
-                raise WorkloadError(f"{where}: offset_s is {record['offset_s']!r}, not a number of seconds from 0 on")
-            try:
-                topic = check_topic(f"{record['artist']} - {record['track']}")
-            except ProtocolError as error:
-                skipped[error.info] += 1
-                continue
-            row = Row(round(offset_s * 1000), record["station"], topic)
-            if row in seen:  # to the broker it would be the same message
-                skipped["The same station, time and song again"] += 1
-                continue
-            seen.add(row)
-            yield row
-    except csv.Error as error:
-        raise WorkloadError(f"{path}, near line {reader.line_num}: {error}") from None
+    rows: dict[Row, None] = {}
+    for entry in entries(path):
+        if entry.song is None:
+            skipped["Neither artist nor track"] += 1
+            continue
+        try:
+            row = Row(round(entry.offset_s * 1000), entry.station, check_topic(entry.song))
+        except ProtocolError as error:
+            skipped[error.info] += 1
+            continue
+        if row in rows:  # to the broker it would be the same message
+            skipped["The same station, time and song again"] += 1
+        rows[row] = None
+    if not rows:
+        reasons = "".join(f"; {count:,} rows: {reason}" for reason, count in skipped.most_common())
+        raise WorkloadError(f"{path} has no row that can be played{reasons}")
+    return Log(list(rows), skipped)
 
 
 def replay(log: Log, crowd: Crowd, *, stations: int, start_s: float, speed: float, duration_s: float) -> World:
@@ -109,7 +71,11 @@ def replay(log: Log, crowd: Crowd, *, stations: int, start_s: float, speed: floa
     end_s = start_s + horizon_s(crowd, duration_s) * speed
     part = [row for row in log.rows if start_s * 1000 <= row.offset_ms < end_s * 1000]
     if not part:
-        raise WorkloadError(f"the log has no change from second {start_s:g} to {end_s:g}")
+        first_s, last_s = (pick(row.offset_ms for row in log.rows) / 1000 for pick in (min, max))
+        raise WorkloadError(
+            f"the log has no change from second {start_s:.15g} to {end_s:.15g}: it begins at second {first_s:.15g} and "
+            f"ends at {last_s:.15g}: see --start-s and --speed{unit_hint(first_s)}"
+        )
     names = sorted({row.station for row in part})
     chosen = sorted(Random(f"stations {crowd.seed}").sample(names, min(stations, len(names))))
     wanted = frozenset(chosen)

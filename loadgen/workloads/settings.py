@@ -7,7 +7,6 @@ Must never: know a system or a run. Every refusal is a ``WorkloadError`` that na
 from __future__ import annotations
 
 import dataclasses
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,20 +27,28 @@ MESSAGES_MAX, SUBSCRIPTIONS_MAX = 1_000_000, 1 << 22
 #: Beyond it nearly all wishes are for a handful of songs, and `popularity.counts` would not keep their mean.
 WISH_EXPONENT_MAX = 2.0
 DURATION_S_MAX = 24 * 3600.0
+#: Times in a recorded log: up to here a float has exact milliseconds. A log in milliseconds since 1970 is within it.
+LOG_S_MAX = 9_000_000_000_000
+#: What a number may be where its row says nothing else: sums and products of such numbers are still finite.
+_NUMBER_MAX = 1_000_000_000
+#: What JSON and the readers of a log hold.
+_SEED_MAX = (1 << 63) - 1
 
 
 class WorkloadError(ValueError):
     """The settings do not make a workload; the text says which one, and why."""
 
 
-def _option(default: Any, help: str, metavar: str = "N", *, least: float = 0, **limits: Any) -> Any:
-    """A row of a workload's table: a number, and none below 0, where not said otherwise."""
-    return option(default, help, metavar, least=least, **limits)
+def _option(
+    default: Any, help: str, metavar: str = "N", *, least: float = 0, most: float = _NUMBER_MAX, above: bool = False
+) -> Any:
+    """A row of a workload's table: a number between bounds, for each number here is multiplied with others."""
+    return option(default, help, metavar, least=least, most=most, above=above)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Common:
-    seed: int = _option(1, "the same seed makes the same run", least=-math.inf)
+    seed: int = _option(1, "the same seed makes the same run", least=-_SEED_MAX, most=_SEED_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +78,7 @@ class Traffic(_Paced):
         None, "publish at this rate instead of looking for the greatest", "PER_S", most=RATE_MAX, above=True
     )
     duration_s: float = _option(20.0, "how long, with --rate", "S", most=DURATION_S_MAX, above=True)
-    p99_ms: float = _option(50.0, "latency limit of a sustainable rate", "MS", most=600_000, above=True)
+    p99_ms: float = _option(50.0, "latency limit of a sustainable rate", "MS", least=0.001, most=600_000)
     start_rate: float = _option(500.0, "rate that the search starts at", "PER_S", least=10, most=RATE_MAX)
     most_rate: float = _option(200_000.0, "rate that the search does not go beyond", "PER_S", most=RATE_MAX, above=True)
     step_s: float = _option(3.0, "length of a step of the search", "S", least=0.5, most=600)
@@ -172,7 +179,7 @@ class Replay(_Air):
     speed: float | None = _option(
         None, "seconds of the log per second (default: an hour of it in the run)", "X", above=True
     )
-    start_s: float = _option(0.0, "second of the log to begin with", "S")
+    start_s: float = _option(0.0, "second of the log to begin with", "S", most=LOG_S_MAX)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -252,7 +259,7 @@ def settings(kind: type[Kind], file: Path | None, options: Mapping[str, str], **
 def _read(workload: str, file: Path, known: Mapping[str, dataclasses.Field[Any]]) -> dict[str, Any]:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # the latter: no UTF-8, no TOML, or a number of thousands of digits
         raise WorkloadError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
     named = table.pop("workload", workload)
     if named != workload:

@@ -132,7 +132,7 @@ def test_without_a_log_its_streams_are_left_out_and_that_is_said(
         (["--store", "riak:one:port"], "--store riak:one:port: 'one:port' has to be HOST:PORT"),
         (["--store", "riak:127.0.0.1:1"], "127.0.0.1:1"),
         (["--libcachesim", "/nowhere/python"], "/nowhere/python does not start"),
-        (["--log", __file__], "no column station, offset_s, artist, track, duration_s in its header line"),
+        (["--log", __file__], "no column station, offset_s, artist, track, duration_s in the header line"),
         (["--log", "/nowhere.csv"], "/nowhere.csv: No such file"),
         (["--again"], "has no caching.json.xz and live.json.xz of bench caching"),
     ],

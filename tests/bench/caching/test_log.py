@@ -34,9 +34,11 @@ def test_plays_come_by_their_times_with_the_bytes_of_their_payloads(tmp_path: Pa
     ("text", "words"),
     [
         ("station,offset_s,artist,track\n", "no column duration_s"),
-        (HEADER, "no row but its header line"),
-        (HEADER + "a,x,A,t,1\n", "could not convert"),
-        (HEADER + "a,1\n", "log.csv: "),
+        (HEADER, "no row with an artist or a track"),
+        (HEADER + "a,1,,,1\n", "no row with an artist or a track"),
+        *((HEADER + f"a,{number},A,t,1\n", "line 2: offset_s is") for number in ("x", "nan", "inf", "-1", "1e400")),
+        *((HEADER + f"a,1,A,t,{number}\n", "line 2: duration_s is") for number in ("x", "nan", "inf", "-1", "1e400")),
+        (HEADER + "a,1\n", "line 2: 2 columns"),
     ],
 )
 def test_a_log_that_is_none_is_said_to_be(tmp_path: Path, text: str, words: str) -> None:

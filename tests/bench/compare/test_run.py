@@ -72,6 +72,34 @@ def of(file: Path, out: Path, *arguments: str) -> tuple[int, list[tuple[str, ...
     return options.command(options), called
 
 
+@pytest.mark.parametrize(
+    ("log", "options", "said"),
+    [
+        ("day.csv", "", "loadgen: {}/day.csv, line 1: no column station, offset_s, artist, track in the header line"),
+        ("absent.csv", "", "loadgen: {}/absent.csv: No such file"),
+        ("day.csv", "speed = 0", "loadgen: speed has to be above 0"),
+    ],
+)
+def test_a_log_that_cannot_be_replayed_is_named_before_a_server_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: str, options: str, said: str
+) -> None:
+    def start(*_: object, **__: object) -> None:
+        raise AssertionError("a server was started")
+
+    monkeypatch.setattr(servers, "running", start)
+    (tmp_path / "day.csv").write_text("station;offset_s;artist;track\n")
+    (tmp_path / "w.toml").write_text(f'log = "{log}"\n')
+    file = tmp_path / "matrix.toml"
+    file.write_text(
+        f'[workloads.w]\nkind = "replay"\nfile = "w.toml"\noptions = {{ {options} }}\n'
+        '[systems.ours]\nsystem = "ingeborg"\n'
+    )
+    with pytest.raises(BenchError) as caught:
+        of(file, tmp_path / "out")
+    assert str(caught.value).startswith("w on ours: " + said.format(tmp_path))
+    assert not (tmp_path / "out").exists()
+
+
 def outcomes(out: Path) -> dict[str, tuple[str, str]]:
     record = json.loads((out / compare.RECORD).read_text())
     return {cell["cell"]: (cell["outcome"], cell["why"]) for cell in record["cells"]}

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from ingeborg.loadgen.workloads import traffic as traffic_plan
+from ingeborg.loadgen.workloads.causal import CausalPlan
 from ingeborg.loadgen.workloads.plan import heading, payload
-from ingeborg.loadgen.workloads.settings import Topics, Traffic
+from ingeborg.loadgen.workloads.settings import Causal, Topics, Traffic
 from ingeborg.loadgen.workloads.topics import PUBLISHER, SUBSCRIBER, TopicsPlan
 from ingeborg.loadgen.workloads.traffic import TrafficPlan
 
@@ -82,6 +84,41 @@ def test_what_holds_in_every_segment(
                 assert send.news_ns == at_ns
                 assert send.connection != connection
                 assert send.at_ns - at_ns <= within_s * 1e9
+
+
+@hypothesis_settings(max_examples=30)
+@given(st.integers(1, 6), st.integers(1, 20), st.floats(0, 0.9), st.integers(1, 200))
+def test_a_message_has_one_publisher_until_another_connection_is_meant_to_repeat_it(
+    connections: int, topics: int, share: float, segment: int
+) -> None:
+    plan = traffic(connections=connections, topics=topics, fanout=1, duplicates=share)
+    first: dict[tuple[int, int], int] = {}
+    repeated: dict[tuple[int, int], tuple[int, int]] = {}
+    for number in range(2):
+        for send in plan.sends(segment, 1.0):
+            key = send.topic, send.seq
+            if send.first:
+                first[key] = send.connection
+            else:
+                repeated.setdefault(key, (number, send.at_ns))
+            for by_ns in (send.at_ns - 1, send.at_ns):
+                is_alone = repeated.get(key, (9, 9)) > (number, by_ns)
+                assert plan.publisher(*key, by_ns) == (first[key] if is_alone else None)
+    assert all(plan.publisher(*key, 10**9) == (None if key in repeated else first[key]) for key in first)
+
+
+def test_of_many_repetitions_the_latest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic_plan, "_REMEMBERED_MIN", 10)
+    plan = traffic(topics=3)
+    repeated = [(send.topic, send.seq) for send in plan.sends(1000, 1.0) if not send.first]
+    assert all(plan.publisher(*key, 10**9) is None for key in repeated[-10:])
+    assert len(plan._repeats) + len(plan._repeats_before) <= 20
+
+
+def test_the_plans_of_closed_loops_have_one_publisher_a_topic() -> None:
+    plan = CausalPlan(Causal(rate=20, duration_s=2))
+    assert {message.connection == plan.publisher(message.topic, 1, 0) for message in plan.messages} == {True}
+    assert TopicsPlan(Topics(), 4, "t").publisher(3, 1, 0) == PUBLISHER
 
 
 def test_topics_come_in_turn_at_least_once_each() -> None:

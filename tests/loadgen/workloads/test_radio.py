@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingeborg.loadgen.process.assignment import air_plan
-from ingeborg.loadgen.workloads import popularity, replay
-from ingeborg.loadgen.workloads.radio import Catalogue, Crowd, World, radio
+from ingeborg.loadgen.workloads import popularity, replay, sizes
+from ingeborg.loadgen.workloads.radio import AirPlan, Catalogue, Crowd, World, radio
 from ingeborg.loadgen.workloads.schedule import Change, schedule
 from ingeborg.loadgen.workloads.settings import WISH_EXPONENT_MAX, Replay, WorkloadError
 from tests import wants
@@ -85,6 +85,8 @@ def test_what_holds_in_every_world(crowd: Crowd, wishes_share: float, stations: 
         news = plan.news[number]
         assert len({client for _, _, client in told}) == len(told) == news.reports
         assert [at_ns for at_ns, first, _ in told if first] == [news.at_ns] == [min(told)[0]]
+        assert [client for _, first, client in told if first] == [news.client]
+        assert news.others_ns == min((at_ns for at_ns, first, _ in told if not first), default=None)
         assert max(told)[0] - news.start_ms * 1_000_000 <= crowd.spread_s * 1e9 + 1_000_000
 
     # Every client listens to so many stations, so reports of a station come from that many clients.
@@ -117,6 +119,15 @@ def test_the_most_played_song_is_on_the_most_wish_lists() -> None:
     world = small_radio(songs=5)
     plays = Counter(news.topic for news in world.schedule.news)
     assert world.subscribers[plays.most_common(1)[0][0]] == max(world.subscribers)
+
+
+def test_a_news_has_one_publisher_until_the_next_client_is_meant_to_report_it() -> None:
+    world = small_radio()
+    plan = AirPlan(world, sizes.parse("64"), 1)
+    for news in world.schedule.news:
+        others_ns = 10**12 if news.others_ns is None else news.others_ns
+        assert plan.publisher(news.topic, news.seq, others_ns - 1) == news.client
+        assert news.others_ns is None or plan.publisher(news.topic, news.seq, others_ns) is None
 
 
 def test_a_larger_exponent_gives_the_top_songs_more_lists_and_0_gives_each_as_many() -> None:
@@ -186,31 +197,6 @@ def test_reads_text_as_it_is_and_counts_what_it_leaves_out(tmp_path: Path, packe
     assert any("U+0007" in reason for reason in log.skipped)
 
 
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        (b"station,artist\n", "no column offset_s, track"),
-        (b"", "no column station"),
-        (HEADER.encode() + b"s,x,a,b,1\n", "line 2: offset_s is 'x'"),
-        (HEADER.encode() + b"s,-1,a,b,1\n", "line 2: offset_s is '-1'"),
-        (HEADER.encode() + b"s,1\n", "line 2: fewer columns"),
-        (HEADER.encode() + b'"s,1', "near line 1: unexpected end"),
-        (HEADER.encode() + b"s,1,\xff,b,1\n", "not UTF-8 at byte"),
-        (gzip.compress(b"x" * 100, mtime=0)[:-10], "ended before|Compressed|end-of-stream"),
-    ],
-)
-def test_a_bad_log_is_refused_with_file_and_line(tmp_path: Path, content: bytes, text: str) -> None:
-    path = tmp_path / "log.csv"
-    path.write_bytes(content)
-    with pytest.raises(WorkloadError, match=text):
-        replay.read(path)
-
-
-def test_a_missing_log_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WorkloadError, match="No such file"):
-        replay.read(tmp_path / "absent.csv")
-
-
 def test_plays_the_chosen_part_at_the_chosen_speed(tmp_path: Path) -> None:
     rows = "".join(f"s{number % 3},{number * 10},artist {number},t,1\n" for number in range(100))
     log = replay.read(log_file(tmp_path, HEADER + rows))
@@ -223,6 +209,36 @@ def test_plays_the_chosen_part_at_the_chosen_speed(tmp_path: Path) -> None:
         replay.replay(log, crowd, stations=3, start_s=5000.0, speed=1.0, duration_s=10.0)
     with pytest.raises(WorkloadError, match="--speed"):
         replay.replay(log, crowd, stations=3, start_s=0.0, speed=0.0, duration_s=10.0)
+
+
+@pytest.mark.parametrize(
+    ("begin", "hint"),
+    [
+        (86_400, ""),
+        (1_700_000_000, ""),
+        (1_700_000_000_000, " (this looks like milliseconds since 1970: offset_s is in seconds)"),
+    ],
+)
+def test_where_nothing_is_played_the_log_is_said_to_begin_and_end(tmp_path: Path, begin: int, hint: str) -> None:
+    log = replay.read(log_file(tmp_path, HEADER + "".join(f"s,{begin + late},a,t{late},1\n" for late in range(50))))
+    crowd = changed(CROWD, listens=1, spread_s=0.0)
+    with pytest.raises(WorkloadError) as caught:
+        replay.replay(log, crowd, stations=1, start_s=0.0, speed=180.0, duration_s=20.0)
+    assert str(caught.value) == (
+        f"the log has no change from second 0 to 3600: it begins at second {begin} and ends at {begin + 49}: see "
+        f"--start-s and --speed{hint}"
+    )
+    played = replay.replay(log, crowd, stations=1, start_s=float(begin), speed=180.0, duration_s=20.0)
+    assert len(played.schedule.news) == 50
+
+
+def test_a_row_needs_an_artist_or_a_track(tmp_path: Path) -> None:
+    rows = "s,1,Artist,,1\ns,2,,Track,1\ns,3,,,1\ns,4, ,\t,1\ns,5,A,B,1\n"
+    log = replay.read(log_file(tmp_path, HEADER + rows))
+    assert [row.topic for row in log.rows] == ["Artist", "Track", "A - B"]
+    assert log.skipped == {"Neither artist nor track": 2}
+    with pytest.raises(WorkloadError, match=r"has no row that can be played; 1 rows: Neither artist nor track$"):
+        replay.read(log_file(tmp_path, HEADER + "s,3,,,1\n"))
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.8])

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 from pathlib import Path
 
+import orjson
 import pytest
 
 from ingeborg.loadgen.workloads.settings import KINDS, Radio, Replay, Settings, Topics, Traffic, WorkloadError, settings
@@ -34,7 +35,7 @@ def test_an_option_overrides_the_file_and_the_file_the_default(tmp_path: Path) -
         (f"connections = {10**400}", "connections has to be at least 1 and at most 1,000,000, not 1000"),
         ("connections = 1.5", "connections has to be a whole number, not 1.5"),
         ("connections = true", "connections has to be a whole number, not True"),
-        ("p99_ms = 0", "p99_ms has to be above 0"),
+        ("p99_ms = 0", "p99_ms has to be at least 0.001"),
         ("rate = nan", "rate has to be above 0"),
         ('size = "many"', "size: "),
         ("fanout = 21", "fanout: 21 subscribers of a topic need as many connections"),
@@ -47,6 +48,29 @@ def test_what_does_not_fit_is_refused_in_words(tmp_path: Path, text: str, compla
     with pytest.raises(WorkloadError) as caught:
         settings(Traffic, written(tmp_path, text), {})
     assert complaint in str(caught.value)
+
+
+#: None of these is a number for a workload, in whichever key.
+ENDLESS = ["9" * 40, "-" + "9" * 40, "9" * 5000, "1e308", "1e400", "-1e308", "nan", "inf"]
+NUMBERS = [(kind, key.name) for kind in KINDS.values() for key in dataclasses.fields(kind) if key.type not in ("str",)]
+
+
+@pytest.mark.parametrize("text", ENDLESS, ids=range(len(ENDLESS)))
+@pytest.mark.parametrize(("kind", "key"), NUMBERS, ids=[f"{kind.workload}-{key}" for kind, key in NUMBERS])
+def test_a_number_without_bounds_is_refused_in_every_key(
+    tmp_path: Path, kind: type[Settings], key: str, text: str
+) -> None:
+    with pytest.raises(WorkloadError) as by_option:
+        settings(kind, None, {"log": "x", key: text} if kind is Replay else {key: text})
+    with pytest.raises(WorkloadError) as by_file:
+        settings(kind, written(tmp_path, f"{key} = {text}"), {"log": "x"} if kind is Replay else {})
+    assert all(len(str(caught.value)) < 400 for caught in (by_option, by_file))
+    assert key.replace("_", "-") in str(by_option.value).replace("_", "-")
+
+
+def test_the_seeds_that_there_are_can_be_written(tmp_path: Path) -> None:
+    for seed in (-(2**63) + 1, 2**63 - 1):
+        assert orjson.loads(orjson.dumps(settings(Topics, None, {"seed": str(seed)}).seed)) == seed
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
