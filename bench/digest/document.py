@@ -42,6 +42,7 @@ COUNTS = (
     "lost",
     "duplicated",
     "reordered",
+    "overtaken",
     "excess",
     "unannounced",
     "errors",

@@ -210,6 +210,7 @@ _PHASE_COUNTS = (
     ("Lost", "lost"),
     ("Twice", "duplicated"),
     ("Reordered", "reordered"),
+    ("Overtaken", "overtaken"),
     ("Errors", "errors"),
 )
 
@@ -217,8 +218,10 @@ _PHASE_COUNTS = (
 def _phases(run: Json) -> Html:
     """Counts that are 0 in every phase are said below the table, which has columns enough."""
     phases = run["phases"]
-    counted = [(name, key) for name, key in _PHASE_COUNTS if any(phase[key] for phase in phases)]
-    nothing = ", ".join(name for name, key in _PHASE_COUNTS if (name, key) not in counted)
+    # An old digest has fewer.
+    known = [(name, key) for name, key in _PHASE_COUNTS if all(key in phase for phase in phases)]
+    counted = [(name, key) for name, key in known if any(phase[key] for phase in phases)]
+    nothing = ", ".join(name for name, key in known if (name, key) not in counted)
     # A search has rates and verdicts; most other runs have neither.
     offered = ["Offered"] if any(phase["offered_per_s"] is not None for phase in phases) else []
     said_why = ["Said"] if any(phase["detail"] for phase in phases) else []

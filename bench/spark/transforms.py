@@ -1,8 +1,8 @@
 """From the rows of a log to its figures: pure functions DataFrame -> DataFrame.
 
-Owns the definitions of lost, duplicated, reordered, in, out, lag and the histogram (bench/SCHEMA.md has the words). It
-never reads or writes a file, collects a row, or runs Python on an executor: column expressions only, so a cluster
-needs nothing of ours on its workers.
+Owns the definitions of lost, duplicated, reordered, overtaken, in, out, lag and the histogram (bench/SCHEMA.md has the
+words). It never reads or writes a file, collects a row, or runs Python on an executor: column expressions only, so a
+cluster needs nothing of ours on its workers.
 
 A row belongs to the run in its `run` column (any key), and knows its beginning, `started_ns`. Times are nanoseconds of
 the generator's monotonic clock; `second` is the number of whole seconds since `started_ns`.
@@ -14,7 +14,7 @@ every join, window and count of messages happens where they then lie. (A session
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from ingeborg.bench.spark.quantiles import bucket_of
@@ -48,7 +48,9 @@ def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
     - `second`: in which it was meant to be sent;
     - `known`: false where no news row announces it;
     - `repeated`: the same connection, topic and seq came before (a duplicate delivery);
-    - `reordered`: a higher seq of the topic came before on this connection, and it is not a repetition.
+    - `reordered`: a higher seq of the topic came before on this connection, it is not a repetition, and one connection
+      alone was meant to publish either of the two until it came;
+    - `overtaken`: the same, but another connection was meant to publish one of them as well, or nobody in this log.
 
     "Before" is by `at_ns`, and within one clock reading by the order of lines in the log.
     """
@@ -69,11 +71,19 @@ def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
     same = Window.partitionBy(*NEWS, "connection").orderBy(*when)
     # Topic and connection lead, for the first column of a sort is the one it compares fast.
     stream = Window.partitionBy("topic", "connection", "run").orderBy(*when)
-    before = F.max("seq").over(stream.rowsBetween(Window.unboundedPreceding, -1))
+    alone = Window.partitionBy("topic", "connection", "run", "publisher").orderBy(*when)
+
+    def after_later(window: WindowSpec) -> Column:
+        before = F.max("seq").over(window.rowsBetween(Window.unboundedPreceding, -1))
+        return F.coalesce(before > F.col("seq"), F.lit(False)) & ~F.col("repeated")
+
     return (
         received.withColumn("repeated", F.row_number().over(same) > 1)
         .join(news.select(*NEWS, "phase", "expected"), list(NEWS), "left")
-        .withColumn("reordered", F.coalesce(before > F.col("seq"), F.lit(False)) & ~F.col("repeated"))
+        .join(_publishers_of(events), list(NEWS), "left")
+        .withColumn("publisher", F.when(F.coalesce(F.col("others_ns") > F.col("at_ns"), F.lit(True)), F.col("only")))
+        .withColumn("reordered", after_later(alone) & F.col("publisher").isNotNull())
+        .withColumn("overtaken", after_later(stream) & ~F.col("reordered"))
         .select(
             *NEWS,
             "connection",
@@ -84,6 +94,24 @@ def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
             F.col("expected").isNotNull().alias("known"),
             "repeated",
             "reordered",
+            "overtaken",
+        )
+    )
+
+
+def _publishers_of(events: DataFrame) -> DataFrame:
+    """One row per message that was sent: `run, topic, seq`, the connection that was meant to publish it first, `only`,
+    and when the next one was, `others_ns`; null if there is none."""
+    sent = events.where(F.col("kind") == "sent").repartition("run", "topic")
+    meant = sent.groupBy(*NEWS, "connection").agg(F.min("intended_ns").alias("meant_ns"))
+    in_time = F.sort_array(F.collect_list(F.struct("meant_ns", "connection")))
+    return (
+        meant.groupBy(*NEWS)
+        .agg(in_time.alias("meant"))
+        .select(
+            *NEWS,
+            F.get("meant", F.lit(0))["connection"].alias("only"),
+            F.get("meant", F.lit(1))["meant_ns"].alias("others_ns"),
         )
     )
 
@@ -114,13 +142,14 @@ def lags(events: DataFrame) -> DataFrame:
 
 
 def delivery_counts(deliveries: DataFrame) -> DataFrame:
-    """Per `run, phase` of the news: `delivered` (out, everything received), `duplicated`, `reordered`, `unannounced`,
-    `mean_ns` of the latency, and when the first and the last were received, `first_received_ns`,
+    """Per `run, phase` of the news: `delivered` (out, everything received), `duplicated`, `reordered`, `overtaken`,
+    `unannounced`, `mean_ns` of the latency, and when the first and the last were received, `first_received_ns`,
     `last_received_ns`."""
     return deliveries.groupBy("run", "phase").agg(
         F.count("*").alias("delivered"),
         F.count_if("repeated").alias("duplicated"),
         F.count_if("reordered").alias("reordered"),
+        F.count_if("overtaken").alias("overtaken"),
         F.count_if(~F.col("known")).alias("unannounced"),
         F.avg("latency_ns").alias("mean_ns"),
         F.min("at_ns").alias("first_received_ns"),

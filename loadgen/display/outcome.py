@@ -14,6 +14,9 @@ _BUSY = 0.9
 #: Errors that say that the system was not there, by their code (`Outcome.gone`).
 _GONE = {"connection_lost": "connections lost", "timeout": "time-outs", "closed": "used after their end"}
 
+#: A count of messages that came after a later one, which is no fault.
+_OVERTAKEN = " (another connection had published the same: between connections there is no order)"
+
 
 def rows(outcome: Outcome) -> list[tuple[str, str]]:
     """Name and value, for a table."""
@@ -25,6 +28,7 @@ def rows(outcome: Outcome) -> list[tuple[str, str]]:
         ("lost", f"{total.behind:,}"),
         ("delivered twice", f"{total.repeated:,}"),
         ("out of order", f"{total.reordered:,}"),
+        ("overtaken", f"{total.overtaken:,}{_OVERTAKEN if total.overtaken else ''}"),
         ("errors", ", ".join(f"{code} {count:,}" for code, count in sorted(total.errors.items())) or "0"),
     ]
     for phase in outcome.phases:
@@ -43,7 +47,7 @@ def ending(outcome: Outcome) -> str:
     if outcome.failed is not None:
         parts.append(f"failed: {outcome.failed}")
     elif not outcome.complete:
-        parts.append("cut short")
+        parts.append("interrupted, and cut short")
     elif troubled(outcome):
         parts.append("done, but not all is well")
     else:

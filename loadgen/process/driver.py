@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -91,6 +92,7 @@ class Driver:
         self._segment = self._segment_before = "connect"  # phases that messages belong to, whenever they come
         self._t0_ns = 0
         self._sends: Iterator[Send] = iter(())  # of the segment that is about to run
+        self._drawn_ns = math.inf  # all sends before are drawn
         self.amount = 0  # of connections made, or subscriptions, in a phase of that kind
         self.sent = 0
         self.received = 0
@@ -146,6 +148,7 @@ class Driver:
     def prepare(self, rate_per_s: float | None, duration_s: float) -> None:
         """Draw the next segment of the plan up to its first send: a plan with times of its own may sort all of them
         for that, which would make the first seconds late if they ran already."""
+        self._judge_order()
         sends = iter(self._plan.sends(rate_per_s, duration_s, self._process, self._processes))
         self._sends = chain(list(islice(sends, 1)), sends)
 
@@ -155,16 +158,18 @@ class Driver:
         self._begin_segment(t0_ns)
         turn = 0
         for send in self._sends:
-            intended_ns = t0_ns + send.at_ns
+            self._drawn_ns = intended_ns = t0_ns + send.at_ns
             turn += 1
             while (left_ns := intended_ns - time.monotonic_ns()) > 0 or turn > _TURN_MAX:
                 self._wake()
                 turn = 0
                 await asyncio.sleep(min(max(left_ns / 1e9, _SLEEP_S_MIN), _SLEEP_S_MAX) if left_ns > 0 else 0)
                 if self._cut.is_set():
+                    self._drawn_ns = math.inf
                     return
             if send.connection % self._processes == self._process:
                 self._put(send, t0_ns, intended_ns)
+        self._drawn_ns = math.inf
         self._wake()
         left_s = (t0_ns - time.monotonic_ns()) / 1e9 + duration_s
         with contextlib.suppress(TimeoutError):
@@ -235,6 +240,7 @@ class Driver:
 
     def stats(self) -> dict[str, object]:
         """Everything so far; latencies and lag of the present segment."""
+        self._judge_order()
         now_ns = time.monotonic_ns()
         oldest_ns = min((lane.due[0].intended_ns for lane in self._lanes.values() if lane.due), default=now_ns)
         thinking = 0 if self._replying is None else self._replying.pending()
@@ -247,6 +253,7 @@ class Driver:
             "delivered": self.delivered,
             "repeated": self._sequences.repeated,
             "reordered": self._sequences.reordered,
+            "overtaken": self._sequences.overtaken,
             "errors": dict(self.errors),
             "queued": sum(len(lane.due) for lane in self._lanes.values()) + thinking,
             "lag_ns": max(now_ns - oldest_ns, 0),
@@ -375,7 +382,7 @@ class Driver:
             self.received += 1
             if current:
                 self._latencies.add(at_ns - intended_ns)
-            if first_time(own, head.topic, head.seq):
+            if first_time(own, head.topic, head.seq, at_ns):
                 self.delivered += 1
                 if replying is not None:
                     self._hear(replying, number, text, at_ns)
@@ -383,6 +390,11 @@ class Driver:
                 self._awaited[1].set_result(None)
 
         return on_message
+
+    def _judge_order(self) -> None:
+        """Of what came before the next send is due: until then everything is drawn, whichever process sends it."""
+        t0_ns, publisher = self._t0_ns, self._plan.publisher
+        self._sequences.judge(lambda topic, seq, at_ns: publisher(topic, seq, at_ns - t0_ns), self._drawn_ns)
 
     async def _until_received(self, count: int, stall_s: float) -> None:
         """Until so many have come; ``Stalled`` when none comes for ``stall_s``."""

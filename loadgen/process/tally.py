@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable
-from typing import TypedDict
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypedDict
 
 _SUB_BITS = 5  # 32 buckets per doubling: within 3 %
 _SUB = 1 << _SUB_BITS
@@ -76,11 +76,25 @@ class Latencies:
         return None
 
 
+class _Doubtful(NamedTuple):
+    """A delivery while an earlier message of its stream was missing. ``late``: it is itself such a message."""
+
+    stream: int
+    seq: int
+    at_ns: int
+    late: bool
+
+
 class Sequences:
-    """The sequence numbers that each of ``connections`` has received of each of ``topics``.
+    """The sequence numbers that each of ``connections`` has received of each of ``topics``, which make a stream.
 
     A stream's highest number is kept, and the numbers below it that are missing: memory grows with pairs of connection
     and topic and with what was lost, not with messages.
+
+    A message that comes after a later one is ``reordered`` if one connection alone can have published both: these have
+    an order (SPEC 8.5). It is ``overtaken`` if another connection had published one of the two as well: the later one
+    may have come from there. Who was meant to publish what is known only when the plan was drawn up to that time, so
+    ``judge`` decides afterwards.
     """
 
     def __init__(self, connections: int, topics: int) -> None:
@@ -88,23 +102,48 @@ class Sequences:
         dense = connections * topics <= _DENSE_MAX
         self._highest: array[int] | Counter[int] = array("I", bytes(4 * connections * topics)) if dense else Counter()
         self._missing: set[tuple[int, int]] = set()
+        self._gaps: Counter[int] = Counter()  # of each stream that misses some: how many
+        self._doubtful: list[_Doubtful] = []
+        self._before: dict[tuple[int, int], int] = {}  # by stream and only publisher: the highest that was doubtful
         self.repeated = 0
         self.reordered = 0
+        self.overtaken = 0
 
-    def add(self, connection: int, topic: int, seq: int) -> bool:
+    def add(self, connection: int, topic: int, seq: int, at_ns: int) -> bool:
         """Whether it came for the first time."""
-        where = connection * self._topics + topic
-        highest = self._highest[where]
-        if seq == highest + 1:
-            self._highest[where] = seq
-            return True
-        if seq > highest:
-            self._highest[where] = seq
-            self._missing.update((where, between) for between in range(highest + 1, seq))
-            return True
-        if (where, seq) in self._missing:
-            self._missing.remove((where, seq))
-            self.reordered += 1
-            return True
-        self.repeated += 1
-        return False
+        stream = connection * self._topics + topic
+        highest = self._highest[stream]
+        late = seq <= highest
+        if late:
+            if (stream, seq) not in self._missing:
+                self.repeated += 1
+                return False
+            self._missing.remove((stream, seq))
+        else:
+            self._highest[stream] = seq
+            if seq == highest + 1 and stream not in self._gaps:
+                return True
+            self._missing.update((stream, between) for between in range(highest + 1, seq))
+        self._doubtful.append(_Doubtful(stream, seq, at_ns, late))
+        self._gaps[stream] += -1 if late else seq - highest - 1
+        if not self._gaps[stream]:
+            del self._gaps[stream]
+        return True
+
+    def judge(self, publisher: Callable[[int, int, int], int | None], until_ns: float) -> None:
+        """Tell reordered from overtaken, of what came before ``until_ns``. ``publisher``: the only connection that was
+        meant to publish a message of that topic and number until a time; ``None`` if several were."""
+        judged = 0
+        for stream, seq, at_ns, late in self._doubtful:
+            if at_ns >= until_ns:
+                break
+            judged += 1
+            only = publisher(stream % self._topics, seq, at_ns)
+            before = 0 if only is None else self._before.get((stream, only), 0)
+            if late and seq < before:
+                self.reordered += 1
+            elif late:
+                self.overtaken += 1
+            if only is not None:
+                self._before[stream, only] = max(before, seq)
+        del self._doubtful[:judged]

@@ -77,6 +77,11 @@ class CausalPlan:
         """See ``Plan``."""
         return self._expected[topic]
 
+    def publisher(self, topic: int, seq: int, by_ns: int) -> int | None:
+        """See ``Plan``."""
+        room, number = divmod(topic, self._topics_each)
+        return self._speakers[room][max(number - 1, 0)]
+
     def sends(
         self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1
     ) -> Iterator[Send]:

@@ -47,6 +47,11 @@ class Plan(Protocol):
     def expected(self, topic: int) -> int:
         """How many connections get a message of that topic."""
 
+    def publisher(self, topic: int, seq: int, by_ns: int) -> int | None:
+        """The only connection that was meant to publish that message until ``by_ns``, in ns from the beginning of the
+        segment drawn last; ``None`` if several were. Until then the plan has to be drawn. Messages of one publisher
+        and topic have an order."""
+
     def sends(
         self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1
     ) -> Iterator[Send]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 from typing import overload
 
 from . import popularity
 from .plan import Send
-from .schedule import Change, Schedule, schedule
+from .schedule import Change, News, Schedule, schedule
 from .settings import WorkloadError
 from .sizes import Sizes
 
@@ -188,6 +189,16 @@ class AirPlan:
     def expected(self, topic: int) -> int:
         """See ``Plan``."""
         return self._world.subscribers[topic]
+
+    def publisher(self, topic: int, seq: int, by_ns: int) -> int | None:
+        """See ``Plan``."""
+        news = self._by_seq[topic, seq]
+        return news.client if news.others_ns is None or news.others_ns > by_ns else None
+
+    @cached_property
+    def _by_seq(self) -> dict[tuple[int, int], News]:
+        # Asked for only where something has come too late.
+        return {(news.topic, news.seq): news for news in self._world.schedule.news}
 
     def sends(
         self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1

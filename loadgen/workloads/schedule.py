@@ -31,6 +31,8 @@ class News(NamedTuple):
     station: str
     start_ms: int
     reports: int  # how many listeners report it
+    client: int  # whose report is the first
+    others_ns: int | None  # when the next client's is meant to be sent; None: nobody else reports it
 
 
 class Report(NamedTuple):
@@ -78,7 +80,8 @@ def schedule(
         seqs[topic] = seq = seqs.get(topic, 0) + 1
         for position, (at_ns, client) in enumerate(times):
             reports[client].append(Report(at_ns, len(news), position == 0))
-        news.append(News(times[0][0], topic, seq, change.station, change.start_ms, len(times)))
+        others_ns = times[1][0] if len(times) > 1 else None
+        news.append(News(times[0][0], topic, seq, change.station, change.start_ms, len(times), times[0][1], others_ns))
     for mine in reports:
         mine.sort()
     return Schedule(list(numbers), news, reports, unheard)

@@ -56,6 +56,10 @@ class TopicsPlan:
         """See ``Plan``."""
         return 1
 
+    def publisher(self, topic: int, seq: int, by_ns: int) -> int | None:
+        """See ``Plan``."""
+        return PUBLISHER
+
     def sends(
         self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1
     ) -> Iterator[Send]:

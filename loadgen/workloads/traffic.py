@@ -17,6 +17,11 @@ from .settings import Traffic
 _NS = 1_000_000_000
 #: Messages that a publish may repeat: the latest so many, and not older than ``repeat_within_s``.
 _REPEATABLE_MAX = 4096
+#: Repetitions that are remembered, at least: at 100,000 publishes a second those of the last ten seconds. A run whose
+#: messages are later than that has failed.
+_REMEMBERED_MIN = 1 << 18
+#: Before any time of a segment.
+_LONG_AGO_NS = -(1 << 62)
 
 
 class TrafficPlan:
@@ -33,6 +38,9 @@ class TrafficPlan:
         self._duplicates = duplicates
         self._seqs = [0] * settings.topics
         self._segment = 0
+        # When another connection was meant to repeat a message, by its topic and number: the latest, and those before.
+        self._repeats: dict[tuple[int, int], int] = {}
+        self._repeats_before: dict[tuple[int, int], int] = {}
         self.connections = settings.connections
         self.topics: Sequence[str] = [f"traffic topic {number:06d}" for number in range(settings.topics)]
         self._receives: list[set[int]] = [set() for _ in range(settings.connections)]
@@ -59,12 +67,24 @@ class TrafficPlan:
         """See ``Plan``."""
         return self._expected[topic]
 
+    def publisher(self, topic: int, seq: int, by_ns: int) -> int | None:
+        """See ``Plan``."""
+        key = topic, seq
+        at_ns = self._repeats_before.get(key, self._repeats.get(key))
+        return topic % self.connections if at_ns is None or at_ns > by_ns else None
+
+    def _repeated(self, topic: int, seq: int, at_ns: int) -> None:
+        if len(self._repeats) >= _REMEMBERED_MIN:
+            self._repeats_before, self._repeats = self._repeats, {}
+        self._repeats.setdefault((topic, seq), at_ns)
+
     def sends(
         self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1
     ) -> Iterator[Send]:
         """See ``Plan``. ``int(rate_per_s * duration_s)`` publishes."""
         assert rate_per_s is not None
         self._segment += 1
+        self._repeats_before, self._repeats = dict.fromkeys(self._repeats, _LONG_AGO_NS), {}
         random = Random(f"traffic {self._settings.seed} segment {self._segment}").random
         sizes = Random(f"sizes {self._settings.seed} segment {self._segment}")
         draw_size = self._settings.payload_sizes.draw
@@ -79,6 +99,7 @@ class TrafficPlan:
             if made and connections > 1 and random() < duplicates:
                 again = recent[(made - 1 - int(random() * min(made, span))) % _REPEATABLE_MAX]
                 if at_ns - again.at_ns <= repeat_within_ns:
+                    self._repeated(again.topic, again.seq, at_ns)
                     other = (again.connection + 1 + int(random() * (connections - 1))) % connections
                     yield Send(at_ns, other, again.topic, again.seq, again.at_ns, False, again.size)
                     continue

@@ -54,16 +54,27 @@ def digest(run: Run) -> dict[str, Any]:
                 second["delivered"] += 1
                 by_second[(intended - START_NS) // S].append(value)
                 arrivals.append((at, part, line, connection, topic, seq, phase, value))
-    highest: dict[tuple[int, int], int] = {}
+    meant: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for row in run.events:
+        if row[0] == "sent":
+            meant[row[3], row[4]].append((row[5], row[2]))
+    earlier: dict[tuple[int, int], list[tuple[int, int | None]]] = defaultdict(list)
     for at, _, _, connection, topic, seq, own_phase, latency in sorted(arrivals):
         known = (topic, seq) in news
         phase = news[topic, seq][1] if known else own_phase
         repeated = connection in reached[topic, seq]
         reached[topic, seq].add(connection)
-        before = highest.get((connection, topic), 0)
-        highest[connection, topic] = max(before, seq)
+        only = _only_publisher(meant[topic, seq], at)
+        stream = earlier[connection, topic]
+        late = not repeated and any(other > seq for other, _ in stream)
+        reordered = late and only is not None and any(other > seq and only == of_it for other, of_it in stream)
+        stream.append((seq, only))
         phases[phase].update(
-            delivered=1, duplicated=repeated, reordered=not repeated and seq < before, unannounced=not known
+            delivered=1,
+            duplicated=repeated,
+            reordered=reordered,
+            overtaken=late and not reordered,
+            unannounced=not known,
         )
         latencies[phase].append(latency)
         received[phase].append(at)
@@ -89,6 +100,14 @@ def digest(run: Run) -> dict[str, Any]:
         if kind in ("connect", "subscribe"):
             phases[name]["memory"] = _memory(run.machine, start, end, amount)
     return {"phases": phases, "seconds": seconds}
+
+
+def _only_publisher(meant: list[tuple[int, int]], until: int) -> int | None:
+    """The connection whose report was meant first, unless another one's was meant until then, too."""
+    if not meant:
+        return None
+    _, first = min(meant)
+    return None if any(at <= until and connection != first for at, connection in meant) else first
 
 
 def _rates(sent: list[tuple[int, int]], received: list[int]) -> dict[str, float | None]:

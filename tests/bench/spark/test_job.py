@@ -40,6 +40,7 @@ COUNTS = (
     "lost",
     "duplicated",
     "reordered",
+    "overtaken",
     "excess",
     "unannounced",
     "errors",

@@ -33,11 +33,26 @@ def received(connection: int, seq: int, at: int, topic: int = 1) -> Event:
     return ("received", connection, topic, seq, 0, at, at)
 
 
-def test_a_reordering_is_a_lower_seq_after_a_higher_one_and_a_repetition_is_not_one(spark: SparkSession) -> None:
+def sent(connection: int, seq: int, intended: int, topic: int = 1) -> Event:
+    return ("sent", connection, topic, seq, intended, intended, 1)
+
+
+def flags_of(spark: SparkSession, *rows: Event) -> dict[str, set[tuple[int, int, int, int]]]:
+    """`(connection, topic, at_ns, seq)` of the deliveries that are each."""
     from ingeborg.bench.spark import transforms as t
 
-    rows = events(
+    log = events(spark, *rows)
+    found = [row.asDict() for row in t.deliveries_of(log, t.news_of(log)).collect()]
+    return {
+        flag: {(row["connection"], row["topic"], row["at_ns"], row["seq"]) for row in found if row[flag]}
+        for flag in ("repeated", "reordered", "overtaken")
+    }
+
+
+def test_a_reordering_is_a_lower_seq_after_a_higher_one_and_a_repetition_is_not_one(spark: SparkSession) -> None:
+    flags = flags_of(
         spark,
+        *(sent(9, seq, intended=0, topic=topic) for topic in (1, 2) for seq in (1, 2, 3)),
         received(1, 2, at=10),
         received(1, 1, at=20),  # reordered
         received(1, 1, at=30),  # repeated, and not reordered again
@@ -47,10 +62,35 @@ def test_a_reordering_is_a_lower_seq_after_a_higher_one_and_a_repetition_is_not_
         received(3, 2, at=70),
         received(3, 1, at=70),  # one clock reading: the order of lines says which came first
     )
-    found = t.deliveries_of(rows, t.news_of(rows)).orderBy("at_ns", "seq").collect()
-    flags = {(row.connection, row.topic, row.at_ns, row.seq): (row.repeated, row.reordered) for row in found}
-    assert {key for key, (repeated, _) in flags.items() if repeated} == {(1, 1, 30, 1)}
-    assert {key for key, (_, reordered) in flags.items() if reordered} == {(1, 1, 20, 1), (3, 1, 70, 1)}
+    assert flags["repeated"] == {(1, 1, 30, 1)}
+    assert flags["reordered"] == {(1, 1, 20, 1), (3, 1, 70, 1)}
+    assert flags["overtaken"] == set()
+
+
+def test_what_another_connection_had_published_as_well_is_overtaken_and_not_reordered(spark: SparkSession) -> None:
+    flags = flags_of(
+        spark,
+        *(sent(9, seq, intended=0, topic=topic) for topic in (1, 2, 3, 4) for seq in (1, 2, 3)),
+        sent(8, 3, intended=10, topic=1),
+        received(1, 3, at=10, topic=1),  # it may have come from 8
+        received(1, 1, at=20, topic=1),  # so this is overtaken
+        received(1, 2, at=30, topic=1),
+        sent(8, 3, intended=11, topic=2),
+        received(1, 3, at=10, topic=2),  # only 9 can have sent it by then
+        received(1, 1, at=20, topic=2),
+        sent(8, 1, intended=15, topic=3),
+        received(1, 3, at=10, topic=3),
+        received(1, 1, at=20, topic=3),  # the late one may have come from 8 itself
+        received(1, 2, at=30, topic=3),  # but not this one
+        sent(8, 3, intended=10, topic=4),
+        received(1, 3, at=10, topic=4),
+        received(1, 2, at=20, topic=4),
+        received(1, 1, at=30, topic=4),  # overtaken by 3, and out of order with 2
+        received(1, 2, at=10, topic=5),
+        received(1, 1, at=20, topic=5),  # the log does not say who sent these
+    )
+    assert flags["reordered"] == {(1, 2, 20, 1), (1, 3, 30, 2), (1, 4, 30, 1)}
+    assert flags["overtaken"] == {(1, 1, 20, 1), (1, 1, 30, 2), (1, 3, 20, 1), (1, 4, 20, 2), (1, 5, 20, 1)}
 
 
 def test_loss_counts_distinct_connections(spark: SparkSession) -> None:

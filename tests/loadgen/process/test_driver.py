@@ -13,8 +13,9 @@ import pytest
 from ingeborg.loadgen.log.rundir import EventFiles
 from ingeborg.loadgen.process.driver import Driver
 from ingeborg.loadgen.workloads.causal import CausalPlan
-from ingeborg.loadgen.workloads.plan import Send
-from ingeborg.loadgen.workloads.settings import Causal
+from ingeborg.loadgen.workloads.plan import Send, payload
+from ingeborg.loadgen.workloads.settings import Causal, Traffic
+from ingeborg.loadgen.workloads.traffic import TrafficPlan
 
 
 class Recording:
@@ -59,6 +60,9 @@ class Laborious:
     def expected(self, topic: int) -> int:
         return 0
 
+    def publisher(self, topic: int, seq: int, by_ns: int) -> int | None:
+        return 0
+
     def sends(self, rate_per_s: Any, duration_s: float, process: int = 0, processes: int = 1) -> Iterator[Send]:
         self.worked = True
         for seq in range(3):
@@ -80,6 +84,57 @@ async def test_the_work_before_the_first_send_is_done_before_the_time_runs(tmp_p
     await driver.run(time.monotonic_ns(), 0.01)
     await driver.close()
     assert len(recording.taken) == driver.sent == 3
+
+
+async def overtaken(path: Path, *, processes: int, repeats: bool) -> dict[str, Any]:
+    """The stats of process 0, after each of its connections got its messages of each topic in the order sent, but first
+    those that another connection repeats; or, without repetitions, the last one of each topic."""
+    settings = Traffic(connections=4, topics=3, fanout=4, seed=3)
+    plan, recording = TrafficPlan(settings, duplicates=0.3 if repeats else 0.0), Recording()
+    driver = Driver(
+        plan,
+        recording,  # type: ignore[arg-type]
+        EventFiles(path, 0),
+        process=0,
+        processes=processes,
+        tag="tag",
+    )
+    await driver.connect()
+    driver.begin("run")
+    driver.prepare(1000, 0.1)
+    t0_ns = time.monotonic_ns() - 1_000_000_000  # all of it is due
+    await driver.run(t0_ns, 0.1)
+    sends = list(TrafficPlan(settings, duplicates=0.3 if repeats else 0.0).sends(1000, 0.1))
+    again = {(send.topic, send.seq) for send in sends if not send.first}
+    last = {send.topic: send.seq for send in sends}
+    early = again if repeats else set(last.items())
+    news = [send for send in sends if send.first]
+    order = [send for send in news if (send.topic, send.seq) in early]
+    order += [send for send in news if (send.topic, send.seq) not in early]
+    for connection in range(0, 4, processes):
+        for send in order:
+            text = payload("tag", send.topic, send.seq, t0_ns + send.at_ns, send.content, send.size)
+            recording.hear[connection](plan.topics[send.topic], text)
+    stats = driver.stats()
+    await driver.close()
+    highest = {topic: max((seq for of, seq in early if of == topic), default=0) for topic in range(3)}
+    late = sum(send.seq < highest[send.topic] for send in news if (send.topic, send.seq) not in early)
+    stats["late"] = late * len(range(0, 4, processes))
+    return stats
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_what_a_repetition_overtakes_is_no_message_out_of_order(tmp_path: Path, processes: int) -> None:
+    """Also where another process of the generator sends the repetition."""
+    stats = await overtaken(tmp_path, processes=processes, repeats=True)
+    assert (stats["reordered"], stats["overtaken"]) == (0, stats["late"])
+    assert stats["late"] > 20
+
+
+async def test_what_one_connection_publishes_alone_has_an_order(tmp_path: Path) -> None:
+    stats = await overtaken(tmp_path, processes=1, repeats=False)
+    assert (stats["reordered"], stats["overtaken"]) == (stats["late"], 0)
+    assert stats["late"] > 20
 
 
 async def asked(path: Path, **options: Any) -> tuple[Driver, Recording, int]:

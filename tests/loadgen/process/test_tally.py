@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,25 +32,48 @@ def test_of_nothing_there_is_no_percentile() -> None:
     assert Latencies().percentile_ns(50) is None
 
 
+Meant = dict[tuple[int, int], tuple[int, int]]
+"""Of a topic and number: the connection that publishes it first, and the time from which another one does, too."""
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(1, 12)), max_size=80),
+    st.dictionaries(
+        st.tuples(st.integers(0, 3), st.integers(1, 12)), st.tuples(st.integers(0, 1), st.integers(0, 100)), max_size=48
+    ),
+    st.sets(st.integers(0, 80)),
     st.sampled_from([0, 1 << 24]),
 )
 def test_repetitions_and_reorderings_as_a_naive_model_finds_them(
-    messages: list[tuple[int, int, int]], dense_max: int
+    messages: list[tuple[int, int, int]], meant: Meant, judged_at: set[int], dense_max: int
 ) -> None:
+    def publisher(topic: int, seq: int, by_ns: int) -> int | None:
+        assert by_ns < drawn_ns, "nobody knows yet what was meant"
+        first, others_ns = meant.get((topic, seq), (0, 1000))
+        return first if others_ns > by_ns else None
+
     before, tally._DENSE_MAX = tally._DENSE_MAX, dense_max  # both ways of keeping them
     try:
         sequences = Sequences(3, 4)
     finally:
         tally._DENSE_MAX = before
-    seen: set[tuple[int, int, int]] = set()
-    repeated = reordered = 0
-    for connection, topic, seq in messages:
+    drawn_ns = 1000
+    seen: dict[tuple[int, int, int], int | None] = {}
+    repeated = reordered = overtaken = 0
+    for at_ns, (connection, topic, seq) in enumerate(messages):
         new = (connection, topic, seq) not in seen
-        later = any(message[:2] == (connection, topic) and message[2] > seq for message in seen)
-        seen.add((connection, topic, seq))
+        later = [only for message, only in seen.items() if message[:2] == (connection, topic) and message[2] > seq]
+        only = publisher(topic, seq, at_ns)
+        seen.setdefault((connection, topic, seq), only)
         repeated += not new
-        reordered += new and later
-        assert sequences.add(connection, topic, seq) == new
-    assert (sequences.repeated, sequences.reordered) == (repeated, reordered)
+        if new and later:
+            in_order = only is not None and only in later
+            reordered += in_order
+            overtaken += not in_order
+        assert sequences.add(connection, topic, seq, at_ns) == new
+        if at_ns in judged_at:
+            drawn_ns = at_ns  # the process is behind: it has not yet drawn what is due now
+            sequences.judge(publisher, drawn_ns)
+            drawn_ns = 1000
+    sequences.judge(publisher, math.inf)
+    assert (sequences.repeated, sequences.reordered, sequences.overtaken) == (repeated, reordered, overtaken)
