@@ -19,12 +19,15 @@ ready_seconds_max=30
 # An orderly leave hands over and drains; `serve` itself ends its endpoints 20 s after their drain-time (5 s). Longer
 # than this is a defect that the demo must show, not wait for.
 stop_seconds_max=30
+# A run that is cut short waits for what is under way, and then closes its connections.
+step_seconds_max=60
 
 # The demo is the same for everybody, whatever they have set for endpoints of their own.
 unset "${!INGEBORG_@}"
 
 serve_pid=
 step_pid=
+declare -A told
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -33,25 +36,43 @@ fail() {
     exit 1
 }
 
-# Everything is started as a process group of its own (set -m), so that it can be ended with all it started.
+# Everything is started as a process group of its own (set -m): Ctrl-C reaches this script alone, which then ends the rest
+# in its order.
 alive() { [ -n "$1" ] && kill -0 "$1" 2>/dev/null; }
+
+# A tenth of a second, or until a signal comes, which does not reach the process that sleeps.
+pause() {
+    set -m
+    sleep 0.1 &
+    set +m
+    wait "$!" || true
+}
+
+# end PID SECONDS: tells a process to end, and waits. What it has started is its own affair, unless it is too late.
+end() {
+    local pid=$1 waited=0
+    # Once: to `loadgen` a second signal means "at once".
+    [ -n "${told[$pid]:-}" ] || kill -TERM "$pid" 2>/dev/null || return 0
+    told[$pid]=yes
+    while alive "$pid" && [ "$waited" -lt $(($2 * 10)) ]; do
+        pause
+        waited=$((waited + 1))
+    done
+    alive "$pid" || return 0
+    kill -KILL -- "-$pid" 2>/dev/null || true
+    return 1
+}
 
 # stop_serve: ends the endpoints as an operator would, and fails if they do not end in time or not cleanly.
 stop_serve() {
-    local pid=$serve_pid waited=0 status=0
-    serve_pid=
-    [ -n "$pid" ] || return 0
-    kill -TERM "$pid" 2>/dev/null || true
-    while alive "$pid" && [ "$waited" -lt $((stop_seconds_max * 10)) ]; do
-        sleep 0.1
-        waited=$((waited + 1))
-    done
-    if alive "$pid"; then
-        kill -KILL -- "-$pid"
+    local status=0
+    [ -n "$serve_pid" ] || return 0
+    end "$serve_pid" "$stop_seconds_max" || {
         echo "demo: the endpoints did not stop within $stop_seconds_max s; killed (their log: $run/serve.log)" >&2
         return 1
-    fi
-    wait "$pid" || status=$?
+    }
+    wait "$serve_pid" || status=$?
+    serve_pid=
     # 143: ended by the signal itself, which is how a process that needs no tidying may end.
     [ "$status" -eq 0 ] || [ "$status" -eq 143 ] || {
         echo "demo: the endpoints ended with status $status (their log: $run/serve.log)" >&2
@@ -71,41 +92,45 @@ step() {
     return "$status"
 }
 
+# The step under way before the endpoints that it uses; then what was started just now and has no name here yet.
 leave() {
-    local status=$?
-    trap - EXIT INT TERM
-    if alive "$step_pid"; then
-        kill -TERM -- "-$step_pid" || true
-        wait "$step_pid" || true
-    fi
-    stop_serve || status=1
-    [ "$status" -eq 0 ] || echo "demo: failed; what it wrote is in $run" >&2
+    local status=$? pid
+    trap - EXIT
+    # A process that the same signal has just ended is not worth a line of the shell's.
+    jobs >/dev/null
+    trap 'kill_all' INT TERM
+    ! alive "$step_pid" || end "$step_pid" "$step_seconds_max" || true
+    stop_serve || [ "$status" -ne 0 ] || status=1
+    for pid in $(jobs -p); do
+        end "$pid" "$step_seconds_max" || true
+    done
+    case $status in
+        0) ;;
+        130 | 143) echo "demo: interrupted; what it wrote is in $run" >&2 ;;
+        *) echo "demo: failed; what it wrote is in $run" >&2 ;;
+    esac
     exit "$status"
 }
-[ -z "$replay" ] || [ -r "$replay" ] || fail "REPLAY=$replay cannot be read"
-mkdir -p "$run"
+
+# Of a second signal: nobody waits for an orderly end any more.
+kill_all() {
+    local pid
+    for pid in $(jobs -p); do
+        kill -KILL -- "-$pid" 2>/dev/null || true
+    done
+}
+
 trap leave EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+mkdir -p "$run"
+
+# A log that cannot be replayed is refused before anything is started for it.
+[ -z "$replay" ] || step "$bin/loadgen" preview "$replay" --duration-s "$duration" >"$run/preview"
 
 # Both ports of the pair are free at this moment; serve fails, and says so, if somebody takes one in between.
-port=$("$bin/python" - <<'PYTHON'
-import random
-import socket
-
-for port in random.sample(range(9000, 9900, 2), 100):
-    try:
-        for offset in (0, 1):
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", port + offset))
-    except OSError:
-        continue
-    print(port)
-    break
-else:
-    raise SystemExit("no two free ports next to each other between 9000 and 9900")
-PYTHON
-)
+step "$bin/python" -c 'from ingeborg.bench.starting.ports import claim; print(claim(2).first)' >"$run/port"
+port=$(<"$run/port")
 
 say "two endpoints on an empty store ($run/store)"
 set -m
@@ -114,16 +139,15 @@ set -m
 set +m
 serve_pid=$!
 
-endpoint_urls() { grep -oE 'ws://127\.0\.0\.1:[0-9]+' "$run/serve.log" | sort -u || true; }
+endpoint_urls() { grep -soE 'ws://127\.0\.0\.1:[0-9]+' "$run/serve.log" | sort -u || true; }
 
 waited=0
-while [ "$(endpoint_urls | wc -l)" -lt 2 ]; do
+while mapfile -t urls < <(endpoint_urls) && [ "${#urls[@]}" -lt 2 ]; do
     alive "$serve_pid" || { cat "$run/serve.log" >&2; fail "the endpoints did not start"; }
     [ "$waited" -lt $((ready_seconds_max * 10)) ] || { cat "$run/serve.log" >&2; fail "not ready in $ready_seconds_max s"; }
-    sleep 0.1
+    pause
     waited=$((waited + 1))
 done
-mapfile -t urls < <(endpoint_urls)
 printf '%s\n' "${urls[@]}"
 
 # generate COMMAND…: a step that may end with 3, loadgen's word for "done, but deliveries or connections were lost": there

@@ -30,7 +30,7 @@ _LINE_BYTES_MAX = 1 << 22
 
 
 #: Of a process's stats: what all of them make together.
-_ADDED = ("amount", "sent", "received", "expected", "news", "delivered", "repeated", "reordered", "queued")
+_ADDED = ("amount", "sent", "received", "expected", "news", "delivered", "repeated", "reordered", "overtaken", "queued")
 
 
 class CrewFailed(Exception):
@@ -49,6 +49,7 @@ class Sum:
     delivered: int = 0
     repeated: int = 0
     reordered: int = 0
+    overtaken: int = 0
     queued: int = 0
     lag_ns: int = 0  # the largest
     errors: Counter[str] = field(default_factory=Counter)
@@ -81,7 +82,9 @@ class _Member:
 
     def tell(self, command: dict[str, Any]) -> None:
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its end is read as an answer
+        if self.process.stdin.is_closing():  # its end is read as an answer, or was asked for
+            return
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.process.stdin.write(orjson.dumps(command) + b"\n")
 
 
@@ -107,18 +110,20 @@ class Crew:
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     limit=_LINE_BYTES_MAX,
+                    # A signal to the whole group (Ctrl-C) reaches the coordinator alone, from the first moment on.
+                    start_new_session=True,
                 )
                 member = _Member(process)
                 self._members.append(member)
                 member.tell(self._assignment.for_process(number).to_json())
             await self._answers("start", _START_TIMEOUT_S)
-        except BaseException:
-            await self._end()
+        except BaseException as error:
+            await self._end(at_once=isinstance(error, asyncio.CancelledError))
             raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._end()
+    async def __aexit__(self, _: object, error: BaseException | None, at: object) -> None:
+        await self._end(at_once=isinstance(error, asyncio.CancelledError))
 
     async def do(self, command: str, timeout_s: float | None = None, **fields: Any) -> None:
         """Have all processes do it, and wait until they have. ``CrewFailed``."""
@@ -161,24 +166,27 @@ class Crew:
         finally:
             for task in waiting:
                 task.cancel()
-        for task in done:
-            task.result()
+        for failed in [error for task in done if (error := task.exception()) is not None]:
+            raise failed
         if late:
             raise CrewFailed(f"not done after {timeout_s:g} s")
 
-    async def _end(self) -> None:
-        """Ask for an orderly end, in which the log is completed; kill what does not end."""
+    async def _end(self, *, at_once: bool) -> None:
+        """Ask for an orderly end, in which the log is completed; kill what does not end, or all ``at_once``. None is
+        left, even if this is cancelled."""
         for member in self._members:
             if member.process.stdin is not None:
                 member.process.stdin.close()
         waiting = [asyncio.create_task(member.process.wait()) for member in self._members]
+        try:
+            if waiting and not at_once:
+                await asyncio.wait(waiting, timeout=_CLOSE_TIMEOUT_S)
+        finally:
+            for member in self._members:
+                if member.process.returncode is None:
+                    member.process.kill()
         if waiting:
-            _, late = await asyncio.wait(waiting, timeout=_CLOSE_TIMEOUT_S)
-            if late:
-                for member in self._members:
-                    if member.process.returncode is None:
-                        member.process.kill()
-                await asyncio.wait(late, timeout=_KILL_TIMEOUT_S)
+            await asyncio.wait(waiting, timeout=_KILL_TIMEOUT_S)
         for member in self._members:
             member.reader.cancel()
         await asyncio.gather(*(member.reader for member in self._members), return_exceptions=True)

@@ -174,6 +174,7 @@ class Run:
         result: str | None = None
         done = False
         watchers: list[asyncio.Task[None]] = []
+        work: asyncio.Task[str | None] | None = None
         try:
             async with self._crew:
                 for number, pid in enumerate(self._crew.pids):
@@ -196,18 +197,19 @@ class Run:
                     done = not self._cut.is_set()
                     await self._crew.do("close", timeout_s=_CLOSE_S + _CLOSE_S_PER_CONNECTION * self._connections)
         except (CrewFailed, _Silent) as error:
-            failed = str(error)
+            # What fails once a signal has come may have been ended by the same signal.
+            failed = None if self._cut.is_set() else str(error)
             if self._phase is not None:
-                failed = f"{self._phase.name}: {failed}"
+                failed = failed and f"{self._phase.name}: {failed}"
                 await self._end(self._phase)
                 self._record(self._phase, measured=False)
         except OSError as error:
             failed = f"cannot write the log: {error}"
         finally:
-            for watcher in watchers:
-                watcher.cancel()
-            if watchers:
-                await asyncio.wait(watchers)
+            tasks = [task for task in (work, *watchers) if task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self._backend.close()
             if failed is not None and not self._began:
                 self._directory.discard()
@@ -223,6 +225,8 @@ class Run:
     async def _work(self) -> str | None:
         settings = self._settings
         result = None
+        if self._cut.is_set():
+            return None
         connect = await self._begin("connect", "connect", of=self._connections)
         await self._crew.do("connect", _CONNECT_S + _CONNECT_S_PER_CONNECTION * self._connections, phase="connect")
         await self._over(connect, amount=self._crew.sum().amount)

@@ -104,6 +104,6 @@ def air_plan(made: Radio | Replay) -> AirPlan:
         log, crowd, stations=made.stations, start_s=made.start_s, speed=speed, duration_s=made.duration_s
     )
     end_s = made.start_s + made.duration_s * speed
-    notes = [f"{Path(made.log).name}: {len(log.rows):,} changes; seconds {made.start_s:g} to {end_s:g}"]
+    notes = [f"{Path(made.log).name}: {len(log.rows):,} changes; seconds {made.start_s:.15g} to {end_s:.15g}"]
     notes += [f"skipped {count:,} rows: {reason}" for reason, count in log.skipped.most_common()]
     return AirPlan(world, made.payload_sizes, made.seed, notes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import resource
 import signal
 import sys
@@ -134,11 +135,17 @@ async def _main() -> int:
     output = sys.stdout.buffer
 
     def answer(message: dict[str, Any]) -> None:
-        output.write(orjson.dumps(message) + b"\n")
-        output.flush()
+        try:
+            output.write(orjson.dumps(message) + b"\n")
+            output.flush()
+        except BrokenPipeError:  # the coordinator has ended, which stdin says as well
+            os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
 
+    line = await reader.readline()
+    if not line.endswith(b"\n"):
+        return 1  # the coordinator has ended before it had said all
     try:
-        worker = Worker(Assignment.from_json(orjson.loads(await reader.readline())), answer)
+        worker = Worker(Assignment.from_json(orjson.loads(line)), answer)
     except (BackendError, WorkloadError, OSError) as error:
         answer({"failed": str(error)})
         return 1
@@ -159,7 +166,7 @@ async def _main() -> int:
         if under_way is not None and not under_way.done():
             under_way.cancel()
             await asyncio.wait({under_way})
-    except (OSError, BrokenPipeError) as error:
+    except OSError as error:
         print(f"loadgen: a process of the generator ended: {error}", file=sys.stderr)
         return 1
     finally:
@@ -171,8 +178,9 @@ async def _main() -> int:
 
 def main() -> int:
     """Entry point of the process."""
-    # Ctrl-C goes to the whole group; it is the coordinator who decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whoever ends all processes of a run at once ends the coordinator too, and that one decides what it means.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_main())
 

@@ -18,6 +18,7 @@ import pytest
 
 from ingeborg import form
 from ingeborg.loadgen import cli
+from ingeborg.loadgen.coordinator.session import Target
 
 from ..plain_broker import PlainBroker
 
@@ -283,6 +284,57 @@ async def test_a_signal_keeps_what_was_measured_and_marks_the_run_incomplete(
     assert table_of(said)["lost"] == "0"
 
 
+async def test_what_a_signal_ends_with_the_run_is_no_failure_of_it(broker: PlainBroker, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = await started(broker, log, "radio", *SMALL, "--duration-s", "60", "--processes", "2")
+    async with asyncio.timeout(100):
+        await broker.received_some(20)
+        workers = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGTERM)
+        while not (line := await output(process).readline()).startswith(b"cutting the run short"):
+            assert line, "it ended"
+        for worker in workers:
+            worker.kill()
+        said = (await output(process).read()).decode()
+        assert await process.wait() == 1, said
+    assert re.search("^loadgen: interrupted, and cut short; .*marked incomplete$", said, re.MULTILINE)
+    assert "Traceback" not in said
+    facts = json.loads((log / "run.json").read_text())
+    assert (facts["complete"], "failed" in facts) == (False, False)
+
+
+async def test_a_second_signal_ends_at_once_and_leaves_no_process(broker: PlainBroker, tmp_path: Path) -> None:
+    process = await started(broker, tmp_path / "log", "radio", *SMALL, "--duration-s", "60", "--processes", "2")
+    async with asyncio.timeout(100):
+        await broker.received_some(20)
+        workers = psutil.Process(process.pid).children()
+        workers[0].send_signal(signal.SIGSTOP)
+        process.send_signal(signal.SIGINT)
+        while not (line := await output(process).readline()).startswith(b"cutting the run short"):
+            assert line, "it ended"
+        process.send_signal(signal.SIGINT)
+        said = (await output(process).read()).decode()
+        assert await process.wait() == 130, said
+    assert said.endswith("loadgen: interrupted twice: ended at once\n")
+    assert "Traceback" not in said
+    assert not any(worker.is_running() for worker in workers)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_there_is_a_run_is_told_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    def interrupted(_: object) -> Target:
+        signal.raise_signal(number)
+        raise AssertionError("it went on")
+
+    monkeypatch.setattr(cli, "_target", interrupted)
+    before = signal.getsignal(number)
+    assert cli.main(["radio", "--url", "ws://127.0.0.1:9", "--out", str(tmp_path / "log")]) == 130
+    assert capsys.readouterr().err == "loadgen: interrupted\n"
+    assert signal.getsignal(number) == before
+
+
 async def test_a_signal_before_the_first_message_leaves_a_log_that_can_be_digested(
     broker: PlainBroker, tmp_path: Path
 ) -> None:
@@ -356,6 +408,7 @@ async def test_a_replay_sends_the_text_unchanged_and_says_what_it_skipped(broker
         ),
         ("traffic --url ws://127.0.0.1:9 --workload absent.toml", 2, "absent.toml: No such file"),
         ("replay absent.csv --url ws://127.0.0.1:9", 2, "absent.csv: No such file"),
+        (f"radio --url ws://127.0.0.1:9 --seed {'9' * 40}", 2, "seed has to be at least"),
     ],
 )
 def test_wrong_options_are_named_and_nothing_is_made(
@@ -364,6 +417,21 @@ def test_wrong_options_are_named_and_nothing_is_made(
     assert cli.main([*arguments.split(), "--out", str(tmp_path / "log")]) == code
     assert text in capsys.readouterr().err
     assert os.listdir(tmp_path) == []
+
+
+def test_a_preview_says_what_a_replay_would_send_or_refuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text(
+        "station,offset_s,artist,track\n" + "".join(f"s,{late},A,t{late}\n" for late in range(30)) + "s,1,,\n"
+    )
+    few = ["--clients", "10", "--listens", "1", "--duration-s", "1", "--speed", "30"]
+    assert cli.main(["preview", str(file), *few]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == ["log.csv: 30 changes; seconds 0 to 30", "skipped 1 rows: Neither artist nor track"]
+    assert "10 clients; " in said[2]
+    file.write_text("station;offset_s;artist;track\n")
+    assert cli.main(["preview", str(file), *few]) == 2
+    assert "semicolons separate its columns" in capsys.readouterr().err
 
 
 async def test_a_directory_in_use_is_refused(broker: PlainBroker, tmp_path: Path) -> None:
