@@ -17,6 +17,7 @@ from pathlib import Path
 import orjson
 
 from ingeborg import streams
+from ingeborg.protocol.credentials import redacted
 from ingeborg.protocol.options import add_options, given
 
 from .backends import SYSTEMS, check_urls
@@ -97,10 +98,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with Progress(sys.stdout) as progress, asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(_generate(options, workload, target, progress))
     except (WorkloadError, FileExistsError) as error:
-        print(f"loadgen: {error}", file=sys.stderr)
+        print(f"loadgen: {redacted(str(error))}", file=sys.stderr)
         return 2
     except (BackendError, RunFailed, OSError) as error:
-        print(f"loadgen: {error}", file=sys.stderr)
+        print(f"loadgen: {redacted(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("loadgen: interrupted", file=sys.stderr)

@@ -26,10 +26,11 @@ from typing import Any
 import orjson
 from websockets.exceptions import WebSocketException
 
+from ingeborg.protocol.credentials import redacted
 from ingeborg.protocol.outgoing import OutgoingSocket, connect
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
-from .lifeline import Call, Lifeline, no_server, without_password
+from .lifeline import Call, Lifeline, no_server
 
 #: TCP, the upgrade and the first command; a server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
@@ -64,7 +65,7 @@ class Centrifuge(Spread):
 class _Connection:
     def __init__(self, url: str, on_message: OnMessage, on_error: OnError) -> None:
         self._url = url
-        self._where = without_password(url)
+        self._where = redacted(url)
         self._lifeline = Lifeline(self._where, on_error)
         self._on_message = on_message
         self._socket: OutgoingSocket | None = None

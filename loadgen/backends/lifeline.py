@@ -8,15 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from urllib.parse import urlsplit
 
 from .base import BackendError, OnError
-
-
-def without_password(url: str) -> str:
-    """The URL as messages and logs may show it."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def no_server(where: str, server: str, peer: str, error: Exception) -> BackendError:

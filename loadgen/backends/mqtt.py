@@ -30,8 +30,10 @@ from paho.mqtt.client import Client, MQTTMessage, error_string
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
+from ingeborg.protocol.credentials import redacted
+
 from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
-from .lifeline import Call, Lifeline, no_server, without_password
+from .lifeline import Call, Lifeline, no_server
 
 _PORT = 1883
 #: TCP and CONNACK; a server that is slower than this cannot be measured.
@@ -105,7 +107,7 @@ class _Session:
         on_error: OnError,
     ) -> None:
         self._url = url
-        self._where = without_password(url)
+        self._where = redacted(url)
         self._encode = encode
         self._lifeline = Lifeline(self._where, on_error)
         self._loop = asyncio.get_running_loop()

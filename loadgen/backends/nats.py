@@ -31,10 +31,11 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from ingeborg.protocol.credentials import redacted
 from ingeborg.protocol.pages import PageError, fetch
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
-from .lifeline import Lifeline, no_server, without_password
+from .lifeline import Lifeline, no_server
 
 #: TCP and the server's greeting; a server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
@@ -91,7 +92,7 @@ class _Sink(asyncio.Future[Msg]):
 class _Connection:
     def __init__(self, url: str, on_message: OnMessage, on_error: OnError) -> None:
         self._url = urlunsplit(urlsplit(url)._replace(query=""))
-        self._where = without_password(url)
+        self._where = redacted(url)
         self._lifeline = Lifeline(self._where, on_error)
         self._client = Client()
         self._sink = _Sink(on_message)

@@ -49,10 +49,11 @@ from pamqp.exceptions import PAMQPException
 from pamqp.header import ContentHeader
 from yarl import URL
 
+from ingeborg.protocol.credentials import redacted
 from ingeborg.protocol.hashes import digest
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
-from .lifeline import Call, Lifeline, no_server, without_password
+from .lifeline import Call, Lifeline, no_server
 
 # What it logs it also raises or tells, and a generator's display is no place for it. A handler that is configured for
 # the root still gets it.
@@ -157,7 +158,7 @@ class _Connection:
 
     def __init__(self, url: str, exchange: str, queue: str, on_message: OnMessage, on_error: OnError) -> None:
         self._url = url
-        self._where = without_password(url)
+        self._where = redacted(url)
         self._exchange = exchange
         self._queue = queue
         self._on_message = on_message

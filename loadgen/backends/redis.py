@@ -28,8 +28,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
+from ingeborg.protocol.credentials import redacted
+
 from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
-from .lifeline import Call, Lifeline, no_server, without_password
+from .lifeline import Call, Lifeline, no_server
 
 #: TCP and, where the URL has a password, the login; a server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
@@ -75,7 +77,7 @@ class Redis(Spread):
 
 class _Connection:
     def __init__(self, url: str, name: str, on_message: OnMessage, on_error: OnError) -> None:
-        self._where = without_password(url)
+        self._where = redacted(url)
         self._lifeline = Lifeline(self._where, on_error)
         self._on_message = on_message
         self._subscriber = _connection(url, name)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ingeborg.loadgen.backends.base import BackendError
-from ingeborg.loadgen.backends.lifeline import Lifeline, without_password
+from ingeborg.loadgen.backends.lifeline import Lifeline
 
 
 @pytest.fixture
@@ -114,8 +114,3 @@ async def test_cancelling_the_caller_is_no_time_out(lifeline: Lifeline) -> None:
     with pytest.raises(asyncio.CancelledError):
         await call
     lifeline.check()
-
-
-def test_messages_show_no_password() -> None:
-    assert without_password("nats://me:secret@host:1/?monitor=2") == "nats://host:1/?monitor=2"
-    assert without_password("redis://[::1]:6379") == "redis://[::1]:6379"
