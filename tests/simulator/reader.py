@@ -311,12 +311,16 @@ def _strange(reader: Reader[Any], by_payload: dict[str, Publication]) -> Iterato
 
 
 def _order(reader: Reader[Any], line: Line[Any], by_payload: dict[str, Publication]) -> Iterator[str]:
-    """Of one topic, where one was confirmed before the other was sent."""
+    """Of one topic, where one was confirmed before the other was sent. What its chain has had before is a repeat, which
+    a client drops: after a crash it may come again behind later ones."""
+    repeats = frozenset() if line.start is None else line.start.seen
     of_topic: dict[tuple[str, int], list[Publication]] = {}
     for payload, part in line.order.values():
         publication = by_payload.get(payload)
-        # Who subscribed later may get one that is handed over again after a crash, behind later ones.
-        if publication is not None and len(publication.sends) == 1 and owed(reader, publication, True):
+        # Who subscribed later may get such a one, too.
+        if publication is None or payload in repeats or len(publication.sends) > 1:
+            continue
+        if owed(reader, publication, True):
             of_topic.setdefault((publication.topic, part), []).append(publication)
     for came in of_topic.values():
         for index, one in enumerate(came):

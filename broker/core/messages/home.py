@@ -119,6 +119,9 @@ class Home(Part):
         """A message of a slot that is ours. Its ``outcome`` is there at once, or ``Outcomes.due`` gets it later if it
         is a publish of a client here."""
         if not self._homes.joined:
+            if handover.keep_s:
+                # Its origin may have asked another home meanwhile, which has kept it: this request may be an old one.
+                handover.begun = -math.inf
             self._outcomes.wait(handover)
             self._parked.append((self._desk.now + TIMEOUT_S, handover))
             return

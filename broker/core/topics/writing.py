@@ -347,7 +347,8 @@ class Writing(Part):
 
     def tick(self) -> None:
         """Retry what is parked; ask for patience where the store is slow, or many changes of a client wait."""
-        self._have_wait()
+        if self._asked:
+            self._have_wait()
         parked, self._parked = self._parked, []
         for write in parked:
             if write.peer and write.link is not self._links.get(write.peer):

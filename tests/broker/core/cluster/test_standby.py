@@ -11,6 +11,7 @@ from ingeborg.broker.core.cluster.arriving import Arriving
 from ingeborg.broker.core.cluster.copies import ROW_MAX, Copies, Copy
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, Membership
+from ingeborg.broker.core.cluster.slots import pack_slots
 from ingeborg.broker.core.links.calls import Asker, Kind
 from ingeborg.broker.core.links.capabilities import COPIES, STANDBY
 from ingeborg.protocol.hashes import SLOTS
@@ -412,3 +413,39 @@ def test_a_copy_that_is_taken_after_the_take_over_is_found(monkeypatch: pytest.M
     monkeypatch.setattr(Arriving, "_drop", lambda arriving, key: None)
     written, found = late_copy()
     assert (written, found) == (b"of the next home", b"late")
+
+
+def whole_at_the_first_word(patch: pytest.MonkeyPatch) -> None:
+    """A standby takes what it has for whole before its home waits for it."""
+    true = Arriving.end_requested
+
+    def end_requested(arriving: Arriving, peer: str, number: int, arguments: list[Any]) -> None:
+        if (incoming := arriving._incoming.get((peer, arguments[0]))) is not None:
+            incoming.asked += 1
+        true(arriving, peer, number, arguments)
+
+    patch.setattr(Arriving, "end_requested", end_requested)
+
+
+def whole_after_each_question() -> list[bool]:
+    two = cluster("a", "b")
+    home, arriving = two.nodes["a"], two.nodes["b"].router.arriving
+    peer, copy = home.me.incarnation, 1 << 40
+    arriving.begin_requested(peer, 1 << 40, [copy, pack_slots([slot_of(home)]), {"standby": True}])
+    whole = []
+    for number in (1, 2):
+        arriving.end_requested(peer, (1 << 40) + number, [copy, 0, False])
+        whole.append(arriving._incoming[peer, copy].whole)
+    return whole
+
+
+def test_a_standby_is_whole_when_its_home_asks_for_the_second_time() -> None:
+    """Until the first answer has come, the home waits for nobody: the link may still bring what it has sent so."""
+    assert whole_after_each_question() == [False, True]
+
+
+@finds(whole_at_the_first_word)
+def test_a_standby_that_is_whole_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    wants.interpreted()
+    whole_at_the_first_word(monkeypatch)
+    assert whole_after_each_question() != [False, True]
