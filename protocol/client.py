@@ -64,18 +64,19 @@ FRAME_BYTES_MAX = 16 * 1024 * 1024  # the endpoints' default, SPEC section 1
 IN_FLIGHT_MAX = 1024
 #: A large subscribe is sent as commands of so many bytes.
 TOPICS_BYTES_MAX = 256 * 1024
-#: By its topics a subscribe or unsubscribe has so much longer than other commands, in seconds a byte: a slow store
-#: takes 20 ms a topic, and topics have 10 bytes or more.
+#: A subscribe or unsubscribe may take this much longer than other commands, in seconds for each byte of its topics: a
+#: slow store takes 20 ms a topic, and topics have 10 bytes or more.
 S_PER_BYTE = 2e-3
-#: A connection that lasted so long was of use: after it the backoff begins where it began. Messages do not tell: a
-#: publisher without acknowledgements hears none, and an endpoint that closes behind each `listen` has sent one.
+#: A connection that lasted this long, in seconds, was of use: after it the backoff begins where it began. Messages do
+#: not tell: a publisher without acknowledgements hears none, and an endpoint that closes behind each `listen` has sent
+#: one.
 LASTED_S = 10.0
 #: Errors of unacknowledged publishes that are kept to be looked at; all are counted.
 ERRORS_KEPT_MAX = 1000
 #: A number may grow when it is written again (``1e15`` becomes ``1000000000000000.0``), nearly fourfold at worst, so a
 #: notification may be longer than the publish it comes from; and a page of ``subscriptions`` than any command.
 _GROWTH_MAX = 4
-#: What a connection that fails may raise, beside what the system says of it.
+#: Errors of a connection that fails, apart from those of the system.
 _PASSING = (WebSocketException, ClientError, ProtocolError)
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 _T = TypeVar("_T")
@@ -648,7 +649,7 @@ class Client:
         try:
             given = self._token()
             return check_token(await given if inspect.isawaitable(given) else given)
-        except Exception as error:  # whoever issues tokens may be out of reach as an endpoint may: ask again
+        except Exception as error:  # the issuer may be out of reach as an endpoint may: ask again
             raise ConnectFailed(f"no token: {str(error) or type(error).__name__}") from error
 
     def _why_not(self, error: BaseException) -> str | None:

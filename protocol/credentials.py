@@ -16,7 +16,7 @@ from websockets.uri import parse_uri
 #: Holds the token of a program that is not given another.
 TOKEN_VARIABLE = "INGEBORG_TOKEN"
 
-#: What may stand in a header and, percent-encoded, in a query; every JWT is of this.
+#: The characters that a header and, percent-encoded, a query can hold; every JWT consists of them.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 #: Of a text, what is secret: the token in a query, and all that stands before the host of a URL.

@@ -22,11 +22,11 @@ from .frames import masked_text_frame
 from .lines import LINES, Lined, together
 from .sockets import Socket, library_log, next_mask
 
-#: Keepalive: so often is looked whether something has come. Where nothing has, the connection is probed: an endpoint
-#: pings every 25 s. A program that does not consume (its queue full, nothing read, so no pong either) is
+#: Keepalive: the client looks this often, in seconds, whether anything has come, and probes the connection if not: an
+#: endpoint pings every 25 s. A program that does not consume (its queue full, nothing read, so no pong either) is
 #: disconnected by the endpoint.
 _LOOK_S = 25.0
-#: An endpoint has so long to answer a probe. So a connection that nothing comes over is cut within a minute.
+#: An endpoint has this long, in seconds, to answer a probe. So a silent connection is cut within a minute.
 _PROBE_S = 10.0
 _CLOSE_TIMEOUT_S = 2.0
 
@@ -201,7 +201,7 @@ class OutgoingSocket(Socket):
 
 
 def _ending(ws: Protocol) -> str:
-    """What became of a connection, in words. The side that closes first says why."""
+    """How a connection ended, in words. The side that closes first says why."""
     by, said = "the endpoint", ws.close_rcvd
     if ws.close_sent is not None and not ws.close_rcvd_then_sent:
         by, said = "this client", ws.close_sent

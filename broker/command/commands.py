@@ -591,7 +591,7 @@ async def _scrape(url: str) -> _Scrape:
     at_s = asyncio.get_running_loop().time()
     if metrics.status != 200:
         raise PageError(f"{url}/metrics: HTTP status {metrics.status}: {metrics.text.strip()[:200]}")
-    # What has labels has no samples before it first happens.
+    # A metric with labels has no samples before its first event.
     values: dict[str, float] = dict.fromkeys(_DECLARED.findall(metrics.text), 0.0)
     info: dict[str, str] = {}
     peers: dict[str, tuple[str, bool]] = {}

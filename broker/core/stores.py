@@ -23,11 +23,11 @@ StoreDone = Callable[[Any, Any, Exception | None], None]
 
 
 FAILED: Final = "The store could not do it: try again later. The endpoint's log has the reason"
-"""What a client is told. The reason may name paths and machines of the operator's."""
+"""The text for clients. The reason may name paths and machines of the operator's."""
 
 
 def unavailable(error: Exception) -> ProtocolError:
-    """What a client is told where the store could not do what its command needs. ``error``: what came of it, or an
+    """The error for a client whose command the store could not carry out. ``error``: the store's, or an
     error for clients already, which stays."""
     return error if isinstance(error, ProtocolError) else ProtocolError("store_unavailable", FAILED)
 

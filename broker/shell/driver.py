@@ -33,7 +33,7 @@ TICK_S = 0.1
 #: Between two lines of the log that say why an operation of the store fails, in seconds.
 SAY_S = 30.0
 
-#: What the store says that is no failure of its: whoever asked is told, or the endpoint ends and says so.
+#: Errors that are no failure of the store: the asker is told, or the endpoint ends and says so.
 _TOLD = (ValueError, TooManyFilters, TooManyRevocations, StoreLost, Superseded)
 
 A = TypeVar("A", bound=Act)
@@ -186,7 +186,7 @@ class Driver:
         self.turn()
 
     def _store_failure(self, call: StoreCall, error: Exception) -> Exception:
-        """What the router is told of it. Clients are not told the reason, so the log is."""
+        """The error for the router. Clients do not learn the reason, so the log says it."""
         if isinstance(error, StoreError) and not isinstance(error, _TOLD):
             if not (error.is_logged or self._stops) and self._saying.is_due(call.operation):
                 log.warning("the store failed in %s: %s", call.operation, error)

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TextIO
 
-#: What may wait to be written, in bytes. Lines beyond that are dropped.
+#: The bytes that may wait to be written. The outlet drops lines beyond that.
 HELD_BYTES_MAX = 1 << 20
 
 Write = Callable[[bytes], None]

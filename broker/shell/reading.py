@@ -32,7 +32,7 @@ IDLE_S = 10.0
 #: What is said where it died or was too slow.
 FAILED = "The process that reads large frames failed"
 
-#: What a client is told where it cannot be started, which may pass.
+#: The text for a client while the process cannot be started, which may pass.
 NOT_STARTED = "The process that reads large messages cannot be started now: try again later, or send it in parts"
 
 #: Between two lines of the log that say so, in seconds.

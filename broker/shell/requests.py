@@ -18,14 +18,14 @@ from websockets.protocol import CONNECTING, Protocol
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-#: A line of the head may have so many bytes, with its end: a header of all that is sent on to `auth-url`
+#: The most bytes of a line of the head, with its end: a header of all that is sent on to `auth-url`
 #: (``access.admission``), or a first line with a token of that size, and some room for the rest of the line.
 LINE_BYTES_MAX: Final = 17 << 10
 
-#: And the head so many, until it is complete.
+#: The most bytes of a head.
 HEAD_BYTES_MAX: Final = 64 << 10
 
-#: What a request to a proxy has before its path (RFC 9112 section 3.2.2).
+#: A request to a proxy has this before its path (RFC 9112 section 3.2.2).
 _SCHEME_AND_HOST: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 
 #: The headers that announce a body (RFC 9112 section 6.3), in lower case.

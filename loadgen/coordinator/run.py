@@ -197,7 +197,7 @@ class Run:
                     done = not self._cut.is_set()
                     await self._crew.do("close", timeout_s=_CLOSE_S + _CLOSE_S_PER_CONNECTION * self._connections)
         except (CrewFailed, _Silent) as error:
-            # What fails once a signal has come may have been ended by the same signal.
+            # The same signal may have ended the process that fails after it.
             failed = None if self._cut.is_set() else str(error)
             if self._phase is not None:
                 failed = failed and f"{self._phase.name}: {failed}"

@@ -178,7 +178,7 @@ async def _main() -> int:
 
 def main() -> int:
     """Entry point of the process."""
-    # Whoever ends all processes of a run at once ends the coordinator too, and that one decides what it means.
+    # A signal to all processes of a run reaches the coordinator too, and the coordinator decides what it means.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

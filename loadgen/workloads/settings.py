@@ -29,9 +29,9 @@ WISH_EXPONENT_MAX = 2.0
 DURATION_S_MAX = 24 * 3600.0
 #: Times in a recorded log: up to here a float has exact milliseconds. A log in milliseconds since 1970 is within it.
 LOG_S_MAX = 9_000_000_000_000
-#: What a number may be where its row says nothing else: sums and products of such numbers are still finite.
+#: The greatest number where a row says nothing else: sums and products of such numbers are still finite.
 _NUMBER_MAX = 1_000_000_000
-#: What JSON and the readers of a log hold.
+#: The greatest integer that JSON and the readers of a log hold.
 _SEED_MAX = (1 << 63) - 1
 
 

@@ -317,7 +317,7 @@ def _order(reader: Reader[Any], line: Line[Any], by_payload: dict[str, Publicati
     of_topic: dict[tuple[str, int], list[Publication]] = {}
     for payload, part in line.order.values():
         publication = by_payload.get(payload)
-        # Who subscribed later may get such a one, too.
+        # A client that subscribed later may get such a message, too.
         if publication is None or payload in repeats or len(publication.sends) > 1:
             continue
         if owed(reader, publication, True):

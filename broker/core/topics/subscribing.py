@@ -35,7 +35,7 @@ from .writing import Writing
 #: Topics of one command taken in one go, and in one request to a home, at most: about 1 ms of work on either side.
 TOPICS_PER_SLICE: Final = 1_000
 
-#: In so many parts what is under way of large commands is written, so that the store is busy while one of them ends.
+#: The topics under way of large commands are written in this many parts: the store stays busy while one of them ends.
 PARTS: Final = 2
 
 #: How long a part of a large command should take to be written, in seconds: more is begun at once while it takes less
@@ -215,7 +215,7 @@ class Subscribing(Part):
         self._done(change, 0)
 
     def _part_size(self) -> int:
-        """How many topics are given to a home at once: what is under way may be so many parts."""
+        """How many topics of a large command a home is given at once."""
         return max(1, min(int(self._window / PARTS), TOPICS_PER_SLICE))
 
     def _parts(self, topics: Any) -> Iterator[list[str]]:

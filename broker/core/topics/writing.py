@@ -32,7 +32,8 @@ from .write import Write, Writes
 #: Changes that may wait for another of the same client to be written; more are refused.
 WRITES_WAITING_MAX: Final = 1_000
 
-#: A peer whose change is not done is told so after so many seconds, and again: it would give up after twice as many.
+#: A home tells a peer after this time, in seconds, that its change takes longer, and again: the peer would give up
+#: after twice this time.
 TELL_S: Final = TIMEOUT_S / 2
 
 #: Of a change of filters at more topics the caches are told in slices,

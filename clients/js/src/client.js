@@ -34,8 +34,9 @@ import { Bell, deferred, limited, onAbort, raced, sleep } from "./waiting.js";
 const IN_FLIGHT_MAX = 1024;
 
 /**
- * A connection that lasted so many milliseconds was of use: after it the backoff begins where it began. Messages do not
- * tell: a publisher without acknowledgements hears none, and an endpoint that closes behind each `listen` has sent one.
+ * A connection that lasted this long, in milliseconds, was of use: after it the backoff begins where it began. Messages do
+ * not tell: a publisher without acknowledgements hears none, and an endpoint that closes behind each `listen` has sent
+ * one.
  */
 const LASTED_MS = 10_000;
 
@@ -678,7 +679,7 @@ export class Client {
     try {
       return checkToken(await token());
     } catch (error) {
-      // Whoever issues tokens may be out of reach as an endpoint may, and a page may come in place of one: ask again.
+      // The issuer may be out of reach as an endpoint may, and a page may come in place of a token: ask again.
       throw new Unreachable(`${url}: no token: ${error instanceof Error ? error.message : error}`, { cause: error });
     }
   }

@@ -21,7 +21,7 @@ import { Bell, deferred, onAbort } from "./waiting.js";
 /** From the first packet to the endpoint's answer; an endpoint gives a handshake as long. */
 const HANDSHAKE_MS_MAX = 5_000;
 
-/** So often is looked whether something has come. Where nothing has, the connection is probed: an endpoint pings every 25 s. */
+/** The client looks this often whether anything has come, and probes the connection if not: an endpoint pings every 25 s. */
 const LOOK_MS = 25_000;
 
 /** Of what an endpoint says when it refuses; its text is for people. */
