@@ -72,6 +72,12 @@ class Publication:
         self.dedup = dedup
         self.sends: list[Sent] = []
 
+    def accepted(self, since: float, partial: bool) -> list[Sent]:
+        """The sendings after ``since`` of which the publisher knows that they were accepted. ``partial``: see
+        ``Sent.is_accepted``; such a reply may be that of the duplicate of a sending from before ``since``."""
+        partial = partial and all(sent.at > since for sent in self.sends)
+        return [sent for sent in self.sends if sent.at > since and sent.is_accepted(partial)]
+
 
 class Position(NamedTuple):
     """A position that was told. ``seen``: the payloads that had come on its chain by then, and ``gaps`` the gaps.
@@ -249,7 +255,7 @@ def owed(reader: Reader[Any], publication: Publication, partial: bool) -> list[S
     if not publication.keep_s:
         return []
     since = max(reader.since.get(publication.topic, NEVER), reader.began)
-    return [sent for sent in publication.sends if sent.at > since and sent.is_accepted(partial)]
+    return publication.accepted(since, partial)
 
 
 def holes(
@@ -265,9 +271,9 @@ def holes(
         if not publication.keep_s or publication.payload in line.seen:
             continue
         since = max(reader.subscribed.get(topic, NEVER), start.began)
-        for sent in publication.sends:
+        for sent in publication.accepted(since, partial):
             is_told = any(gap.at > sent.at and gap.names(topic) for gap in line.gaps)
-            if since < sent.at and sent.replied_at < before and sent.is_accepted(partial) and not is_told:
+            if sent.replied_at < before and not is_told:
                 yield (
                     f"{reader.name} came back with {start.text}, told at {start.at - EPOCH:.3f}, and never got "
                     f"{publication.payload} of {topic!r}, published at {sent.at - EPOCH:.3f}"

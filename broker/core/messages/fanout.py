@@ -43,7 +43,7 @@ class Fanout(Part):
         self._desk = desk
         self._members = members
         self._name = members.me.name
-        self._links = links
+        self.links = links
         self._locations = locations
         self._whereabouts = whereabouts
         self._delivery = delivery
@@ -111,7 +111,7 @@ class Fanout(Part):
         arguments = (message.origin, message.number, message.topic, message.payload, clients, False)
         linked = None
         if self._keeps_lists and len(clients) > self._many and message.topic and places is None:
-            link = self._links.get(endpoint)
+            link = self.links.get(endpoint)
             if link is not None:
                 known = link.sent.holds(name or message.topic, clients)
                 if not known:

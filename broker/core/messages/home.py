@@ -19,6 +19,7 @@ from ..cluster.homes import Homes
 from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
+from ..links.link import Link
 from ..model import Subscribers
 from ..part import Part, RequestHandler
 from ..stores import unavailable
@@ -76,7 +77,8 @@ class Home(Part):
         self._filtering = filtering
         filtering.go_on, filtering.give_up = self._advance, self._give_up
         filtering.waiters = sharing.waiters
-        self._parked: list[tuple[float, Handover]] = []  # until this endpoint has joined, or when they are given up
+        # Until this endpoint has joined, or when they are given up: with the life of the link that they came over.
+        self._parked: list[tuple[float, Handover, Link | None]] = []
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
         self._placing = Placing(desk, routes, locations, whereabouts, self._advance, self._give_up, sizes)
 
@@ -119,11 +121,8 @@ class Home(Part):
         """A message of a slot that is ours. Its ``outcome`` is there at once, or ``Outcomes.due`` gets it later if it
         is a publish of a client here."""
         if not self._homes.joined:
-            if handover.keep_s:
-                # Its origin may have asked another home meanwhile, which has kept it: this request may be an old one.
-                handover.begun = -math.inf
             self._outcomes.wait(handover)
-            self._parked.append((self._desk.now + TIMEOUT_S, handover))
+            self._parked.append((self._desk.now + TIMEOUT_S, handover, self._fanout.links.get(handover.peer)))
             return
         key = handover.key
         if key is None or self._sharing.is_first(handover, key):
@@ -370,13 +369,16 @@ class Home(Part):
         """Retry what is parked, and let go of what is too much."""
         self._routes.trim()
         parked, self._parked = self._parked, []
-        for deadline, handover in parked:
-            if self._homes.joined or self._homes.table[handover.slot] != self._me:
+        for deadline, handover, link in parked:
+            if link is not self._fanout.links.get(handover.peer):
+                # The peer has taken this endpoint, or the link, for dead. If it still wants this, it has asked another.
+                self._outcomes.settle(handover, ELSEWHERE)
+            elif self._homes.joined or self._homes.table[handover.slot] != self._me:
                 self._take_again(handover)
             elif deadline <= self._desk.now:
                 self._ended(handover, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
             else:
-                self._parked.append((deadline, handover))
+                self._parked.append((deadline, handover, link))
 
     def _take_again(self, handover: Handover) -> None:
         """It has waited; the topic may be another home's by now."""
