@@ -1,7 +1,7 @@
 """The standard streams of a program: what it prints reaches its reader, or the exit code says that it has not.
 
-Owns: what becomes of characters that the output's encoding has not, and of streams that are full or closed. Must never:
-know a program, or import one.
+Owns: what becomes of characters that the output's encoding has not, of streams that are full or closed, and of secrets
+on standard error. Must never: know a program, or import one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import os
 import sys
 from collections.abc import Callable
 from typing import Any, TextIO
+
+from ingeborg.protocol.redaction import redacted
 
 FAILED = 1
 
@@ -31,8 +33,8 @@ def run(program: str, main: Callable[[], int]) -> int:
     _open_closed()
     codecs.register_error("escaped", _escaped)
     output = _Output(1, "w", closefd=False)
-    sys.stdout = _text(io.BufferedWriter(output), sys.stdout)
-    sys.stderr = _text(io.BufferedWriter(_Unfailing(2, "w", closefd=False)), sys.stderr)
+    sys.stdout = _text(io.TextIOWrapper, io.BufferedWriter(output), sys.stdout)
+    sys.stderr = _text(_Redacting, io.BufferedWriter(_Unfailing(2, "w", closefd=False)), sys.stderr)
     try:
         try:
             return main()
@@ -62,6 +64,13 @@ class _Output(io.FileIO):
             raise self.failure from None
 
 
+class _Redacting(io.TextIOWrapper):
+    """What a person is told, whoever says it: no token, and no password of a URL."""
+
+    def write(self, text: str) -> int:
+        return super().write(redacted(text))
+
+
 class _Unfailing(io.FileIO):
     """Standard error: where it takes nothing, there is nobody to tell."""
 
@@ -72,9 +81,9 @@ class _Unfailing(io.FileIO):
             return len(data)
 
 
-def _text(buffer: io.BufferedWriter, former: TextIO | None) -> io.TextIOWrapper:
+def _text(kind: type[io.TextIOWrapper], buffer: io.BufferedWriter, former: TextIO | None) -> io.TextIOWrapper:
     """As the former one, but for characters that its encoding has not. ``None``: there was none, being closed."""
-    return io.TextIOWrapper(
+    return kind(
         buffer,
         encoding="utf-8" if former is None else former.encoding,
         errors="escaped",

@@ -17,8 +17,8 @@ from pathlib import Path
 import orjson
 
 from ingeborg import streams
-from ingeborg.protocol.credentials import redacted
 from ingeborg.protocol.options import add_options, given
+from ingeborg.protocol.redaction import redacted
 
 from .backends import SYSTEMS, check_urls
 from .backends.base import BackendError

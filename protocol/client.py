@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import os
 import random as random_module
 import secrets
@@ -28,7 +29,7 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 
 from . import listings
 from .again import Endings, Reply
-from .credentials import check_token, check_url
+from .credentials import check_token, check_url, shown
 from .ending import Again, term_fields
 from .errors import CLOSES, SUBSCRIPTIONS_ENDED, TOKEN_REVOKED, ProtocolError
 from .failures import ClientError as ClientError
@@ -78,6 +79,8 @@ ERRORS_KEPT_MAX = 1000
 _GROWTH_MAX = 4
 #: Errors of a connection that fails, apart from those of the system.
 _PASSING = (WebSocketException, ClientError, ProtocolError)
+#: What a function of the application's may raise without ending more than the client.
+_FAULTS = (Exception, asyncio.CancelledError, GeneratorExit)
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 _T = TypeVar("_T")
 
@@ -164,6 +167,10 @@ class Client:
         on_gap: Callable[[Gap], None] | None = None,
         on_unsaved: Callable[[OSError], None] | None = None,
     ) -> None:
+        if not 0 < timeout_s < math.inf:
+            raise ValueError(f"timeout_s has to be a number of seconds above 0, not {timeout_s}")
+        if queue_max < 1:
+            raise ValueError(f"queue_max has to be at least 1, not {queue_max}")
         self._urls = [urls] if isinstance(urls, str) else list(urls)
         if not self._urls:
             raise ValueError("at least one URL is needed")
@@ -640,7 +647,7 @@ class Client:
             why = self._why_not(error)
             if why is None:
                 raise
-            raise ConnectFailed(f"{url}: {why}") from error
+            raise ConnectFailed(f"{shown(url)}: {why}") from error
         return socket
 
     async def _current_token(self) -> str | None:
@@ -648,8 +655,18 @@ class Client:
             return self._token
         try:
             given = self._token()
-            return check_token(await given if inspect.isawaitable(given) else given)
-        except Exception as error:  # the issuer may be out of reach as an endpoint may: ask again
+            if inspect.isawaitable(given):
+                asked = asyncio.ensure_future(given)
+                try:
+                    await asyncio.wait((asked,))
+                finally:
+                    asked.cancel()
+                given = asked.result()  # of a task of its own: what cancels that has not cancelled this one
+            return check_token(given)
+        except _FAULTS as error:  # the issuer may be out of reach as an endpoint may: ask again
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
             raise ConnectFailed(f"no token: {str(error) or type(error).__name__}") from error
 
     def _why_not(self, error: BaseException) -> str | None:
@@ -695,7 +712,7 @@ class Client:
             self._dispatch(frame)
         except _Garbage as error:
             socket.give_up(str(error))
-        except Exception as error:
+        except _FAULTS as error:
             self._fail(error)
             socket.abort()
         else:
@@ -850,8 +867,8 @@ class Client:
         self, command: str, topics: Sequence[str], timeout_s: float | None, fields: Mapping[str, Any] = _NO_FIELDS
     ) -> list[dict[str, Any]]:
         async def send(command_body: bytes) -> dict[str, Any]:
-            seconds = self._timeout_s + len(command_body) * S_PER_BYTE if timeout_s is None else timeout_s
-            return await self._request(command_body, retry=True, timeout_s=seconds)
+            longer_s = len(command_body) * S_PER_BYTE if timeout_s is None else 0.0
+            return await self._request(command_body, retry=True, timeout_s=timeout_s, longer_s=longer_s)
 
         return await paced(self._topic_bodies(command, topics, fields), send)
 
@@ -891,7 +908,7 @@ class Client:
         if self._warned:
             return
         self._warned = True
-        url = self.url or "the endpoint"
+        url = shown(self.url or "the endpoint")
         if self._on_plain is not None:
             self._call(self._on_plain, url)
         else:
@@ -943,9 +960,14 @@ class Client:
                     raise ConnectionLost(socket.over.result()[1])
                 await asyncio.sleep(0)  # whoever runs the connections has to notice first
 
-    async def _request(self, command_body: bytes, *, retry: bool, timeout_s: float | None = None) -> dict[str, Any]:
-        """Send and await the reply; with ``retry`` again and again while that may help and time is left."""
-        seconds = self._timeout_s if timeout_s is None else timeout_s
+    async def _request(
+        self, command_body: bytes, *, retry: bool, timeout_s: float | None = None, longer_s: float = 0.0
+    ) -> dict[str, Any]:
+        """Send and await the reply; with ``retry`` again and again while that may help and time is left. ``longer_s``:
+        so much longer a reply may take; a refusal is not repeated by then."""
+        loop = asyncio.get_running_loop()
+        least_s = self._timeout_s if timeout_s is None else timeout_s
+        seconds, patient_until = least_s + longer_s, loop.time() + least_s
         last: ProtocolError | None = None
         attempt = 0
         try:
@@ -957,7 +979,7 @@ class Client:
                         if not retry:
                             raise
                     except ProtocolError as error:
-                        if not retry or not may_retry(error):
+                        if not retry or not may_retry(error) or loop.time() >= patient_until:
                             raise
                         last = error
                     await asyncio.sleep(self._delay_s(attempt))
@@ -1009,8 +1031,11 @@ class Client:
             if not future.done():
                 future.set_exception(error)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         """A callback has raised: that ends the client, and ``close`` raises it."""
+        if isinstance(error, StopIteration) or not isinstance(error, Exception):  # no future takes such a one
+            cause, error = error, RuntimeError(f"a callback has raised {type(error).__name__}")
+            error.__cause__ = cause
         self._failure = error
         self._end(error)
         if self._socket is not None:

@@ -17,6 +17,7 @@ from websockets.protocol import OPEN, Protocol
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
+from .credentials import shown
 from .errors import NORMAL, PROTOCOL_VIOLATION
 from .frames import masked_text_frame
 from .lines import LINES, Lined, together
@@ -190,7 +191,7 @@ class OutgoingSocket(Socket):
             self.opened.exception()
         if not self.over.done():
             why = self._why or _ending(self.ws)
-            self.over.set_result((received.code if received is not None else None, f"{self._url}: {why}"))
+            self.over.set_result((received.code if received is not None else None, f"{shown(self._url)}: {why}"))
 
     def _look(self) -> None:
         self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)

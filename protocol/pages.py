@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from .credentials import redacted
 from .outgoing import explained
+from .redaction import redacted
 
 #: A page of metrics is a few kilobytes; more than this is not one of ours.
 PAGE_BYTES_MAX = 4 * 1024 * 1024

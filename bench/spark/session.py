@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
@@ -98,6 +99,14 @@ def require_java(environment: dict[str, str]) -> None:
         raise BenchError(f"Java {version} ({where}) is too old. {_INSTALL}")
 
 
+def _end_java() -> None:
+    """PySpark lets go of a Java that it is just starting, which then stays for good."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if any("pyspark-shell" in word for word in child.cmdline()):
+                child.kill()
+
+
 @contextlib.contextmanager
 def local_session(master: str, driver_memory: str, log: Path) -> Iterator[SparkSession]:
     """A session of our own on `master`. `log` gets all that Java says. Raises BenchError if it does not start."""
@@ -114,6 +123,9 @@ def local_session(master: str, driver_memory: str, log: Path) -> Iterator[SparkS
             session = builder.getOrCreate()
     except (*SPARK_ERRORS, OSError, RuntimeError) as error:
         raise BenchError(f"Spark did not start on {master}: what it said is in {log}") from error
+    except KeyboardInterrupt:
+        _end_java()
+        raise
     session.sparkContext.setLogLevel("WARN")
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         # These print each error of Spark's as JSON with its Java stack trace, besides raising it.

@@ -100,7 +100,11 @@ def parser() -> argparse.ArgumentParser:
     options = subcommands.add_parser("pub", help=text, description=_sentence(text) + ".")
     _client(options)
     options.add_argument("topic", metavar="TOPIC")
-    options.add_argument("payload", metavar="PAYLOAD", help="JSON if it parses, else a string; -: lines of the input")
+    options.add_argument(
+        "payload",
+        metavar="PAYLOAD",
+        help="JSON if it parses, else a string; -: lines of the input, empty ones left out",
+    )
     options.add_argument("--ack", action="store_true", help="wait until it has been handed over, and say so")
     options.add_argument(
         "--dedup",
@@ -289,6 +293,8 @@ def _websocket_url(text: str) -> str:
 
 
 def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"has to be a whole number, not {text!r}")
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("has to be at least 1")

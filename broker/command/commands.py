@@ -31,11 +31,11 @@ from ingeborg.protocol.client import (
     Notification,
     PositionError,
 )
-from ingeborg.protocol.credentials import redacted
 from ingeborg.protocol.errors import TOKEN_REVOKED, ProtocolError
 from ingeborg.protocol.hashes import SLOTS
 from ingeborg.protocol.messages import HISTORY_LIMIT_DEFAULT, LAST_MAX
 from ingeborg.protocol.pages import PageError, fetch, samples
+from ingeborg.protocol.redaction import redacted
 from ingeborg.protocol.requests import filter_fields
 from ingeborg.protocol.wire import decode
 
@@ -325,7 +325,7 @@ async def revoke(
 def _named_by(path: str) -> tuple[str, float | None]:
     """The id and the end of the token in the file. Raises ``_Unusable``."""
     try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+        text = (sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()).decode()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise _Unusable(f"--token {path}: {why}; it is a file that holds the token") from None

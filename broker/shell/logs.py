@@ -16,6 +16,8 @@ from typing import Any
 import orjson
 from pythonjsonlogger.json import JsonFormatter
 
+from ingeborg.protocol.redaction import redacted
+
 from .outlet import Outlet, writing
 from .terminal import indented
 
@@ -94,7 +96,7 @@ class Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Have it written."""
         try:
-            line = self.format(record)
+            line = redacted(self.format(record))
         except Exception:
             self.handleError(record)
         else:

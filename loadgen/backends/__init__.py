@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ingeborg.protocol.credentials import redacted
+from ingeborg.protocol.redaction import redacted
 
 from .base import Backend, BackendError
 

@@ -26,8 +26,8 @@ from typing import Any
 import orjson
 from websockets.exceptions import WebSocketException
 
-from ingeborg.protocol.credentials import redacted
 from ingeborg.protocol.outgoing import OutgoingSocket, connect
+from ingeborg.protocol.redaction import redacted
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
 from .lifeline import Call, Lifeline, no_server

@@ -30,7 +30,7 @@ from paho.mqtt.client import Client, MQTTMessage, error_string
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
-from ingeborg.protocol.credentials import redacted
+from ingeborg.protocol.redaction import redacted
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
 from .lifeline import Call, Lifeline, no_server

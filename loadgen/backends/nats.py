@@ -31,8 +31,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from ingeborg.protocol.credentials import redacted
 from ingeborg.protocol.pages import PageError, fetch
+from ingeborg.protocol.redaction import redacted
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
 from .lifeline import Lifeline, no_server

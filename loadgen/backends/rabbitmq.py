@@ -49,8 +49,8 @@ from pamqp.exceptions import PAMQPException
 from pamqp.header import ContentHeader
 from yarl import URL
 
-from ingeborg.protocol.credentials import redacted
 from ingeborg.protocol.hashes import digest
+from ingeborg.protocol.redaction import redacted
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
 from .lifeline import Call, Lifeline, no_server

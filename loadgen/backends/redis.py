@@ -28,7 +28,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
-from ingeborg.protocol.credentials import redacted
+from ingeborg.protocol.redaction import redacted
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
 from .lifeline import Call, Lifeline, no_server

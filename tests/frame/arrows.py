@@ -58,7 +58,7 @@ class Layer(NamedTuple):
 LAYERS = (
     Layer("ingeborg", ("protocol", "ingeborg.form", "ingeborg.streams")),
     Layer("ingeborg.form", ()),
-    Layer("ingeborg.streams", ()),
+    Layer("ingeborg.streams", ("protocol",)),
     Layer("protocol", ("protocol",), pure=True),
     Layer("protocol.client", ("protocol",)),
     Layer("protocol.credentials", ("protocol",)),

@@ -64,6 +64,7 @@ def test_a_command_without_its_extra_says_so_in_one_line(command: str, absent: s
 def test_so_it_does_where_its_package_was_left_out(tmp_path: Path) -> None:
     """As in the image of an endpoint. Without ``site`` nothing is found but the standard library and that folder."""
     shutil.copytree(ROOT / "ingeborg", tmp_path / "ingeborg", ignore=shutil.ignore_patterns(*OURS, "__pycache__"))
+    shutil.copytree(ROOT / "protocol", tmp_path / "ingeborg" / "protocol")
     start = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from ingeborg.scripts import loadgen; sys.exit(loadgen())"
     )

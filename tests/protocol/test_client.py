@@ -380,7 +380,7 @@ def test_bad_urls_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["ws://ann:hidden@x", "wss://x/?a=b&access_token=hidden", "http://hidden@x", "ws:// hidden@"]
+    "url", ["ws://ann:hidden@x", "wss://x/?a=b&access_token=hidden", "http://hidden@x", "ws:// hidden@", "hidden@x"]
 )
 def test_a_url_with_a_secret_is_refused_without_saying_it(url: str) -> None:
     with pytest.raises(ValueError, match="no password") as caught:
@@ -401,11 +401,12 @@ async def test_a_token_that_is_not_to_be_had_fails_the_attempt_and_is_asked_for_
     endpoint: ScriptedEndpoint,
 ) -> None:
     faults: list[Any] = [OSError("down"), ValueError("no JSON"), RuntimeError("500"), TimeoutError(), KeyError("token")]
+    faults += [asyncio.CancelledError(), GeneratorExit()]  # of a task that somebody else has cancelled
     given: list[Any] = ["first", *faults, "<html>an error page</html>", None, "last"]
 
     async def token() -> str:
         answer = given.pop(0)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer  # type: ignore[no-any-return]
 
@@ -414,7 +415,7 @@ async def test_a_token_that_is_not_to_be_had_fails_the_attempt_and_is_asked_for_
         endpoint.cut()
         await endpoint.connections[0].wait_closed()
         await client.subscribe("t")
-    assert len(told) == 7
+    assert len(told) == 9
     assert all(f"{endpoint.url}: no token: " in text for text in told)
     assert not any("error page" in text for text in told)
     assert endpoint.connections[-1].request is not None
@@ -1149,3 +1150,31 @@ async def test_close_fails_the_commands_under_way_and_is_idempotent(endpoint: Sc
         await client.publish("t", 1)
     with pytest.raises(StopAsyncIteration):
         await anext(client)
+
+
+@pytest.mark.parametrize("raised", [StopIteration(), asyncio.CancelledError(), GeneratorExit()])
+async def test_what_no_future_takes_ends_the_client_as_any_other_of_a_callback_s_exceptions(
+    endpoint: ScriptedEndpoint, raised: BaseException
+) -> None:
+    def on_notification(key: str | None, payload: Any) -> None:
+        raise raised
+
+    client = client_of(endpoint, on_notification=on_notification)
+    await client.connect()
+    await endpoint.notify("t", 1)
+    with pytest.raises(RuntimeError, match=f"a callback has raised {type(raised).__name__}"):
+        await asyncio.wait_for(client._task or endpoint.next("nothing"), PATIENCE_S)
+    with pytest.raises(RuntimeError, match="a callback has raised"):
+        await client.subscribe("t")
+    with pytest.raises(RuntimeError, match="a callback has raised"):
+        await client.close()
+
+
+async def test_a_refusal_of_many_topics_is_repeated_no_longer_than_of_one(endpoint: ScriptedEndpoint) -> None:
+    async def refuse(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        await endpoint.reply(connection, command, error="store_unavailable", info="the disk is full")
+
+    endpoint.script = refuse
+    async with client_of(endpoint, timeout_s=0.2) as client, asyncio.timeout(PATIENCE_S):
+        with pytest.raises(ProtocolError, match="the disk is full"):
+            await client.subscribe([f"{number}" * 100 for number in range(1000)])

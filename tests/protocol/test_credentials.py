@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingeborg.protocol.credentials import redacted
+from ingeborg.protocol.redaction import redacted
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,12 @@ from ingeborg.protocol.credentials import redacted
         ("a: wss://x/?b=c&access_token=secret#d; b: ws://secret@y", "a: wss://x/?b=c&access_token=…#d; b: ws://y"),
         ("amqp://me:sec@ret@host/", "amqp://host/"),
         ("no URL: ann@example.org", "no URL: ann@example.org"),
-        ("http://host/path?mail=ann@example.org", "http://host/path?mail=ann@example.org"),
+        ("ws://ann:sec/ret@host/ and ann:secret@host", "ws://host/ and host"),
+        (
+            "redis://h/0?password=secret ws://h?a=b;Access%5FToken=secret",
+            "redis://h/0?password=… ws://h?a=b;Access%5FToken=…",
+        ),
+        ("no file eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2VjcmV0: what then?", "no file …: what then?"),
     ],
 )
 def test_a_text_is_said_without_its_secrets(text: str, said: str) -> None:

@@ -104,6 +104,9 @@ def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None
     value: dict[str, Any] | None = None
     try:
         _require_few_values(data)
+    except ProtocolError as error:
+        return unread([data], error)
+    try:
         value = decode(data)
         command = check(value, payload_bytes_max)
         if grant is not None:

@@ -22,7 +22,7 @@ import {
 import { SINCE_TOPICS_MAX, historyFields, historyOf, isPosition, keepFields, keptFields } from "./history.js";
 import { Inbox } from "./inbox.js";
 import { filteredOf, subscribersOf, topicsOf } from "./listings.js";
-import { FRAME_BYTES_MAX, checkOptions, checkToken, checkUrl } from "./options.js";
+import { FRAME_BYTES_MAX, checkOptions, checkToken, checkUrl, shown } from "./options.js";
 import { paced } from "./pacing.js";
 import { markOf, recoveryOf, requireRecovery } from "./recovery.js";
 import { Garbage, Replies } from "./replies.js";
@@ -628,7 +628,7 @@ export class Client {
     this.#nextUrl = (this.#nextUrl + 1) % this.#urls.length;
     const { timeoutMs, maxFrameBytes, ca, lines } = this.#options;
     this.#listened = null; // of one that came to nothing
-    const late = () => new Unreachable(`${url}: no answer within ${timeoutMs} ms`);
+    const late = () => new Unreachable(`${shown(url)}: no answer within ${timeoutMs} ms`);
     return limited(timeoutMs, signal, late, async (limit) => {
       const attempt = new AbortController();
       const forget = [limit, this.#ending.signal].map((by) => onAbort(by, () => attempt.abort(by.reason)));
@@ -657,9 +657,9 @@ export class Client {
         this.#url = this.#fresh = null;
         socket?.abort();
         if (this.#failure !== null) throw this.#failure.error;
-        if (error instanceof ProtocolError && error.next === "retry") throw new Unreachable(`${url}: ${error.message}`);
-        if (error instanceof Unreachable && !error.message.startsWith(url)) {
-          throw new Unreachable(`${url}: ${error.message}`, { cause: error.cause });
+        if (error instanceof ProtocolError && error.next === "retry") throw new Unreachable(`${shown(url)}: ${error.message}`);
+        if (error instanceof Unreachable && !error.message.startsWith(shown(url))) {
+          throw new Unreachable(`${shown(url)}: ${error.message}`, { cause: error.cause });
         }
         throw error;
       } finally {
@@ -680,7 +680,7 @@ export class Client {
       return checkToken(await token());
     } catch (error) {
       // The issuer may be out of reach as an endpoint may, and a page may come in place of a token: ask again.
-      throw new Unreachable(`${url}: no token: ${error instanceof Error ? error.message : error}`, { cause: error });
+      throw new Unreachable(`${shown(url)}: no token: ${error instanceof Error ? error.message : error}`, { cause: error });
     }
   }
 
@@ -774,8 +774,8 @@ export class Client {
   async #withTopics(command, topics, options, fields) {
     const bodies = this.#topicBodies(command, topics, fields);
     return paced(bodies, options?.signal, (text, signal) => {
-      const timeoutMs = options?.timeoutMs ?? this.#options.timeoutMs + text.length * MS_PER_CHARACTER;
-      return this.#request(text, true, { timeoutMs, signal });
+      const longerMs = options?.timeoutMs === undefined ? text.length * MS_PER_CHARACTER : 0;
+      return this.#request(text, true, { timeoutMs: options?.timeoutMs, signal }, longerMs);
     });
   }
 
@@ -830,7 +830,7 @@ export class Client {
   #plain() {
     if (this.#isPlainTold) return;
     this.#isPlainTold = true;
-    const url = this.#url ?? this.#urls[0];
+    const url = shown(this.#url ?? this.#urls[0]);
     const { onPlain } = this.#options;
     if (onPlain !== undefined) this.#tell(() => onPlain(url));
     else console.warn(`${url} is of a release without ending subscriptions: they are plain, and stay until unsubscribed`);
@@ -904,10 +904,13 @@ export class Client {
    * @param {string} text
    * @param {boolean} retry
    * @param {WaitOptions | undefined} options
+   * @param {number} [longerMs] So much longer a reply may take; a refusal is not repeated by then.
    * @returns {Promise<Record<string, any>>}
    */
-  async #request(text, retry, options) {
-    const timeoutMs = options?.timeoutMs ?? this.#options.timeoutMs;
+  async #request(text, retry, options, longerMs = 0) {
+    const leastMs = options?.timeoutMs ?? this.#options.timeoutMs;
+    const timeoutMs = leastMs + longerMs;
+    const patientUntilMs = performance.now() + leastMs;
     /** @type {ProtocolError | null} */
     let last = null;
     /** @type {ConnectionLost | null} */
@@ -922,7 +925,8 @@ export class Client {
             return await this.#ask(await this.#writable(false, limit), text, limit);
           } catch (error) {
             if (retry && error instanceof ConnectionLost) lost = error;
-            else if (retry && error instanceof ProtocolError && error.next === "retry") last = error;
+            else if (retry && error instanceof ProtocolError && error.next === "retry" && performance.now() < patientUntilMs)
+              last = error;
             else throw error;
           }
           await sleep(this.#delayMs(attempt), limit);

@@ -13,6 +13,7 @@ import https from "node:https";
 import { Unreachable } from "./errors.js";
 import { CLOSE, FrameReader, PING, PONG, PROTOCOL_VIOLATION, TEXT, Violation, closePayload, frame } from "./frames.js";
 import { LINES, Together, linesOf } from "./lines.js";
+import { shown } from "./options.js";
 import { CLOSE_MS_MAX, PROBE_MS } from "./transport.js";
 import { Bell, deferred, onAbort } from "./waiting.js";
 
@@ -363,7 +364,7 @@ class NodeSocket {
     clearInterval(this.#keepAlive);
     clearTimeout(this.#probing);
     clearTimeout(this.#cutting);
-    this.why = `${this.#url}: ${this.why || "the connection was cut"}`;
+    this.why = `${shown(this.#url)}: ${this.why || "the connection was cut"}`;
     this.#options.onOver(this);
     this.#room.ring();
     this.#gone.resolve();

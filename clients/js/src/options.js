@@ -149,22 +149,33 @@ export function checkOptions(options) {
   if (checked.overflow !== "drop_oldest" && checked.overflow !== "pause") {
     throw new TypeError("overflow has to be 'drop_oldest' or 'pause'");
   }
-  if (typeof options.token === "string") checkToken(options.token);
+  if (options.token !== undefined && typeof options.token !== "function") checkToken(options.token);
   return checked;
 }
 
-/** @param {string} text */
+/**
+ * A URL that is refused is not said: what is in the wrong place may be a password.
+ * @param {string} text
+ */
 export function checkUrl(text) {
   let url;
   try {
     url = new URL(text);
   } catch {
-    throw new TypeError(`not a URL: ${text}`);
+    throw new TypeError("that is no URL, such as wss://broker.example");
   }
-  if (url.protocol !== "ws:" && url.protocol !== "wss:") throw new TypeError(`not a ws: or wss: URL: ${text}`);
-  if (url.hash !== "") throw new TypeError(`a WebSocket URL has no fragment: ${text}`);
+  if (url.protocol !== "ws:" && url.protocol !== "wss:") throw new TypeError("that is no ws: or wss: URL");
+  if (url.hash !== "") throw new TypeError("a WebSocket URL has no fragment");
   if (url.username !== "" || url.password !== "") throw new TypeError("not into the URL: names go into `token`");
   if (url.searchParams.has("access_token")) throw new TypeError("not into the URL: a token goes into `token`");
+}
+
+/**
+ * The URL as errors say it: without its query, which may have a token under any name.
+ * @param {string} url
+ */
+export function shown(url) {
+  return url.replace(/[?#].*$/s, "");
 }
 
 /**

@@ -10,6 +10,7 @@
 
 import { Unreachable } from "./errors.js";
 import { LINES, Together, linesOf } from "./lines.js";
+import { shown } from "./options.js";
 import { CLOSE_MS_MAX, PROBE_MS } from "./transport.js";
 import { Bell, deferred, onAbort, sleep } from "./waiting.js";
 
@@ -188,7 +189,7 @@ class BrowserSocket {
     this.closeCode = code;
     if (code !== null) this.heardMs = Date.now();
     const said = code === null ? "the connection was cut" : `closed by the endpoint, ${code}${reason ? `: ${reason}` : ""}`;
-    this.why = `${this.#url}: ${this.why || said}`;
+    this.why = `${shown(this.#url)}: ${this.why || said}`;
     this.#options.onOver(this);
     this.#room.ring();
     this.#gone.resolve();

@@ -315,8 +315,16 @@ export declare function checkOptions(options: ClientOptions): {
     onGap: ((gap: Gap) => void | Promise<void>) | undefined;
     onPlain: ((url: string) => void) | undefined;
 };
-/** @param {string} text */
+/**
+ * A URL that is refused is not said: what is in the wrong place may be a password.
+ * @param {string} text
+ */
 export declare function checkUrl(text: string): void;
+/**
+ * The URL as errors say it: without its query, which may have a token under any name.
+ * @param {string} url
+ */
+export declare function shown(url: string): string;
 /**
  * @param {unknown} token
  * @returns {string}

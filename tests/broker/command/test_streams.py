@@ -64,6 +64,21 @@ def test_a_closed_or_full_standard_error_changes_no_exit_code() -> None:
         )
 
 
+def test_no_token_is_said_whatever_it_was_given_for(tmp_path: Path) -> None:
+    token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2VjcmV0"
+    pub = ("ingeborg", "pub", "--client-id", "c", "--url", "ws://127.0.0.1:9", "t", "1")
+    for arguments in (
+        (*pub, "--token-file", token),
+        ("ingeborg", "status", "--token", token),
+        ("ingeborg", "serve", "--advertise", "ws://ann:hidden@host:1", "--store", f"lmdb:{tmp_path}"),
+        ("loadgen", "radio", "--url", "nats://ann:hid/den@host", "--out", str(tmp_path / "run")),
+    ):
+        done = ended("", *arguments)
+        assert done.returncode == 2
+        assert token.encode() not in done.stdout + done.stderr
+        assert b"hid" not in done.stdout + done.stderr
+
+
 def test_standard_input_that_is_closed_is_said(tmp_path: Path) -> None:
     done = ended("<&-", "ingeborg", "import", "-", "--store", f"lmdb:{tmp_path}")
     assert (done.returncode, done.stderr) == (1, b"ingeborg import: cannot read the lines: Bad file descriptor\n")

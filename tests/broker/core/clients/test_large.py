@@ -144,9 +144,11 @@ def test_containers_are_counted_outside_strings() -> None:
     head = b'{"command":"listen","client_id":"a","x":'
     assert read(head + b'"' + b"[" * (CONTAINERS_MAX + 1) + b'"}').command is not None
     assert read(head + b"[" + b"[]," * (CONTAINERS_MAX - 3) + b"[]]}").command is not None
-    error = read(head + b"[" + b"[]," * (CONTAINERS_MAX - 2) + b"[]]}").error
+    outcome = read(head + b"[" + b"[]," * (CONTAINERS_MAX - 2) + b'[]],"id":7}')
+    error = outcome.error
     assert error is not None
     assert (error.code, error.info) == ("bad_json", f"Too many lists and objects: {CONTAINERS_MAX:,} are the most")
+    assert outcome.id == 7  # though nobody has read the frame
 
 
 def test_too_many_values_are_refused_wherever_they_are() -> None:
