@@ -40,7 +40,11 @@ async def store_on() -> AsyncIterator[StoreOn]:
             addresses = riak.addresses if nodes is None else [riak.addresses[number] for number in nodes]
             store = RiakStore(addresses, **options)
             handles.push_async_callback(store.close)
+            pool = store._pool
+            given = pool._timeout_s, pool._attempt_timeout_s
+            give_up_after(store, 60.0, 10.0)  # the double is in this process, which a busy machine may hold up
             await store.open()
+            give_up_after(store, *given)
             return store
 
         yield open_store
