@@ -48,7 +48,7 @@ pause() {
     wait "$!" || true
 }
 
-# end PID SECONDS: tells a process to end, and waits. What it has started is its own affair, unless it is too late.
+# end PID SECONDS: tells a process to end, and waits. A process ends its own children; after SECONDS this ends them.
 end() {
     local pid=$1 waited=0
     # Once: to `loadgen` a second signal means "at once".

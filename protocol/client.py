@@ -963,8 +963,8 @@ class Client:
     async def _request(
         self, command_body: bytes, *, retry: bool, timeout_s: float | None = None, longer_s: float = 0.0
     ) -> dict[str, Any]:
-        """Send and await the reply; with ``retry`` again and again while that may help and time is left. ``longer_s``:
-        so much longer a reply may take; a refusal is not repeated by then."""
+        """Send and await the reply; with ``retry`` again and again while that may help and time is left. A reply may
+        take ``longer_s`` longer than the time-out. In this extra time the client does not repeat a refused command."""
         loop = asyncio.get_running_loop()
         least_s = self._timeout_s if timeout_s is None else timeout_s
         seconds, patient_until = least_s + longer_s, loop.time() + least_s

@@ -136,6 +136,6 @@ _FOOTER = Html(
     "<footer><p>In: reports sent by publishers, duplicates included. Out: messages received. Lost: for each news, "
     "the connections that had to get it and did not. Twice: the same news again on one connection. Reordered: a "
     "message after a later one of its topic, on one connection. Overtaken, where that is told apart: likewise, but "
-    "another connection had published one of the two as well. Deliveries count to the phase of their news.</p>"
+    "another connection had also published one of the two. Deliveries count to the phase of their news.</p>"
     "</footer>"
 )

@@ -50,7 +50,7 @@ def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
     - `repeated`: the same connection, topic and seq came before (a duplicate delivery);
     - `reordered`: a higher seq of the topic came before on this connection, it is not a repetition, and one connection
       alone was meant to publish either of the two until it came;
-    - `overtaken`: the same, but another connection was meant to publish one of them as well, or nobody in this log.
+    - `overtaken`: the same, but another connection was also meant to publish one of them, or the log names nobody.
 
     "Before" is by `at_ns`, and within one clock reading by the order of lines in the log.
     """

@@ -57,7 +57,7 @@ LATENCY = (
 COUNTING = (
     "Every message has a sequence number of its publisher and topic. Lost: a subscribed connection did not get it. "
     "Twice: the same again on one connection. Reordered: after a later one of its topic on one connection. Overtaken, "
-    "where that is told apart: likewise, but another connection had published one of the two as well."
+    "where that is told apart: likewise, but another connection had also published one of the two."
 )
 
 LIMITS = (

@@ -434,13 +434,17 @@ def _payload(text: bytes) -> Any:
     """The value, if the text is JSON; else the text itself. ``bad_json``: it is JSON that an endpoint would refuse;
     ``UnicodeDecodeError``: it is not UTF-8."""
     said = text.decode()
+    return decode(b'{"payload":%b}' % text)["payload"] if _is_json(said) else said
+
+
+def _is_json(text: str) -> bool:
     try:
-        json.loads(said, parse_int=str, parse_float=str, parse_constant=_no_json)
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_json)
     except RecursionError:
-        pass  # too deep for a frame, too
+        return True  # lists or objects nested too deep for any frame: `decode` refuses them
     except ValueError:
-        return said
-    return decode(b'{"payload":%b}' % text)["payload"]
+        return False
+    return True
 
 
 def _no_json(constant: str) -> None:

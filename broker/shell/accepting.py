@@ -57,8 +57,8 @@ SPARE_FILES, SPARE_PART = 64, 8
 #: How long such a connection may take for its request, in seconds: it keeps others out.
 SPARE_S = 1.0
 
-#: How long it takes nothing where the system cannot give it a connection, in seconds: mostly for want of memory. Others
-#: who share the port take what comes meanwhile.
+#: How long it pauses when the system cannot give it a connection, in seconds. The usual cause is a lack of memory.
+#: The others that share the port take what comes meanwhile.
 FULL_S = 0.2
 #: What Linux says of a connection that has ended while it waited (accept(2)): there may be others behind it.
 GONE = frozenset(

@@ -92,7 +92,7 @@ class Sequences:
     and topic and with what was lost, not with messages.
 
     A message that comes after a later one is ``reordered`` if one connection alone can have published both: these have
-    an order (SPEC 8.5). It is ``overtaken`` if another connection had published one of the two as well: the later one
+    an order (SPEC 8.5). It is ``overtaken`` if another connection had also published one of the two: the later one
     may have come from there. Who was meant to publish what is known only when the plan was drawn up to that time, so
     ``judge`` decides afterwards.
     """
