@@ -152,6 +152,12 @@ def test_a_request_that_waited_until_its_home_had_joined_keeps_nothing_twice(see
     assert not history.run()
 
 
+def test_a_copy_that_was_delayed_does_not_replace_a_later_one_of_another_home() -> None:
+    """Two stalls and a cut of this history delay a copy until another home has acted for its slots."""
+    history = RecoveringHistory(720_053, **KINDS["stalls and crash"].options)
+    assert not history.run()
+
+
 # Planted faults
 
 

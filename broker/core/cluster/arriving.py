@@ -23,11 +23,18 @@ from .slots import Held, SlotState, unpack_slots
 
 NO_OPTIONS: Final[dict[str, Any]] = {}
 
+#: When a copy began that may have been under way for long: before any time that is told.
+LONG_AGO: Final = (-1, -1)
+
 #: The answer to a standby copy of slots whose home is another one, as far as this endpoint knows: try again.
 NOT_THEIRS: Final = "not_theirs"
 
 #: An endpoint that joins waits this long for copies that others pass on to it, in seconds. Then it joins without them.
 PASSED_ON_S: Final = 30.0
+
+#: What a peer sends may have been under way for as long as it has confirmed nothing that we sent: pings go each half
+#: second. After a longer silence another home may have acted since it was sent.
+UNDER_WAY_S: Final = 1.0
 
 #: Copies that come at a time. A home makes one for each endpoint, and a few where the view changes again and again.
 INCOMING_MAX: Final = 1_000
@@ -110,8 +117,13 @@ class Arriving(Part):
             return
         else:
             is_standby = "standby" in options
+            is_late = not is_standby and self._desk.now - self._members.confirmed_at(peer) > UNDER_WAY_S
+            is_doubtful = is_late and (self._missed or self._others_copy(slots, peer))
             self._forget(slots, peer, is_standby)
-            self._incoming[peer, copy] = incoming = Incoming(slots, is_standby, self._when)
+            if is_doubtful:
+                self._desk.decline(peer, number, "internal", "another home may have acted since this copy began")
+                return
+            self._incoming[peer, copy] = incoming = Incoming(slots, is_standby, LONG_AGO if is_late else self._when)
             incoming.lapsed = "lapsed" in options
             incoming.giver = str(options.get("passed", peer))
             incoming.awaited_until = self._desk.now + PASSED_ON_S if "passed" in options else 0.0
@@ -133,6 +145,13 @@ class Arriving(Part):
         """In the view of this endpoint, is another one the home of some of these?"""
         table = self._members.table
         return any(table[slot] != peer for slot in slots)
+
+    def _others_copy(self, slots: frozenset[int], peer: str) -> bool:
+        """Does another home give this endpoint some of these?"""
+        return any(
+            sender != peer and not incoming.is_standby and not incoming.slots.isdisjoint(slots)
+            for (sender, _), incoming in self._incoming.items()
+        )
 
     def _forget(self, slots: frozenset[int], peer: str, is_standby: bool) -> None:
         """Another endpoint has acted for these, and what is here of them is old: some of it may have been taken out

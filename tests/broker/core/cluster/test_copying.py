@@ -242,20 +242,47 @@ def test_a_copy_for_one_that_does_not_come_is_dropped() -> None:
     assert at_homes(a) != {}
 
 
+class Noting(Asker):
+    """Notes how its requests end."""
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+
+    def answered(self, call: Any, value: Any) -> None:
+        self.answers.append((call.kind, value))
+
+    def failed(self, call: Any, code: str, info: Any) -> None:
+        self.answers.append((call.kind, code))
+
+
+@pytest.mark.parametrize("cut_s", [0.0, 2.0])
+def test_a_copy_that_was_under_way_for_long_does_not_replace_that_of_another_home(cut_s: float) -> None:
+    """Two homes, one after the other, copy a slot to c. A short cut delays the copy of the first."""
+    three = cluster("a", "b", "c")
+    a, b, c = three.nodes.values()
+    slot = next(slot for slot in range(SLOTS) if a.router.members.table[slot] == a.me.incarnation)
+    begin = (77, pack_slots([slot]))
+    first, second = Noting(), Noting()
+    if cut_s:
+        three.world.cut("a", "c", cut_s)
+        a.event(partial(_ask, a.router._desk, Kind.COPY_BEGINS, c.me.incarnation, begin, first))
+    b.event(partial(_ask, b.router._desk, Kind.COPY_BEGINS, c.me.incarnation, begin, second))
+    three.world.run(0.2)
+    if not cut_s:
+        a.event(partial(_ask, a.router._desk, Kind.COPY_BEGINS, c.me.incarnation, begin, first))
+    three.world.run(cut_s + 0.5)
+    b.event(partial(_ask, b.router._desk, Kind.COPIED, c.me.incarnation, (77, 0, True), second))
+    three.world.run(0.2)
+    assert first.answers == [(Kind.COPY_BEGINS, "internal" if cut_s else None)]
+    # Nobody knows which of the two is the later one, so neither is whole.
+    assert second.answers == [(Kind.COPY_BEGINS, None), (Kind.COPIED, False)]
+
+
 def test_a_copy_that_misses_keys_is_not_taken_for_whole() -> None:
     both = cluster("a", "b")
     a, b = both.nodes["a"], both.nodes["b"]
     desk = b.router._desk
     slot = next(slot for slot in range(SLOTS) if b.router.members.table[slot] == b.me.incarnation)
-    answers: list[Any] = []
-
-    class Noting(Asker):
-        def answered(self, call: Any, value: Any) -> None:
-            answers.append((call.kind, value))
-
-        def failed(self, call: Any, code: str, info: Any) -> None:
-            answers.append((call.kind, code))
-
     asker = Noting()
     page = Pages()
     page.pages[slot, 1] = b"x"
@@ -271,7 +298,7 @@ def test_a_copy_that_misses_keys_is_not_taken_for_whole() -> None:
     ):
         b.event(partial(_ask, desk, kind, a.me.incarnation, arguments, asker))
         both.world.run(0.2)
-    assert answers == [
+    assert asker.answers == [
         (Kind.COPY_BEGINS, None),
         (Kind.COPY, None),
         (Kind.COPY, "internal"),
