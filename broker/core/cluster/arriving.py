@@ -18,13 +18,10 @@ from ..desk import Desk
 from ..links.calls import LEAVING, Kind
 from ..part import Part, RequestHandler
 from .copying import Copying
-from .membership import Membership
+from .membership import DEAD_AFTER_S, Membership
 from .slots import Held, SlotState, unpack_slots
 
 NO_OPTIONS: Final[dict[str, Any]] = {}
-
-#: When a copy began that may have been under way for long: before any time that is told.
-LONG_AGO: Final = (-1, -1)
 
 #: The answer to a standby copy of slots whose home is another one, as far as this endpoint knows: try again.
 NOT_THEIRS: Final = "not_theirs"
@@ -32,9 +29,9 @@ NOT_THEIRS: Final = "not_theirs"
 #: An endpoint that joins waits this long for copies that others pass on to it, in seconds. Then it joins without them.
 PASSED_ON_S: Final = 30.0
 
-#: What a peer sends may have been under way for as long as it has confirmed nothing that we sent: pings go each half
-#: second. After a longer silence another home may have acted since it was sent.
-UNDER_WAY_S: Final = 1.0
+#: Of two homes that copy the same slot the one that began later has acted later, if it began so many seconds later by
+#: the clocks of their machines: who takes a peer for dead has heard nothing of it for twice as long.
+LATER_S: Final = DEAD_AFTER_S / 2
 
 #: Copies that come at a time. A home makes one for each endpoint, and a few where the view changes again and again.
 INCOMING_MAX: Final = 1_000
@@ -43,9 +40,20 @@ INCOMING_MAX: Final = 1_000
 class Incoming:
     """A copy that comes."""
 
-    __slots__ = ("asked", "awaited_until", "giver", "is_standby", "keys", "lapsed", "slots", "when", "whole")
+    __slots__ = (
+        "asked",
+        "awaited_until",
+        "began_at",
+        "giver",
+        "is_standby",
+        "keys",
+        "lapsed",
+        "slots",
+        "when",
+        "whole",
+    )
 
-    def __init__(self, slots: frozenset[int], is_standby: bool, when: tuple[int, int]) -> None:
+    def __init__(self, slots: frozenset[int], is_standby: bool, when: tuple[int, int], began_at: float) -> None:
         self.slots = slots
         self.is_standby = is_standby
         self.keys = 0
@@ -54,6 +62,7 @@ class Incoming:
         self.lapsed = False  # its sender has not acted lately
         self.giver = ""  # their home until now: the sender, or the endpoint whose copy the sender passes on
         self.awaited_until = 0.0  # an endpoint that joins does not act before then without this copy
+        self.began_at = began_at  # by its sender's clock, in Unix seconds
         self.when = when  # it began: this endpoint's round of joining, and how often it had stood still
 
 
@@ -117,13 +126,12 @@ class Arriving(Part):
             return
         else:
             is_standby = "standby" in options
-            is_late = not is_standby and self._desk.now - self._members.confirmed_at(peer) > UNDER_WAY_S
-            is_doubtful = is_late and (self._missed or self._others_copy(slots, peer))
-            self._forget(slots, peer, is_standby)
-            if is_doubtful:
-                self._desk.decline(peer, number, "internal", "another home may have acted since this copy began")
+            began_at = float(options.get("at", 0.0))
+            if not is_standby and self._has_later(slots, peer, began_at):
+                self._desk.decline(peer, number, "internal", "another home has acted since this copy began")
                 return
-            self._incoming[peer, copy] = incoming = Incoming(slots, is_standby, LONG_AGO if is_late else self._when)
+            self._forget(slots, peer, is_standby)
+            self._incoming[peer, copy] = incoming = Incoming(slots, is_standby, self._when, began_at)
             incoming.lapsed = "lapsed" in options
             incoming.giver = str(options.get("passed", peer))
             incoming.awaited_until = self._desk.now + PASSED_ON_S if "passed" in options else 0.0
@@ -146,10 +154,14 @@ class Arriving(Part):
         table = self._members.table
         return any(table[slot] != peer for slot in slots)
 
-    def _others_copy(self, slots: frozenset[int], peer: str) -> bool:
-        """Does another home give this endpoint some of these?"""
+    def _has_later(self, slots: frozenset[int], peer: str, began_at: float) -> bool:
+        """Does another home give this endpoint some of these, and has begun to later? A link may have delayed this copy
+        while that home took the peer for dead."""
         return any(
-            sender != peer and not incoming.is_standby and not incoming.slots.isdisjoint(slots)
+            sender != peer
+            and not incoming.is_standby
+            and incoming.began_at > began_at + LATER_S
+            and not incoming.slots.isdisjoint(slots)
             for (sender, _), incoming in self._incoming.items()
         )
 

@@ -14,7 +14,7 @@ them waits for some milliseconds.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ingeborg.protocol.native import mypyc_attr
@@ -46,7 +46,6 @@ CHUNKS_LEFT: Final = 16
 #: Changed keys of one state that wait to be sent, of one copy. Where more change than the other end takes, the copy is
 #: given up.
 CHANGES_MAX: Final = 200_000
-
 
 #: The options of a usual copy of slots that go: none.
 ORDERLY: Final[Mapping[str, Any]] = {}
@@ -149,6 +148,7 @@ class Copies(Part):
         self._desk = desk
         self._members = members
         self._states = states
+        self.unix_s: Callable[[], float] = lambda: 0.0
         self._numbers = 0
         self._copies: dict[int, Copy] = {}
         self._of_slot: dict[int, list[Copy]] = {}
@@ -206,7 +206,7 @@ class Copies(Part):
         self.watching = True
         self._desk.counts["copies_begun"] += 1
         copy.giver = said.get("passed", "")
-        self._tell_slots(copy, slots, said)
+        self._tell_slots(copy, slots, {**said, "at": self.unix_s()})
         copy.job = self._send_all(copy)
         self._desk.job(copy.job)
         return copy

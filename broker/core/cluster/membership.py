@@ -248,11 +248,6 @@ class Membership(Homes):
         """The peers that there has been a link to, so that their capabilities are known."""
         return {incarnation for incarnation, peer in self.peers.items() if peer.capabilities is not None}
 
-    def confirmed_at(self, incarnation: str) -> float:
-        """When this endpoint sent what the peer last confirmed having heard; what came since was sent later."""
-        peer = self.peers.get(incarnation)
-        return peer.confirmed_at if peer is not None else float("-inf")
-
     def in_view(self, incarnation: str) -> bool:
         """Does it take part? True for this endpoint itself."""
         peer = self.peers.get(incarnation)

@@ -72,6 +72,8 @@ class Marks(Part):
         self._failures = 0
         #: By endpoint, this one included: its clock when it began to act. The floors that it set then lie below.
         self._begun: dict[str, int] = {}
+        #: By peer: how many endpoints take part, as it sees it.
+        self._counts: dict[str, int] = {}
         self._tell_at = desk.now
         #: Are told: that the stable stamp has grown; before that, that these clients here have missed something (None:
         #: any may have); that the journal has to know how far positions go, and of which lines.
@@ -131,12 +133,12 @@ class Marks(Part):
         failed = self._failed.get(peer, {})
         again = None if None in failed else list(failed)
         mark = self._clock.mark if self._acts else NOT_YET
-        arguments = (mark, self._clock.value, list(self.lines), again)
+        arguments = (mark, self._clock.value, list(self.lines), again, self._count)
         self._desk.ask(Kind.MARK, peer, arguments, self, (again, self._failures))
 
     def mark_told(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A peer has come so far; these of our clients have missed a message of its topics."""
-        mark, clock, lines, again = arguments
+        mark, clock, lines, again, self._counts[peer] = arguments
         self._clock.see(clock)
         for line in lines:
             if line not in self.lines and len(self.lines) < LINES_MAX:
@@ -177,6 +179,10 @@ class Marks(Part):
     def _acts(self) -> bool:
         return self._members.joined or self._members.leaving
 
+    @property
+    def _count(self) -> int:
+        return len(self._members.view()) + 1
+
     def _advance(self) -> None:
         if not self._acts:
             return
@@ -189,9 +195,11 @@ class Marks(Part):
         if least > self.proven:
             self.prove(least)
             least = self.proven
-        if not self.known and least < max(self._begun.values(), default=0):
+        if not self.known and (
+            least < max(self._begun.values(), default=0) or max(self._counts.values(), default=0) > self._count
+        ):
             # Endpoints that begin at the same time have floors above each other's marks. Before all of them have heard
-            # of each other, a position would have a gap for nothing.
+            # of each other, a position would have a gap for nothing. A peer may see one that is not in this view yet.
             return
         known, self.known = self.known, True
         if least > self.stable or not known:
@@ -207,6 +215,8 @@ class Marks(Part):
             del self._marks[peer]
         for peer in [peer for peer in self._failed if not in_view(peer)]:
             del self._failed[peer]
+        for peer in [peer for peer in self._counts if not in_view(peer)]:
+            del self._counts[peer]
         for peer in [peer for peer in self._begun if peer != self._me and not in_view(peer)]:
             del self._begun[peer]
 
@@ -222,4 +232,5 @@ class Marks(Part):
         """Others may go on without this endpoint."""
         self._marks.clear()
         self._begun.clear()
+        self._counts.clear()
         self.known = False

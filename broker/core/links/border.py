@@ -139,7 +139,8 @@ def _is_seen(arguments: list[Any]) -> bool:
 
 def _is_copy_begin(arguments: list[Any]) -> bool:
     if len(arguments) == 3:
-        return _is_copy_begin(arguments[:2]) and _are_options(arguments[2])
+        options = arguments[2]
+        return _is_copy_begin(arguments[:2]) and _are_options(options) and type(options.get("at", 0.0)) is float
     if len(arguments) != 2:
         return False
     copy, slots = arguments
@@ -175,10 +176,10 @@ def _is_revoked(arguments: list[Any]) -> bool:
 
 
 def _is_mark(arguments: list[Any]) -> bool:
-    if len(arguments) != 4:
+    if len(arguments) != 5:
         return False
-    mark, clock, lines, missed = arguments
-    numbers = type(mark) is int and type(clock) is int and -1 <= mark <= clock and clock >= 0
+    mark, clock, lines, missed, count = arguments
+    numbers = type(mark) is int and type(clock) is int and -1 <= mark <= clock and clock >= 0 and type(count) is int
     return numbers and _are(lines, str) and (missed is None or _are(missed, str))
 
 

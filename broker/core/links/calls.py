@@ -49,7 +49,8 @@ class Kind(IntEnum):
     PREPARE = 10  # newcomer -> every peer that has it in its view soon; answered: is it prepared?
     # home -> next home: copy, its slots (a bit each; none: it is over; fewer than before: no others any more); then
     # perhaps, to a peer with "standby", {"standby": true}, or, to one with "missed", {"lapsed": true}: the sender has
-    # not acted for a while; or {"passed": incarnation}: that endpoint has given them to the sender
+    # not acted for a while; or {"passed": incarnation}: that endpoint has given them to the sender; and
+    # {"at": Unix seconds}: when it began
     COPY_BEGINS = 11
     COPY = 12  # home -> next home: copy, name of the state, what that has packed
     COPIED = 13  # home -> next home: copy, keys sent in all, final?; answered: are they all here?
@@ -59,7 +60,7 @@ class Kind(IntEnum):
     REVOKED = 15
     # The next three only to a peer with the capability "history".
     # -> every peer, once a second: mark (-1: it does not act yet), clock, lines, clients of the peer's that have missed
-    # something (nil: any may)
+    # something (nil: any may), how many endpoints take part
     MARK = 16
     # endpoint -> home: client, stamp, its topics (nil: it has very many), {"latest": so many of each, "name": [origin,
     # number] since which, "limit": messages at most}; answered with ``core.history.missed.Answer``

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ingeborg.broker.core.cluster.arriving import LATER_S
 from ingeborg.broker.core.cluster.copies import UNANSWERED_BYTES
 from ingeborg.broker.core.cluster.copying import UNASKED_S
 from ingeborg.broker.core.cluster.slots import pack_slots, unpack_slots
@@ -255,27 +256,34 @@ class Noting(Asker):
         self.answers.append((call.kind, code))
 
 
-@pytest.mark.parametrize("cut_s", [0.0, 2.0])
-def test_a_copy_that_was_under_way_for_long_does_not_replace_that_of_another_home(cut_s: float) -> None:
-    """Two homes, one after the other, copy a slot to c. A short cut delays the copy of the first."""
+@pytest.mark.parametrize("later_s", [0.0, LATER_S, LATER_S + 0.01])
+def test_a_delayed_copy_does_not_replace_that_of_a_home_that_has_acted_later(later_s: float) -> None:
+    """Two homes, one after the other, copy a slot to c. The copy of the first comes last."""
     three = cluster("a", "b", "c")
     a, b, c = three.nodes.values()
     slot = next(slot for slot in range(SLOTS) if a.router.members.table[slot] == a.me.incarnation)
-    begin = (77, pack_slots([slot]))
     first, second = Noting(), Noting()
-    if cut_s:
-        three.world.cut("a", "c", cut_s)
-        a.event(partial(_ask, a.router._desk, Kind.COPY_BEGINS, c.me.incarnation, begin, first))
-    b.event(partial(_ask, b.router._desk, Kind.COPY_BEGINS, c.me.incarnation, begin, second))
-    three.world.run(0.2)
-    if not cut_s:
-        a.event(partial(_ask, a.router._desk, Kind.COPY_BEGINS, c.me.incarnation, begin, first))
-    three.world.run(cut_s + 0.5)
+    for node, at, asker in ((b, 1_000.0 + later_s, second), (a, 1_000.0, first)):
+        begin = (77, pack_slots([slot]), {"at": at})
+        node.event(partial(_ask, node.router._desk, Kind.COPY_BEGINS, c.me.incarnation, begin, asker))
+        three.world.run(0.2)
     b.event(partial(_ask, b.router._desk, Kind.COPIED, c.me.incarnation, (77, 0, True), second))
     three.world.run(0.2)
-    assert first.answers == [(Kind.COPY_BEGINS, "internal" if cut_s else None)]
-    # Nobody knows which of the two is the later one, so neither is whole.
-    assert second.answers == [(Kind.COPY_BEGINS, None), (Kind.COPIED, False)]
+    is_sure = later_s > LATER_S  # by their clocks, which differ a little
+    assert first.answers == [(Kind.COPY_BEGINS, "internal" if is_sure else None)]
+    assert second.answers == [(Kind.COPY_BEGINS, None), (Kind.COPIED, is_sure)]
+
+
+def test_a_copy_says_when_it_began() -> None:
+    both = cluster("a")
+    world, a = both.world, both.nodes["a"]
+    world.run(5.0)
+    started = world.now
+    b = world.start("b")
+    while not (incoming := list(b.router.arriving._incoming.values())):
+        world.run(0.001)
+    assert a.router.copies.watching
+    assert [started < copy.began_at < world.now for copy in incoming] == [True]
 
 
 def test_a_copy_that_misses_keys_is_not_taken_for_whole() -> None:

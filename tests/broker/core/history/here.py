@@ -62,7 +62,8 @@ class Here(Surroundings):
 
     def told(self, incarnation: str, mark: int, clock: int | None = None, again: list[str] | None = []) -> None:  # noqa: B006
         """The peer tells its mark."""
-        self.marks.mark_told(incarnation, 1, [mark, mark if clock is None else clock, [LINE], again])
+        count = len(self.members.view()) + 1
+        self.marks.mark_told(incarnation, 1, [mark, mark if clock is None else clock, [LINE], again, count])
 
     def take_asked(self, kind: Kind | None = None) -> list[Call]:
         """What peers were asked since the last look; all has to be of this kind."""

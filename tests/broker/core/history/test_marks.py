@@ -77,7 +77,7 @@ def test_a_mark_is_told_once_a_second_to_those_who_know_what_it_is(here: Here) -
     assert here.take_asked() == []
     here.clock.stamp()
     here.clock.see(9)
-    assert told_to(here, "a").arguments == (0, 9, [LINE], [])
+    assert told_to(here, "a").arguments == (0, 9, [LINE], [], 4)
 
 
 def test_without_the_feature_nothing_is_told(here: Here) -> None:
@@ -189,14 +189,14 @@ def test_who_begins_alone_begins_a_line_and_who_comes_takes_over_the_others(here
     assert list(here.marks.lines) == [LINE]
     first = Marks(here.desk.real, here.members, here.clock, here.history.switch)
     listened = Listened(first)
-    first.mark_told("a", 1, [0, 0, ["z"], []])
+    first.mark_told("a", 1, [0, 0, ["z"], [], 1])
     first.joined()
     assert (list(first.lines), listened.take()[0]) == (["z"], ("prove", 0))
     # Two that began at one moment: positions of either are good, and all give the same.
-    first.mark_told("b", 1, [0, 7, ["k"], []])
+    first.mark_told("b", 1, [0, 7, ["k"], [], 1])
     assert (first.position_at(7), first.stamp_of("z.7"), first.stamp_of("k.7")) == ("k.7", 7, 7)
     for number in range(LINES_MAX + 5):
-        first.mark_told("b", 1, [0, 7, [f"line {number}"], []])
+        first.mark_told("b", 1, [0, 7, [f"line {number}"], [], 1])
     assert len(first.lines) == LINES_MAX
     # A life of before is known up to where it had come; one that goes on is none of these.
     first.reached({"old": 5, "z": 3}, 9)
