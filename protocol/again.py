@@ -24,8 +24,7 @@ class Endings:
     ``subscribe``: one try; ``None``: it may be at another time, ``ProtocolError``: it is refused for good. ``listen``:
     once more; ``None``: there is no reply. ``delay_s``: how long to wait after so many failures in a row.
     ``on_ended``: topics, and how many, that are not renewed here; ``on_refused``: why, where that is the reason;
-    ``on_plain``: the endpoint knows no ending subscriptions, and made plain ones. ``on_failure``: one of these has
-    raised something.
+    ``on_failure``: one of these has raised something.
     """
 
     def __init__(
@@ -36,7 +35,6 @@ class Endings:
         delay_s: Callable[[int], float],
         on_ended: Callable[[list[str], int], None],
         on_refused: Callable[[ProtocolError], None],
-        on_plain: Callable[[], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._subscribe = subscribe
@@ -44,7 +42,6 @@ class Endings:
         self._delay_s = delay_s
         self._on_ended = on_ended
         self._on_refused = on_refused
-        self._on_plain = on_plain
         self._on_failure = on_failure
         self._kept = Kept()
         self._task: asyncio.Task[None] | None = None
@@ -61,11 +58,10 @@ class Endings:
         of which the first was sent at ``began``."""
         if "until" not in fields:
             self._kept.gone(topics)  # plain now, or with another term
-        elif self._is_ending(replies):
-            self._kept.subscribed(topics, fields.get("ttl_s"), _now(), began if len(replies) > 1 else None)
-            self._begin()
-        else:
-            self._on_plain()
+            return
+        self._take_grace(replies)
+        self._kept.subscribed(topics, fields.get("ttl_s"), _now(), began if len(replies) > 1 else None)
+        self._begin()
 
     def gone(self, topics: Iterable[str]) -> None:
         """They were unsubscribed from, or are about to be."""
@@ -134,19 +130,15 @@ class Endings:
             return True
         if replies is None:
             return False
-        if not self._is_ending(replies):
-            self._kept.gone(again.topics)
-            self._on_plain()
+        self._take_grace(replies)
         return True
 
-    def _is_ending(self, replies: Iterable[Reply]) -> bool:
-        """Do subscriptions until disconnect end there? An endpoint that does not know them says success, too."""
+    def _take_grace(self, replies: Iterable[Reply]) -> None:
+        """The endpoint says its grace time in each reply, and may change it from one to the next."""
         for reply in replies:
             grace_s = reply.get("grace_s")
-            if type(grace_s) is not float and type(grace_s) is not int:
-                return False
-            self._kept.grace_s = grace_s
-        return True
+            if type(grace_s) is float or type(grace_s) is int:
+                self._kept.grace_s = grace_s
 
 
 def _now() -> Now:

@@ -46,7 +46,7 @@ from .notifications import Notification as Notification
 from .notifications import read_gap, read_history, read_named, read_position
 from .outgoing import OutgoingSocket, connect, explained, is_refused, is_revoked, refusal
 from .pacing import paced
-from .recovery import Position, Recovery, history_fields, keep_fields, kept_fields, require_recovering
+from .recovery import Position, Recovery, history_fields, keep_fields, kept_fields
 from .requests import (
     body,
     check_client_id,
@@ -54,7 +54,6 @@ from .requests import (
     filter_fields,
     keys_of,
     may_retry,
-    require_filtered,
     topic_bodies,
 )
 from .saving import SavedFile
@@ -110,7 +109,7 @@ class Client:
     gives one for each connection, at once or awaited, since an endpoint closes a connection whose token has expired.
     Where that raises, or gives no token, the attempt to connect has failed, and the next one asks again.
 
-    ``lines``: where the endpoint can do it, several messages share a frame, each way (SPEC section 1.6).
+    ``lines``: several messages share a frame, each way (SPEC section 1.6).
 
     With ``recover`` it is sent what it has missed, of what the broker keeps (SPEC section 8.10): it listens with its
     *position*. ``True``: it has none yet, and keeps one in memory, so that a lost connection makes it miss nothing that
@@ -139,8 +138,7 @@ class Client:
     ``recover`` what was kept of those meanwhile comes too; ``subscribe(..., since=client.position)`` brings that of the
     others, in ``on_ended``.
     ``topics`` are the latest 1,000 at most, ``count`` how many there are. Each ``listen`` says so until they are
-    subscribed to again, for ten minutes. ``on_plain(url)`` is told once if an endpoint of before ending subscriptions
-    made plain ones of them; without it there is a warning (``RuntimeWarning``).
+    subscribed to again, for ten minutes.
     """
 
     def __init__(
@@ -163,7 +161,6 @@ class Client:
         on_lost: Callable[[ConnectionLost], None] | None = None,
         on_unreachable: Callable[[ConnectFailed], None] | None = None,
         on_ended: Callable[[list[str], int], None] | None = None,
-        on_plain: Callable[[str], None] | None = None,
         on_gap: Callable[[Gap], None] | None = None,
         on_unsaved: Callable[[OSError], None] | None = None,
     ) -> None:
@@ -193,7 +190,6 @@ class Client:
         self._on_lost = on_lost
         self._on_unreachable = on_unreachable
         self._on_ended = on_ended
-        self._on_plain = on_plain
         self._on_gap = on_gap
         self._on_unsaved = on_unsaved
 
@@ -225,10 +221,8 @@ class Client:
             delay_s=self._delay_s,
             on_ended=self._on_these_ended,
             on_refused=self._note,
-            on_plain=self._on_these_plain,
             on_failure=self._fail,
         )
-        self._warned = False  # of an endpoint that knows no ending subscriptions
         self._listened: Reply | None = None  # to what `_open` sent, not looked at yet
         self._listened_since: str | None = None  # the position that it was sent with
         self._recovery: Recovery | None = None
@@ -323,8 +317,6 @@ class Client:
         to ``on_ended``."""
         since = None if self._recovery is None else self._recovery.received
         reply = await self._request(self._listen_body(), retry=True)
-        if self._recovery is not None:
-            require_recovering(reply)
         self._listening = True
         self._endings.listened(reply, since=since)
 
@@ -351,14 +343,12 @@ class Client:
         A plain subscription stays until it is taken back. With ``until="disconnect"`` it ends when the client has
         listened nowhere for the endpoints' grace time (60 s by default): for a client whose id is not used again. The
         client keeps a list of these topics, and subscribes to them again where they have ended while it was away. With
-        ``ttl_s`` it ends after so many seconds, 30 days at most. A plain one that is there stays plain. Where not all
-        endpoints know such subscriptions yet, that is ``peer_unavailable``; so it is with the next kind.
+        ``ttl_s`` it ends after so many seconds, 30 days at most. A plain one that is there stays plain.
 
         With a ``filter`` the client is sent what matches it (SPEC section 2.6), until that is taken back; beside
         ``until`` or ``ttl_s`` it is a ``ValueError``. Another filter comes beside those that are there: one that
         matches suffices. A subscription without a filter beside them gets all. With ``replace`` this one takes the
-        place of everything that the client has at these topics. ``bad_filter``: checked before anything is sent;
-        ``peer_unavailable``: also where the endpoint is of a release without filters, and took it for a plain one.
+        place of everything that the client has at these topics. ``bad_filter``: checked before anything is sent.
 
         With ``last`` so many of the latest kept messages of each topic, 1,000 at most, come as notifications before
         this returns; with ``since``, a position, those since then. They have ``kept``. The client has to be listening
@@ -376,8 +366,7 @@ class Client:
         if fields:
             if replace:
                 self._endings.gone(chosen)  # now, so that none of them is subscribed to again meanwhile
-            replies = await self._with_topics("subscribe", chosen, timeout_s, fields | kept)
-            require_filtered(replies)
+            await self._with_topics("subscribe", chosen, timeout_s, fields | kept)
             if replace:
                 self._endings.gone(chosen)  # and if a subscribe was under way before
         else:
@@ -689,10 +678,7 @@ class Client:
             await asyncio.wait((future, socket.over), return_when=asyncio.FIRST_COMPLETED)
             if not future.done():
                 raise ConnectionLost(socket.over.result()[1])
-            reply = future.result()
-            if self._recovery is not None:
-                require_recovering(reply)
-            self._listened = reply
+            self._listened = future.result()
         finally:
             self._forget(number)
 
@@ -903,17 +889,6 @@ class Client:
     def _on_these_ended(self, topics: list[str], count: int) -> None:
         if self._on_ended is not None:
             self._call(self._on_ended, topics, count)
-
-    def _on_these_plain(self) -> None:
-        if self._warned:
-            return
-        self._warned = True
-        url = shown(self.url or "the endpoint")
-        if self._on_plain is not None:
-            self._call(self._on_plain, url)
-        else:
-            text = f"{url} is of a release without ending subscriptions: they are plain, and stay until unsubscribed"
-            warnings.warn(text, RuntimeWarning, stacklevel=4)  # where `subscribe` was called
 
     def _call(self, callback: Callable[..., None], *arguments: object) -> None:
         try:

@@ -50,9 +50,7 @@ async def subscribers(ask: Ask, topic: str, limit: int) -> AsyncIterator[Subscri
     """The topic's subscribers in the order of their ids, in pages of at most ``limit``."""
     async for page in _pages(ask, "subscribers", {"topic": check_topic(topic), "limit": limit}):
         for row in page["subscribers"]:
-            # An endpoint of before `online` tells an operator where the client listens instead.
-            online = row.get("online", row.get("endpoint") is not None)
-            yield Subscriber(row["client_id"], online, row.get("filtered", False))
+            yield Subscriber(row["client_id"], row["online"], row.get("filtered", False))
 
 
 async def _pages(ask: Ask, command: str, fields: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:

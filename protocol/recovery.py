@@ -148,16 +148,6 @@ class Recovery:
         return sorted(topic for topic in self._topics if slot_of(topic) in slots)
 
 
-def require_recovering(reply: Mapping[str, Any]) -> None:
-    """The reply to a ``listen`` with ``recover``. ``peer_unavailable``: the endpoint listens, and recovers nothing."""
-    if type(reply.get("recovering")) is not bool:
-        raise ProtocolError(
-            "peer_unavailable",
-            "the endpoint is of a release without history, and took this for a plain listen: leave out recover, or use "
-            "it when all endpoints have been upgraded",
-        )
-
-
 def kept_fields(last: int | None, since: str | None) -> dict[str, Any]:
     """The fields of a subscribe that asks for kept messages; empty: it does not. Raises ``bad_state``."""
     fields = _last(last, since)

@@ -8,7 +8,7 @@ another id costs no second encoding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 from types import MappingProxyType
 from typing import Any
@@ -58,16 +58,6 @@ def filter_fields(filter: object, replace: bool, ends: bool) -> dict[str, Any]:
     if replace:
         fields["replace"] = True
     return fields
-
-
-def require_filtered(replies: Iterable[Mapping[str, Any]]) -> None:
-    """The replies to a subscribe with a filter. ``peer_unavailable``: the endpoint has made a plain subscription."""
-    if not all(reply.get("filtered") is True for reply in replies):
-        raise ProtocolError(
-            "peer_unavailable",
-            "the endpoint is of a release without filters, and took this for a subscription to everything: "
-            "unsubscribe, and use filters when all endpoints have been upgraded",
-        )
 
 
 def body(command: str, client_id: str | int, fields: Mapping[str, Any], frame_bytes_max: int) -> bytes:

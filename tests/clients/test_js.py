@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.asyncio.server import serve
 
 from ingeborg.broker.access.tokens import make_token, new_keys
 from tests import wants
@@ -301,27 +300,6 @@ async def test_what_a_page_subscribes_to_with_a_filter_stays_until_it_is_taken_b
     ]
     assert sorted(listed["topic"]) == ["for now", "offers"]
     assert listed["terms"] == {"for now": {"until": "disconnect"}}
-
-
-async def test_a_page_that_asks_for_lines_refuses_an_endpoint_of_before(page: Page, origin: str) -> None:
-    """That is a browser's own rule, and why a page does not ask unless it is told to."""
-    await page.open(f"{origin}/")
-    async with serve(lambda connection: connection.wait_closed(), "127.0.0.1", 0) as server:
-        heard = await run_in(
-            page,
-            origin,
-            """
-            const open = lines => outcome(Client.open(url, "ann", { ...options, lines }));
-            const plain = await open(false);
-            const { name, message } = await open(true);
-            const heard = [plain.url, name, message];
-            await plain.close();
-            return heard;
-            """,
-            url=(url := f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/"),
-        )
-    assert heard[:2] == [url, "ConnectFailed"]
-    assert "with `lines` it refuses an endpoint that does not know them" in heard[2]
 
 
 async def test_a_page_connects_again_to_another_endpoint_and_to_one_that_came_back(

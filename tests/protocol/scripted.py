@@ -24,8 +24,7 @@ Script = Callable[["ScriptedEndpoint", ServerConnection, dict[str, Any]], Any]
 async def succeed(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
     """The default script: success for everything that waits for an answer."""
     if "id" in command:
-        fields = {"filtered": True} if "filter" in command else {}
-        await endpoint.reply(connection, command, result="success", **fields)
+        await endpoint.reply(connection, command, result="success")
 
 
 class ScriptedEndpoint:

@@ -32,7 +32,6 @@ class Played:
             delay_s=self.delay_s,
             on_ended=lambda topics, count: self.told.append((topics, count)),
             on_refused=lambda error: self.told.append(error.code),
-            on_plain=lambda: self.told.append("plain"),
             on_failure=lambda error: self.told.append(error),
         )
 
@@ -162,19 +161,15 @@ async def test_what_is_refused_for_good_is_told_and_not_asked_for_any_more(playe
     assert [again.topics for again in played.asked] == [["a"], ["b"]]
 
 
-async def test_an_endpoint_of_before_makes_plain_ones_which_is_told(played: Played, clock: list[float]) -> None:
-    played.endings.subscribed(["a"], UNTIL, [ENDS, PLAIN], played.endings.now())
-    assert played.told == ["plain"]
-    played.subscribed("b")
-    played.answers = [[PLAIN]]
-    played.endings.listened(reply("b"))
-    await played.settled()
-    assert played.told == ["plain", "plain"]
-    played.endings.left()
-    clock[0] = 100.0
-    played.endings.listened({})
-    await played.settled()
-    assert len(played.asked) == 1  # neither is kept
+async def test_the_grace_time_is_the_one_that_the_endpoint_said_last(played: Played, clock: list[float]) -> None:
+    played.subscribed("a")
+    played.answers = [[ENDS | {"grace_s": 10}], [PLAIN]]
+    for away_s, topics in ((1.0, ["a"]), (6.0, []), (6.0, [])):
+        played.endings.left()
+        clock[0] += away_s
+        played.endings.listened(reply(*topics))
+        await played.settled()
+    assert played.asked == [Again(["a"], UNTIL)] * 3
 
 
 async def test_where_more_have_ended_than_are_named_it_listens_once_more(played: Played) -> None:

@@ -203,13 +203,13 @@ async def test_a_token_is_taken_back_by_its_id_or_by_its_subject(endpoint: Scrip
 
 async def test_subscribers_are_paged_with_the_cursor(endpoint: ScriptedEndpoint) -> None:
     rows = [{"client_id": "a", "online": True}, {"client_id": "b", "online": False, "filtered": True}]
-    rows += [{"client_id": "c", "endpoint": "x"}, {"client_id": "d", "endpoint": None}]  # as former releases have it
+    rows += [{"client_id": "c", "online": True}]
 
     async def page(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         assert (command["command"], command["topic"], command["limit"]) == ("subscribers", "room/1", 2)
         begin = int(command.get("cursor", 0))
         cursor = "2" if begin == 0 else None
-        some = {"count": 4, "subscribers": rows[begin : begin + 2]}
+        some = {"count": 3, "subscribers": rows[begin : begin + 2]}
         await endpoint.reply(connection, command, result="success", topic="room/1", cursor=cursor, **some)
 
     endpoint.script = page
@@ -217,7 +217,7 @@ async def test_subscribers_are_paged_with_the_cursor(endpoint: ScriptedEndpoint)
         found = [subscriber async for subscriber in client.subscribers("room/1", limit=2)]
         with pytest.raises(ProtocolError, match="topic"):
             _ = [subscriber async for subscriber in client.subscribers("")]
-    assert found == [("a", True, False), ("b", False, True), ("c", True, False), ("d", False, False)]
+    assert found == [("a", True, False), ("b", False, True), ("c", True, False)]
 
 
 async def test_a_page_may_be_longer_than_a_command(endpoint: ScriptedEndpoint) -> None:
@@ -775,8 +775,8 @@ async def test_garbage_from_an_endpoint_costs_it_the_connection(endpoint: Script
 
 
 async def end_them(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
-    """An endpoint that knows subscriptions until disconnect, and has ended none."""
-    fields = {"grace_s": 60.0} if "until" in command else {"filtered": True} if "filter" in command else {}
+    """An endpoint that has ended no subscriptions."""
+    fields = {"grace_s": 60.0} if "until" in command else {}
     await endpoint.reply(connection, command, result="success", **fields)
 
 
@@ -946,20 +946,6 @@ async def test_a_filter_goes_with_its_subscribe_and_its_unsubscribe(endpoint: Sc
         assert endpoint.frames.empty()
 
 
-async def test_an_endpoint_that_makes_a_plain_subscription_of_a_filtered_one_is_an_error(
-    endpoint: ScriptedEndpoint,
-) -> None:
-    async def of_before(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
-        await endpoint.reply(connection, command, result="success")
-
-    endpoint.script = of_before
-    async with client_of(endpoint) as client:
-        with pytest.raises(ProtocolError, match="took this for a subscription to everything") as error:
-            await client.subscribe("offers", filter=FILTER)
-        assert error.value.code == "peer_unavailable"
-        await client.unsubscribe("offers", filter=FILTER)
-
-
 async def test_a_filter_leaves_what_ends_as_it_is_and_one_that_replaces_it_takes_it_off_the_list(
     endpoint: ScriptedEndpoint,
 ) -> None:
@@ -978,20 +964,6 @@ async def test_a_filter_leaves_what_ends_as_it_is_and_one_that_replaces_it_takes
         assert (again["topic"], again["until"]) == (["a"], "disconnect")
         async with asyncio.timeout(PATIENCE_S):
             assert await told.get() == (["b"], 1)
-
-
-async def test_an_endpoint_of_before_is_said_once(endpoint: ScriptedEndpoint) -> None:
-    told: list[str] = []
-    async with client_of(endpoint, listen=True, on_plain=told.append) as client:
-        await client.subscribe("a", until="disconnect")
-        await client.subscribe("b", until="disconnect")
-        await client.subscribe("c", ttl_s=5)
-        assert told == [endpoint.url]
-    async with client_of(endpoint) as client:
-        with pytest.warns(RuntimeWarning, match="without ending subscriptions") as warned:
-            await client.subscribe("a", until="disconnect")
-        await client.subscribe("b", until="disconnect")
-        assert [warning.filename for warning in warned] == [__file__]
 
 
 async def test_what_its_callbacks_of_ended_ones_raise_is_not_swallowed(endpoint: ScriptedEndpoint) -> None:

@@ -34,14 +34,14 @@ async def test_each_page_is_asked_for_with_the_cursor_of_the_one_before_and_only
     assert [fields.get("cursor") for _, fields in pages.asked] == [None, "p1", "p2"]
 
 
-async def test_topics_without_filters_are_passed_over_and_so_is_an_endpoint_that_knows_none() -> None:
+async def test_topics_without_filters_are_passed_over() -> None:
     pages = Pages({"topic": ["a", "b"], "filters": {"b": [{"x": [1]}]}}, {"topic": ["c"]})
     assert [each async for each in listings.filtered(pages.ask, 9)] == [Filtered("b", [{"x": [1]}])]
 
 
 async def test_who_has_filters_only_is_said() -> None:
     rows = [{"client_id": "a", "online": True}, {"client_id": "b", "online": False, "filtered": True}]
-    pages = Pages({"subscribers": rows}, {"subscribers": [{"client_id": "c", "endpoint": "x"}]})
+    pages = Pages({"subscribers": rows}, {"subscribers": [{"client_id": "c", "online": True}]})
     found = [each async for each in listings.subscribers(pages.ask, "t", 9)]
     assert found == [Subscriber("a", True), Subscriber("b", False, True), Subscriber("c", True)]
     with pytest.raises(ProtocolError, match="bad_topic"):

@@ -14,7 +14,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection
 
 import ingeborg.protocol.saving
-from ingeborg.protocol.client import Client, ConnectFailed, Gap, Notification, PositionError
+from ingeborg.protocol.client import Client, Gap, Notification, PositionError
 from ingeborg.protocol.errors import SUBSCRIPTIONS_ENDED, ProtocolError
 from ingeborg.protocol.hashes import slot_of
 
@@ -297,28 +297,17 @@ async def test_what_is_of_no_such_form_costs_the_endpoint_the_connection(
 
 async def test_where_nothing_is_kept_recover_is_an_error_and_no_loop(endpoint: ScriptedEndpoint) -> None:
     async def refuse(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
-        await endpoint.reply(connection, command, error="bad_state", info="no history here: history-bytes is 0")
+        await endpoint.reply(connection, command, error="bad_state", info="No message is kept here")
 
     async with client_of(endpoint, listen=True, recover=True) as client:
         endpoint.script = refuse
         endpoint.cut()
-        with pytest.raises(ProtocolError, match="bad_state: no history here"):
+        with pytest.raises(ProtocolError, match="bad_state: No message is kept here"):
             await asyncio.wait_for(anext(client), PATIENCE_S)
     assert len(endpoint.connections) == 2
-    with pytest.raises(ProtocolError, match="bad_state: no history here"):
+    with pytest.raises(ProtocolError, match="bad_state: No message is kept here"):
         await client_of(endpoint, listen=True, recover=True).connect()
     assert len(endpoint.connections) == 3
-
-
-async def test_an_endpoint_of_before_is_passed_over(endpoint: ScriptedEndpoint) -> None:
-    async with ScriptedEndpoint() as of_before:
-        async with client_of(of_before, endpoint, listen=True, recover="p") as client:
-            assert client.url == endpoint.url
-        with pytest.raises(ConnectFailed, match="of a release without history"):
-            await client_of(of_before, listen=True, recover="p").connect()
-        async with client_of(of_before, recover=True) as client:
-            with pytest.raises(ProtocolError, match="peer_unavailable: the endpoint is of a release without history"):
-                await client.listen()
 
 
 # -- what has ended

@@ -86,7 +86,7 @@ FIGURES: dict[str, tuple[float, ...]] = {
     ),
     "`keep_s` of a publish": (ingeborg.protocol.messages.KEEP_S_MAX,),
     "kept messages of an endpoint, bytes in memory: of the topics that it is home of, and those that it keeps for "
-    "other homes; 0: it wants none kept": (OPTIONS.history_bytes, LIMITS.history_bytes),
+    "other homes; 0: it keeps none": (OPTIONS.history_bytes,),
     "kept messages of one topic": (OPTIONS.history_size, LIMITS.history_size),
     "topics that a home remembers to have lost all that was kept": (log.HOLES_MAX,),
     "a position; a `mid`, bytes": (

@@ -24,7 +24,6 @@ export const SUBSCRIPTIONS_ENDED = 4007;
  * @property {(topics: string[], count: number) => void} onEnded These are not renewed here.
  * @property {(error: ProtocolError) => void} onRefused Why, where that is the reason.
  * @property {() => void} onBack What was due has been subscribed to again, or is given up.
- * @property {() => void} onPlain The endpoint knows no ending subscriptions, and made plain ones.
  */
 
 /** One client's. Its loop runs only while something is due. */
@@ -59,12 +58,11 @@ export class Endings {
   subscribed(topics, fields, replies, beganMs) {
     if (fields.until === undefined) {
       this.#kept.gone(topics); // plain now, or with another term
-    } else if (this.#isEnding(replies)) {
-      this.#kept.subscribed(topics, fields.ttl_s, Date.now(), replies.length > 1 ? beganMs : undefined);
-      this.#begin();
-    } else {
-      this.#asking.onPlain();
+      return;
     }
+    this.#takeGrace(replies);
+    this.#kept.subscribed(topics, fields.ttl_s, Date.now(), replies.length > 1 ? beganMs : undefined);
+    this.#begin();
   }
 
   /**
@@ -147,22 +145,15 @@ export class Endings {
       return true;
     }
     if (replies === null) return false;
-    if (!this.#isEnding(replies)) {
-      this.#kept.gone(again.topics);
-      this.#asking.onPlain();
-    }
+    this.#takeGrace(replies);
     return true;
   }
 
   /**
-   * Do subscriptions until disconnect end there? An endpoint that does not know them says success, too.
+   * The endpoint says its grace time in each reply, and may change it from one to the next.
    * @param {readonly Record<string, any>[]} replies
    */
-  #isEnding(replies) {
-    for (const { grace_s: graceS } of replies) {
-      if (typeof graceS !== "number") return false;
-      this.#kept.graceMs = graceS * 1_000;
-    }
-    return true;
+  #takeGrace(replies) {
+    for (const { grace_s: graceS } of replies) if (typeof graceS === "number") this.#kept.graceMs = graceS * 1_000;
   }
 }

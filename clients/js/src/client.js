@@ -24,10 +24,10 @@ import { Inbox } from "./inbox.js";
 import { filteredOf, subscribersOf, topicsOf } from "./listings.js";
 import { FRAME_BYTES_MAX, checkOptions, checkToken, checkUrl, shown } from "./options.js";
 import { paced } from "./pacing.js";
-import { markOf, recoveryOf, requireRecovery } from "./recovery.js";
+import { markOf, recoveryOf } from "./recovery.js";
 import { Garbage, Replies } from "./replies.js";
 import { FreshKeys, body, topicBodies } from "./requests.js";
-import { checkClientId, checkDedup, checkRevoke, checkTopic, filterFields, requireFiltered, termFields } from "./text.js";
+import { checkClientId, checkDedup, checkRevoke, checkTopic, filterFields, termFields } from "./text.js";
 import { Bell, deferred, limited, onAbort, raced, sleep } from "./waiting.js";
 
 /** Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order. */
@@ -127,7 +127,6 @@ export class Client {
   #endings;
   /** @type {Record<string, any> | null} */
   #listened = null; // the reply to the `listen` of a new connection, not looked at yet
-  #isPlainTold = false;
 
   /** @type {string | null} */
   #url = null;
@@ -167,7 +166,6 @@ export class Client {
       onEnded: (topics, count) => this.#tell(() => this.#options.onEnded?.(topics, count)),
       onRefused: (error) => this.#replies.note(error),
       onBack: () => this.#release(),
-      onPlain: () => this.#plain(),
     });
   }
 
@@ -300,7 +298,6 @@ export class Client {
    */
   async listen(options) {
     const reply = await this.#request(this.#listenBody(), true, options);
-    if (this.#recovery !== null) requireRecovery(reply);
     this.#listening = true;
     this.#listens(reply);
   }
@@ -323,14 +320,12 @@ export class Client {
    * A plain subscription stays until it is taken back. With `until: "disconnect"`, the default in a page, it ends when the
    * client has listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of these topics,
    * and subscribes to them again where they have ended while it was away. `ttlS`: it ends after so many seconds. A plain
-   * one that is there stays plain. Where not all endpoints know such subscriptions yet, that is `peer_unavailable`; so it
-   * is with the next kind.
+   * one that is there stays plain.
    *
    * With a `filter` the client is sent what matches it (SPEC section 2.6), until that is taken back, in a page, too; with
    * `until: "disconnect"` or `ttlS` it is a `TypeError`. Another filter comes beside those that are there: one that
    * matches suffices. A subscription without a filter beside them gets all. `replace: true`: this one takes the place of
    * everything that the client has at these topics. `bad_filter`: the endpoint says where, and why.
-   * `peer_unavailable`: also where the endpoint is of a release without filters, and took it for a plain one.
    *
    * `last: n`: the n latest kept messages of each topic come before it is done, as notifications with `kept`. `since`:
    * those since that position. A client has to listen for that (`bad_state`).
@@ -350,7 +345,7 @@ export class Client {
     if (filter !== undefined || replace) {
       const filtered = { ...filterFields(filter, replace, options.until, options.ttlS), ...asked };
       if (replace) this.#endings.gone(chosen); // now, so that none of them is subscribed to again meanwhile
-      requireFiltered(await this.#withTopics("subscribe", chosen, options, filtered));
+      await this.#withTopics("subscribe", chosen, options, filtered);
       if (replace) this.#endings.gone(chosen); // and if a subscribe was under way before
       return;
     }
@@ -386,7 +381,7 @@ export class Client {
    * after a lost connection or a passing error, since the repetition is a duplicate at worst (so `true` may then mean
    * this publish's own first try; with `dedup: "retry"` it gives false); with `dedup: false` never.
    *
-   * `keepS`: it is kept so many seconds. `bad_state`: no endpoint keeps messages. `peer_unavailable`: not all know of it.
+   * `keepS`: it is kept so many seconds. `bad_state`: no endpoint keeps messages.
    * @param {string} topic
    * @param {unknown} payload
    * @param {PublishOptions & WaitOptions} [options]
@@ -692,7 +687,6 @@ export class Client {
     if (socket.isOver) throw new Unreachable(socket.why);
     this.#fresh = socket;
     this.#listened = await this.#ask(socket, this.#listenBody(), signal);
-    if (this.#recovery !== null) requireRecovery(this.#listened);
   }
 
   /**
@@ -825,15 +819,6 @@ export class Client {
     } catch {
       return null; // what was not named is told when it listens the next time
     }
-  }
-
-  #plain() {
-    if (this.#isPlainTold) return;
-    this.#isPlainTold = true;
-    const url = shown(this.#url ?? this.#urls[0]);
-    const { onPlain } = this.#options;
-    if (onPlain !== undefined) this.#tell(() => onPlain(url));
-    else console.warn(`${url} is of a release without ending subscriptions: they are plain, and stay until unsubscribed`);
   }
 
   /**

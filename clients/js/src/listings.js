@@ -58,11 +58,7 @@ export async function* filteredOf(ask, limit) {
  */
 export async function* subscribersOf(ask, topic, limit) {
   for await (const page of pages(ask, "subscribers", { topic: checkTopic(topic), limit })) {
-    for (const row of page.subscribers) {
-      // An endpoint of before `online` tells an operator where the client listens instead.
-      const online = row.online ?? (row.endpoint ?? null) !== null;
-      yield { clientId: row.client_id, online, filtered: row.filtered ?? false };
-    }
+    for (const { client_id: clientId, online, filtered = false } of page.subscribers) yield { clientId, online, filtered };
   }
 }
 

@@ -107,7 +107,7 @@ export async function connect(url, options) {
  * Of an answer to the handshake: why it is none, or null.
  * @param {http.IncomingMessage} response
  * @param {string} key
- * @param {boolean} lines They were asked for; an endpoint that cannot do them says nothing of them.
+ * @param {boolean} lines They were asked for; the answer need not name them.
  */
 function whatIsWrong(response, key, lines) {
   const { upgrade = "", connection = "", "sec-websocket-protocol": subprotocol } = response.headers;

@@ -38,8 +38,8 @@ const TOKEN = /^[\x21-\x7e]+$/;
  *   trust instead of Node's own, PEM.
  * @property {"disconnect" | null} [until] What `subscribe` does where it does not say so. Default: `"disconnect"` in a page,
  *   else null, a plain subscription.
- * @property {boolean} [lines] What is to be sent at the same moment shares a message, each way, where the endpoint can
- *   do that (SPEC section 1.6): cheaper where there is much. A browser refuses an endpoint that cannot. Default: false.
+ * @property {boolean} [lines] What is to be sent at the same moment shares a message, each way (SPEC section 1.6):
+ *   cheaper where there is much. Default: false.
  * @property {() => number} [random] In [0, 1), for the waits before connecting again. Default: `Math.random`.
  * @property {(key: string | null, broadcast: any, notification: Notification) => void | Promise<void>} [onNotification]
  *   Takes the place of the iterator. One that returns a promise is not called again before that is fulfilled.
@@ -54,8 +54,6 @@ const TOKEN = /^[\x21-\x7e]+$/;
  *   in all.
  * @property {(topics: string[], count: number) => void} [onEnded] Subscriptions have ended by themselves, and are not
  *   subscribed to again by this client: the latest 1,000 at most, and how many there are.
- * @property {(url: string) => void} [onPlain] An endpoint of before subscriptions that end made plain ones of them. Told
- *   once; without a handler the console is.
  */
 
 /**
@@ -141,7 +139,6 @@ export function checkOptions(options) {
     onDropped: options.onDropped,
     onEnded: options.onEnded,
     onGap: options.onGap,
-    onPlain: options.onPlain,
   };
   if (options.until !== undefined && options.until !== null && options.until !== "disconnect") {
     throw new TypeError("until has to be 'disconnect' or null");

@@ -8,7 +8,6 @@
  * has worked off what came before it; only that one is saved.
  */
 
-import { ProtocolError } from "./errors.js";
 import { isPosition } from "./history.js";
 import { Garbage } from "./replies.js";
 import { GROUPS, slotOf } from "./requests.js";
@@ -305,16 +304,4 @@ export async function topicsLacking(gap, topicsOf) {
     }
   }
   return [...topics];
-}
-
-/**
- * The reply to a `listen` that asked for recovery. `peer_unavailable`: the endpoint does not know it.
- * @param {Record<string, any>} reply
- */
-export function requireRecovery(reply) {
-  if (typeof reply.recovering === "boolean") return;
-  throw new ProtocolError(
-    "peer_unavailable",
-    "the endpoint is of a release without recovery, and only listens: leave out `recover`, or upgrade all endpoints",
-  );
 }

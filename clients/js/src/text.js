@@ -247,16 +247,3 @@ function withinRange(token) {
   const integer = BigInt(token);
   return integer < INTEGER_MIN || integer > INTEGER_MAX ? `${token}.0` : token;
 }
-
-/**
- * The replies to a subscribe with a filter. `peer_unavailable`: the endpoint has made a plain subscription.
- * @param {readonly Record<string, any>[]} replies
- */
-export function requireFiltered(replies) {
-  if (replies.every(({ filtered }) => filtered === true)) return;
-  throw new ProtocolError(
-    "peer_unavailable",
-    "the endpoint is of a release without filters, and took this for a subscription to everything: unsubscribe, and use " +
-      "filters when all endpoints have been upgraded",
-  );
-}

@@ -89,8 +89,7 @@ class BrowserSocket {
         // 1005 and 1006 are the browser's own: the endpoint said nothing.
         this.#over(event.code === 1005 || event.code === 1006 ? null : event.code, event.reason);
       } else {
-        const lines = options.lines ? "; with `lines` it refuses an endpoint that does not know them" : "";
-        this.#opened.reject(new Unreachable(`no connection, or refused; a browser does not say why${lines}`));
+        this.#opened.reject(new Unreachable("no connection, or refused; a browser does not say why"));
       }
     };
   }

@@ -18,7 +18,7 @@ async function opened(t, endpoint, options = {}) {
 /** Settled, and how: a rejection is its error. */
 const outcome = (promise) => promise.then((value) => value, (error) => error);
 
-/** An endpoint that knows such subscriptions; these have ended. */
+/** At this endpoint these have ended. */
 const ended = (...topics) => (connection, command) => {
   if (command.command === "listen" && topics.length) {
     connection.reply(command, { result: "success", ended: topics, ended_count: topics.length });
@@ -194,19 +194,21 @@ test("where more have ended than are named, it listens once more when its own ar
   assert.deepEqual(await next(), [["x"], 1_100]);
 });
 
-test("an endpoint of before is said once", async (t) => {
-  const endpoint = await ScriptedEndpoint.start(t);
-  const told = [];
-  const client = await opened(t, endpoint, { onPlain: (url) => told.push(url) });
+test("the grace time is the one that the endpoint said last", async (t) => {
+  const endpoint = await ScriptedEndpoint.start(t, ended());
+  const client = await opened(t, endpoint);
   await client.subscribe("a", { until: "disconnect" });
-  await client.subscribe("b", { until: "disconnect" });
-  assert.deepEqual(told, [endpoint.url]);
-  const warn = t.mock.method(console, "warn", () => {});
-  const other = await opened(t, endpoint, { until: "disconnect" });
-  await other.subscribe("a");
-  await other.subscribe("b");
-  assert.equal(warn.mock.callCount(), 1);
-  assert.match(warn.mock.calls[0].arguments[0], /without ending subscriptions/);
+  endpoint.frames.all();
+  endpoint.script = (connection, command) =>
+    connection.reply(command, { result: "success", ...("until" in command ? { grace_s: 10 } : {}) });
+  endpoint.connection.socket.end(closeFrame(4007));
+  await endpoint.next("subscribe");
+  await client.listen();
+  const { now } = Date;
+  t.after(() => (Date.now = now));
+  Date.now = () => now() + 6_000;
+  endpoint.connection.cut();
+  assert.deepEqual((await endpoint.next("subscribe")).topic, ["a"]);
 });
 
 test("what onEnded throws ends the client", async (t) => {

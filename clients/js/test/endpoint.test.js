@@ -255,7 +255,7 @@ test("whoever listens elsewhere replaces: 4001, and no way back", real, async (t
   assert.equal((await next(second)).broadcast, "still here");
 });
 
-const HISTORY = ["--history-bytes", "16000000", "--history-size", "3"];
+const HISTORY = ["--history", "memory", "--history-size", "3"];
 
 /** Its position covers all that has come. */
 async function covered(client, publisher) {

@@ -99,7 +99,7 @@ test("what is sent at the same moment shares a message, and what comes in one is
 
 for (const [what, lines, knowsLines] of [
   ["without the option", undefined, true],
-  ["at an endpoint that does not know it", true, false],
+  ["at an endpoint that does not name it", true, false],
 ]) {
   test(`${what} every command and every notification has a message of its own`, async (t) => {
     const endpoint = await ScriptedEndpoint.start(t);

@@ -40,7 +40,7 @@ export function closeFrame(code, reason = "") {
 
 /** The default script: success for everything that waits for an answer. */
 export function succeed(connection, command) {
-  if ("id" in command) connection.reply(command, { result: "success", ...("filter" in command ? { filtered: true } : {}) });
+  if ("id" in command) connection.reply(command, { result: "success" });
 }
 
 class Connection {

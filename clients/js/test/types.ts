@@ -12,7 +12,6 @@ const options: ClientOptions = {
   recover: { key: "position" },
   onGap: async ({ topics }: Gap) => console.log(topics?.length),
   onNotification: (key, broadcast, { mid, kept }) => console.log(key, broadcast, mid?.length, kept === true),
-  onPlain: (url: string) => console.log(url),
   token: async () => "a.b.c",
   onDropped: (notification: Notification, dropped: number) => console.log(notification.key, dropped),
 };

@@ -38,10 +38,6 @@ export type Asking = {
      * What was due has been subscribed to again, or is given up.
      */
     onBack: () => void;
-    /**
-     * The endpoint knows no ending subscriptions, and made plain ones.
-     */
-    onPlain: () => void;
 };
 /** @import { Again } from "./kept.js" */
 /**
@@ -54,7 +50,6 @@ export type Asking = {
  * @property {(topics: string[], count: number) => void} onEnded These are not renewed here.
  * @property {(error: ProtocolError) => void} onRefused Why, where that is the reason.
  * @property {() => void} onBack What was due has been subscribed to again, or is given up.
- * @property {() => void} onPlain The endpoint knows no ending subscriptions, and made plain ones.
  */
 /** One client's. Its loop runs only while something is due. */
 export declare class Endings {

@@ -110,14 +110,12 @@ export declare class Client {
      * A plain subscription stays until it is taken back. With `until: "disconnect"`, the default in a page, it ends when the
      * client has listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of these topics,
      * and subscribes to them again where they have ended while it was away. `ttlS`: it ends after so many seconds. A plain
-     * one that is there stays plain. Where not all endpoints know such subscriptions yet, that is `peer_unavailable`; so it
-     * is with the next kind.
+     * one that is there stays plain.
      *
      * With a `filter` the client is sent what matches it (SPEC section 2.6), until that is taken back, in a page, too; with
      * `until: "disconnect"` or `ttlS` it is a `TypeError`. Another filter comes beside those that are there: one that
      * matches suffices. A subscription without a filter beside them gets all. `replace: true`: this one takes the place of
      * everything that the client has at these topics. `bad_filter`: the endpoint says where, and why.
-     * `peer_unavailable`: also where the endpoint is of a release without filters, and took it for a plain one.
      *
      * `last: n`: the n latest kept messages of each topic come before it is done, as notifications with `kept`. `since`:
      * those since that position. A client has to listen for that (`bad_state`).
@@ -147,7 +145,7 @@ export declare class Client {
      * after a lost connection or a passing error, since the repetition is a duplicate at worst (so `true` may then mean
      * this publish's own first try; with `dedup: "retry"` it gives false); with `dedup: false` never.
      *
-     * `keepS`: it is kept so many seconds. `bad_state`: no endpoint keeps messages. `peer_unavailable`: not all know of it.
+     * `keepS`: it is kept so many seconds. `bad_state`: no endpoint keeps messages.
      * @param {string} topic
      * @param {unknown} payload
      * @param {PublishOptions & WaitOptions} [options]

@@ -67,8 +67,8 @@ export type ClientOptions = {
      */
     until?: "disconnect" | null;
     /**
-     * What is to be sent at the same moment shares a message, each way, where the endpoint can
-     * do that (SPEC section 1.6): cheaper where there is much. A browser refuses an endpoint that cannot. Default: false.
+     * What is to be sent at the same moment shares a message, each way (SPEC section 1.6):
+     * cheaper where there is much. Default: false.
      */
     lines?: boolean;
     /**
@@ -111,11 +111,6 @@ export type ClientOptions = {
      * subscribed to again by this client: the latest 1,000 at most, and how many there are.
      */
     onEnded?: (topics: string[], count: number) => void;
-    /**
-     * An endpoint of before subscriptions that end made plain ones of them. Told
-     * once; without a handler the console is.
-     */
-    onPlain?: (url: string) => void;
 };
 export type WaitOptions = {
     /**
@@ -220,8 +215,8 @@ export type HistoryOptions = {
  *   trust instead of Node's own, PEM.
  * @property {"disconnect" | null} [until] What `subscribe` does where it does not say so. Default: `"disconnect"` in a page,
  *   else null, a plain subscription.
- * @property {boolean} [lines] What is to be sent at the same moment shares a message, each way, where the endpoint can
- *   do that (SPEC section 1.6): cheaper where there is much. A browser refuses an endpoint that cannot. Default: false.
+ * @property {boolean} [lines] What is to be sent at the same moment shares a message, each way (SPEC section 1.6):
+ *   cheaper where there is much. Default: false.
  * @property {() => number} [random] In [0, 1), for the waits before connecting again. Default: `Math.random`.
  * @property {(key: string | null, broadcast: any, notification: Notification) => void | Promise<void>} [onNotification]
  *   Takes the place of the iterator. One that returns a promise is not called again before that is fulfilled.
@@ -236,8 +231,6 @@ export type HistoryOptions = {
  *   in all.
  * @property {(topics: string[], count: number) => void} [onEnded] Subscriptions have ended by themselves, and are not
  *   subscribed to again by this client: the latest 1,000 at most, and how many there are.
- * @property {(url: string) => void} [onPlain] An endpoint of before subscriptions that end made plain ones of them. Told
- *   once; without a handler the console is.
  */
 /**
  * @typedef {object} WaitOptions
@@ -313,7 +306,6 @@ export declare function checkOptions(options: ClientOptions): {
     onDropped: ((notification: Notification, dropped: number) => void) | undefined;
     onEnded: ((topics: string[], count: number) => void) | undefined;
     onGap: ((gap: Gap) => void | Promise<void>) | undefined;
-    onPlain: ((url: string) => void) | undefined;
 };
 /**
  * A URL that is refused is not said: what is in the wrong place may be a password.

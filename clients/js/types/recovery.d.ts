@@ -149,8 +149,3 @@ export declare function markOf(message: Record<string, any>): {
  * @returns {Promise<string[] | null>} null: any.
  */
 export declare function topicsLacking(gap: Lacking, topicsOf: () => AsyncIterable<string>): Promise<string[] | null>;
-/**
- * The reply to a `listen` that asked for recovery. `peer_unavailable`: the endpoint does not know it.
- * @param {Record<string, any>} reply
- */
-export declare function requireRecovery(reply: Record<string, any>): void;

@@ -91,8 +91,3 @@ export declare function checkRevoke(jti: unknown, sub: unknown): Record<string, 
  * @returns {string}
  */
 export declare function json(value: unknown): string;
-/**
- * The replies to a subscribe with a filter. `peer_unavailable`: the endpoint has made a plain subscription.
- * @param {readonly Record<string, any>[]} replies
- */
-export declare function requireFiltered(replies: readonly Record<string, any>[]): void;
