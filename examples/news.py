@@ -7,7 +7,7 @@ on where it ended, whatever ended it:
     python examples/news.py report football "1:0"
 
 Reports from what is kept are marked. Where the endpoints have forgotten some, or lost them, the reader says of which
-subjects; a program with a state would read it anew. They have to keep a history: `ingeborg serve --history-bytes`.
+subjects; a program with a state would read it anew. They have to keep a history: `ingeborg serve --history memory`.
 
 ``--url`` may be given several times. Where the endpoints want a token, give it in ``--token-file FILE`` or as the
 variable ``INGEBORG_TOKEN``.

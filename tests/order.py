@@ -19,7 +19,7 @@ from xdist.workermanage import WorkerController
 #: figures do, since only their order matters. Where a file is not here, each of its tests is taken to take ``OTHER_S``.
 LONG_S: dict[str, float] = {
     "tests/loadgen/coordinator/test_dead_server.py": 139,
-    "tests/cluster/test_history.py": 60,
+    "tests/cluster/test_history.py": 35,
     "tests/loadgen/coordinator/test_run.py": 51,
     "tests/loadgen/backends/test_nats.py": 50,
     "tests/bench/spark/test_causal.py": 50,
@@ -91,7 +91,7 @@ LONG_S: dict[str, float] = {
     "tests/simulator/test_ending.py": 12,
     "tests/simulator/test_recovering.py": 12,
     "tests/loadgen/test_overtaking.py": 12,
-    "tests/cluster/test_rolling.py": 12,
+    "tests/cluster/test_rolling.py": 30,
     "tests/filters/test_ruler.py": 12,
     "tests/broker/autoscaling/kafka/test_logs.py": 12,
     "tests/broker/command/test_autoscale.py": 12,

@@ -230,7 +230,7 @@ async def recoveries(urls: Sequence[str]) -> AsyncIterator[Doing]:
 
 #: The client that recovers, and for how many seconds the messages are kept: for longer than a run takes.
 RECOVERER, KEEP_S = "recoverer", 3_600
-#: How long endpoints may take until they all know that there is a history, in seconds, and between two looks.
+#: How long endpoints of a former commit may take until all of them keep messages, in seconds, and between two looks.
 AGREED_S, AGAIN_S = 60.0, 0.5
 
 
@@ -327,7 +327,7 @@ SETTINGS = (
     Setting(
         "history",
         1,
-        {"INGEBORG_HISTORY_BYTES": str(64 << 20)},
+        {"INGEBORG_HISTORY": "memory", "INGEBORG_HISTORY_BYTES": str(64 << 20)},
         (Case(RECOVERY, recoveries, 1_000, 100),),
     ),
 )

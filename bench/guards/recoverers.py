@@ -32,8 +32,6 @@ from .light import dial
 #: Nothing that is waited for takes longer than this, in seconds, but an import.
 PATIENCE_S = 60.0
 IMPORT_S = 600.0
-#: Between two tries of what an endpoint cannot do yet.
-AGAIN_S = 0.1
 #: Publishes on one connection without a reply, at most.
 WINDOW = 256
 #: Topics in one line of an import.
@@ -179,17 +177,8 @@ class Recoverer:
         self.began = 0.0
 
     async def introduce(self, url: str) -> None:
-        """Listen for the first time, until there is a position. Repeated while the endpoints agree on the history."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                found = await self._listen(url, True, b'"position":')
-                break
-            except BenchError as error:
-                if "peer_unavailable" not in str(error) or time.monotonic() > deadline:
-                    raise
-            self.go()
-            await asyncio.sleep(AGAIN_S)
+        """Listen for the first time, until there is a position."""
+        found = await self._listen(url, True, b'"position":')
         self.position = orjson.loads(found.frames[-1])["position"]
 
     async def recover(self, url: str, room: asyncio.Semaphore | None = None) -> Recovery:

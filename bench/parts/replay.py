@@ -32,6 +32,8 @@ from ingeborg.broker.core.router import Router
 CHUNK_S, TICK_S = 0.001, 0.1
 #: A router that is alone joins within this time, in seconds of the trace.
 JOIN_S = 30.0
+#: A router looks through all its slots once, after its start: that is no part of a message.
+SETTLE_S = 10.0
 #: Rounds of a turn, at most: no turn of a trace wants more than a few.
 ROUNDS_MAX = 1_000
 
@@ -53,14 +55,15 @@ class Store:
             "endpoints": lambda: [self._me],
             "register": self._register,
             "heartbeat": self._register,
-            "features": frozenset,
             "revocations": list,
             "subscribe": self._subscribe,
-            "subscribers": lambda names, *_: [tuple(self._sets[name]) for name in names],
+            "subscribers": lambda names: ([tuple(self._sets[name]) for name in names], []),
             "filtered": lambda asked, limit: [([], None) for _ in asked],
             "listen": self._listen,
             "locations": lambda clients: [self._places.get(client) for client in clients],
             "ended": lambda clients: [None for _ in clients],
+            "ending": lambda slot, cursor, limit: ([], None),
+            "tidy": lambda kept_s: 0,
         }
 
     def answer(self, operation: str, arguments: tuple[Any, ...]) -> Any:
@@ -73,16 +76,16 @@ class Store:
     def _register(self, endpoint: Endpoint) -> None:
         self._me = endpoint
 
-    def _subscribe(self, batch: list[tuple[str, list[str]]], *_: Any) -> None:
+    def _subscribe(self, batch: list[tuple[str, list[str]]]) -> None:
         for client, names in batch:
             for name in names:
                 self._sets[name].append(client)
 
-    def _listen(self, clients: list[str], incarnation: str) -> list[Location]:
+    def _listen(self, clients: list[str], incarnation: str) -> list[tuple[Location, None]]:
         for client in clients:
             number = len(self._places) + 1
             self._places[client] = Location(number, incarnation, True)
-        return [self._places[client] for client in clients]
+        return [(self._places[client], None) for client in clients]
 
 
 class Replay:
@@ -101,6 +104,9 @@ class Replay:
         while not self._joined:
             if self._now >= until:
                 raise CannotReplay(f"the router has not joined within {JOIN_S:g} s")
+            self._pass(TICK_S)
+        settled = self._now + SETTLE_S
+        while self._now < settled:
             self._pass(TICK_S)
         self._connections = [self._router.connected(number, self._now) for number in range(connections)]
 

@@ -303,8 +303,8 @@ def machine_text(facts: Mapping[str, Any]) -> str:
 
 
 def form_text(facts: Mapping[str, Any]) -> str:
-    """`generator interpreted, endpoints compiled`; where endpoints differ, which of them run what. An older log says
-    nothing (`unknown`). A system that is not ours has no forms: the generator's is told alone."""
+    """`generator interpreted, endpoints compiled`; where endpoints differ, which of them run what. A system that is not
+    ours has no forms: the generator's is told alone."""
     generator, endpoints = forms_of(facts, "generator"), forms_of(facts, "endpoints")
     if not generator and not endpoints:
         return "unknown"

@@ -1,4 +1,4 @@
-"""The command line: `ingeborg serve | sub | pub | import | export | features | token | revoke | status | doctor |
+"""The command line: `ingeborg serve | sub | pub | import | export | cluster | token | revoke | status | doctor |
 autoscale`.
 
 Owns: the options' spelling and help. Must never: do what they say (``commands``, ``on_a_store`` and ``autoscale`` do),
@@ -118,8 +118,8 @@ def parser() -> argparse.ArgumentParser:
         "--keep-s",
         metavar="SECONDS",
         type=_positive,
-        help="so long it is kept for those who miss it, a day at most; the endpoints have to keep a history "
-        "(--history-bytes)",
+        help="so long it is kept for those who miss it, a day at most; the cluster has to keep a history "
+        "(`ingeborg cluster`)",
     )
 
     text = "print what is kept of a topic, one JSON object a line, the oldest first"
@@ -165,24 +165,27 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("file", metavar="FILE", nargs="?", default="-", help="-: standard output (-)")
     _store(options)
     options.add_argument(
-        "--without-filters",
-        action="store_true",
-        help="leave out the subscriptions with filters, and say how many: for a release that knows none",
-    )
-    options.add_argument(
         "--json", action="store_true", help="the outcome as one line of JSON (on standard error), and no progress"
     )
 
-    text = "list the features of a store that are switched on, or switch one off"
+    text = "show the settings that all endpoints of a cluster share, or record a new one"
     options = subcommands.add_parser(
-        "features",
+        "cluster",
         help=text,
-        description=f"{_sentence(text)}. Endpoints switch a feature on as soon as all of them are able to. A version "
-        "that does not know a feature which is on refuses the store: before a rolling downgrade to such a version "
-        "switch the feature off (docs/upgrading.md).",
+        description=f"{_sentence(text)}. The first endpoint of a store records its --standby and --history there. "
+        "Endpoints take a new value when they restart, and it counts once every living endpoint has it: restart them "
+        "one by one (docs/upgrading.md).",
         argument_default=argparse.SUPPRESS,
     )
-    options.add_argument("--off", metavar="NAME", help="switch this feature off")
+    _store(options)
+    options.add_argument("--json", action="store_true", help="one line of JSON instead of a list")
+    record = "record standby on|off, or history off|memory|store"
+    actions = options.add_subparsers(dest="action", metavar="[set SETTING VALUE]", help=record)
+    options = actions.add_parser(
+        "set", help=record, description=f"{_sentence(record)}.", argument_default=argparse.SUPPRESS
+    )
+    options.add_argument("setting", metavar="SETTING", help="standby or history")
+    options.add_argument("value", metavar="VALUE", help="on or off; off, memory or store")
     _store(options)
     options.add_argument("--json", action="store_true", help="one line of JSON instead of a list")
 
@@ -306,7 +309,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = vars(parser().parse_args(arguments))
     command = parsed.pop("command")
     try:
-        if command in ("serve", "import", "export", "features", "doctor"):
+        if command in ("serve", "import", "export", "cluster", "doctor"):
             from . import on_a_store  # here: a client's commands do without the packages that an endpoint needs
 
             return on_a_store.COMMANDS[command](parsed)

@@ -41,6 +41,7 @@ from ingeborg.protocol.wire import decode
 
 from ..access import tokens as auth
 from ..access.claims import TokenError
+from ..core.settings import CHOICES
 from ..shell.terminal import printable
 from .config import ConfigError
 
@@ -138,9 +139,6 @@ async def sub(
         named = ", ".join(topics[:_NAMED_MAX]) + (", …" if count > min(len(topics), _NAMED_MAX) else "")
         _say(f"ingeborg sub: ended by themselves, and not subscribed to again: {count} topics: {named}")
 
-    def plain(where: str) -> None:
-        _say(f"ingeborg sub: {where} is of a release without subscriptions that end: these stay")
-
     def gap(gap: Gap) -> None:
         _say(f"ingeborg sub: messages may be lacking here, of {_concerned(gap, wanted)}: read anew what they are about")
 
@@ -150,9 +148,6 @@ async def sub(
     async def begin(client: Client) -> None:
         if first:
             await client.listen()
-        if wanted and kind != PLAIN and last is None:
-            # A cluster that cannot do it says so within seconds, and a long list may take minutes.
-            await client.subscribe(wanted[:1], **options)
         if wanted:
             await client.subscribe(wanted, **options, last=last, timeout_s=_SUBSCRIBE_TIMEOUT_S)
         if not first:
@@ -173,7 +168,6 @@ async def sub(
             on_lost=lost,
             on_unreachable=unreachable,
             on_ended=ended,
-            on_plain=plain,
             on_gap=gap,
             on_unsaved=unsaved,
         ) as client:
@@ -510,7 +504,8 @@ class _Scrape(NamedTuple):
     name: str
     routing: str
     store: str
-    form: str  # of its code; empty: an older version, which does not say it
+    form: str  # of its code
+    settings: dict[str, str]  # of the cluster, that it goes by
     ready: str
     values: dict[str, float]
     peers: dict[str, tuple[str, bool]]  # name → (url, link up)
@@ -561,7 +556,8 @@ async def status(url: str, as_json: bool = False, *, out: TextIO | None = None) 
     endpoints = []
     for (name, its_url), old, new in zip(urls.items(), before, after, strict=True):
         if isinstance(old, _Scrape) and isinstance(new, _Scrape):
-            state = new.ready
+            others = [f"{key} {value}" for key, value in new.settings.items() if first.settings.get(key) != value]
+            state = ", ".join([new.ready, *others])
             values = [_value(column, old, new) for column in _COLUMNS]
         else:
             for result in (old, new):
@@ -576,10 +572,12 @@ async def status(url: str, as_json: bool = False, *, out: TextIO | None = None) 
         named = {column.key: value for column, value in zip(_COLUMNS, values, strict=True)}
         endpoints.append({"name": name, "url": its_url, "state": state, **named})
     if as_json:
-        cluster = {"routing": first.routing, "store": first.store, "form": first.form or None, "endpoints": endpoints}
+        about = {"routing": first.routing, "store": first.store, "form": first.form, **first.settings}
+        cluster = {**about, "endpoints": endpoints}
         print(printable(orjson.dumps(cluster).decode()), file=out)
         return OK if first.ready == "ready" else FAILED
-    said = [f"routing {first.routing}", f"store {first.store}", *([first.form] if first.form else [])]
+    settings = [f"{key} {value}" for key, value in first.settings.items()]
+    said = [f"routing {first.routing}", f"store {first.store}", first.form, *settings]
     print(printable(", ".join(said)), file=out)
     rows = [list(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -613,7 +611,8 @@ async def _scrape(url: str) -> _Scrape:
         info.get("name", "?"),
         info.get("routing", "?"),
         info.get("store", "?"),
-        info.get("form", ""),
+        info.get("form", "?"),
+        {key: info[key] for key in CHOICES if key in info},
         readiness,
         values,
         peers,

@@ -9,7 +9,7 @@ import os
 import re
 import socket
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -21,7 +21,8 @@ from ingeborg.protocol.messages import KEEP_S_MAX
 from ingeborg.protocol.options import converted, option, out_of_bounds, shown, spelling, wrong_kind
 from ingeborg.protocol.topics import PRESENCE, TOPIC_BYTES_MAX, check_topic
 
-from ..core.links.capabilities import HISTORY, JOURNAL, STANDBY
+from ..core.model import Settings
+from ..core.settings import CHOICES, with_words, words
 
 ENVIRONMENT_PREFIX = "INGEBORG_"
 
@@ -125,11 +126,12 @@ class ServeOptions:
         "endpoints; empty: none",
         "PREFIX[,PREFIX…]",
     )
-    standby: bool = option(
-        False,
-        "switch on for all endpoints: a slot's next home has its duplicates and messages under way, so that a crash "
-        "doubles and loses none that has dedup; off: ingeborg features --off standby",
-        flag=True,
+    standby: str = option(
+        "",
+        "on: a second endpoint keeps each slot's duplicates and messages under way, so that a crash doubles and loses "
+        "no message that has dedup; a setting of the cluster, as `ingeborg cluster` shows it; empty: as the cluster "
+        "has it, a new one off",
+        "on|off",
     )
     internal_address: str = option(
         "",
@@ -198,11 +200,15 @@ class ServeOptions:
     max_routes: int = option(50_000, "topics in the routing cache", least=1)
     max_route_ids: int = option(2_000_000, "subscriber ids in it", least=1)
     max_filter_bytes: int = option(512 << 20, "bytes of its topics' filters", least=1)
+    history: str = option(
+        "",
+        "where messages are kept for clients that miss them: off, nowhere; memory, of their home and with --standby on "
+        "of a second endpoint; store, in the embedded store as well, where they outlast the end of all endpoints; a "
+        "setting of the cluster, as `ingeborg cluster` shows it; empty: as the cluster has it, a new one off",
+        "off|memory|store",
+    )
     history_bytes: int = option(
-        0,
-        "bytes of kept messages, so that clients are told what they have missed; 0: this endpoint wants none kept",
-        "BYTES",
-        least=0,
+        256 << 20, "most bytes of kept messages in memory; 0: this endpoint keeps none itself", "BYTES", least=0
     )
     history_size: int = option(100, "kept messages of one topic, the latest", "N", least=1, most=10_000)
     history_topics: str = option(
@@ -210,12 +216,6 @@ class ServeOptions:
         "topics that begin so are kept for so many seconds though their publishers do not ask for it; the first that "
         "fits counts; the same at all endpoints; empty: none",
         "PREFIX=SECONDS[,…]",
-    )
-    history: str = option(
-        "memory",
-        "where messages are kept: memory, of their home and with --standby of a second endpoint; or the embedded store "
-        "as well, for all endpoints: they outlast the end of all; off: ingeborg features --off journal",
-        "memory|store",
     )
     max_locations: int = option(500_000, "clients in the location cache", least=1)
     max_duplicate_keys: int = option(1_000_000, "payload hashes in the table of duplicates", least=1)
@@ -255,10 +255,9 @@ class ServeOptions:
         return tuple(dict.fromkeys(prefix.strip() for prefix in self.presence.split(",") if prefix.strip()))
 
     @property
-    def features(self) -> frozenset[str]:
-        """Features of the cluster that this endpoint wants."""
-        wanted = {STANDBY: self.standby, HISTORY: bool(self.history_bytes), JOURNAL: self.history == "store"}
-        return frozenset(feature for feature, wants in wanted.items() if wants)
+    def asked(self) -> dict[str, str]:
+        """The cluster settings that this endpoint was started with, by name. It takes the others from the store."""
+        return {name: value for name in CHOICES if (value := getattr(self, name))}
 
     @property
     def kept_topics(self) -> tuple[tuple[str, int], ...]:
@@ -375,24 +374,19 @@ def _check(options: ServeOptions) -> None:
         raise wrong("advertise", "has to begin with wss://, since this endpoint speaks TLS")
     if options.routing not in ("home", "lookup"):
         raise wrong("routing", "has to be home or lookup")
-    if options.standby and options.routing != "home":
-        raise wrong("standby", "needs routing home: with lookup there are no homes")
-    if options.standby and not options.dedup_ttl:
-        raise wrong("standby", "needs a dedup-ttl: without one nothing is known of payloads that could be kept")
-    if options.history_bytes and options.routing != "home":
-        raise wrong("history_bytes", "needs routing home: with lookup there are no homes that keep messages")
-    if options.history not in ("memory", "store"):
-        raise wrong("history", "has to be memory or store")
-    if options.history == "store" and not options.store_url.startswith("lmdb:"):
-        raise wrong("history", "store is for the embedded store, lmdb:DIR; with Riak messages are kept in memory")
-    if options.history == "store" and not options.history_bytes:
-        raise wrong("history", "store needs history-bytes, too: what is written is kept in memory as well")
+    for name, choices in CHOICES.items():
+        if getattr(options, name) not in ("", *choices):
+            raise wrong(name, f"has to be {', '.join(choices[:-1])} or {choices[-1]}")
+    for name, needs in misfits(options, with_words(options.asked)):
+        raise wrong(name, needs)
     try:
         kept_topics = options.kept_topics
     except ValueError as error:
         raise wrong("history_topics", str(error)) from None
+    if kept_topics and options.history == "off":
+        raise wrong("history_topics", "needs history memory or store: with history off nothing is kept")
     if kept_topics and not options.history_bytes:
-        raise wrong("history_topics", "needs history-bytes: without it nothing is kept")
+        raise wrong("history_topics", "needs history-bytes: without them nothing is kept")
     if options.presence and options.routing != "home":
         raise wrong("presence", "needs routing home: with lookup no endpoint knows who joins and leaves a topic")
     for prefix in options.presence_prefixes:
@@ -466,6 +460,32 @@ def _check(options: ServeOptions) -> None:
         if should := out_of_bounds(row, value):
             raise wrong(row.name, should)
     parse_store(options.store_url)
+
+
+def misfits(options: ServeOptions, settings: Settings) -> Iterator[tuple[str, str]]:
+    """The settings that an endpoint with these options cannot carry out: the name of each, and what it needs."""
+    if settings.standby and options.routing != "home":
+        yield "standby", "needs routing home: with lookup there are no homes"
+    if settings.standby and not options.dedup_ttl:
+        yield "standby", "needs a dedup-ttl: without one nothing is known of payloads that could be kept"
+    if settings.history != "off" and options.routing != "home":
+        yield "history", "needs routing home: with lookup there are no homes that keep messages"
+    if settings.history == "store" and not options.store_url.startswith("lmdb:"):
+        yield "history", "needs the embedded store, lmdb:DIR: Riak has no journal"
+
+
+def disagreement(options: ServeOptions, recorded: Settings) -> str | None:
+    """Why an endpoint with these options cannot join a cluster with these settings; ``None``: it can."""
+    has = words(recorded)
+    for name, value in options.asked.items():
+        if has[name] != value:
+            return (
+                f"the cluster has {name} {has[name]}, as its store records, and this endpoint was started with {name} "
+                f"{value}: start it without --{name}, or change the cluster with `ingeborg cluster set {name} {value}`"
+            )
+    for name, needs in misfits(options, recorded):
+        return f"the cluster has {name} {has[name]}, as its store records, which {needs}"
+    return None
 
 
 def _overlap(options: ServeOptions, internal: int) -> bool:

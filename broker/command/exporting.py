@@ -9,9 +9,7 @@ be gone through. A topic with more subscribers than a page holds has several lin
 ``Store.subscriptions`` says what is promised then. Behind all plain subscriptions come the ending ones, slot by slot,
 in lines that have ``"until": "disconnect"``, ``"ends_at"`` (Unix time in seconds), or both.
 
-Behind these come the subscriptions with filters, in lines ``{"topic": "…", "filtered_ids": ["…"], "filter": {…}}``. A
-release of before filters refuses such a line, where it would take ``client_ids`` for plain subscriptions: then it would
-send these clients everything. For such a release they can be left out, and how many is said.
+Behind these come the subscriptions with filters, in lines ``{"topic": "…", "filtered_ids": ["…"], "filter": {…}}``.
 """
 
 from __future__ import annotations
@@ -48,22 +46,20 @@ OK, FAILED = 0, 1
 
 class Exported(NamedTuple):
     """How much has been written. ``ending``: so many of the subscriptions end by themselves; ``filtered``: so many have
-    a filter; ``left_out``: so many with a filter were left out, as was wanted."""
+    a filter."""
 
     lines: int
     subscriptions: int
     seconds: float
     ending: int = 0
     filtered: int = 0
-    left_out: int = 0
 
     def __str__(self) -> str:
         rate = self.subscriptions / max(self.seconds, 1e-9)
         kinds = ((self.ending, "ending ones"), (self.filtered, "with filters"))
         among = ", ".join(f"{count:,} of them {kind}" for count, kind in kinds if count)
         counts = f"{self.subscriptions:,} subscriptions{f' ({among})' if among else ''} in {self.lines:,} lines"
-        left_out = f"; {self.left_out:,} with filters are left out" if self.left_out else ""
-        return f"{counts}, in {self.seconds:.1f} s ({rate:,.0f} a second){left_out}"
+        return f"{counts}, in {self.seconds:.1f} s ({rate:,.0f} a second)"
 
 
 class Lines:
@@ -104,14 +100,13 @@ class Lines:
             loop.remove_writer(self._fd)
 
 
-async def dump(store: Store, lines: Lines, told: TextIO | None, *, filters: bool = True) -> Exported:
-    """Everything in an open store. ``StoreError``, ``OSError``. ``told``: where progress is said, if anywhere.
-    ``filters``: those with filters, too; else they are counted only."""
+async def dump(store: Store, lines: Lines, told: TextIO | None) -> Exported:
+    """Everything in an open store. ``StoreError``, ``OSError``. ``told``: where progress is said, if anywhere."""
     began_s = said_s = time.monotonic()
-    count = subscriptions = ending = filtered = left_out = 0
+    count = subscriptions = ending = filtered = 0
 
     def exported() -> Exported:
-        return Exported(count, subscriptions, time.monotonic() - began_s, ending, filtered, left_out)
+        return Exported(count, subscriptions, time.monotonic() - began_s, ending, filtered)
 
     async def write(values: list[dict[str, Any]], ids: str = "client_ids") -> None:
         nonlocal count, subscriptions, said_s
@@ -124,26 +119,20 @@ async def dump(store: Store, lines: Lines, told: TextIO | None, *, filters: bool
 
     async for page in store.subscriptions():
         await write([{"topic": topic, "client_ids": clients} for topic, clients in page])
-    features = await store.features()
-    if "ending" in features:
-        for first in range(0, SLOTS, SLOTS_AT_ONCE):
-            slots = range(first, min(first + SLOTS_AT_ONCE, SLOTS))
-            pages = await asyncio.gather(*(store.ending(slot, None, PAGE_SUBSCRIPTIONS) for slot in slots))
-            for slot, (found, cursor) in zip(slots, pages, strict=True):
+    for first in range(0, SLOTS, SLOTS_AT_ONCE):
+        slots = range(first, min(first + SLOTS_AT_ONCE, SLOTS))
+        pages = await asyncio.gather(*(store.ending(slot, None, PAGE_SUBSCRIPTIONS) for slot in slots))
+        for slot, (found, cursor) in zip(slots, pages, strict=True):
+            await write(_ending_lines(found))
+            ending += len(found)
+            while cursor is not None:
+                found, cursor = await store.ending(slot, cursor, PAGE_SUBSCRIPTIONS)
                 await write(_ending_lines(found))
                 ending += len(found)
-                while cursor is not None:
-                    found, cursor = await store.ending(slot, cursor, PAGE_SUBSCRIPTIONS)
-                    await write(_ending_lines(found))
-                    ending += len(found)
-            await asyncio.sleep(0)
-    if "filters" in features:
-        async for pairs in store.filtered_subscriptions():
-            if filters:
-                await write(_filtered_lines(pairs), "filtered_ids")
-                filtered += sum(len(found) for _, found in pairs)
-            else:
-                left_out += sum(len(found) for _, found in pairs)
+        await asyncio.sleep(0)
+    async for pairs in store.filtered_subscriptions():
+        await write(_filtered_lines(pairs), "filtered_ids")
+        filtered += sum(len(found) for _, found in pairs)
     return exported()
 
 
@@ -169,11 +158,8 @@ def _term_fields(term: Term) -> dict[str, Any]:
     return {**until, "ends_at": term.ends_at} if term.ends_at else until
 
 
-async def run(
-    store: Store, path: str, *, filters: bool = True, as_json: bool = False, told: TextIO | None = None
-) -> int:
-    """The command; ``path``: ``-`` is standard output. All that is said goes to ``told``. Returns the exit code.
-    ``filters``: of ``dump``."""
+async def run(store: Store, path: str, *, as_json: bool = False, told: TextIO | None = None) -> int:
+    """The command; ``path``: ``-`` is standard output. All that is said goes to ``told``. Returns the exit code."""
     told = told or sys.stderr
     try:
         await store.open()
@@ -183,7 +169,7 @@ async def run(
         return FAILED
     try:
         try:
-            exported = await _to(path, store, None if as_json else told, filters)
+            exported = await _to(path, store, None if as_json else told)
         finally:
             await store.close()
     except StoreError as error:
@@ -204,9 +190,9 @@ async def run(
     return OK
 
 
-async def _to(path: str, store: Store, told: TextIO | None, filters: bool) -> Exported:
+async def _to(path: str, store: Store, told: TextIO | None) -> Exported:
     if path == "-":
-        return await dump(store, Lines(sys.stdout.fileno()), told, filters=filters)
+        return await dump(store, Lines(sys.stdout.fileno()), told)
     target = Path(path)
     aside = _aside(target)
     # Who listens to what is nobody else's business: 600.
@@ -216,7 +202,7 @@ async def _to(path: str, store: Store, told: TextIO | None, filters: bool) -> Ex
         aside.unlink(missing_ok=True)  # of one that was killed
         fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        exported = await dump(store, Lines(fd), told, filters=filters)
+        exported = await dump(store, Lines(fd), told)
         if aside != target:
             os.fsync(fd)
             if not os.path.samestat(os.fstat(fd), aside.stat()):

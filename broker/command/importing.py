@@ -8,7 +8,7 @@ as `ingeborg export` writes them. They are checked as a ``subscribe`` is (SPEC s
 may be imported again, from any line on.
 
 A line with ``"until": "disconnect"``, ``"ends_at"`` (Unix time in seconds) or both is of ending subscriptions. Those
-that are over are left out, and counted. For the others the store's feature ``ending`` is switched on.
+that are over are left out, and counted.
 """
 
 from __future__ import annotations
@@ -43,10 +43,6 @@ ENDS_AT_MAX = 10_000_000_000
 OK, FAILED = 0, 1
 
 Subscriptions = list[tuple[str, list[str]]]
-
-
-#: Each of these kinds is a feature of the store, and what there are for whoever reads that it has been switched on.
-KINDS = {"ending": "subscriptions that end by themselves", "filters": "subscriptions with filters"}
 
 
 class Line(NamedTuple):
@@ -236,12 +232,10 @@ def _subscribers(value: dict[str, Any], key: str) -> Subscriptions:
 
 async def load(lines: BinaryIO, store: Store, told: TextIO, *, progress: bool = True) -> Imported:
     """Everything into an open store. ``ImportFailed``, ``StoreError``; what was handed over before is in. ``told``:
-    where it is said that a feature has been switched on, and the progress, if that is wanted.
-    """
+    where the progress is said, if that is wanted."""
     began_s = said_s = time.monotonic()
     under_way: dict[asyncio.Task[None], Batch] = {}
     line = done = ending = filtered = expired = 0
-    features = set(await store.features())
 
     async def finish_some(most: int) -> None:
         nonlocal done, ending, filtered
@@ -258,17 +252,7 @@ async def load(lines: BinaryIO, store: Store, told: TextIO, *, progress: bool = 
     try:
         async for batch in _batches(lines):
             await finish_some(BATCHES_AT_ONCE - 1)
-            for feature, kind in KINDS.items():
-                if getattr(batch, feature) and feature not in features:
-                    await finish_some(0)  # these do not know of it
-                    await store.switch(feature, True)
-                    features.add(feature)
-                    print(
-                        f"ingeborg import: the file has {kind}: the feature '{feature}' has been switched on for this "
-                        f"store (back: `ingeborg features --off {feature}`)",
-                        file=told,
-                    )
-            under_way[asyncio.create_task(_write(store, batch, "ending" in features))] = batch
+            under_way[asyncio.create_task(_write(store, batch))] = batch
             line = batch.last_line
             expired += batch.expired
             if progress and time.monotonic() - said_s >= SAY_EVERY_S:
@@ -285,10 +269,9 @@ async def load(lines: BinaryIO, store: Store, told: TextIO, *, progress: bool = 
     return imported()
 
 
-async def _write(store: Store, batch: Batch, ends: bool) -> None:
-    """``ends``: the feature ``ending`` is on."""
+async def _write(store: Store, batch: Batch) -> None:
     if batch.plain:
-        await (store.subscribe(batch.plain, True) if ends else store.subscribe(batch.plain))
+        await store.subscribe(batch.plain)
     if batch.ending:
         await store.subscribe_ending(batch.ending)
     if batch.filters:

@@ -1,4 +1,4 @@
-"""The commands that open a store: `ingeborg serve | import | export | features | doctor`.
+"""The commands that open a store: `ingeborg serve | import | export | cluster | doctor`.
 
 Owns: what these do with their options before they run. Must never: parse a command line. They need the packages of the
 extra `server`; a client's commands do without this module.
@@ -16,7 +16,7 @@ from typing import Any, Final
 import uvloop
 
 from ..shell import logs
-from . import apart, config, exporting, importing, inherited, serve, supervisor, switching
+from . import apart, cluster, config, exporting, importing, inherited, serve, supervisor
 
 
 def _options(arguments: dict[str, Any], environment: dict[str, str]) -> config.ServeOptions:
@@ -32,25 +32,25 @@ def _reads(command: str, options: config.ServeOptions, work: Callable[[], int]) 
 
 def _export(arguments: dict[str, Any]) -> int:
     path, as_json = arguments.pop("file"), arguments.pop("json", False)
-    filters = not arguments.pop("without_filters", False)
     try:
         options = _options(arguments, dict(os.environ))
         store = serve.make_store(options, read_only=True)
     except config.ConfigError as error:
         print(f"ingeborg export: {error}", file=sys.stderr)
         return 2
-    return _reads("export", options, lambda: uvloop.run(exporting.run(store, path, filters=filters, as_json=as_json)))
+    return _reads("export", options, lambda: uvloop.run(exporting.run(store, path, as_json=as_json)))
 
 
-def _features(arguments: dict[str, Any]) -> int:
-    off, as_json = arguments.pop("off", None), arguments.pop("json", False)
+def _cluster(arguments: dict[str, Any]) -> int:
+    as_json = arguments.pop("json", False)
+    change = (arguments.pop("setting"), arguments.pop("value")) if arguments.pop("action") else None
     try:
         options = _options(arguments, dict(os.environ))
         reading, writing = (serve.make_store(options, read_only=read_only) for read_only in (True, False))
     except config.ConfigError as error:
-        print(f"ingeborg features: {error}", file=sys.stderr)
+        print(f"ingeborg cluster: {error}", file=sys.stderr)
         return 2
-    return _reads("features", options, lambda: uvloop.run(switching.run(reading, writing, off, as_json=as_json)))
+    return _reads("cluster", options, lambda: uvloop.run(cluster.run(reading, writing, change, as_json=as_json)))
 
 
 def _doctor(arguments: dict[str, Any]) -> int:
@@ -90,6 +90,9 @@ def _serve(arguments: dict[str, str]) -> int:
         return 2
     logs.set_up(options.log_format, options.log_level)
     if given is None and (options.endpoints > 1 or options.share_port):
+        # Asked here once, and not by each of the endpoints, which would all say it.
+        if options.asked and (code := _reads("serve", options, lambda: uvloop.run(serve.agrees(options)))):
+            return code
         return supervisor.run(options)
     return serve.run(options, given)
 
@@ -98,7 +101,7 @@ COMMANDS: Final[Mapping[str, Callable[[dict[str, Any]], int]]] = {
     "serve": _serve,
     "import": _import,
     "export": _export,
-    "features": _features,
+    "cluster": _cluster,
     "doctor": _doctor,
 }
 """Each takes the parsed options and returns the exit code: 0 done, 1 failed, 2 wrong usage."""

@@ -32,7 +32,8 @@ from ..access.admission import Access, is_loopback
 from ..access.callback import Callback
 from ..access.tokens import Keys
 from ..core.limits import Limits
-from ..core.model import Endpoint, StoreError
+from ..core.model import Endpoint, Settings, StoreError
+from ..core.settings import with_words
 from ..shell import logs, machine
 from ..shell.outlet import Outlet, writing
 from ..shell.server import BACKLOG, EndpointServer
@@ -41,7 +42,7 @@ from ..store.base import Store
 from ..store.embedded.files import make_directory, others_may, regular_file, why_not_written
 from ..store.embedded.store import EmbeddedStore
 from ..version import VERSION
-from .config import ConfigError, ServeOptions, data_folder, default_name, parse_store
+from .config import ConfigError, ServeOptions, data_folder, default_name, disagreement, parse_store
 from .inherited import Inherited
 
 if TYPE_CHECKING:
@@ -246,6 +247,55 @@ def _calling(options: ServeOptions) -> Calling | None:
     return Calling(options.auth_url, options.auth_timeout)
 
 
+async def settled(options: ServeOptions, store: Store) -> Settings:
+    """Open the store, and agree with it on the cluster's settings. The first endpoint of a cluster records its own.
+
+    Args:
+        options: Of the endpoint.
+        store: Its store. It is open when this returns, and closed when this raises.
+
+    Returns:
+        The settings that the store records.
+
+    Raises:
+        ConfigError: The endpoint was started with other settings, or cannot carry out those that are recorded.
+        StoreError: The store cannot be used.
+    """
+    try:
+        await store.open()
+        recorded = await store.settings(with_words(options.asked))
+        assert recorded is not None, "there were some to record"
+        if why := disagreement(options, recorded):
+            raise ConfigError(why)
+    except BaseException:
+        await store.close()
+        raise
+    if options.kept_topics and recorded.history == "off":
+        log.warning("history-topics are without effect: the cluster has history off, as its store records")
+    return recorded
+
+
+async def agrees(options: ServeOptions) -> int:
+    """Ask the store whether endpoints with these options can join its cluster, before one is started.
+
+    Returns:
+        0, also where the store cannot be read: the endpoints say so, and try again; or 2, and standard error says why.
+    """
+    try:
+        store = make_store(options, read_only=True)
+        try:
+            await store.open()
+            recorded = await store.settings()
+        finally:
+            await store.close()
+    except (ConfigError, StoreError):
+        return 0
+    if recorded is not None and (why := disagreement(options, recorded)):
+        sys.stderr.write(f"ingeborg serve: {why}\n")
+        return 2
+    return 0
+
+
 async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Callable[..., EndpointServer]) -> int:
     loop = asyncio.get_running_loop()
     end: asyncio.Future[str | None] = loop.create_future()
@@ -286,6 +336,11 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
     me = Endpoint(options.name or default_name(port), secrets.token_hex(8), url, 0)
     logs.set_up(options.log_format, options.log_level, me.name)
     store = make_store(options, death_fd=_last_words() if parse_store(options.store_url)[0] == "lmdb" else -1)
+    try:
+        settings = await settled(options, store)
+    except StoreError as error:
+        log.error("cannot use the store %s: %s", options.store_url, error)
+        return 1
     server = endpoint(
         me,
         store,
@@ -327,17 +382,13 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
         ),
         certificate=certificate,
         drain_s=options.drain_time,
-        wanted=options.features,
+        settings=settings,
         alone_at_url=alone_at_url(options),
         place=given.place if given is not None else None,
         on_fatal=finish,
         on_broken=_end_at_once,
     )
-    try:
-        await server.start(sock, internal, shared=shared is not None)
-    except StoreError as error:
-        log.error("cannot use the store %s: %s", options.store_url, error)
-        return 1
+    await server.start(sock, internal, shared=shared is not None, opened=True)
     log.info("ingeborg %s, %s%s", VERSION, form.name(), f" ({advice})" if (advice := form.advice()) else "")
 
     async def announce() -> None:

@@ -94,14 +94,6 @@ class Stop(NamedTuple):
     why: str
 
 
-class Switched(NamedTuple):
-    """For the log: the feature is on in the cluster, or not; ``lacking``: it is wanted, and these are not able to."""
-
-    feature: str
-    on: bool
-    lacking: list[str]
-
-
 class HandedOver(NamedTuple):
     """This endpoint, which leaves, is home of nothing any more. ``in_time``: all others know, and have what it saw."""
 
@@ -114,9 +106,7 @@ class Left(NamedTuple):
     in_time: bool
 
 
-Act = (
-    Read | Forget | Close | Hold | Ping | Dial | DropLink | Gone | Joined | Knows | Stop | Switched | HandedOver | Left
-)
+Act = Read | Forget | Close | Hold | Ping | Dial | DropLink | Gone | Joined | Knows | Stop | HandedOver | Left
 
 
 class Effects(NamedTuple):

@@ -32,7 +32,7 @@ class Limits:
     subscriptions: int = 0  # of one client; 0: any number
     large_bytes: int = 64 << 10  # a longer frame is read away from the loop, which it would keep for 6 ms or more
     held_bytes: int = 1 << 62  # of all connections together
-    history_bytes: int = 0  # of kept messages, as their home and for other homes
+    history_bytes: int = 256 << 20  # of kept messages, as their home and for other homes
     history_size: int = 100  # kept messages of one topic
     history_topics: tuple[tuple[str, int], ...] = ()  # what topics begin with that are kept, and for how many seconds
 

@@ -50,18 +50,44 @@ class Revocation(NamedTuple):
     expires_at: int  # whole Unix seconds: until then it has to be remembered
 
 
+class Settings(NamedTuple):
+    """What all endpoints of a cluster do, as the store records it. ADR 42."""
+
+    standby: bool = False  # what belongs to slots is kept at a second endpoint as well
+    history: str = "off"  # where messages are kept: one of ``HISTORIES``
+
+
+HISTORIES: Final = ("off", "memory", "store")
+"""Each promises more than the one before it."""
+
+
+class Introduction(NamedTuple):
+    """What an endpoint tells a peer when their link begins."""
+
+    grace_s: float = float("inf")  # its grace time; infinity: it has not told one
+    settings: Settings = Settings()
+
+
+NO_SETTINGS: Final = Settings()
+"""Of a cluster whose endpoints were given none."""
+
+NO_INTRODUCTION: Final = Introduction()
+"""A peer's that has told nothing."""
+
+
 class Shape(NamedTuple):
     """How a store likes to be used. ``topics_at_once``: as many of large subscribes as it wants to have at a time;
     ``slots_together``: it keeps topics of one slot in one place, so that they should come together; ``reads_memory``:
     it reads a few subscribers from this machine's memory, in microseconds; ``renew_s``: ending subscriptions vanish
     from it unless they are renewed so often, in seconds; 0: they stay until they are taken out; ``topics_at_least``: as
-    many of large subscribes as it writes in time even when it is slow."""
+    many of large subscribes as it writes in time even when it is slow; ``journal``: it can keep messages."""
 
     topics_at_once: int = 2_000
     slots_together: bool = True
     reads_memory: bool = False
     renew_s: float = 0.0
     topics_at_least: int = 2_000
+    journal: bool = False
 
 
 class Term(NamedTuple):
@@ -98,6 +124,9 @@ class Kept(NamedTuple):
     number: int
     expires_at: float  # Unix seconds
 
+
+VOID: Final = (1 << 64) - 1
+"""The journal's floor of a slot whose home does not write to it."""
 
 LINES_MAX: Final = 64
 """Earlier lives of the cluster that a journal records. A position of an older one gets a gap."""

@@ -30,7 +30,6 @@ from .clients.sessions import Sessions
 from .cluster.arriving import Arriving
 from .cluster.copies import Copies
 from .cluster.copying import Copying
-from .cluster.features import Features, Switch
 from .cluster.handover import KeyHandover, SeenPayloads
 from .cluster.homes import Homes
 from .cluster.joining import Joining
@@ -44,7 +43,6 @@ from .effects import Act
 from .history.parts import HistoryParts
 from .limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from .links.calls import Calls
-from .links.capabilities import ENDING, FILTERS, NONE, STANDBY, with_grace
 from .links.mesh import Mesh
 from .messages.dedup import Dedup
 from .messages.delivery import Delivery
@@ -63,7 +61,7 @@ from .messages.recovery import Recovery
 from .messages.repeats import Repeats
 from .messages.routes import Routes
 from .messages.sharing import Sharing
-from .model import Endpoint, Shape
+from .model import NO_INTRODUCTION, NO_SETTINGS, Endpoint, Introduction, Settings, Shape
 from .operators.counters import Counters
 from .operators.looks import looks
 from .part import Part, bind
@@ -97,15 +95,15 @@ class Router(Turns):
         ping_s: float = 25.0,
         unix_s: float = 0.0,
         states: Sequence[SlotState] = (),
-        wanted: frozenset[str] = frozenset(),
+        settings: Settings = NO_SETTINGS,
         grace_s: float = 60.0,
         presence: Sequence[str] = (),
     ) -> None:
         """``shape``: of the store. ``figures``: what this endpoint tells operators of itself (SPEC section 2.4).
         ``resident``: the memory of this process in bytes; ``None``: nobody knows, and what connections hold is believed
         as it is counted. ``alone_at_url``: see ``Joining``. ``ping_s``: between two pings of a connection. ``unix_s``:
-        Unix time now. ``states``: what belongs to slots, beside the core's own. ``wanted``: features (``Features``).
-        ``grace_s``: what this endpoint is set to, see ``Membership``. ``presence``: see ``Presence``."""
+        Unix time now. ``states``: what belongs to slots, beside the core's own. ``settings``: those of the cluster that
+        it follows. ``grace_s``: what this endpoint is set to, see ``Membership``. ``presence``: see ``Presence``."""
         self.me, mine = me, me.incarnation
         self.limits = limits = limits or Limits()
         shape = shape or Shape()
@@ -118,9 +116,9 @@ class Router(Turns):
         self._acts: list[Act] = []
         self._desk = desk = Desk(now, counters, calls, self.stores, self._jobs, self._acts)
 
-        self.members = members = Membership(me, now, patience, grace_s)
-        #: The capabilities that it sends when a link begins.
-        self.capabilities = with_grace(grace_s)
+        if lookup:
+            settings = NO_SETTINGS
+        self.members = members = Membership(me, now, patience, grace_s, settings)
         self.hub = hub = Hub()
         self.memory = memory = Memory(held_bytes, resident or (lambda: held_bytes + 1))
         self.inflight = inflight = InFlight(limits.inflight_messages, limits.inflight_bytes)
@@ -129,8 +127,8 @@ class Router(Turns):
         self.locations = locations = Locations(0 if lookup else limits.locations_clients)
         self.dedup: Dedup[Handover] = Dedup(dedup_ttl_s, limits.dedup_keys)
         self._writes = writes = UnderWay()
-        handovers, ending = UnderWay(), Switch()
-        self.filtering = filtering = Filtering(desk, routes, ending)
+        handovers = UnderWay()
+        self.filtering = filtering = Filtering(desk, routes)
         homes = Homes(mine, joined=True) if lookup else members
         repeats, moved_away = Repeats(dedup_ttl_s, sizes), MovedAway(sizes)
         whereabouts = Whereabouts(locations, members, counters.drops)
@@ -145,7 +143,7 @@ class Router(Turns):
         links = calls.links
         self._delivery = delivery = Delivery(desk, hub, sending, moved_away, links, counters, wrap, sizes)
         self._fanout = fanout = Fanout(desk, members, links, locations, whereabouts, delivery, not lookup, sizes)
-        self.history = history = HistoryParts(desk, members, limits)
+        self.history = history = HistoryParts(desk, members, limits, settings, shape.journal)
         names, held = Names(), Held()
         seen, kept = SeenPayloads(desk, self.dedup, names), KeptMessages(desk, self.dedup, names)
         seen.at_standby = kept
@@ -153,10 +151,10 @@ class Router(Turns):
         self.copies = copies = Copies(desk, members, of_slots)
         self.copying = copying = Copying(desk, members, copies, of_slots, held, handovers)
         self.arriving = arriving = Arriving(desk, members, of_slots, held, copying)
-        self.standbys = standbys = Standbys(desk, members, copies)
+        self.standbys = standbys = Standbys(desk, members, copies, settings.standby)
         self.guard = guard = Guard(kept, standbys)
         keeping = history.keep(copies, standbys, guard)
-        recovering = history.recover(hub, delivery, sending, memory, replies, ending, filtering.switch, wrap)
+        recovering = history.recover(hub, delivery, sending, memory, replies, wrap)
         history.missed.routes = routes
         keys = KeyHandover(desk, members, self.dedup, repeats, handovers, copies, seen, sizes)
         self._outcomes = outcomes = Outcomes(desk, inflight)
@@ -164,48 +162,46 @@ class Router(Turns):
         self._home = home = (LookupHome if lookup else Home)(
             desk, mine, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, filtering, sizes
         )
-        switches = {STANDBY: guard.switch, ENDING: ending.turn, FILTERS: filtering.turn, **history.switches}
-        self.features = features = Features(desk, members, {} if lookup else switches, wanted)
-        self.revoking = revoking = Revoking(desk, members, features, sessions, sending, replies, keepalive, sizes)
+        self.revoking = revoking = Revoking(desk, members, sessions, sending, replies, keepalive, sizes)
         self.recovery = recovery = Recovery(desk, members, self.dedup, kept, outcomes, home.recover)
         recovery.inherit, recovery.concluded = keeping.inherit, keeping.concluded
-        history.follow(None if lookup else features, keepalive)
+        history.follow(lookup, keepalive)
         copies.unix_s = history.journal.unix_s
         self._origin = origin = Origin(
             desk, mine, homes, home, outcomes, repeats, inflight, replies, counters, keeping, dedup_ttl_s > 0
         )
 
-        self.sweeping = sweeping = Sweeping(desk, members, hub, routes, locations, writes, ending, keepalive, shape)
+        self.sweeping = sweeping = Sweeping(desk, members, hub, routes, locations, writes, keepalive, shape)
         self._writing = writing = Writing(desk, mine, homes, routes, links, writes, sweeping, filtering, sizes)
         if presence and not lookup:
             sweeping.presence = Presence(
-                desk, mine, homes, home, outcomes, inflight, routes, replies, ending, origin.publish, presence
+                desk, mine, homes, home, outcomes, inflight, routes, replies, origin.publish, presence
             )
-        may = None if lookup else features
         most = limits.subscriptions
-        subscribing = Subscribing(desk, mine, homes, writing, may, replies, memory, shape, most, recovering, sizes)
+        subscribing = Subscribing(desk, mine, homes, writing, lookup, replies, memory, shape, most, recovering, sizes)
         both = recovering, history.admitting
-        listening = Listening(
-            desk, members, homes, hub, locations, moved_away, replies, sending, memory, ending, *both, sizes
-        )
-        cut_off = CutOff(desk, homes, members, hub, sending, ending)
+        listening = Listening(desk, members, homes, hub, locations, moved_away, replies, sending, memory, *both, sizes)
+        cut_off = CutOff(desk, homes, members, hub, sending)
 
         # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
-        capabilities: list[Part] = [origin, sweeping.presence] if sweeping.presence is not None else [origin]
-        capabilities += [home, delivery, keys, copying, arriving, standbys, copies, recovery, features, revoking]
-        self._looks = looks(desk, members, replies, figures, ending, filtering.switch, sizes)
-        capabilities += [writing, subscribing, sweeping, listening, cut_off, keepalive, *self._looks, fanout]
-        capabilities += history.parts
-        followers = [part for part in capabilities if part.follows_the_cluster()]
+        parts: list[Part] = [origin, sweeping.presence] if sweeping.presence is not None else [origin]
+        parts += [home, delivery, keys, copying, arriving, standbys, copies, recovery, revoking]
+        self._looks = looks(desk, members, replies, figures, sizes)
+        parts += [writing, subscribing, listening, keepalive, *self._looks, fanout]
+        if not lookup:
+            parts += [sweeping, cut_off]
+        parts += history.parts
+        followers = [part for part in parts if part.follows_the_cluster()]
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
         )
-        copying.peer_leaves, features.informed, joining.linked = joining.peer_leaves, joining.join, arriving.hand_on
+        copying.peer_leaves, history.journal.informed = joining.peer_leaves, joining.join
+        joining.linked = arriving.hand_on
         members.awaits = arriving.awaits
         joining.missed, joining.told_missed = arriving.missed, standbys.renew
-        joining.first_copy, joining.greet = copies.first_to, [features.tell, history.marks.tell]
+        joining.first_copy, joining.greet = copies.first_to, history.marks.tell
         self._leaving = Leaving(desk, joining, copying, sessions, sending, inflight, sizes, patience)
-        bound = bind([joining, mesh, *capabilities])
+        bound = bind([joining, mesh, *parts])
         sessions.bind(bound.commands)
         mesh.bind(bound.requests)
         self._ticks, self._flushes, self._closed = bound.ticks, bound.flushes, bound.closed
@@ -300,11 +296,11 @@ class Router(Turns):
 
     # Peers
 
-    def link_up(self, endpoint: Endpoint, now: float, capabilities: frozenset[str] = NONE) -> bytes:
-        """An authenticated connection to the peer is up, which can do so much; the frame to send first."""
+    def link_up(self, endpoint: Endpoint, now: float, introduction: Introduction = NO_INTRODUCTION) -> bytes:
+        """An authenticated connection to the peer is up, which has introduced itself so; the frame to send first."""
         self._at(now)
         first = self.mesh.link_up(endpoint)
-        self.joining.link_up(endpoint, capabilities)
+        self.joining.link_up(endpoint, introduction)
         return first
 
     def link_down(self, incarnation: str, now: float) -> None:

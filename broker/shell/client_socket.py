@@ -37,7 +37,7 @@ from ..web.pages import Later, Pages, path_of, refusal
 from .driver import Driver
 from .fairness import QUANTUM_BYTES, RoundRobin
 from .logs import request_id
-from .peer_socket import CAPABLE, HANDSHAKE_BYTES_MAX, PEER_PATH, Peers, PeerSocket
+from .peer_socket import HANDSHAKE_BYTES_MAX, PEER_PATH, Peers, PeerSocket
 from .requests import RequestProtocol
 from .status import Status
 
@@ -223,15 +223,13 @@ class ClientSocket(Socket):
             raise Refused(http.HTTPStatus.FORBIDDEN, text)
 
     def _become_peer(self, request: Request) -> None:
-        self.ws.available_subprotocols = [CAPABLE]
         self.ws.send_response(self.ws.accept(request))
-        capable = self.ws.subprotocol == CAPABLE
         self.send_protocol()
         if self.ws.state is OPEN:
             self.settled()
             # The request has been read; from here on it is frames, with a limit of their own.
             ws = ServerProtocol(state=OPEN, max_size=HANDSHAKE_BYTES_MAX, logger=library_log)
-            PeerSocket(self._clients.peers, ws, None).adopt(self.transport, capable)
+            PeerSocket(self._clients.peers, ws, None).adopt(self.transport)
 
     def large_message(self, message: LargeMessage) -> None:
         """A command in a large frame."""

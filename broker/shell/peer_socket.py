@@ -6,16 +6,15 @@ A link's connection is a WebSocket at the reserved path ``/_peer`` of the port t
 where there is one. Of two endpoints the one with the smaller incarnation dials; after a second without a link, the
 other does. Then, in MessagePack:
 
-1. acceptor: ``["challenge", VERSION, nonce, capabilities]``
-2. dialler: ``["hello", VERSION, nonce, name, incarnation, url, capabilities, proof]``
+1. acceptor: ``["challenge", VERSION, nonce, capabilities, settings]``
+2. dialler: ``["hello", VERSION, nonce, name, incarnation, url, capabilities, settings, proof]``
 3. acceptor: ``["welcome", name, incarnation, url, proof]``
 
-A proof is HMAC-SHA256 under the shared secret of the role, both nonces, the prover's own three fields and both lists of
-capabilities, so that neither side can be played back at the other.
+A proof is HMAC-SHA256 under the shared secret of the role, both nonces, the prover's own three fields, and both sides'
+capabilities and settings. So neither side can be played back at the other.
 
-Capabilities (``core.links.capabilities``) are what an endpoint can do beyond what VERSION says. The dialler offers the
-WebSocket subprotocol ``CAPABLE``; an acceptor that does not choose it is of before there were any. Then both leave the
-lists out, here and in the proofs, and the link uses none.
+``capabilities`` names what a peer has to know beyond VERSION (``core.links.capabilities``). ``settings`` is
+``[grace time in seconds, standby, history]``.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ import math
 import secrets
 import ssl
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -38,7 +36,6 @@ from websockets.exceptions import InvalidURI
 from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
-from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from ingeborg.protocol.errors import GOING_AWAY, POLICY, PROTOCOL_VIOLATION
@@ -46,19 +43,17 @@ from ingeborg.protocol.frames import binary_frame, masked_binary_frame
 from ingeborg.protocol.sockets import Socket, library_log, next_mask
 
 from ..core.effects import Dial, DropLink
-from ..core.links.capabilities import CAPABILITIES_MAX, grace_of
+from ..core.links.capabilities import CAPABILITIES, CAPABILITIES_MAX, unknown
 from ..core.links.mesh import REDIAL_MAX_S
-from ..core.model import Endpoint
+from ..core.model import HISTORIES, Endpoint, Introduction, Settings
+from ..core.settings import words
 from .driver import Driver
 from .tls import Trust
 
 log = logging.getLogger("ingeborg.peers")
 
 #: The version of the handshake, the links and the requests; endpoints of different versions do not talk.
-VERSION = 6
-
-#: The subprotocol of a link whose handshake says what both ends can do.
-CAPABLE = Subprotocol("ingeborg.capabilities")
+VERSION = 7
 
 #: The path clients may not use.
 PEER_PATH = "/_peer"
@@ -85,12 +80,16 @@ ANSWER_CHARS_MAX = 200
 DIAL_TIMEOUT_S = 2.0
 
 
+#: What one side tells of itself: its capabilities and settings, as they are sent.
+Told = tuple[list[str], list[Any]]
+
+
 def proof(
-    secret: bytes, role: bytes, nonces: tuple[bytes, bytes], endpoint: Endpoint, capabilities: Sequence[list[str]] = ()
+    secret: bytes, role: bytes, nonces: tuple[bytes, bytes], endpoint: Endpoint, told: tuple[Told, Told]
 ) -> bytes:
-    """What shows that its sender knows the secret and is this endpoint, in this role and this handshake.
-    ``capabilities``: the acceptor's and the dialler's, where they say them."""
-    fields = ormsgpack.packb([role, *nonces, endpoint.name, endpoint.incarnation, endpoint.url, *capabilities])
+    """What shows that its sender knows the secret and is this endpoint, in this role and this handshake. ``told``: what
+    the acceptor and the dialler tell of themselves."""
+    fields = ormsgpack.packb([role, *nonces, endpoint.name, endpoint.incarnation, endpoint.url, *told])
     return hmac.new(secret, fields, hashlib.sha256).digest()
 
 
@@ -104,7 +103,6 @@ class PeerSocket(Socket):
         self._peers = peers
         self._dialled = dialled  # whom we meant to reach; None: we were dialled
         self._nonce = secrets.token_bytes(16)
-        self._said: tuple[list[str], ...] = ()  # the acceptor's capabilities and the dialler's; nothing: not said
         self.endpoint: Endpoint | None = None  # the peer, once it has proved itself
         self.introduced = asyncio.Event()  # it has, or never will over this connection
 
@@ -115,16 +113,11 @@ class PeerSocket(Socket):
         self.ws.send_request(self.ws.connect())
         self.send_protocol()
 
-    def adopt(self, transport: asyncio.Transport, capable: bool) -> None:
-        """Being dialled: take over the transport of a connection that was upgraded at the reserved path. ``capable``:
-        with the subprotocol ``CAPABLE``."""
+    def adopt(self, transport: asyncio.Transport) -> None:
+        """Being dialled: take over the transport of a connection that was upgraded at the reserved path."""
         super().connection_made(transport)
         transport.set_protocol(self)
-        if capable:
-            self._said = ([], [])
-            self._say(["challenge", VERSION, self._nonce, self._peers.capabilities])
-        else:
-            self._say(["challenge", VERSION, self._nonce])
+        self._say(["challenge", VERSION, self._nonce, *self._peers.told])
 
     def handshake(self, event: Request | Response) -> None:
         """The acceptor's answer to our request is checked by the protocol, which ends what it does not accept."""
@@ -152,46 +145,50 @@ class PeerSocket(Socket):
             if version != VERSION:
                 self._refuse(f"it speaks version {version} of the peer protocol, not {VERSION}")
                 return
-            if self.ws.subprotocol == CAPABLE:
-                self._said = (_capabilities(said), self._peers.capabilities)
-            elif said:
-                raise ValueError("capabilities were not asked for")
-            self._nonces = (theirs, self._nonce)
-            mine = proof(secret, b"dialler", self._nonces, me, self._said)
-            self._say(["hello", VERSION, self._nonce, me.name, me.incarnation, me.url, *self._said[1:], mine])
+            self._nonces, self._told = (theirs, self._nonce), (_told(said), self._peers.told)
+            if self._refuses(self._told[0]):
+                return
+            mine = proof(secret, b"dialler", self._nonces, me, self._told)
+            self._say(["hello", VERSION, self._nonce, me.name, me.incarnation, me.url, *self._peers.told, mine])
         elif kind == "hello" and self._dialled is None:
             version, theirs, name, incarnation, url, *said, given = fields
             endpoint = Endpoint(name, incarnation, url, 0)
-            if self._said:
-                self._said = (self._peers.capabilities, _capabilities(said))
-            elif said:
-                raise ValueError("capabilities were not asked for")
-            self._nonces = (self._nonce, theirs)
-            if not hmac.compare_digest(given, proof(secret, b"dialler", self._nonces, endpoint, self._said)):
+            self._nonces, self._told = (self._nonce, theirs), (self._peers.told, _told(said))
+            if not hmac.compare_digest(given, proof(secret, b"dialler", self._nonces, endpoint, self._told)):
                 self._refuse("it does not know the shared secret: give all endpoints the same --peer-secret-file")
                 return
-            mine = proof(secret, b"acceptor", self._nonces, me, self._said)
+            if self._refuses(self._told[1]):
+                return
+            mine = proof(secret, b"acceptor", self._nonces, me, self._told)
             self._say(["welcome", me.name, me.incarnation, me.url, mine])
             # The hello was the last frame before our welcome; from here on frames are a link's.
             self.ws = ServerProtocol(state=OPEN, max_size=FRAME_BYTES_MAX, logger=library_log)
-            self._proved(endpoint, self._said[1:])
+            self._proved(endpoint, self._told[1])
         elif kind == "welcome" and self._dialled is not None:
             name, incarnation, url, given = fields
             endpoint = Endpoint(name, incarnation, url, 0)
-            if not hmac.compare_digest(given, proof(secret, b"acceptor", self._nonces, endpoint, self._said)):
+            if not hmac.compare_digest(given, proof(secret, b"acceptor", self._nonces, endpoint, self._told)):
                 self._refuse("it does not know the shared secret: give all endpoints the same --peer-secret-file")
             elif incarnation != self._dialled.incarnation:
                 self._refuse("another endpoint answers at this address by now")
             else:
-                self._proved(endpoint, self._said[:1])
+                self._proved(endpoint, self._told[0])
         else:
             self._refuse("a handshake out of order")
 
-    def _proved(self, endpoint: Endpoint, theirs: Sequence[list[str]]) -> None:
+    def _refuses(self, theirs: Told) -> bool:
+        """Does the peer need what this version does not know?"""
+        names = unknown(theirs[0])
+        if names:
+            self._refuse(f"it needs {', '.join(names)}, which this version does not know: start a version that does")
+        return bool(names)
+
+    def _proved(self, endpoint: Endpoint, theirs: Told) -> None:
         self.endpoint = endpoint
         self.introduced.set()
         self.settled()
-        self._peers.up(self, endpoint, frozenset().union(*theirs))
+        grace_s, standby, history = theirs[1]
+        self._peers.up(self, endpoint, Introduction(float(grace_s), Settings(standby, history)))
 
     def _refuse(self, why: str) -> None:
         self._complain(why)
@@ -241,21 +238,24 @@ class PeerSocket(Socket):
             self._peers.complain(self._dialled.url, "it refused ours; its log says why (another secret?)")
 
 
-def _capabilities(said: list[Any]) -> list[str]:
-    """What a handshake says of them, in its one field. Raises ``ValueError`` where it does not say it so."""
-    (found,) = said
-    if type(found) is not list or len(found) > CAPABILITIES_MAX or not all(type(name) is str for name in found):
+def _told(fields: list[Any]) -> Told:
+    """What a handshake tells of its sender. Raises ``ValueError`` where it does not tell it so."""
+    names, settings = fields
+    if type(names) is not list or len(names) > CAPABILITIES_MAX or not all(type(name) is str for name in names):
         raise ValueError("not capabilities")
-    return found
+    grace_s, standby, history = settings
+    if type(grace_s) not in (int, float) or not grace_s > 0 or type(standby) is not bool or history not in HISTORIES:
+        raise ValueError("not settings")
+    return names, settings
 
 
 class Peers:
-    """The connections that carry this endpoint's links, by the peer's incarnation. ``secret``: what the peers share.
-    What this endpoint tells them that it can do is the router's to say."""
+    """The connections that carry this endpoint's links, by the peer's incarnation. ``secret``: what the peers share."""
 
     def __init__(self, driver: Driver, secret: bytes) -> None:
         self.secret = secret
-        self.capabilities = sorted(driver.router.capabilities)
+        self._introduction = introduction = driver.router.members.introduction
+        self.told: Told = sorted(CAPABILITIES), [introduction.grace_s, *introduction.settings]
         self.me = driver.router.me
         self._driver = driver
         self._router = driver.router
@@ -299,7 +299,7 @@ class Peers:
         loop = asyncio.get_running_loop()
         try:
             uri = parse_uri(endpoint.url.rstrip("/") + PEER_PATH)
-            ws = ClientProtocol(uri, subprotocols=[CAPABLE], max_size=FRAME_BYTES_MAX, logger=library_log)
+            ws = ClientProtocol(uri, max_size=FRAME_BYTES_MAX, logger=library_log)
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 _, peer = await loop.create_connection(
                     lambda: PeerSocket(self, ws, endpoint),
@@ -328,23 +328,28 @@ class Peers:
             self._trust = Trust()  # 10 ms: only an endpoint that dials over TLS takes them
         return self._trust.current()
 
-    def up(self, socket: PeerSocket, endpoint: Endpoint, capabilities: frozenset[str]) -> None:
+    def up(self, socket: PeerSocket, endpoint: Endpoint, introduction: Introduction) -> None:
         """The connection is authenticated; a former one of the same peer is of no use any more."""
         former = self.sockets.get(endpoint.incarnation)
         self.sockets[endpoint.incarnation] = socket
         if former is not None:
             former.transport.abort()
         log.info("%s: linked with %s at %s", self.me.name, endpoint.name, endpoint.url)
-        self._compare(endpoint, grace_of(capabilities))
-        socket.send([self._router.link_up(endpoint, time.monotonic(), capabilities)])
+        self._compare(endpoint, introduction)
+        socket.send([self._router.link_up(endpoint, time.monotonic(), introduction)])
         self.turn()
 
-    def _compare(self, endpoint: Endpoint, grace_s: float) -> None:
-        """Say so where the peer is set to another grace time: what an operator has set may not be what counts."""
-        mine = self._router.members.own_grace_s
-        if math.isfinite(grace_s) and grace_s != mine:
+    def _compare(self, endpoint: Endpoint, theirs: Introduction) -> None:
+        """Say so where the peer is set otherwise: what an operator has set may not be what counts."""
+        mine, name, me = self._introduction, endpoint.name, self.me.name
+        if theirs.grace_s != mine.grace_s:
             text = "grace times differ: %s has %g s, %s has %g s; the least counts: give all endpoints the same --grace"
-            log.warning(text, self.me.name, mine, endpoint.name, grace_s)
+            log.warning(text, me, mine.grace_s, name, theirs.grace_s)
+        others = words(theirs.settings)
+        for setting, own in words(mine.settings).items():
+            if own != others[setting]:
+                text = "setting %s differs: %s has %s, %s has %s; the lesser promise counts until all are restarted"
+                log.warning(text, setting, me, own, name, others[setting])
 
     def frame(self, socket: PeerSocket, data: bytes) -> None:
         """A frame of a peer's link."""

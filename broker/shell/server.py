@@ -20,9 +20,9 @@ from ..access.admission import Access
 from ..core.clients.large import Outcome
 from ..core.cluster.leaving import LEAVE_S
 from ..core.cluster.slots import SlotState
-from ..core.effects import Forget, Gone, HandedOver, Joined, Knows, Left, Read, Stop, Switched
+from ..core.effects import Forget, Gone, HandedOver, Joined, Knows, Left, Read, Stop
 from ..core.limits import PATIENCE, SIZES, Limits, Patience, Sizes
-from ..core.model import Endpoint
+from ..core.model import NO_SETTINGS, Endpoint, Settings
 from ..core.router import Router
 from ..store.base import Store
 from ..web import operating
@@ -79,7 +79,7 @@ class EndpointServer:
         access: Access | None = None,
         certificate: Certificate | None = None,
         drain_s: float = 5.0,
-        wanted: frozenset[str] = frozenset(),
+        settings: Settings = NO_SETTINGS,
         alone_at_url: bool = True,
         states: Sequence[SlotState] = (),
         place: Place | None = None,
@@ -103,7 +103,7 @@ class EndpointServer:
             alone_at_url=alone_at_url,
             ping_s=ping_s,
             unix_s=time.time(),
-            wanted=wanted,
+            settings=settings,
             states=states,
         )
         if log.isEnabledFor(logging.DEBUG):
@@ -123,7 +123,6 @@ class EndpointServer:
         driver.carry_out(Read, self.reader.read)
         driver.carry_out(Forget, lambda act: self.reader.forget(act.number))
         driver.carry_out(Gone, lambda act: log.info("%s: %s is gone", me.name, act.endpoint.name))
-        driver.carry_out(Switched, self._switched)
         driver.carry_out(Joined, self._serves)
         driver.carry_out(Knows, self._serves)
         driver.carry_out(Stop, self._stop)
@@ -142,14 +141,17 @@ class EndpointServer:
 
     # Start and end
 
-    async def start(self, sock: socket.socket, internal: socket.socket | None = None, *, shared: bool = False) -> None:
-        """Open the store and accept on the listening socket; ``ready`` is set once the others have let this one in.
-        ``internal``: a socket for the other endpoints and ``/metrics``, which are only there then. ``shared``: other
-        processes accept on the listening socket, too; this one does so while it is ready.
+    async def start(
+        self, sock: socket.socket, internal: socket.socket | None = None, *, shared: bool = False, opened: bool = False
+    ) -> None:
+        """Open the store, unless it has been ``opened``, and accept on the listening socket; ``ready`` is set once the
+        others have let this one in. ``internal``: a socket for the other endpoints and ``/metrics``, which are only
+        there then. ``shared``: other processes accept on the listening socket, too; this one does so while it is ready.
 
         Raises ``StoreError`` where the store cannot be used; what was opened is closed again.
         """
-        await self.store.open()
+        if not opened:
+            await self.store.open()
         tls: dict[str, Any] = {}
         if self._certificate is not None:
             tls = {"ssl": self._certificate.context, "ssl_handshake_timeout": TLS_S, "ssl_shutdown_timeout": LINGER_S}
@@ -202,19 +204,6 @@ class EndpointServer:
             status.has_begun = True
             self._show(time.monotonic())  # whoever hears that it is ready finds it accepting
             self.ready.set()
-
-    def _switched(self, act: Switched) -> None:
-        name, feature = self.router.me.name, act.feature
-        if act.lacking:
-            log.warning(
-                "%s: %s is not on yet: %s cannot do it, being of an older version, or not linked yet; it is switched "
-                "on when all endpoints can",
-                name,
-                feature,
-                ", ".join(act.lacking),
-            )
-        else:
-            log.info("%s: %s is %s", name, feature, "on" if act.on else "off")
 
     def _handed_over(self, act: HandedOver) -> None:
         if not act.in_time:

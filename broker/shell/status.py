@@ -42,7 +42,7 @@ class Status:
     def awaits_position(self) -> bool:
         """Messages are kept, and positions cannot be told yet."""
         history = self.router.history
-        return history.switch.on and not history.marks.known
+        return history.on and not history.marks.known
 
     @property
     def knows_nothing_of_tokens(self) -> bool:

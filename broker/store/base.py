@@ -20,12 +20,14 @@ from ingeborg.broker.core.model import (
     ENDED_TOPICS_MAX,
     FILTERS_MAX,
     LINES_MAX,
+    VOID,
     Ended,
     Ending,
     Endpoint,
     Kept,
     Location,
     Revocation,
+    Settings,
     Shape,
     StoreError,
     StoreLost,
@@ -46,12 +48,14 @@ __all__ = [
     "KEPT_PAGE_BYTES",
     "LINES_MAX",
     "PAGE_SUBSCRIPTIONS",
+    "VOID",
     "Ended",
     "Ending",
     "Endpoint",
     "Kept",
     "Location",
     "Revocation",
+    "Settings",
     "Shape",
     "Store",
     "StoreError",
@@ -84,66 +88,59 @@ class Store(Protocol):
     shape: Shape
 
     async def open(self) -> None:
-        """Connect, check the layout, get ready. ``StoreMisconfigured`` says exactly what to do about it."""
+        """Connect, check the layout, get ready. ``StoreMisconfigured`` says exactly what to do about it: also where the
+        store has a feature that this version does not know (``features.py``)."""
 
     async def close(self) -> None:
         """Give everything back. Operations still under way end with ``StoreUnavailable``."""
 
-    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False) -> None:
+    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
         """Add each ``(client, topics)`` of the batch: the client to the subscriber set of each of its topics.
 
         When it returns, the additions are durable: they survive ``kill -9`` of every process (embedded), or the loss
         of a minority of the nodes (Riak). Concurrent writers of one topic: the union.
 
-        ``ending``, here and below: the feature ``ending`` is on, so that there may be ending subscriptions. One of the
-        same client and topic is taken out: a plain one wins.
+        An ending subscription of the same client and topic is taken out: a plain one wins.
         """
 
-    async def unsubscribe(
-        self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False, filters: bool = False
-    ) -> None:
-        """Take them out, as durably. Against a concurrent ``subscribe`` the subscription may win, never the reverse.
-        ``ending``: the ending ones, too. ``filters``, here and below: the feature ``filters`` is on, so that there may
-        be subscriptions with filters; those of the same client and topic are taken out, too."""
+    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
+        """Take out all that each client has at each of its topics, as durably: a plain subscription, an ending one, and
+        those with filters. Against a concurrent ``subscribe`` the subscription may win, never the reverse."""
 
-    async def subscribers(self, topics: Sequence[str], ending: bool = False) -> list[set[str]]:
-        """The subscriber set of each topic, in the order asked; a topic nobody ever had: the empty set.
+    async def subscribers(self, topics: Sequence[str]) -> tuple[list[set[str]], list[str]]:
+        """The subscriber set of each topic, plain and ending subscriptions, in the order asked; a topic nobody ever
+        had: the empty set. And which of the topics have subscriptions with filters (``filtered`` has those), read after
+        the sets.
 
         The sets are new objects, the caller's to keep and change. Sees every ``subscribe`` that has returned, at
-        whichever process. ``ending``: with those whose subscription is an ending one.
+        whichever process.
         """
 
-    def subscribers_now(self, topics: Sequence[str], ending: bool = False) -> list[Subscribers] | None:
+    def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], list[str]] | None:
         """The same, where that takes no more than a read of memory of some 2 ms. ``None``: ask ``subscribers``."""
 
-    async def topics(
-        self, client: str, cursor: str | None, limit: int, ending: bool = False, filters: bool = False
-    ) -> tuple[list[str], str | None]:
-        """One page of at most ``limit`` (1 or more) of the client's topics, and the cursor of the next or ``None``.
+    async def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
+        """One page of at most ``limit`` (1 or more) of the topics at which the client has a subscription of any kind,
+        and the cursor of the next or ``None``.
 
         Order is the implementation's (by hash), stable; a topic that stays subscribed through the paging comes
-        exactly once. ``ValueError`` for a cursor that is none of this store's. ``ending``: the topics of its ending
-        subscriptions, too; ``filters``: those at which it has filters.
+        exactly once. ``ValueError`` for a cursor that is none of this store's.
         """
 
-    async def subscribed(
-        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
-    ) -> list[bool]:
-        """Whether the client has a subscription to each topic, in the order asked: a plain one; ``ending``: or an
-        ending one; ``filters``: or one with a filter, at least.
+    async def subscribed(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> list[bool]:
+        """Whether the client has a subscription to each topic, in the order asked: of any kind, or, ``unfiltered``, one
+        without a filter.
 
         One that becomes a subscription of another kind meanwhile counts. Sees every ``subscribe`` that has returned, at
         whichever process.
         """
 
-    def subscribed_now(
-        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
-    ) -> list[bool] | None:
+    def subscribed_now(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> list[bool] | None:
         """The same, where that takes no more than a read of memory of some 2 ms. ``None``: ask ``subscribed``."""
 
-    # Subscriptions with filters: asked for only while the feature ``filters`` is on. As durable as plain ones, and not
-    # among those that ``subscribers`` and ``subscriptions`` give. A filter is canonical text (``protocol.filters``); a
-    # client may have several at a topic, a plain and an ending subscription beside them.
+    # Subscriptions with filters. As durable as plain ones, and not among those that ``subscribers`` and
+    # ``subscriptions`` give. A filter is canonical text (``protocol.filters``); a client may have several at a topic,
+    # and a plain or an ending subscription as well.
 
     async def subscribe_filtered(self, batch: Sequence[tuple[str, Sequence[str], str, bool]]) -> None:
         """Add, for each ``(client, topics, filter, replace)``, the filter to those of the client at each topic.
@@ -177,8 +174,8 @@ class Store(Protocol):
         """All subscriptions with filters, in pages of ``(topic, (client, filter) pairs)``, as ``subscriptions`` gives
         the plain ones; ``PAGE_SUBSCRIPTIONS`` pairs a page at most, none empty."""
 
-    # Ending subscriptions: asked for only while the feature ``ending`` is on. They survive ``kill -9`` of every
-    # process, but no reboot of the machine (embedded); or the loss of a minority of the nodes (Riak).
+    # Ending subscriptions. They survive ``kill -9`` of every process, but no reboot of the machine (embedded); or the
+    # loss of a minority of the nodes (Riak).
 
     async def subscribe_ending(self, batch: Sequence[tuple[str, Sequence[str], Term]]) -> None:
         """Add each ``(client, topics, term)``, or give the ending subscription that is there the new term and a greater
@@ -226,17 +223,20 @@ class Store(Protocol):
         may come out or not. What it holds does not grow with the number of subscriptions.
         """
 
-    # The journal of kept messages: asked for only while the feature ``history`` is on. It survives ``kill -9`` of every
-    # process, but no reboot of the machine. Only the embedded store has one; on Riak these raise ``StoreError``.
+    # The journal of kept messages. It survives ``kill -9`` of every process, but no reboot of the machine. Only the
+    # embedded store has one (``Shape.journal``); on Riak these raise ``StoreError``.
 
     async def keep(
         self,
         kept: Sequence[Kept],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
+        whole: Sequence[int] = (),
     ) -> None:
         """Write the messages ``kept`` (one of the same slot and stamp is replaced), take those out that are
         ``forgotten`` (slot, stamp; also of these), and raise the ``floors`` (slot, stamp) of slots, never lower one.
+        The floor ``VOID`` says that nothing of a slot is whole. It replaces every stamp. A stamp replaces it only where
+        the slot is among those that are ``whole``, which the journal has from here on.
 
         All of it or nothing, as far as it is no more than ``KEEP_BYTES`` of messages. A larger call is written piece by
         piece: floors first, what is forgotten last, so that what a crash leaves claims no more than it has.
@@ -266,8 +266,9 @@ class Store(Protocol):
         Returns the lines that have ended, each with its last stamp, the ``LINES_MAX`` latest at most; and the greatest
         stamp in the journal."""
 
-    async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
-        """Map each client to this endpoint; the new locations, one per client (each client stands there once).
+    async def listen(self, clients: Sequence[str], incarnation: str) -> list[tuple[Location, Ended | None]]:
+        """Map each client to this endpoint. For each (it stands there once): the new location, and what ``ended`` has
+        of the client, read after the location was written.
 
         A listen number is drawn when the call begins: above that of the location the store has then, and no less than
         the Unix time in milliseconds. It is written if it is greater than what is there by then. So a write that is
@@ -302,18 +303,17 @@ class Store(Protocol):
     async def endpoints(self) -> list[Endpoint]:
         """All registry entries, one per name, those of crashed endpoints included."""
 
-    async def features(self) -> frozenset[str]:
-        """The features that are switched on, as the store records them now (``features.py``). ``open`` refuses a store
-        with one that this version does not know, and looks only then: such a one may be among these later.
+    async def settings(self, first: Settings | None = None) -> Settings | None:
+        """The settings of the cluster. Where none are recorded ``first`` is recorded, as durably as a ``subscribe``;
+        ``None``: nothing is. ``ValueError`` for what are no settings.
+
+        Processes that record first ones at the same time agree: those of one of them count, or on Riak what all of them
+        promise. On Riak a process can return before the last of them has written, so it has to ask again.
         """
 
-    async def switch(self, feature: str, on: bool) -> None:
-        """Record that a feature is switched on, or off, as durably as a ``subscribe``; as often as one likes, and by
-        several processes at once. ``ValueError`` for what is no feature's name; ``StoreError`` for one too many.
-
-        Versions from before features start on the store again when the last one is off. Against a concurrent
-        ``switch``, also of another feature, an *off* may be lost, never an *on*: then it has to be repeated.
-        """
+    async def set_settings(self, settings: Settings) -> None:
+        """Record these in place of those that are there, as durably. ``ValueError`` for what are no settings. Of two
+        calls at the same time one counts, for all; on Riak what both promise, where they missed each other."""
 
     async def revoke(self, batch: Sequence[Revocation]) -> None:
         """Record these, as durably as a ``subscribe``; as often as one likes, and by several processes at once: of two

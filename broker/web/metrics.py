@@ -16,9 +16,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from ingeborg import form
 
 from ..access.callback import Callback
-from ..core.links.capabilities import CAPABILITIES
 from ..core.messages.routes import Routes
 from ..core.operators.histogram import Histogram
+from ..core.settings import words
 from ..core.topics.locations import Locations
 from ..shell import logs
 from ..shell.status import Status
@@ -104,8 +104,9 @@ class _Endpoint:
         counters = router.counters
         counters.observe()
         me = router.me
-        labels = ("name", "incarnation", "routing", "store", "version", "form")
-        about = (me.name, me.incarnation, status.routing, status.store_name, VERSION, form.name())
+        settings = words(router.members.introduction.settings)
+        labels = ("name", "incarnation", "routing", "store", "version", "form", *settings)
+        about = (me.name, me.incarnation, status.routing, status.store_name, VERSION, form.name(), *settings.values())
         yield _gauges("info", "This endpoint", labels, [(about, 1)])
         peers = [peer for peer in router.members.peers.values() if peer.dead_since is None]
         up = [((p.endpoint.name, p.endpoint.url), float(p.in_view and p.connected)) for p in peers]
@@ -205,11 +206,8 @@ class _Endpoint:
             "With standbys: slots of this endpoint that nobody else could take over whole",
             router.standbys.without,
         )
-        shared = sum(not router.members.lacking(capability) for capability in CAPABILITIES)
-        yield "capabilities", "Of this release, those that all other endpoints have, too", shared
-        yield "features_on", "Features of the store that are switched on", len(router.features.on)
-        awaited = len(router.features.awaited)
-        yield "features_awaited", "Features that are wanted, and are not on: not all endpoints are able", awaited
+        differing = len(router.members.differing())
+        yield "settings_differ", "Other endpoints that have other settings of the cluster", differing
         sweeping = router.sweeping
         yield (
             "ending_subscriptions",

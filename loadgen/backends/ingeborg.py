@@ -110,7 +110,6 @@ class Ingeborg:
             return None  # the gap shows in the log; what the outage does to messages shows in the events
         info = next((sample.labels for sample in found if sample.name == "ingeborg_info"), {})
         values = {sample.series: sample.value for sample in found if sample.name != "ingeborg_info"}
-        # An endpoint of an older version does not say its form.
         return Counters(at_ns, info.get("name", url), values, info.get("form", "unknown"))
 
 

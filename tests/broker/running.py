@@ -144,8 +144,8 @@ class Gated:
         """Calls go on, those that wait first."""
         self._gate.set()
 
-    def subscribers_now(self, topics: Sequence[str], ending: bool = False) -> list[Subscribers] | None:
-        return self._store.subscribers_now(topics, ending) if self._gate.is_set() else None
+    def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], list[str]] | None:
+        return self._store.subscribers_now(topics) if self._gate.is_set() else None
 
     def locations_now(self, clients: Sequence[str]) -> list[Location | None] | None:
         return self._store.locations_now(clients) if self._gate.is_set() else None
@@ -155,10 +155,8 @@ class Gated:
     ) -> list[tuple[list[tuple[str, str]], str | None]] | None:
         return self._store.filtered_now(asked, limit) if self._gate.is_set() else None
 
-    def subscribed_now(
-        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
-    ) -> list[bool] | None:
-        return self._store.subscribed_now(client, topics, ending, filters) if self._gate.is_set() else None
+    def subscribed_now(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> list[bool] | None:
+        return self._store.subscribed_now(client, topics, unfiltered) if self._gate.is_set() else None
 
     def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
         async def call(*arguments: Any) -> Any:

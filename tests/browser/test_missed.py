@@ -196,7 +196,7 @@ async def publish(url: str, *texts: str) -> None:
 async def test_a_real_endpoint_gives_the_page_what_it_missed(
     page: Page, example: str, tmp_path: Path, texts: tuple[str, ...], missed: list[list[str]]
 ) -> None:
-    options = ("--history-bytes", "16000000", "--history-size", "2")
+    options = ("--history", "memory", "--history-size", "2")
     async with serving(tmp_path, *options) as (_, url):
         await page.open(f"{example}?as=ann&url={url}")
         await page.until(READY)

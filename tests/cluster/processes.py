@@ -18,6 +18,7 @@ from ingeborg.bench.starting import Endpoint, claim, end_all
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.pages import PageError, fetch, samples
+from tests.broker.running import ingeborg
 
 #: How long a condition may take to come true where the product promises no time of its own, in seconds.
 PATIENCE_S = 60.0
@@ -151,6 +152,20 @@ class Cluster:
             return True
 
         return await eventually(all_up, f"{', '.join(names)} linked with each other and nobody else", within_s)
+
+    async def record(self, setting: str, value: str) -> int:
+        """Run `ingeborg cluster set`; its exit code. Endpoints take the setting at their next start."""
+        async with ingeborg(self.directory, "cluster", "set", setting, value, *self.options[:2]) as command:
+            return await command.ended()
+
+    async def guarded(self) -> None:
+        """Wait until every slot of every running endpoint has its standby."""
+
+        async def all_have() -> bool:
+            scrapes = [await endpoint.metrics() for endpoint in self.endpoints.values() if endpoint.runs]
+            return not any(scrape["slots_without_standby"] for scrape in scrapes)
+
+        await eventually(all_have, "a standby for every slot")
 
     async def idle(self) -> None:
         """Wait until no running endpoint has a publish, or anything else that it asked of another, under way."""

@@ -18,13 +18,13 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from ingeborg.protocol.hashes import slot_of
 
-from .processes import Cluster, cluster_of, eventually
+from .processes import cluster_of, eventually
 
 pytestmark = pytest.mark.cluster
 
 #: Nothing here is waited for longer, in seconds.
 PATIENCE_S = 30.0
-HISTORY = ("--history-bytes", "50000000")
+MEMORY, STORE = ("--history", "memory"), ("--history", "store")
 TOPICS = [f"kept {number}" for number in range(24)]
 KEEP_S = 600
 
@@ -88,6 +88,13 @@ class Raw:
     def gaps(self) -> list[Any]:
         return [frame["gap"] for frame in self.frames if "gap" in frame]
 
+    @property
+    def lacking(self) -> set[str]:
+        """Those of ``TOPICS`` that a gap names, itself or its slot."""
+        topics = {topic for gap in self.gaps for topic in gap.get("topics", [])}
+        slots = {slot for gap in self.gaps for slot in gap.get("slots", [])}
+        return {topic for topic in TOPICS if topic in topics or slot_of(topic) in slots}
+
 
 @asynccontextmanager
 async def raw(url: str, client_id: str, **options: Any) -> AsyncIterator[Raw]:
@@ -101,38 +108,18 @@ def ok(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 async def publish(url: str, messages: Sequence[tuple[str, Any]], **fields: Any) -> None:
-    """All of them, one after the other, kept unless ``fields`` say else. Asked again while not all know of history."""
+    """All of them, one after the other, kept unless ``fields`` say else."""
     async with raw(url, "publisher") as publisher:
         for topic, payload in messages:
-
-            async def accepted(topic: str = topic, payload: Any = payload) -> bool:
-                reply = await publisher.ask(
-                    "publish", topic=topic, payload=payload, ack=True, **{"keep_s": KEEP_S, **fields}
-                )
-                assert reply.get("error") in (None, "peer_unavailable"), reply
-                return "error" not in reply
-
-            await eventually(accepted, "a publish that is to be kept")
-
-
-async def listen(client: Raw) -> dict[str, Any]:
-    """It listens, and recovers; asked again while not all know of history."""
-    replies: list[dict[str, Any]] = []
-
-    async def accepted() -> bool:
-        replies.append(await client.ask("listen", recover=True))
-        assert replies[-1].get("error") in (None, "peer_unavailable"), replies[-1]
-        return "error" not in replies[-1]
-
-    await eventually(accepted, "a client that is to recover listens")
-    return replies[-1]
+            options = {"keep_s": KEEP_S, **fields}
+            ok(await publisher.ask("publish", topic=topic, payload=payload, ack=True, **options))
 
 
 async def subscribed(url: str, client_id: str, topics: Sequence[str] = TOPICS) -> str:
     """The client has subscribed, listened for a moment and gone away; its position."""
     async with raw(url, client_id) as client:
         ok(await client.ask("subscribe", topic=list(topics)))
-        reply = await listen(client)
+        reply = ok(await client.ask("listen", recover=True))
         assert reply["recovering"] is False
         return str(reply.get("position") or (await client.until("position"))["position"])
 
@@ -158,7 +145,7 @@ async def back(url: str, client_id: str, position: str) -> tuple[Raw, str]:
 
 
 async def test_what_was_missed_comes_in_order_at_whichever_endpoint_and_only_once(tmp_path: Path) -> None:
-    async with cluster_of("abc", tmp_path, *HISTORY) as cluster:
+    async with cluster_of("abc", tmp_path, *MEMORY) as cluster:
         a, b, c = (cluster[name].url for name in "abc")
         position = await subscribed(a, "anna")
         await publish(b, numbered(0, 100))
@@ -194,7 +181,7 @@ async def test_what_was_missed_comes_in_order_at_whichever_endpoint_and_only_onc
 
 async def test_the_latest_those_since_and_the_pages_of_one_topic(tmp_path: Path) -> None:
     variables = {"INGEBORG_HISTORY_SIZE": "30", "INGEBORG_HISTORY_TOPICS": "auto/=60"}
-    async with cluster_of("ab", tmp_path, *HISTORY, **variables) as cluster:
+    async with cluster_of("ab", tmp_path, *MEMORY, **variables) as cluster:
         a, b = cluster["a"].url, cluster["b"].url
         position = await subscribed(a, "other", ["news"])
         await publish(a, [("news", number) for number in range(40)])
@@ -238,9 +225,9 @@ async def test_the_latest_those_since_and_the_pages_of_one_topic(tmp_path: Path)
 
 
 async def test_one_that_recovers_has_its_connection_for_itself(tmp_path: Path) -> None:
-    async with cluster_of("a", tmp_path, *HISTORY) as cluster:
+    async with cluster_of("a", tmp_path, *MEMORY) as cluster:
         async with raw(cluster["a"].url, "anna") as client:
-            await listen(client)
+            ok(await client.ask("listen", recover=True))
             client.client_id = "bert"
             assert (await client.ask("listen"))["error"] == "bad_state"
         async with raw(cluster["a"].url, "carl") as client:
@@ -266,46 +253,28 @@ async def test_where_no_history_is_kept_whatever_asks_for_it_is_refused(
         ok(await anna.ask("publish", topic="t", payload=1, ack=True))
 
 
-@pytest.mark.parametrize("standby", [True, False])
-async def test_a_crash_of_a_home_loses_nothing_with_a_standby_and_is_told_without(
-    tmp_path: Path, standby: bool
-) -> None:
-    async with cluster_of("abc", tmp_path, *HISTORY, *(["--standby"] if standby else [])) as cluster:
+@pytest.mark.parametrize("standby", ["on", "off"])
+async def test_a_crash_of_a_home_loses_nothing_with_a_standby_and_is_told_without(tmp_path: Path, standby: str) -> None:
+    async with cluster_of("abc", tmp_path, *MEMORY, "--standby", standby) as cluster:
         a, b = cluster["a"].url, cluster["b"].url
-
-        async def guarded() -> bool:
-            scrapes = [await endpoint.metrics() for endpoint in cluster.endpoints.values()]
-            return all(
-                scrape["features_on"] == 1 + standby and not scrape["slots_without_standby"] for scrape in scrapes
-            )
-
-        await eventually(guarded, "a standby for every slot")
+        await cluster.guarded()
         position = await subscribed(a, "anna")
-        topics_of_c = [topic for topic in TOPICS if cluster.home(topic) == "c"]
+        of_c = {topic for topic in TOPICS if cluster.home(topic) == "c"}
         await publish(b, numbered(0, 96))
         await cluster["c"].kill()
         await publish(b, numbered(96, 48))  # these wait until somebody acts for them
         anna, _ = await back(b, "anna", position)
         wanted, found = by_topic(numbered(0, 144)), by_topic(anna.payloads)
-        if standby:
+        if standby == "on":
             assert anna.gaps == []
             assert found == wanted
             return
-        slots = {slot for gap in anna.gaps for slot in gap.get("slots", [])}
-        topics = {topic for gap in anna.gaps for topic in gap.get("topics", [])}
-        for topic in TOPICS:
-            is_told = topic in topics or slot_of(topic) in slots
-            assert is_told == (topic in topics_of_c), topic
-            assert found[topic] == (wanted[topic] if not is_told else [one for one in wanted[topic] if one >= 96])
+        assert anna.lacking == of_c
+        assert found == {topic: [one for one in wanted[topic] if topic not in of_c or one >= 96] for topic in TOPICS}
 
 
 async def test_with_a_journal_nothing_is_missing_after_all_have_ended(tmp_path: Path) -> None:
-    async with cluster_of("ab", tmp_path, *HISTORY, "--history", "store") as cluster:
-
-        async def on() -> bool:
-            return all([(await one.metrics())["features_on"] == 2 for one in cluster.endpoints.values()])
-
-        await eventually(on, "the features are on")
+    async with cluster_of("ab", tmp_path, *STORE) as cluster:
         position = await subscribed(cluster["a"].url, "anna")
         await publish(cluster["b"].url, numbered(0, 72))
         await cluster["a"].kill()
@@ -329,12 +298,7 @@ async def test_with_a_journal_nothing_is_missing_after_all_have_ended(tmp_path: 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.prove)])
 async def test_with_a_journal_one_endpoint_alone_goes_on_as_well(tmp_path: Path, how: signal.Signals) -> None:
     """Nobody else is in the registry then, neither alive nor dead."""
-    async with cluster_of("a", tmp_path, *HISTORY, "--history", "store") as cluster:
-
-        async def on() -> bool:
-            return (await cluster["a"].metrics())["features_on"] == 2
-
-        await eventually(on, "the features are on")
+    async with cluster_of("a", tmp_path, *STORE) as cluster:
         position = await subscribed(cluster["a"].url, "anna")
         await publish(cluster["a"].url, numbered(0, 24))
         cluster["a"].signal(how)
@@ -345,7 +309,7 @@ async def test_with_a_journal_one_endpoint_alone_goes_on_as_well(tmp_path: Path,
 
 
 async def test_without_one_a_position_of_before_the_end_of_all_is_of_another_life(tmp_path: Path) -> None:
-    async with cluster_of("a", tmp_path, *HISTORY) as cluster:
+    async with cluster_of("a", tmp_path, *MEMORY) as cluster:
         position = await subscribed(cluster["a"].url, "anna")
         await publish(cluster["a"].url, numbered(0, 24))
         await cluster["a"].kill()
@@ -363,7 +327,7 @@ async def test_a_slow_reader_that_has_missed_much_is_not_closed(tmp_path: Path, 
         "INGEBORG_HISTORY_SIZE": "5000",
     }
     count = 5_000
-    async with cluster_of("ab", tmp_path, *HISTORY, **variables) as cluster:
+    async with cluster_of("ab", tmp_path, *MEMORY, **variables) as cluster:
         position = await subscribed(cluster["a"].url, "anna", ["big"])
         async with raw(cluster["b"].url, "paul") as paul:
             for number in range(count):
@@ -395,32 +359,3 @@ async def test_a_slow_reader_that_has_missed_much_is_not_closed(tmp_path: Path, 
         assert scrape["drops_total"] == before["drops_total"]
         assert scrape["messages_sent_again_total"] == count
         assert scrape["gaps_told_total"] == 0
-
-
-@pytest.mark.prove
-async def test_it_is_on_once_the_last_endpoint_can(tmp_path: Path, old: dict[str, str]) -> None:
-    async with cluster_of("ab", tmp_path, **old) as cluster:
-        await again(cluster, "a", *HISTORY)
-        async with raw(cluster["a"].url, "anna") as anna:
-
-            async def says_why() -> bool:
-                reply = await anna.ask("publish", topic="t", payload=1, ack=True, keep_s=KEEP_S)
-                assert reply["error"] == "peer_unavailable"
-                return "b cannot do it" in reply["info"]
-
-            await eventually(says_why, "it is said who cannot do it")
-        await again(cluster, "b", *HISTORY)
-        position = await subscribed(cluster["a"].url, "anna", ["t"])
-        await publish(cluster["b"].url, [("t", 1)])
-        anna, _ = await back(cluster["b"].url, "anna", position)
-        assert (anna.gaps, anna.payloads) == ([], [("t", 1)])
-
-
-async def again(cluster: Cluster, name: str, *options: str) -> None:
-    """The endpoint ends in order, and starts again as one of this release with these options."""
-    endpoint = cluster[name]
-    endpoint.signal(signal.SIGTERM)
-    assert await endpoint.ended(within_s=25) == 0
-    endpoint.variables = {"INGEBORG_HISTORY_BYTES": options[1]}
-    await endpoint.start()
-    await cluster.linked(*cluster.endpoints)

@@ -1,8 +1,8 @@
-"""A rolling restart of three endpoints under traffic: every publish is acknowledged, every subscription is kept. So is
-one after which they are of another release.
+"""A rolling restart of three endpoints under traffic: every publish is acknowledged, every subscription is kept, also
+where the endpoints come back as another build, or with other settings.
 
 Clients are told to go and listen elsewhere; what they miss is what was published while they did not listen (SPEC
-section 8, 4), which is looked at message by message.
+section 8, 4), which is looked at message by message. One that recovers misses nothing (SPEC section 8, 10).
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
@@ -20,11 +18,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ingeborg.broker.core.links.capabilities import CAPABILITIES
-from ingeborg.protocol.client import Client, ConnectionLost
+from ingeborg.bench.drift import trees
+from ingeborg.protocol.client import Client, ConnectionLost, Gap
 from ingeborg.protocol.errors import ProtocolError
+from tests.broker.running import ingeborg
 
-from .processes import PATIENCE_S, Cluster, EndpointProcess, cluster_of, eventually
+from .processes import Cluster, cluster_of
+from .test_history import TOPICS as KEPT
+from .test_history import back, by_topic, numbered, publish, subscribed
 from .traffic import Ear, Message
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
@@ -35,7 +36,12 @@ EARS = 12
 NOTICED_S = 0.5
 #: Nothing is forgotten meanwhile, however slow the machine is.
 VARIABLES = {"INGEBORG_DRAIN_TIME": "1", "INGEBORG_DEDUP_TTL": "600"}
+WEAK = {"INGEBORG_STANDBY": "off", "INGEBORG_HISTORY": "memory"}
 TOPICS = [f"rolling {number}" for number in range(30)]
+#: Seconds that messages are kept: longer than a test takes.
+KEEP_S = 600
+#: What the other build calls itself.
+OTHER = "0.0.0+other"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -43,6 +49,16 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
     directory: Path = tmp_path_factory.mktemp("rolling")
     async with cluster_of("abc", directory, **VARIABLES) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables by which an endpoint runs another build of these sources: an interpreted one in a folder of its own."""
+    folder = tmp_path_factory.mktemp("other")
+    trees.of_working_tree(Path(__file__).resolve().parents[2], folder)
+    (folder / "broker" / "version.py").write_text(f'VERSION = "{OTHER}"\n', encoding="utf-8")
+    # Without the third, the current folder would come before the first.
+    return {**VARIABLES, "PYTHONPATH": str(folder), "INGEBORG_PURE": "1", "PYTHONSAFEPATH": "1"}
 
 
 class Moving(Ear):
@@ -68,10 +84,10 @@ class Moving(Ear):
 class Publisher:
     """Publishes numbers to the topics in turn, as fast as they are acknowledged, over several connections at once."""
 
-    def __init__(self, clients: list[Client], first: int) -> None:
+    def __init__(self, clients: list[Client], keep_s: int | None) -> None:
         self.sent: dict[Message, tuple[float, float]] = {}  # when it was sent, and acknowledged
         self._clients = clients
-        self._first = first  # number
+        self._keep_s = keep_s
         self._stop = asyncio.Event()
 
     async def _publish(self, first: int, client: Client) -> None:
@@ -79,7 +95,7 @@ class Publisher:
         while not self._stop.is_set():
             message = (TOPICS[number % len(TOPICS)], number)
             began = time.monotonic()
-            await client.publish(*message, ack=True)
+            await client.publish(*message, ack=True, keep_s=self._keep_s)
             self.sent[message] = (began, time.monotonic())
             number += len(self._clients)
             await asyncio.sleep(0.005)
@@ -87,7 +103,7 @@ class Publisher:
     async def run(self) -> None:
         """Until ``stop``. A publish that fails fails the test."""
         async with asyncio.TaskGroup() as group:
-            for first, client in enumerate(self._clients, self._first):
+            for first, client in enumerate(self._clients):
                 group.create_task(self._publish(first, client))
 
     def stop(self) -> None:
@@ -95,22 +111,27 @@ class Publisher:
         self._stop.set()
 
 
-async def roll(cluster: Cluster, variables: Mapping[str, str] | None = None, first: int = 0) -> None:
-    """Each endpoint in turn ends and starts again, with these variables in its environment. ``first``: number of what
-    is published meanwhile, which nobody has published before."""
+async def roll(cluster: Cluster, variables: Mapping[str, str], keep_s: int | None = None) -> None:
+    """Each endpoint in turn ends and starts again, with these variables in its environment. ``keep_s``: what is
+    published is kept, and a client recovers."""
+    gaps: list[Gap] = []
     async with AsyncExitStack() as stack:
         ears = []
         for number in range(EARS):
             ear = Moving(cluster.urls("abc"[number % 3]), f"rolling ear {number}")
             ears.append(await stack.enter_async_context(ear))
             await ear.client.subscribe(TOPICS[number % 3 :: 3])
+        recovering = Ear(cluster.urls("b"), "rolling recovering", recover=True, on_gap=gaps.append)
+        if keep_s is not None:
+            await stack.enter_async_context(recovering)
+            await recovering.client.subscribe(TOPICS)
         clients = [
             await stack.enter_async_context(
                 Client(cluster.urls(name), f"rolling publisher {name}", timeout_s=30, backoff_base_s=0.02)
             )
             for name in "abc"
         ]
-        publisher = Publisher(clients, first)
+        publisher = Publisher(clients, keep_s)
         publishing = asyncio.create_task(publisher.run())
         for name in "abc":
             await again(cluster, name, variables)
@@ -136,29 +157,74 @@ async def roll(cluster: Cluster, variables: Mapping[str, str] | None = None, fir
             assert await ear.topics() == set(TOPICS[number % 3 :: 3])
         heard = sum(len(ear.heard) for ear in ears)
         assert heard > 10 * missed
+        if keep_s is not None:
+            await recovering.hears(publisher.sent)
+            assert recovering.client.reconnects >= 1
+            assert recovering.heard == dict.fromkeys(publisher.sent, 1)
+            assert gaps == []
         for endpoint in cluster.endpoints.values():
             assert "could not" not in endpoint.said()
 
 
-async def test_a_rolling_restart_loses_no_publish_and_no_subscription(cluster: Cluster) -> None:
-    await roll(cluster)
+async def test_a_rolling_restart_as_another_build_loses_no_publish_and_no_subscription(
+    cluster: Cluster, other: dict[str, str]
+) -> None:
+    await roll(cluster, other)
+    assert all(f"ingeborg {OTHER}, interpreted" in endpoint.said() for endpoint in cluster.endpoints.values())
+
+
+async def test_settings_that_change_in_a_rolling_restart_lose_and_double_nothing(tmp_path: Path) -> None:
+    async with cluster_of("abc", tmp_path, **VARIABLES, **WEAK) as cluster:
+        a, b, c = (cluster[name].url for name in "abc")
+        before = await subscribed(a, "anna")
+        await publish(b, numbered(0, 24))
+        for setting in (("standby", "on"), ("history", "store")):
+            assert await cluster.record(*setting) == 0
+        await roll(cluster, VARIABLES, KEEP_S)
+        assert await differing(cluster) == [0, 0, 0]
+        await cluster.guarded()
+        assert all([(await endpoint.metrics())["copies"] for endpoint in cluster.endpoints.values()])
+        after = await subscribed(b, "bert")
+        await publish(c, numbered(24, 48))
+        await kill_all(cluster)
+        await cluster.whole()
+        bert, _ = await back(a, "bert", after)
+        assert (bert.gaps, by_topic(bert.payloads)) == ([], by_topic(numbered(24, 48)))
+        # What was kept before the change was in memory.
+        anna, _ = await back(a, "anna", before)
+        assert (anna.lacking, by_topic(anna.payloads)) == ({*KEPT}, by_topic(numbered(24, 48)))
 
 
 @pytest.mark.prove
-async def test_a_rolling_upgrade_and_a_downgrade_lose_none_either(tmp_path: Path, old: dict[str, str]) -> None:
-    async with cluster_of("abc", tmp_path, INGEBORG_DRAIN_TIME="1", **old) as cluster:
-        assert {await capabilities(cluster[name]) for name in "abc"} == {None}
-        await roll(cluster, {"INGEBORG_DRAIN_TIME": "1", "INGEBORG_STANDBY": "1"})
-        assert {await capabilities(cluster[name]) for name in "abc"} == {len(CAPABILITIES)}
-        # What is wanted is on once the last one is able to.
-        await eventually(lambda: standby(cluster, True), "standby on")
-        # What is on has to be off before an older release can start.
-        _, url = cluster.options[:2]
-        code, said = await asyncio.to_thread(ingeborg_features, "--store", url, "--off", "standby")
-        assert code == 0, said
-        await eventually(lambda: standby(cluster, False), "standby off")
-        await roll(cluster, {"INGEBORG_DRAIN_TIME": "1", **old}, 1_000_000)
-        assert {await capabilities(cluster[name]) for name in "abc"} == {None}
+async def test_the_end_of_all_in_the_middle_of_a_change_is_a_gap_of_what_was_in_memory_and_of_nothing_else(
+    tmp_path: Path,
+) -> None:
+    async with cluster_of("abc", tmp_path, **VARIABLES, **WEAK) as cluster:
+        assert await cluster.record("history", "store") == 0
+        assert await differing(cluster) == [0, 0, 0]
+        await again(cluster, "a", VARIABLES)
+        assert await differing(cluster) == [2, 1, 1]
+        position = await subscribed(cluster["b"].url, "anna")
+        await publish(cluster["b"].url, numbered(0, 48))
+        await kill_all(cluster)
+        for name in "bc":
+            cluster[name].variables = dict(VARIABLES)
+        await cluster.whole()
+        anna, _ = await back(cluster["c"].url, "anna", position)
+        written = [topic for topic in KEPT if cluster.home(topic) == "a"]
+        assert anna.lacking == {*KEPT} - {*written}
+        assert by_topic(anna.payloads) == {topic: by_topic(numbered(0, 48))[topic] for topic in written}
+
+
+async def test_an_endpoint_with_another_setting_than_the_cluster_ends_and_names_the_command(tmp_path: Path) -> None:
+    async with (
+        cluster_of("a", tmp_path, **WEAK) as cluster,
+        ingeborg(tmp_path, "serve", *cluster.options, "--port", "0", "--standby", "on") as refused,
+    ):
+        assert await refused.ended() == 2
+        (line,) = refused.said().splitlines()
+        assert line.startswith("ingeborg serve: the cluster has standby off")
+        assert line.endswith("`ingeborg cluster set standby on`")
 
 
 async def test_a_messages_own_key_goes_with_its_topic_to_other_homes(cluster: Cluster) -> None:
@@ -166,104 +232,19 @@ async def test_a_messages_own_key_goes_with_its_topic_to_other_homes(cluster: Cl
         assert {cluster.home(topic) for topic in TOPICS} == {"a", "b", "c"}
         assert await said(client, "paid", "first") == dict.fromkeys(TOPICS, False)
         for name in "bc":
-            await again(cluster, name)
+            await again(cluster, name, VARIABLES)
         assert await said(client, "on hold", "second") == dict.fromkeys(TOPICS, False)
         assert await said(client, "paid", "third") == dict.fromkeys(TOPICS, False)
         assert await said(client, "paid", "first") == dict.fromkeys(TOPICS, True)
         assert await said(client, "on hold", "first") == dict.fromkeys(TOPICS, "conflict")
 
 
-@pytest.mark.prove
-async def test_own_keys_do_where_homes_are_of_an_older_release(tmp_path: Path, old: dict[str, str]) -> None:
-    """Which does not know of them, and notices no conflict; and the next home, which does, has them from it."""
-    async with cluster_of("abc", tmp_path, **VARIABLES, **old) as cluster:
-        await again(cluster, "a", VARIABLES)
-        async with Client(cluster["a"].url, "keys", timeout_s=30) as new, Client(cluster["b"].url, "keys") as former:
-            assert await said(new, "paid", "first") == dict.fromkeys(TOPICS, False)
-            assert await said(new, "on hold", "second") == dict.fromkeys(TOPICS, False)
-            assert await said(new, "paid", "third") == dict.fromkeys(TOPICS, False)
-            assert await said(former, "paid", "fourth") == dict.fromkeys(TOPICS, "bad_state")
-            for name in "bc":
-                await again(cluster, name, VARIABLES)
-            assert await said(new, "paid", "first") == dict.fromkeys(TOPICS, True)
-
-
-@pytest.mark.prove
-async def test_subscriptions_end_once_the_last_endpoint_can(tmp_path: Path, old: dict[str, str]) -> None:
-    variables = {**VARIABLES, "INGEBORG_GRACE": "1"}
-    async with cluster_of("abc", tmp_path, **VARIABLES, **old) as cluster:
-        await again(cluster, "a", variables)
-        async with Client(cluster["a"].url, "ann", listen=True, timeout_s=7) as ann:
-            with pytest.raises(ProtocolError, match="b, c cannot do it") as refused:
-                await ann.subscribe(TOPICS, until="disconnect")
-            assert refused.value.code == "peer_unavailable"
-            await ann.subscribe("plain")
-        for name in "bc":
-            await again(cluster, name, variables)
-        async with Client(cluster["a"].url, "ann", listen=True, timeout_s=30) as ann:
-            await ann.subscribe(TOPICS, until="disconnect")
-        async with Client(cluster["b"].url, "ann", timeout_s=30) as ann:
-            assert {topic async for topic in ann.subscriptions()} == {"plain", *TOPICS}
-
-            async def have_ended() -> bool:
-                return [topic async for topic in ann.subscriptions()] == ["plain"]
-
-            await eventually(have_ended, "subscriptions until disconnect end")
-        # An older release starts again when it is off, and has what is plain.
-        url = cluster.options[1]
-        refusing = cluster["c"]
-        refusing.signal(signal.SIGTERM)
-        assert await refusing.ended(within_s=25) == 0
-        refusing.variables = {**VARIABLES, **old}
-        code, said = await asyncio.to_thread(ingeborg_features, "--store", url, "--off", "ending")
-        assert code == 0, said
-        await refusing.start()
-        await cluster.linked(*"abc")
-        async with Client(refusing.url, "ann", timeout_s=30) as ann:
-            assert [topic async for topic in ann.subscriptions()] == ["plain"]
-
-
-@pytest.mark.prove
-async def test_filters_are_taken_once_the_last_endpoint_can(tmp_path: Path, old: dict[str, str]) -> None:
-    rock = {"genre": ["rock"]}
-    async with cluster_of("abc", tmp_path, **VARIABLES, **old) as cluster:
-        await again(cluster, "a", VARIABLES)
-        async with Client(cluster["a"].url, "ann", listen=True, timeout_s=7) as ann:
-            with pytest.raises(ProtocolError, match="b, c cannot do it") as refused:
-                await ann.subscribe(TOPICS, filter=rock)
-            assert refused.value.code == "peer_unavailable"
-        for name in "bc":
-            await again(cluster, name, VARIABLES)
-        async with (
-            Client(cluster["a"].url, "ann", listen=True, timeout_s=30) as ann,
-            Client(cluster["b"].url, "publisher", timeout_s=30) as publisher,
-        ):
-            await ann.subscribe(TOPICS, filter=rock)
-            for topic in TOPICS:
-                await publisher.publish(topic, {"genre": "pop"}, ack=True)
-                await publisher.publish(topic, {"genre": "rock"}, ack=True)
-            heard = {(await asyncio.wait_for(anext(ann), PATIENCE_S)).key for _ in TOPICS}
-            assert heard == set(TOPICS)
-        # An older release does not start while there may be some, and then has none of them.
-        url, refusing = cluster.options[1], cluster["c"]
-        refusing.signal(signal.SIGTERM)
-        assert await refusing.ended(within_s=25) == 0
-        refusing.variables = {**VARIABLES, **old}
-        code, said = await asyncio.to_thread(ingeborg_features, "--store", url, "--off", "filters")
-        assert code == 0, said
-        await refusing.start()
-        await cluster.linked(*"abc")
-        async with Client(refusing.url, "ann", timeout_s=30) as ann:
-            assert [topic async for topic in ann.subscriptions()] == []
-
-
-async def again(cluster: Cluster, name: str, variables: Mapping[str, str] | None = None) -> None:
-    """The endpoint ends in order and starts again."""
+async def again(cluster: Cluster, name: str, variables: Mapping[str, str]) -> None:
+    """The endpoint ends in order and starts again, with these variables in its environment."""
     endpoint = cluster[name]
     endpoint.signal(signal.SIGTERM)
     assert await endpoint.ended(within_s=25) == 0
-    if variables is not None:
-        endpoint.variables = dict(variables)
+    endpoint.variables = dict(variables)
     await endpoint.start()
     await cluster.linked(*"abc")
 
@@ -279,23 +260,14 @@ async def said(client: Client, payload: str, own_key: str) -> dict[str, bool | s
     return found
 
 
-def ingeborg_features(*words: str) -> tuple[int, str]:
-    """The command's exit code, and what it says."""
-    command = [sys.executable, "-m", "ingeborg.broker.command.cli", "features", *words]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    return ended.returncode, ended.stdout + ended.stderr
-
-
-async def standby(cluster: Cluster, on: bool) -> bool:
-    """At all of them: is it on, and has every slot its standby; or is it off, and is nothing copied?"""
+async def kill_all(cluster: Cluster) -> None:
+    """No endpoint can hand anything on to another."""
     for endpoint in cluster.endpoints.values():
-        scrape = await endpoint.metrics()
-        if scrape["features_on"] != on or scrape["slots_without_standby"] or (scrape["copies"] > 0) != on:
-            return False
-    return True
+        endpoint.signal(signal.SIGKILL)
+    for endpoint in cluster.endpoints.values():
+        await endpoint.ended()
 
 
-async def capabilities(endpoint: EndpointProcess) -> int | None:
-    """That the endpoint and all of its peers have; ``None``: it is of a release before there were any."""
-    values = (await endpoint.metrics()).values
-    return int(values["capabilities"]) if "capabilities" in values else None
+async def differing(cluster: Cluster) -> list[float]:
+    """How many others have other settings, as each endpoint sees it."""
+    return [(await endpoint.metrics())["settings_differ"] for endpoint in cluster.endpoints.values()]

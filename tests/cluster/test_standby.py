@@ -14,7 +14,7 @@ import pytest_asyncio
 from ingeborg.protocol.client import Client
 from ingeborg.protocol.errors import ProtocolError
 
-from .processes import Cluster, cluster_of, eventually
+from .processes import Cluster, cluster_of
 from .traffic import Ear, Message
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
@@ -27,14 +27,8 @@ PACE_S = 0.005
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    async with cluster_of("abc", tmp_path_factory.mktemp("standby"), "--standby") as cluster:
+    async with cluster_of("abc", tmp_path_factory.mktemp("standby"), "--standby", "on") as cluster:
         yield cluster
-
-
-async def guarded(cluster: Cluster) -> bool:
-    """Has every slot of every endpoint its standby?"""
-    scrapes = [await endpoint.metrics() for endpoint in cluster.endpoints.values()]
-    return all(scrape["features_on"] and not scrape["slots_without_standby"] for scrape in scrapes)
 
 
 class Reporter:
@@ -58,7 +52,7 @@ class Reporter:
 @pytest.mark.parametrize("victim", "abc")
 async def test_the_crash_of_a_home_doubles_and_loses_nothing(cluster: Cluster, victim: str) -> None:
     await cluster.whole()
-    await eventually(lambda: guarded(cluster), "a standby for every slot")
+    await cluster.guarded()
     one, other = [endpoint.name for endpoint in cluster.others(victim)]
     messages: list[tuple[str, str]] = []
     async with AsyncExitStack() as stack:
@@ -101,10 +95,4 @@ async def test_the_crash_of_a_home_doubles_and_loses_nothing(cluster: Cluster, v
             assert {message: often for message, often in ear.heard.items() if often > 1} == {}
         assert reporters[0].failed + reporters[1].failed == []
         assert len(acknowledged) == len(messages) > 100
-        await eventually(lambda: guarded_but(cluster, victim), "standbys at the endpoints that are left")
-
-
-async def guarded_but(cluster: Cluster, victim: str) -> bool:
-    """Have the others standbys at each other?"""
-    scrapes = [await endpoint.metrics() for endpoint in cluster.others(victim)]
-    return not any(scrape["slots_without_standby"] for scrape in scrapes)
+        await cluster.guarded()

@@ -19,6 +19,7 @@ from tests import proof
 from tests.contract.conftest import STORES, OpenStore, Storage
 from tests.contract.test_store import ODD_CLIENTS, ODD_TOPICS, everything
 from tests.contract.virtual import Virtual, virtual
+from tests.store.asked import listen, subscribers, subscribers_now
 
 ALL: dict[str, Storage] = {**STORES, "simulator": virtual}
 
@@ -32,14 +33,6 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
     """Opens handles on one new, empty storage; closes them after the test."""
     async with ALL[request.param](tmp_path) as opener:
         yield opener
-
-
-@pytest.fixture
-async def store(open_store: OpenStore) -> Store:
-    """One handle, with the feature switched on."""
-    store = await open_store()
-    await store.switch("ending", True)
-    return store
 
 
 async def records(store: Store, slot: int, limit: int = 100) -> list[Ending]:
@@ -69,11 +62,11 @@ async def made(store: Store, client: str, topics: Sequence[str], term: Term = GO
 
 
 async def listing(store: Store, client: str, limit: int = 100) -> list[str]:
-    """All pages of a client's topics, plain and ending, each checked for its size."""
+    """All pages of a client's topics, each checked for its size."""
     topics: list[str] = []
     cursor = None
     while True:
-        page, cursor = await store.topics(client, cursor, limit, True)
+        page, cursor = await store.topics(client, cursor, limit)
         assert len(page) <= limit
         topics += page
         if cursor is None:
@@ -82,8 +75,8 @@ async def listing(store: Store, client: str, limit: int = 100) -> list[str]:
 
 async def members(store: Store, topic: str) -> set[str]:
     """The topic's subscribers, plain and ending: the same in whichever way they are asked for."""
-    (found,) = await store.subscribers([topic], True)
-    now = store.subscribers_now([topic], True)
+    (found,) = await subscribers(store, [topic])
+    now = subscribers_now(store, [topic])
     assert not store.shape.reads_memory or now is not None
     if now is not None:
         assert sorted(now[0]) == sorted(found)
@@ -99,16 +92,14 @@ async def ended(store: Store, client: str) -> Ended | None:
 # --- there
 
 
-async def test_an_ending_one_is_there_for_whoever_asks_for_these_too(store: Store, other: Store) -> None:
+async def test_an_ending_one_is_there_for_whoever_asks(store: Store, other: Store) -> None:
     await store.subscribe([("bob", ["rock"])])
     await store.subscribe_ending([("ann", ["rock", "jazz"], GONE), ("cleo", ["jazz"], BOTH)])
     for handle in (store, other):
-        assert await handle.subscribers(["jazz", "rock", "none", "jazz"]) == [set(), {"bob"}, set(), set()]
         sets = [{"ann", "cleo"}, {"ann", "bob"}, set(), {"ann", "cleo"}]
-        assert await handle.subscribers(["jazz", "rock", "none", "jazz"], True) == sets
+        assert await subscribers(handle, ["jazz", "rock", "none", "jazz"]) == sets
         for topic, wanted in zip(("jazz", "rock", "none"), sets, strict=False):
             assert await members(handle, topic) == wanted
-        assert await handle.topics("ann", None, 10) == ([], None)
         assert sorted(await listing(handle, "ann")) == ["jazz", "rock"]
         pairs = [("ann", "rock"), ("bob", "rock"), ("cleo", "jazz"), ("cleo", "rock"), ("ann", "rock")]
         assert await handle.terms(pairs) == [GONE, None, BOTH, None, GONE]
@@ -121,7 +112,7 @@ async def test_an_ending_one_is_there_for_whoever_asks_for_these_too(store: Stor
 
 async def test_the_sets_are_the_callers_to_change(store: Store) -> None:
     await store.subscribe_ending([("ann", ["rock"], GONE)])
-    first, second = await store.subscribers(["rock", "rock"], True)
+    first, second = await subscribers(store, ["rock", "rock"])
     first.add("intruder")
     second.clear()
     assert await members(store, "rock") == {"ann"}
@@ -130,20 +121,20 @@ async def test_the_sets_are_the_callers_to_change(store: Store) -> None:
 async def test_empty_batches_are_fine(store: Store) -> None:
     await store.subscribe_ending([])
     await store.subscribe_ending([("ann", [], GONE)])
-    await store.subscribe([], True)
-    await store.unsubscribe([("ann", [])], True)
-    assert await store.subscribers([], True) == []
+    await store.subscribe([])
+    await store.unsubscribe([("ann", [])])
+    assert await subscribers(store, []) == []
     assert await store.terms([]) == []
     assert await store.end([]) == []
     assert await store.end([([], None, True)]) == [[]]
     assert await store.ended([]) == []
-    assert await store.topics("ann", None, 10, True) == ([], None)
+    assert await store.topics("ann", None, 10) == ([], None)
     assert await store.ending(0, None, 10) == ([], None)
 
 
 async def test_odd_topics_and_clients_are_kept_apart_and_whole(store: Store, other: Store) -> None:
     await store.subscribe_ending([(client, ODD_TOPICS, LATER) for client in ODD_CLIENTS[::2]])
-    assert await other.subscribers(ODD_TOPICS, True) == [set(ODD_CLIENTS[::2])] * len(ODD_TOPICS)
+    assert await subscribers(other, ODD_TOPICS) == [set(ODD_CLIENTS[::2])] * len(ODD_TOPICS)
     for client in ODD_CLIENTS:
         mine = ODD_TOPICS if client in ODD_CLIENTS[::2] else []
         assert sorted(await listing(other, client, limit=3)) == sorted(mine)
@@ -160,18 +151,17 @@ async def test_many_in_one_batch_and_many_of_one_topic(store: Store, other: Stor
     topics = [f"song {index}" for index in range(1_500)]
     clients = [f"client {index}" for index in range(600)]
     await store.subscribe_ending([("ann", topics, GONE), *((client, ["hit"], GONE) for client in clients)])
-    assert await other.subscribers(topics, True) == [{"ann"}] * len(topics)
-    assert await other.subscribers(["hit", "song 3"], True) == [set(clients), {"ann"}]
+    assert await subscribers(other, topics) == [{"ann"}] * len(topics)
+    assert await subscribers(other, ["hit", "song 3"]) == [set(clients), {"ann"}]
     assert sorted(await listing(other, "ann", 999)) == sorted(topics)
     found = await records(store, slot_of("hit"), 100)
     by_client = [[each] for each in found if each.topic == "hit"]
     assert await other.end([(mine, None, True) for mine in by_client]) == by_client
-    assert await store.subscribers(["hit"], True) == [set()]
+    assert await subscribers(store, ["hit"]) == [set()]
 
 
 async def test_they_survive_that_every_handle_is_closed(open_store: OpenStore) -> None:
     first = await open_store()
-    await first.switch("ending", True)
     rock, jazz = await made(first, "ann", ["rock", "jazz"])
     await first.end([([jazz], None, False)])
     await first.close()
@@ -208,27 +198,25 @@ async def test_one_that_is_made_anew_has_another_stamp_whatever_was_between(
         if how == "end":
             await other.end([([found], None, True)])
         elif how == "subscribe":
-            await other.subscribe([("ann", ["rock"])], True)
-        await other.unsubscribe([("ann", ["rock"])], True)
+            await other.subscribe([("ann", ["rock"])])
+        await other.unsubscribe([("ann", ["rock"])])
     assert stamps == sorted(set(stamps))
 
 
 async def test_where_there_is_a_plain_one_nothing_changes(store: Store, other: Store) -> None:
-    await store.subscribe([("ann", ["rock"])], True)
+    await store.subscribe([("ann", ["rock"])])
     await other.subscribe_ending([("ann", ["rock", "jazz"], GONE), ("bob", ["rock"], GONE)])
     assert await record(store, "ann", "rock") is None
     assert await store.terms([("ann", "rock"), ("ann", "jazz"), ("bob", "rock")]) == [None, GONE, GONE]
     assert await members(store, "rock") == {"ann", "bob"}
-    assert await store.subscribers(["rock"]) == [{"ann"}]
     assert sorted(await listing(store, "ann", 1)) == ["jazz", "rock"]
 
 
 async def test_a_plain_one_takes_the_place_of_an_ending_one(store: Store, other: Store) -> None:
     (rock, _) = await made(store, "ann", ["rock", "jazz"])
-    await other.subscribe([("ann", ["rock", "pop"])], True)
+    await other.subscribe([("ann", ["rock", "pop"])])
     assert await record(store, "ann", "rock") is None
     assert await store.terms([("ann", "rock"), ("ann", "jazz")]) == [None, GONE]
-    assert await store.subscribers(["rock"]) == [{"ann"}]
     assert await members(store, "rock") == {"ann"}
     assert sorted(await listing(store, "ann", 2)) == ["jazz", "pop", "rock"]
     assert await store.end([([rock], None, True)]) == [[]]
@@ -236,27 +224,14 @@ async def test_a_plain_one_takes_the_place_of_an_ending_one(store: Store, other:
 
 
 async def test_unsubscribing_takes_out_whichever_it_is(store: Store, other: Store) -> None:
-    await store.subscribe([("ann", ["plain"])], True)
+    await store.subscribe([("ann", ["plain"])])
     await store.subscribe_ending([("ann", ["ending", "stays"], GONE), ("bob", ["ending"], LATER)])
     for _ in range(2):
-        await other.unsubscribe([("ann", ["plain", "ending", "never had"])], True)
-        assert await store.subscribers(["plain", "ending", "stays"], True) == [set(), {"bob"}, {"ann"}]
+        await other.unsubscribe([("ann", ["plain", "ending", "never had"])])
+        assert await subscribers(store, ["plain", "ending", "stays"]) == [set(), {"bob"}, {"ann"}]
         assert await listing(store, "ann") == ["stays"]
         assert await record(store, "ann", "ending") is None
     assert await ended(store, "ann") is None
-
-
-async def test_what_an_endpoint_left_beside_a_plain_one_is_no_ending_one_and_ends_without_a_word(store: Store) -> None:
-    (rock,) = await made(store, "ann", ["rock"])
-    await store.subscribe([("ann", ["rock"])])  # by one that is of an older version, while the feature was off
-    assert await members(store, "rock") == {"ann"}
-    assert await listing(store, "ann", 1) == ["rock"]
-    if not isinstance(store, Virtual):
-        assert await store.terms([("ann", "rock")]) == [None]
-    assert await store.end([([rock], None, True)]) == [[]]
-    assert await record(store, "ann", "rock") is None
-    assert await ended(store, "ann") is None
-    assert await members(store, "rock") == {"ann"}
 
 
 # --- pages
@@ -265,33 +240,33 @@ async def test_what_an_endpoint_left_beside_a_plain_one_is_no_ending_one_and_end
 @pytest.mark.parametrize("limit", [1, 2, 7, 30, 31])
 async def test_pages_of_a_clients_topics_have_both_kinds_once(store: Store, limit: int) -> None:
     plain, ending = [f"plain {index}" for index in range(15)], [f"ending {index}" for index in range(15)]
-    await store.subscribe([("ann", plain), ("anna", ["other"])], True)
+    await store.subscribe([("ann", plain), ("anna", ["other"])])
     await store.subscribe_ending([("ann", ending, GONE), ("an", ["another"], GONE)])
     assert sorted(await listing(store, "ann", limit)) == sorted(plain + ending)
     assert await listing(store, "ann", limit) == await listing(store, "ann", 100)
 
 
 async def test_a_full_last_page_ends_the_paging(store: Store) -> None:
-    await store.subscribe([("ann", ["a"])], True)
+    await store.subscribe([("ann", ["a"])])
     await store.subscribe_ending([("ann", ["b"], GONE)])
-    page, cursor = await store.topics("ann", None, 2, True)
+    page, cursor = await store.topics("ann", None, 2)
     assert (sorted(page), cursor) == (["a", "b"], None)
 
 
 async def test_a_topic_that_stays_subscribed_comes_once_whatever_it_becomes(store: Store, other: Store) -> None:
     staying, leaving = [f"staying {i}" for i in range(40)], [f"leaving {i}" for i in range(40)]
-    await store.subscribe([("ann", staying[::4] + leaving[::2])], True)
+    await store.subscribe([("ann", staying[::4] + leaving[::2])])
     await store.subscribe_ending([("ann", staying + leaving, GONE)])
     seen: Counter[str] = Counter()
     cursor = None
     for step in range(100):
-        page, cursor = await store.topics("ann", cursor, 5, True)
+        page, cursor = await store.topics("ann", cursor, 5)
         seen.update(page)
         if cursor is None:
             break
         gone = [topic for topic in page if topic in leaving][-1:] + leaving[step : step + 2]
-        await other.unsubscribe([("ann", gone)], True)
-        await other.subscribe([("ann", [staying[step % 40], page[-1] if page[-1] in staying else "x"])], True)
+        await other.unsubscribe([("ann", gone)])
+        await other.subscribe([("ann", [staying[step % 40], page[-1] if page[-1] in staying else "x"])])
         await other.subscribe_ending([("ann", [f"coming {step}"], LATER)])
     assert cursor is None
     assert {topic: seen[topic] for topic in staying} == dict.fromkeys(staying, 1)
@@ -308,7 +283,7 @@ async def test_a_cursor_of_elsewhere_is_refused(store: Store, cursor: str) -> No
         await store.ending(slot_of("rock"), cursor, 10)
     if not isinstance(store, Virtual):
         with pytest.raises(ValueError, match="cursor"):
-            await store.topics("ann", cursor, 10, True)
+            await store.topics("ann", cursor, 10)
 
 
 def of_slot(slot: int, count: int) -> list[str]:
@@ -322,7 +297,7 @@ async def test_pages_of_a_slot_have_its_own_once(store: Store, other: Store, lim
     wanted = {(topic, f"client {index}"): Term(bool(index % 2), index / 2) for topic in mine for index in range(5)}
     batch = [(client, [topic], term) for (topic, client), term in wanted.items()]
     await store.subscribe_ending([*batch, ("ann", of_slot(8, 2) + of_slot(6, 2), GONE)])
-    await store.subscribe([("ann", mine)], True)
+    await store.subscribe([("ann", mine)])
     found = await records(other, 7, limit)
     assert {(each.topic, each.client): each.term for each in found} == wanted
     assert await store.ending(9, None, limit) == ([], None)
@@ -340,7 +315,7 @@ async def test_what_stays_comes_once_while_others_come_and_go(store: Store, othe
         if cursor is None:
             break
         gone = [each.client for each in page if each.client in leaving][-1:] + leaving[step : step + 1]
-        await other.unsubscribe([(client, [topic, passing]) for client in gone], True)
+        await other.unsubscribe([(client, [topic, passing]) for client in gone])
         await other.subscribe_ending([(f"coming {step}", [topic], GONE), (staying[step % 30], [topic], LATER)])
     assert cursor is None
     assert {client: seen[client, topic] for client in staying} == dict.fromkeys(staying, 1)
@@ -365,19 +340,31 @@ async def test_what_ends_is_gone_and_is_said_to_have_ended(store: Store, other: 
         assert await handle.ended(["bob", "nobody", "ann", "ann"]) == expected
 
 
+async def test_a_client_whose_subscription_has_ended_is_told_by_its_listen(store: Store, other: Store) -> None:
+    rock, _ = await made(store, "ann", ["rock", "jazz"])
+    (bobs,) = await made(store, "bob", ["rock"])
+    assert [said for _, said in await store.listen(["ann", "bob"], "here")] == [None, None]
+    assert await other.end([([rock], None, False), ([bobs], None, False)]) == [[rock], [bobs]]
+    await store.subscribe([("bob", ["rock"])])
+    for handle in (store, other, store):  # for as long as it is not forgotten
+        found = await handle.listen(["bob", "nobody", "ann"], "there")
+        assert [said for _, said in found] == [None, None, Ended(["rock"], 1)]
+        assert await store.locations(["bob", "nobody", "ann"]) == [location for location, _ in found]
+
+
 async def test_what_was_gone_is_named_again_and_counted_once(store: Store, other: Store) -> None:
     (rock,) = await made(store, "ann", ["rock"])
     for handle in (store, other, store):
         assert await handle.end([([rock], None, True)]) == [[rock]]
         assert await ended(handle, "ann") == Ended(["rock"], 1)
-    await store.listen(["ann"], "here")
+    await listen(store, ["ann"], "here")
     assert await other.end([([rock], None, True)]) == [[rock]]
     assert await ended(other, "ann") == Ended(["rock"], 1)
 
 
 async def test_what_was_unsubscribed_from_is_gone_and_has_not_ended(store: Store, other: Store) -> None:
     rock, jazz = await made(store, "ann", ["rock", "jazz"])
-    await other.unsubscribe([("ann", ["rock"])], True)
+    await other.unsubscribe([("ann", ["rock"])])
     assert await store.end([([rock, jazz], None, True)]) == [[rock, jazz]]
     assert await ended(store, "ann") == Ended(["jazz"], 1)
 
@@ -396,7 +383,7 @@ async def test_one_with_another_stamp_stays(store: Store, other: Store) -> None:
 
 async def test_it_ends_only_where_the_location_is_the_given_one(store: Store, other: Store) -> None:
     (rock,) = await made(store, "ann", ["rock"])
-    (first,) = await store.listen(["ann"], "here")
+    (first,) = await listen(store, ["ann"], "here")
     offline = first._replace(online=False)
 
     async def stays(*given: Location | None) -> None:
@@ -408,7 +395,7 @@ async def test_it_ends_only_where_the_location_is_the_given_one(store: Store, ot
     await stays(None, offline, first._replace(number=first.number - 1), first._replace(incarnation="elsewhere"))
     await other.unlisten([("ann", first)])
     await stays(None, first)
-    (second,) = await other.listen(["ann"], "there")
+    (second,) = await listen(other, ["ann"], "there")
     await stays(None, first, offline, second._replace(online=False))
     await other.unlisten([("ann", second)])
     await stays(None, offline)
@@ -420,7 +407,7 @@ async def test_it_ends_only_where_the_location_is_the_given_one(store: Store, ot
 
 async def test_one_that_is_not_bound_to_a_location_ends_wherever_the_client_listens(store: Store) -> None:
     (rock,) = await made(store, "ann", ["rock"], LATER)
-    await store.listen(["ann"], "here")
+    await listen(store, ["ann"], "here")
     assert await store.end([([rock], None, False)]) == [[rock]]
     assert await ended(store, "ann") == Ended(["rock"], 1)
 
@@ -428,7 +415,7 @@ async def test_one_that_is_not_bound_to_a_location_ends_wherever_the_client_list
 async def test_each_entry_is_answered_for_itself(store: Store) -> None:
     mine = await made(store, "ann", ["a", "b", "c"])
     (bobs,) = await made(store, "bob", ["a"])
-    (here,) = await store.listen(["bob"], "here")
+    (here,) = await listen(store, ["bob"], "here")
     batch = [(mine[:1], None, True), ([bobs], None, True), ([], None, False), (mine[1:], None, True)]
     assert await store.end(batch) == [mine[:1], [], [], mine[1:]]
     assert await store.end([([bobs], here, True)]) == [[bobs]]
@@ -446,13 +433,13 @@ async def test_what_is_subscribed_to_anew_has_not_ended_any_more(store: Store, o
 
     async def again(*these: str) -> None:
         if how == "plain":
-            await other.subscribe([("ann", these)], True)
+            await other.subscribe([("ann", these)])
         else:
             await other.subscribe_ending([("ann", these, LATER)])
 
     await again("b", "other")
     assert await ended(store, "ann") == Ended(["a", "c"], 2)
-    await store.unsubscribe([("ann", ["b", "c"])], True)
+    await store.unsubscribe([("ann", ["b", "c"])])
     assert await ended(store, "ann") == Ended(["a", "c"], 2)
     await again("c", "a")
     assert await ended(store, "ann") is None
@@ -488,13 +475,13 @@ async def test_a_client_that_listens_keeps_them_or_is_told(store: Store, other: 
     kept = told = 0
     for turn in range(40):
         (rock,) = await made(store, "ann", ["rock"])
-        (here,) = await store.listen(["ann"], "before")
+        (here,) = await listen(store, ["ann"], "before")
         await store.unlisten([("ann", here)])
         away = here._replace(online=False)
 
-        async def listen() -> Ended | None:
-            await other.listen(["ann"], "here")
-            return (await other.ended(["ann"]))[0]
+        async def come() -> Ended | None:
+            ((_, said),) = await other.listen(["ann"], "here")
+            return said
 
         async def end(away: Location = away, rock: Ending = rock, turn: int = turn) -> list[Ending]:
             for _ in range(turn % 4):
@@ -502,9 +489,9 @@ async def test_a_client_that_listens_keeps_them_or_is_told(store: Store, other: 
             return (await store.end([([rock], away, True)]))[0]
 
         if turn % 2:
-            said, out = await asyncio.gather(listen(), end())
+            said, out = await asyncio.gather(come(), end())
         else:
-            out, said = await asyncio.gather(end(), listen())
+            out, said = await asyncio.gather(end(), come())
         if out:
             assert said == Ended(["rock"], 1), "it has ended without a word"
             assert await members(other, "rock") == set()
@@ -529,23 +516,22 @@ async def test_one_that_is_made_anew_meanwhile_stays(store: Store, other: Store)
 async def test_one_that_becomes_plain_meanwhile_stays(store: Store, other: Store) -> None:
     for _ in range(20):
         (rock,) = await made(store, "ann", ["rock"])
-        await asyncio.gather(store.end([([rock], None, True)]), other.subscribe([("ann", ["rock"])], True))
+        await asyncio.gather(store.end([([rock], None, True)]), other.subscribe([("ann", ["rock"])]))
         assert await members(store, "rock") == {"ann"}
-        assert await other.subscribers(["rock"]) == [{"ann"}]
         assert await record(store, "ann", "rock") is None
-        await store.unsubscribe([("ann", ["rock"])], True)
+        await store.unsubscribe([("ann", ["rock"])])
 
 
 async def test_of_a_plain_and_an_ending_one_at_the_same_time_the_plain_one_stays(store: Store, other: Store) -> None:
     topics = [f"{index}" for index in range(40)]
     await asyncio.gather(
-        *(store.subscribe([("ann", [topic])], True) for topic in topics),
+        *(store.subscribe([("ann", [topic])]) for topic in topics),
         *(other.subscribe_ending([("ann", [topic], GONE)]) for topic in topics),
     )
-    assert await store.subscribers(topics) == [{"ann"}] * len(topics)
+    assert await subscribers(store, topics) == [{"ann"}] * len(topics)
     assert await store.terms([("ann", topic) for topic in topics]) == [None] * len(topics)
-    await store.unsubscribe([("ann", topics)], True)
-    assert await other.subscribers(topics, True) == [set()] * len(topics)
+    await store.unsubscribe([("ann", topics)])
+    assert await subscribers(other, topics) == [set()] * len(topics)
 
 
 async def test_a_client_is_never_missed_while_its_subscription_becomes_plain(store: Store, other: Store) -> None:
@@ -553,10 +539,10 @@ async def test_a_client_is_never_missed_while_its_subscription_becomes_plain(sto
         return  # nothing in it takes time
     topics = [f"{index}" for index in range(60)]
     await store.subscribe_ending([("ann", topics, GONE)])
-    becoming = asyncio.gather(*(other.subscribe([("ann", [topic])], True) for topic in topics))
+    becoming = asyncio.gather(*(other.subscribe([("ann", [topic])]) for topic in topics))
     while not becoming.done():
-        assert await store.subscribers(topics, True) == [{"ann"}] * len(topics)
-        now = store.subscribers_now(topics, True)
+        assert await subscribers(store, topics) == [{"ann"}] * len(topics)
+        now = subscribers_now(store, topics)
         assert now is None or [*map(set, now)] == [{"ann"}] * len(topics)
         assert sorted(await listing(store, "ann")) == sorted(topics)
     await becoming
@@ -576,7 +562,7 @@ async def test_to_renew_changes_nothing(store: Store) -> None:
 
 async def test_clearing_up_leaves_all_that_is_young_or_in_use(store: Store, other: Store) -> None:
     rock, jazz = await made(store, "ann", ["rock", "jazz"])
-    here, _, _ = await store.listen(["ann", "bob", "cleo"], "here")
+    here, _, _ = await listen(store, ["ann", "bob", "cleo"], "here")
     gone = await store.locations(["bob", "cleo"])
     await store.unlisten([(client, where) for client, where in zip(["bob", "cleo"], gone, strict=True) if where])
     (cleos,) = await made(store, "cleo", ["rock"])
@@ -593,7 +579,7 @@ async def test_clearing_up_leaves_all_that_is_young_or_in_use(store: Store, othe
     assert await store.locations(["ann", "cleo"]) == [here, before[2]]  # one listens, the other is waited for
     assert await record(store, "ann", "rock") == rock
     assert await record(store, "cleo", "rock") == cleos
-    (again,) = await other.listen(["bob"], "there")
+    (again,) = await listen(other, ["bob"], "there")
     assert before[1] is not None
     assert again.number > before[1].number
 
@@ -602,15 +588,14 @@ async def test_a_closed_store_is_unavailable(open_store: OpenStore) -> None:
     mine = await open_store()
     if isinstance(mine, Virtual):
         return  # there is nothing to close
-    await mine.switch("ending", True)
     (rock,) = await made(mine, "ann", ["rock"])
     await mine.close()
     for operation in (
         mine.subscribe_ending([("ann", ["rock"], GONE)]),
-        mine.subscribe([("ann", ["rock"])], True),
-        mine.unsubscribe([("ann", ["rock"])], True),
-        mine.subscribers(["rock"], True),
-        mine.topics("ann", None, 10, True),
+        mine.subscribe([("ann", ["rock"])]),
+        mine.unsubscribe([("ann", ["rock"])]),
+        subscribers(mine, ["rock"]),
+        mine.topics("ann", None, 10),
         mine.terms([("ann", "rock")]),
         mine.ending(slot_of("rock"), None, 10),
         mine.end([([rock], None, True)]),
@@ -709,7 +694,7 @@ class Played:
         model = self.model
         if name in ("subscribe", "unsubscribe"):
             pairs = self.pairs(batch)
-            await getattr(store, name)(pairs, True)
+            await getattr(store, name)(pairs)
             for client, topics in pairs:
                 getattr(model, name)(client, topics)
         elif name == "subscribe_ending":
@@ -732,7 +717,7 @@ class Played:
             await self.end(store, batch)
         elif name == "listen":
             clients = [self.mark + client for client in batch]
-            for client, location in zip(clients, await store.listen(clients, "i"), strict=True):
+            for client, location in zip(clients, await listen(store, clients, "i"), strict=True):
                 model.locations.setdefault(client, []).append(location)
         else:
             for client in (self.mark + client for client in batch):
@@ -762,10 +747,9 @@ class Played:
         names = [mark + name for name in ("a", "b", "ab", "é", "never")]
         both = model.plain | model.endings.keys()
         for store in self.handles:
-            assert await store.subscribers(names) == [{c for c, t in model.plain if t == topic} for topic in names]
             sets = [{c for c, t in both if t == topic} for topic in names]
-            assert await store.subscribers(names, True) == sets
-            at_once = store.subscribers_now(names, True)
+            assert await subscribers(store, names) == sets
+            at_once = subscribers_now(store, names)
             assert at_once is None or list(map(set, at_once)) == sets
             for client in names:
                 assert sorted(await listing(store, client, 2)) == sorted(t for c, t in both if c == client)
@@ -797,9 +781,7 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
 
         async def start() -> list[Store]:
             opener = await storage.__aenter__()
-            handles = [await opener(), await opener()]
-            await handles[0].switch("ending", True)
-            return handles
+            return [await opener(), await opener()]
 
         handles = runner.run(start())
 

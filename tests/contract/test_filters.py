@@ -28,6 +28,7 @@ from tests import proof
 from tests.contract.conftest import STORES, OpenStore, Storage
 from tests.contract.test_store import ODD_CLIENTS, ODD_TOPICS, everything
 from tests.contract.virtual import Virtual, virtual
+from tests.store.asked import subscribers, subscribers_now
 
 ALL: dict[str, Storage] = {**STORES, "simulator": virtual}
 
@@ -53,15 +54,6 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         yield opener
 
 
-@pytest.fixture
-async def store(open_store: OpenStore) -> Store:
-    """One handle, with the features switched on."""
-    store = await open_store()
-    await store.switch("filters", True)
-    await store.switch("ending", True)
-    return store
-
-
 async def pairs(store: Store, topic: str, limit: int = 100) -> set[tuple[str, str]]:
     """All pages of the topic's ``(client, filter)``, each there once: the same in whichever way they are asked for."""
     found: list[tuple[str, str]] = []
@@ -77,12 +69,12 @@ async def pairs(store: Store, topic: str, limit: int = 100) -> set[tuple[str, st
             return set(found)
 
 
-async def listing(store: Store, client: str, limit: int = 100, ending: bool = True) -> list[str]:
-    """All pages of a client's topics, those with filters too, each checked for its size."""
+async def listing(store: Store, client: str, limit: int = 100) -> list[str]:
+    """All pages of a client's topics, each checked for its size."""
     topics: list[str] = []
     cursor = None
     while True:
-        page, cursor = await store.topics(client, cursor, limit, ending, True)
+        page, cursor = await store.topics(client, cursor, limit)
         assert len(page) <= limit
         topics += page
         if cursor is None:
@@ -126,11 +118,11 @@ async def test_empty_batches_are_fine(store: Store) -> None:
     await store.subscribe_filtered([("ann", [], PIZZA, False), ("ann", [], PIZZA, True)])
     await store.unsubscribe_filtered([])
     await store.unsubscribe_filtered([("ann", [], PIZZA)])
-    await store.unsubscribe([("ann", [])], True, True)
+    await store.unsubscribe([("ann", [])])
     assert await store.filtered([], 10) == []
     assert store.filtered_now([], 10) in (None, [])
     assert await store.filters_of([]) == []
-    assert await store.topics("ann", None, 10, False, True) == ([], None)
+    assert await store.topics("ann", None, 10) == ([], None)
     assert await all_filtered(store) == {}
 
 
@@ -158,15 +150,40 @@ async def test_several_topics_asked_at_once_come_in_the_order_asked(store: Store
     assert store.filtered_now(asked, 10) in (None, [jazz, ([], None), rock, jazz])
 
 
+async def named(store: Store, topics: list[str]) -> list[str]:
+    """Those that ``subscribers`` says have filters: the same in whichever way it is asked."""
+    _, found = await store.subscribers(topics)
+    now = store.subscribers_now(topics)
+    assert not store.shape.reads_memory or now is not None
+    assert now is None or now[1] == found
+    return found
+
+
+async def test_whoever_asks_for_subscribers_is_told_which_topics_have_filters(store: Store, other: Store) -> None:
+    await store.subscribe([("ann", ["rock", "plain"])])
+    assert await named(other, ["rock", "jazz", "plain", "none"]) == []
+    await store.subscribe_filtered([("ann", ["rock", "jazz"], PIZZA, False), ("bob", ["jazz"], SOUP, False)])
+    await store.subscribe_ending([("cleo", ["rock"], GONE)])
+    for handle in (store, other):
+        assert await named(handle, ["rock", "none", "plain", "jazz"]) == ["rock", "jazz"]
+        assert await named(handle, ["none", "plain"]) == []
+        assert await named(handle, []) == []
+    await other.unsubscribe_filtered([("ann", ["rock", "jazz"], PIZZA)])
+    for handle in (store, other):
+        assert await named(handle, ["rock", "jazz"]) == ["jazz"]
+    await store.subscribe_filtered([("ann", ["plain"], CHEAP, True)])
+    assert await named(other, ["rock", "jazz", "plain"]) == ["jazz", "plain"]
+    await store.unsubscribe([("ann", ["plain"]), ("bob", ["jazz"])])
+    for handle in (store, other):
+        assert await named(handle, ["rock", "jazz", "plain"]) == []
+
+
 async def test_they_are_not_among_the_plain_ones_nor_the_ending_ones(store: Store, other: Store) -> None:
     await store.subscribe_filtered([("ann", ["rock"], PIZZA, False)])
     for handle in (store, other):
-        assert await handle.subscribers(["rock"]) == [set()]
-        assert await handle.subscribers(["rock"], True) == [set()]
-        now = handle.subscribers_now(["rock"], True)
+        assert await subscribers(handle, ["rock"]) == [set()]
+        now = subscribers_now(handle, ["rock"])
         assert now is None or [set(found) for found in now] == [set()]
-        assert await handle.topics("ann", None, 10) == ([], None)
-        assert await handle.topics("ann", None, 10, True) == ([], None)
         assert await handle.terms([("ann", "rock")]) == [None]
     if not isinstance(store, Virtual):
         assert await everything(store) == {}
@@ -195,13 +212,12 @@ async def test_several_in_one_batch_are_all_there(store: Store, other: Store) ->
 
 async def test_they_survive_that_every_handle_is_closed(open_store: OpenStore) -> None:
     first = await open_store()
-    await first.switch("filters", True)
     await first.subscribe_filtered([("ann", ["rock"], PIZZA, False), ("ann", ["rock", "jazz"], SOUP, False)])
     await first.unsubscribe_filtered([("ann", ["jazz"], SOUP)])
     await first.close()
     again = await open_store()
     assert await pairs(again, "rock") == {("ann", PIZZA), ("ann", SOUP)}
-    assert await listing(again, "ann", ending=False) == ["rock"]
+    assert await listing(again, "ann") == ["rock"]
 
 
 async def test_odd_topics_clients_and_filters_are_kept_apart_and_whole(store: Store, other: Store) -> None:
@@ -220,7 +236,7 @@ async def test_odd_topics_clients_and_filters_are_kept_apart_and_whole(store: St
         found = await other.filters_of([(client, topic) for topic in ODD_TOPICS])
         assert found == [wanted.get((topic, client), []) for topic in ODD_TOPICS]
     for client in NUL_CLIENTS[1::2] + ODD_CLIENTS[1::2]:
-        await other.unsubscribe([(client, ODD_TOPICS)], True, True)
+        await other.unsubscribe([(client, ODD_TOPICS)])
     await other.unsubscribe_filtered([(clients[0], ODD_TOPICS[:1], LONGEST[0])])
     wanted[ODD_TOPICS[0], clients[0]].remove(LONGEST[0])
     found_all = await all_filtered(store)
@@ -235,7 +251,7 @@ async def test_many_topics_in_one_batch(store: Store, other: Store) -> None:
     assert pages[10:] == [([("ann", PIZZA)], None)] * 590
     assert sorted(await listing(other, "ann", 99)) == sorted(topics)
     assert await other.filters_of([("ann", topic) for topic in topics]) == [[PIZZA]] * len(topics)
-    await other.unsubscribe([("ann", topics[1:])], True, True)
+    await other.unsubscribe([("ann", topics[1:])])
     assert await listing(store, "ann") == topics[:1]
 
 
@@ -251,13 +267,13 @@ async def test_many_long_filters_in_one_batch(store: Store, other: Store) -> Non
 async def test_one_filter_is_taken_out_and_all_else_stays(store: Store, other: Store) -> None:
     both = [(client, ["rock", "jazz"], filter, False) for client in ("ann", "bob") for filter in (PIZZA, SOUP)]
     await store.subscribe_filtered(both)
-    await store.subscribe([("ann", ["rock"])], True)
+    await store.subscribe([("ann", ["rock"])])
     await store.subscribe_ending([("ann", ["jazz"], GONE)])
     for _ in range(2):
         await other.unsubscribe_filtered([("ann", ["rock", "jazz", "never had"], PIZZA), ("ann", ["rock"], CHEAP)])
         for topic in ("rock", "jazz"):
             assert await pairs(store, topic) == {("ann", SOUP), ("bob", PIZZA), ("bob", SOUP)}
-            assert await store.subscribers([topic], True) == [{"ann"}]
+            assert await subscribers(store, [topic]) == [{"ann"}]
         assert sorted(await listing(store, "ann")) == ["jazz", "rock"]
 
 
@@ -274,32 +290,23 @@ async def test_the_last_filter_of_a_client_takes_its_topic_along(store: Store, o
 
 
 async def test_unsubscribing_takes_out_everything_of_the_client(store: Store, other: Store) -> None:
-    await store.subscribe([("ann", ["all", "plain"])], True)
+    await store.subscribe([("ann", ["all", "plain"])])
     await store.subscribe_filtered([("ann", ["all", "stays"], filter, False) for filter in (PIZZA, SOUP)])
     await store.subscribe_filtered([("ann", ["filtered"], CHEAP, False), ("bob", ["all"], PIZZA, False)])
     await store.subscribe_ending([("ann", ["ending", "filtered"], GONE)])
     for _ in range(2):
-        await other.unsubscribe([("ann", ["all", "plain", "ending", "filtered", "never had"])], True, True)
-        assert await store.subscribers(["all", "plain", "ending", "filtered"], True) == [set()] * 4
+        await other.unsubscribe([("ann", ["all", "plain", "ending", "filtered", "never had"])])
+        assert await subscribers(store, ["all", "plain", "ending", "filtered"]) == [set()] * 4
         assert await pairs(store, "all") == {("bob", PIZZA)}
         assert await pairs(store, "filtered") == set()
         assert await listing(store, "ann") == ["stays"]
         assert await of(store, "ann", "stays") == sorted([PIZZA, SOUP])
 
 
-async def test_without_the_flag_filters_stay(store: Store, other: Store) -> None:
-    await store.subscribe([("ann", ["rock"])], True)
-    await store.subscribe_filtered([("ann", ["rock"], PIZZA, False)])
-    await other.unsubscribe([("ann", ["rock"])], True)
-    assert await other.subscribers(["rock"], True) == [set()]
-    assert await pairs(store, "rock") == {("ann", PIZZA)}
-    assert await listing(store, "ann") == ["rock"]
-
-
 async def test_one_clients_filters_are_no_matter_of_the_others(store: Store) -> None:
     clients = ["a", "a ", "aa", "\0", "a\0"]
     await store.subscribe_filtered([(client, ["rock"], PIZZA, False) for client in clients])
-    await store.unsubscribe([("a", ["rock"])], True, True)
+    await store.unsubscribe([("a", ["rock"])])
     assert await pairs(store, "rock") == {(client, PIZZA) for client in clients[1:]}
     await store.subscribe_filtered([("aa", ["rock"], SOUP, True)])
     assert await pairs(store, "rock") == {("a ", PIZZA), ("aa", SOUP), ("\0", PIZZA), ("a\0", PIZZA)}
@@ -310,33 +317,27 @@ async def test_one_clients_filters_are_no_matter_of_the_others(store: Store) -> 
 
 async def test_a_plain_one_and_an_ending_one_stand_beside_filters(store: Store, other: Store) -> None:
     await store.subscribe_filtered([("ann", ["rock", "jazz"], PIZZA, False)])
-    await other.subscribe([("ann", ["rock"])], True)
+    await other.subscribe([("ann", ["rock"])])
     await other.subscribe_ending([("ann", ["jazz"], GONE)])
     for handle in (store, other):
-        assert await handle.subscribers(["rock", "jazz"]) == [{"ann"}, set()]
-        assert await handle.subscribers(["rock", "jazz"], True) == [{"ann"}, {"ann"}]
+        assert await subscribers(handle, ["rock", "jazz"]) == [{"ann"}, {"ann"}]
         assert await handle.terms([("ann", "rock"), ("ann", "jazz")]) == [None, GONE]
         assert await pairs(handle, "rock") == await pairs(handle, "jazz") == {("ann", PIZZA)}
     await store.subscribe_filtered([("ann", ["rock", "jazz"], SOUP, False)])
-    assert await other.subscribers(["rock", "jazz"], True) == [{"ann"}, {"ann"}]
+    assert await subscribers(other, ["rock", "jazz"]) == [{"ann"}, {"ann"}]
     await store.unsubscribe_filtered([("ann", ["rock", "jazz"], filter) for filter in (PIZZA, SOUP)])
-    assert await other.subscribers(["rock", "jazz"], True) == [{"ann"}, {"ann"}]
+    assert await subscribers(other, ["rock", "jazz"]) == [{"ann"}, {"ann"}]
     assert await pairs(other, "rock") == await pairs(other, "jazz") == set()
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 40, 41])
 async def test_pages_of_a_clients_topics_have_all_kinds_once(store: Store, limit: int) -> None:
     topics = [f"song {index}" for index in range(40)]
-    await store.subscribe([("ann", topics[:20]), ("anna", ["other"])], True)
+    await store.subscribe([("ann", topics[:20]), ("anna", ["other"])])
     await store.subscribe_filtered([("ann", topics[10:30], PIZZA, False), ("ann", topics[15:25], SOUP, False)])
     await store.subscribe_filtered([("an", ["another"], PIZZA, False)])
     await store.subscribe_ending([("ann", topics[25:], GONE)])
     assert sorted(await listing(store, "ann", limit)) == sorted(topics)
-    assert sorted(await listing(store, "ann", limit, ending=False)) == sorted(topics[:30])
-    page, cursor = await store.topics("ann", None, 100)
-    assert (sorted(page), cursor) == (sorted(topics[:20]), None)
-    page, cursor = await store.topics("ann", None, 100, True)
-    assert (sorted(page), cursor) == (sorted(topics[:20] + topics[25:]), None)
 
 
 async def test_a_topic_that_stays_comes_once_while_others_come_and_go(store: Store, other: Store) -> None:
@@ -345,14 +346,14 @@ async def test_a_topic_that_stays_comes_once_while_others_come_and_go(store: Sto
     seen: Counter[str] = Counter()
     cursor = None
     for step in range(100):
-        page, cursor = await store.topics("ann", cursor, 5, True, True)
+        page, cursor = await store.topics("ann", cursor, 5)
         seen.update(page)
         if cursor is None:
             break
         gone = [topic for topic in page if topic in leaving][-1:] + leaving[step : step + 2]
-        await other.unsubscribe([("ann", gone)], True, True)
+        await other.unsubscribe([("ann", gone)])
         # Whatever it is subscribed to as, it stays.
-        await other.subscribe([("ann", [staying[step % 40], f"coming {step}"])], True)
+        await other.subscribe([("ann", [staying[step % 40], f"coming {step}"])])
         await other.subscribe_filtered([("ann", [staying[(step + 9) % 40]], SOUP, True)])
     assert cursor is None
     assert {topic: seen[topic] for topic in staying} == dict.fromkeys(staying, 1)
@@ -381,15 +382,14 @@ async def test_one_of_those_that_are_there_may_be_the_one_that_stays(store: Stor
 
 
 async def test_it_takes_the_place_of_a_plain_one_and_of_an_ending_one(store: Store, other: Store) -> None:
-    await store.subscribe([("ann", ["rock", "stays"]), ("bob", ["rock"])], True)
+    await store.subscribe([("ann", ["rock", "stays"]), ("bob", ["rock"])])
     await store.subscribe_ending([("ann", ["jazz"], GONE), ("bob", ["jazz"], GONE)])
     await other.subscribe_filtered([("ann", ["rock", "jazz"], PIZZA, True)])
     for handle in (store, other):
-        assert await handle.subscribers(["rock", "jazz", "stays"], True) == [{"bob"}, {"bob"}, {"ann"}]
+        assert await subscribers(handle, ["rock", "jazz", "stays"]) == [{"bob"}, {"bob"}, {"ann"}]
         assert await handle.terms([("ann", "jazz"), ("bob", "jazz")]) == [None, GONE]
         assert await pairs(handle, "rock") == await pairs(handle, "jazz") == {("ann", PIZZA)}
         assert sorted(await listing(handle, "ann")) == ["jazz", "rock", "stays"]
-        assert await handle.topics("ann", None, 10, True) == (["stays"], None)
     if not isinstance(store, Virtual):
         assert await everything(store) == {("rock", "bob"): 1, ("stays", "ann"): 1}
 
@@ -398,7 +398,7 @@ async def test_a_client_is_never_without_anything_while_one_takes_the_place_of_a
     store: Store, other: Store
 ) -> None:
     topics = [f"{index}" for index in range(12)]
-    await store.subscribe([("ann", topics[:6])], True)
+    await store.subscribe([("ann", topics[:6])])
     await store.subscribe_ending([("ann", topics[6:], GONE)])
     filters = itertools.cycle([PIZZA, SOUP, CHEAP])
     for _ in range(4):
@@ -406,14 +406,14 @@ async def test_a_client_is_never_without_anything_while_one_takes_the_place_of_a
         changing = asyncio.gather(*(other.subscribe_filtered([("ann", [topic], filter, True)]) for topic in topics))
         while not changing.done():
             # In this order: what is no plain one any more has its filter by then.
-            plain = await store.subscribers(topics, True)
+            plain = await subscribers(store, topics)
             found = await store.filters_of([("ann", topic) for topic in topics])
             assert all(held or "ann" in clients for held, clients in zip(found, plain, strict=True))
             assert sorted(await listing(store, "ann")) == sorted(topics)
             await asyncio.sleep(0)
         await changing
         assert await store.filters_of([("ann", topic) for topic in topics]) == [[filter]] * len(topics)
-    assert await store.subscribers(topics, True) == [set()] * len(topics)
+    assert await subscribers(store, topics) == [set()] * len(topics)
 
 
 # --- how many
@@ -452,7 +452,7 @@ async def test_what_was_written_beside_a_topic_with_too_many_is_listed(store: St
         await store.subscribe_filtered([("ann", topics, PIZZA, False)])
     await store.subscribe_filtered([("bob", ["rock"], PIZZA, False)])  # behind what was under way
     found = await other.filters_of([("ann", topic) for topic in topics])
-    listed, _ = await other.topics("ann", None, 1_000, False, True)
+    listed, _ = await other.topics("ann", None, 1_000)
     assert sorted(listed) == sorted(topic for topic, filters in zip(topics, found, strict=True) if filters)
 
 
@@ -496,7 +496,7 @@ async def test_what_stays_comes_once_while_others_come_and_go(store: Store, othe
             break
         # Sometimes the very one that the cursor stands on.
         gone = [client for client, _ in page if client in leaving][-1:] + leaving[step : step + 1]
-        await other.unsubscribe([(client, ["rock"]) for client in gone], True, True)
+        await other.unsubscribe([(client, ["rock"]) for client in gone])
         await other.subscribe_filtered(
             [(f"coming {step}", ["rock"], PIZZA, False), (staying[step % 30], ["rock"], SOUP, False)]
         )
@@ -517,7 +517,7 @@ async def test_a_topic_with_thousands_of_pairs(store: Store, other: Store) -> No
     await store.subscribe_filtered([(client, ["hit"], filter, False) for client, filter in wanted])
     assert await pairs(other, "hit", 500) == wanted
     assert await all_filtered(other) == {("hit", client, filter): 1 for client, filter in wanted}
-    await other.unsubscribe([(f"client {index}", ["hit"]) for index in range(1, 3 * PAGE_SUBSCRIPTIONS)], True, True)
+    await other.unsubscribe([(f"client {index}", ["hit"]) for index in range(1, 3 * PAGE_SUBSCRIPTIONS)])
     assert await pairs(store, "hit") == {("client 0", text(0))}
 
 
@@ -534,7 +534,7 @@ async def test_all_of_them_come_once_while_others_come_and_go(store: Store, othe
     async for page in store.filtered_subscriptions():
         found.update((topic, client, filter) for topic, held in page for client, filter in held)
         last, held = page[-1]
-        await other.unsubscribe([("ann", leaving[step : step + 99]), ("leaver", ["hit"])], True, True)
+        await other.unsubscribe([("ann", leaving[step : step + 99]), ("leaver", ["hit"])])
         if (last, *held[-1]) not in staying:
             await other.unsubscribe_filtered([(held[-1][0], [last], held[-1][1])])
         await other.subscribe_filtered([("ann", [f"coming {step}"], PIZZA, False), (f"a {step}", ["hit"], SOUP, False)])
@@ -576,13 +576,13 @@ async def test_concurrent_writers_and_unsubscribers_lose_no_filter(store: Store,
     leaving, staying = [f"leaving {i}" for i in range(20)], [f"staying {i}" for i in range(20)]
     await store.subscribe_filtered([(client, ["rock"], PIZZA, False) for client in leaving])
     await asyncio.gather(
-        *(store.unsubscribe([(client, ["rock"])], True, True) for client in leaving[:10]),
+        *(store.unsubscribe([(client, ["rock"])]) for client in leaving[:10]),
         *(store.unsubscribe_filtered([(client, ["rock"], PIZZA)]) for client in leaving[10:]),
         *(other.subscribe_filtered([(client, ["rock"], PIZZA, False)]) for client in staying),
     )
     assert {(client, PIZZA) for client in staying} <= await pairs(store, "rock")
     # "An unsubscription may have to be repeated; a subscription never."
-    await store.unsubscribe([(client, ["rock"]) for client in leaving], True, True)
+    await store.unsubscribe([(client, ["rock"]) for client in leaving])
     assert await pairs(other, "rock") == {(client, PIZZA) for client in staying}
 
 
@@ -615,22 +615,21 @@ async def test_awaited_operations_take_effect_in_order(store: Store, other: Stor
         await other.unsubscribe_filtered([("ann", ["rock"], PIZZA)])
         await store.subscribe_filtered([("ann", ["rock"], PIZZA, False)])
         assert await pairs(other, "rock") == {("ann", PIZZA)}
-        await writer.unsubscribe([("ann", ["rock"])], True, True)
+        await writer.unsubscribe([("ann", ["rock"])])
         assert await pairs(store, "rock") == set()
-        await other.subscribe([("ann", ["rock"])], True)
+        await other.subscribe([("ann", ["rock"])])
         await writer.subscribe_filtered([("ann", ["rock"], SOUP, True)])
-        assert await other.subscribers(["rock"], True) == [set()]
-        await other.subscribe([("ann", ["rock"])], True)
-        assert await store.subscribers(["rock"]) == [{"ann"}]
+        assert await subscribers(other, ["rock"]) == [set()]
+        await other.subscribe([("ann", ["rock"])])
+        assert await subscribers(store, ["rock"]) == [{"ann"}]
         assert await pairs(store, "rock") == {("ann", SOUP)}
-        await other.unsubscribe([("ann", ["rock"])], True, True)
+        await other.unsubscribe([("ann", ["rock"])])
 
 
 async def test_a_closed_store_is_unavailable(open_store: OpenStore) -> None:
     mine = await open_store()
     if isinstance(mine, Virtual):
         return  # there is nothing to close
-    await mine.switch("filters", True)
     await mine.close()
 
     async def through() -> None:
@@ -641,10 +640,10 @@ async def test_a_closed_store_is_unavailable(open_store: OpenStore) -> None:
         mine.subscribe_filtered([("ann", ["rock"], PIZZA, False)]),
         mine.subscribe_filtered([("ann", ["rock"], PIZZA, True)]),
         mine.unsubscribe_filtered([("ann", ["rock"], PIZZA)]),
-        mine.unsubscribe([("ann", ["rock"])], False, True),
+        mine.unsubscribe([("ann", ["rock"])]),
         mine.filtered([("rock", None)], 10),
         mine.filters_of([("ann", "rock")]),
-        mine.topics("ann", None, 10, False, True),
+        mine.topics("ann", None, 10),
         through(),
     ):
         with pytest.raises(StoreUnavailable):
@@ -711,9 +710,9 @@ async def played(store: Store, model: Model, mark: str, name: str, batch: Sequen
     """One operation under names of their own, and what the model makes of it."""
     mine = [(mark + client, [mark + topic for topic in topics], *others) for client, topics, *others in batch]
     if name == "subscribe":
-        await store.subscribe(mine, True)
+        await store.subscribe(mine)
     elif name == "unsubscribe":
-        await store.unsubscribe(mine, True, True)
+        await store.unsubscribe(mine)
     elif name == "subscribe_ending":
         await store.subscribe_ending([(client, topics, GONE) for client, topics in mine])
     else:
@@ -727,22 +726,19 @@ async def compare(store: Store, model: Model, mark: str) -> None:
     """All that can be read."""
     clients = [mark + name for name in ("a", "b", "a\0", "é", "never")]
     names = [mark + name for name in ("a", "b", "ab", "é", "never")]
-    assert await store.subscribers(names) == [{c for c, t in model.plain if t == topic} for topic in names]
     full = model.plain | model.ending
-    assert await store.subscribers(names, True) == [{c for c, t in full if t == topic} for topic in names]
+    assert await subscribers(store, names) == [{c for c, t in full if t == topic} for topic in names]
+    assert await named(store, names) == [topic for topic in names if any(t == topic for _, t, _ in model.filtered)]
     for topic in names:
         assert await pairs(store, topic, 2) == {(c, f) for c, t, f in model.filtered if t == topic}
     with_filters = {(client, topic) for client, topic, _ in model.filtered}
     for client in clients:
         everywhere = full | with_filters
         assert sorted(await listing(store, client, 2)) == sorted(t for c, t in everywhere if c == client)
-        permanent = model.plain | with_filters
-        assert sorted(await listing(store, client, 2, False)) == sorted(t for c, t in permanent if c == client)
-        for ending, filters in itertools.product((False, True), repeat=2):
-            kinds = model.plain | (model.ending if ending else set()) | (with_filters if filters else set())
-            wanted_of = [(client, topic) in kinds for topic in names]
-            assert await store.subscribed(client, names, ending, filters) == wanted_of
-            assert store.subscribed_now(client, names, ending, filters) in (None, wanted_of)
+        for unfiltered, those in ((False, everywhere), (True, full)):
+            wanted_of = [(client, topic) in those for topic in names]
+            assert await store.subscribed(client, names, unfiltered) == wanted_of
+            assert store.subscribed_now(client, names, unfiltered) in (None, wanted_of)
     asked = list(itertools.product(clients, names))
     wanted = [sorted(f for c, t, f in model.filtered if (c, t) == pair) for pair in asked]
     assert await store.filters_of(asked) == wanted
@@ -765,10 +761,7 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
 
         async def start() -> list[Store]:
             opener = await storage.__aenter__()
-            handles = [await opener(), await opener()]
-            await handles[0].switch("filters", True)
-            await handles[0].switch("ending", True)
-            return handles
+            return [await opener(), await opener()]
 
         handles = runner.run(start())
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingeborg.broker.store.base import KEPT_PAGE_BYTES, LINES_MAX, Kept, Store, StoreError
+from ingeborg.broker.store.base import KEEP_BYTES, KEPT_PAGE_BYTES, LINES_MAX, VOID, Kept, Store, StoreError
 from ingeborg.protocol.hashes import SLOTS
 from tests import proof
 from tests.contract.conftest import STORES, OpenStore, Storage, embedded
@@ -21,7 +21,7 @@ from tests.contract.virtual import virtual
 
 ALL: dict[str, Storage] = {"embedded": embedded, "simulator": virtual}
 
-TOP = (1 << 64) - 1
+TOP = VOID - 1
 """The greatest stamp there may be."""
 
 
@@ -30,14 +30,6 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
     """Opens handles on one new, empty storage; closes them after the test."""
     async with ALL[request.param](tmp_path) as opener:
         yield opener
-
-
-@pytest.fixture
-async def store(open_store: OpenStore) -> Store:
-    """One handle, with the feature switched on."""
-    store = await open_store()
-    await store.switch("history", True)
-    return store
 
 
 def message(slot: int, stamp: int, payload: bytes = b"{}", topic: str = "rock") -> Kept:
@@ -63,6 +55,7 @@ async def read(store: Store, slots: list[int], limit: int = 100) -> tuple[list[K
 
 
 async def test_there_is_nothing_at_first(store: Store) -> None:
+    assert store.shape.journal
     assert await store.kept([1, 2], None, 10) == ([], [], None)
     assert await store.kept([], None, 10) == ([], [], None)
     assert await store.kept_top() == 0
@@ -121,6 +114,48 @@ async def test_a_floor_never_falls(store: Store, other: Store) -> None:
     await store.keep([], [], [(1, 7), (2, 1)])
     await other.keep([], [], [(1, 6), (2, 3), (2, 2)])
     assert await read(store, [1, 2, 3]) == ([], {1: 7, 2: 3})
+
+
+async def test_a_void_floor_replaces_any_stamp_and_a_stamp_replaces_it_where_the_slot_is_whole(
+    store: Store, other: Store
+) -> None:
+    await store.keep([message(1, 9)], [], [(1, 7), (2, VOID)])
+    assert await read(other, [1, 2]) == ([message(1, 9)], {1: 7, 2: VOID})
+    await other.keep([], [], [(1, VOID), (2, 0)], [2])
+    assert await read(store, [1, 2]) == ([message(1, 9)], {1: VOID, 2: 0})
+    await store.keep([], [], [(1, VOID), (2, VOID)])
+    await other.keep([], [], [(1, 3), (2, 5)], [1, 2, 3])
+    assert await read(store, [1, 2]) == ([message(1, 9)], {1: 3, 2: 5})
+    await store.keep([], [], [(1, 2), (2, VOID), (2, 4)], [1, 2])
+    assert await read(other, [1, 2]) == ([message(1, 9)], {1: 3, 2: 4})
+
+
+async def test_a_void_floor_stays_where_the_slot_is_not_whole(store: Store, other: Store) -> None:
+    await store.keep([], [], [(1, VOID), (2, VOID), (3, 1)])
+    await other.keep([message(1, 9), message(2, 9)], [], [(1, 3), (2, 4), (3, 5)], [2])
+    messages = [message(1, 9), message(2, 9)]
+    assert await read(store, [1, 2, 3]) == (messages, {1: VOID, 2: 4, 3: 5})
+    await store.keep([], [(1, 9)], [(1, TOP)])
+    await store.keep([], [], [], [1])  # whole, and no floor is given
+    assert await read(other, [1, 2]) == (messages[1:], {1: VOID, 2: 4})
+    assert await store.kept_top() == TOP
+
+
+async def test_a_slot_is_whole_from_the_first_of_many_messages_on(store: Store) -> None:
+    await store.keep([], [], [(1, VOID)])
+    large = [message(1, stamp, b"x" * (KEEP_BYTES // 2)) for stamp in range(2, 7)]
+    await store.keep(large, [(1, 2)], [(1, 1)], [1])
+    assert await read(store, [1]) == (large[1:], {1: 1})
+
+
+async def test_a_void_floor_is_no_stamp(store: Store, other: Store) -> None:
+    await store.reach(["a"], 3)
+    await other.keep([], [], [(1, VOID)])
+    assert await store.kept_top() == 3
+    assert await store.reach(["b"], 0) == ([("a", 3)], 3)
+    await store.keep([message(1, 4)], [], [(2, VOID), (3, 2)])
+    assert await other.kept_top() == 4
+    assert await other.reach(["c"], 5) == ([("a", 3), ("b", 4)], 5)
 
 
 async def test_the_greatest_stamp_outlives_its_message(store: Store, other: Store) -> None:
@@ -184,6 +219,7 @@ async def test_a_cursor_that_is_none_is_refused(store: Store) -> None:
 async def test_riak_says_that_it_has_none(kind: str, tmp_path: Path) -> None:
     async with STORES[kind](tmp_path) as opener:
         store = await opener()
+        assert not store.shape.journal
         for operation in (store.keep([], [], []), store.kept([1], None, 1), store.kept_top(), store.reach(["l"], 1)):
             with pytest.raises(StoreError, match="keeps no journal"):
                 await operation
@@ -191,12 +227,15 @@ async def test_riak_says_that_it_has_none(kind: str, tmp_path: Path) -> None:
 
 # --- against a model ---------------------------------------------------------------------------------------------
 
-PLACES = st.tuples(st.sampled_from([0, 1, 255, 256, SLOTS - 1]), st.sampled_from([0, 1, 2, 255, 256, 1 << 40, TOP]))
+SOME = st.sampled_from([0, 1, 255, 256, SLOTS - 1])
+STAMPS = [0, 1, 2, 255, 256, 1 << 40, TOP]
+PLACES = st.tuples(SOME, st.sampled_from(STAMPS))
 STEPS = st.tuples(
     st.integers(0, 1),
     st.lists(st.tuples(PLACES, st.sampled_from([b"", b"1", b"22"])), max_size=5),
     st.lists(PLACES, max_size=4),
-    st.lists(PLACES, max_size=3),
+    st.lists(st.tuples(SOME, st.sampled_from([VOID, *STAMPS])), max_size=3),
+    st.lists(SOME, max_size=2),
     st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3, unique=True),
 )
 
@@ -205,26 +244,27 @@ STEPS = st.tuples(
 def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_path: Path) -> None:
     slots = [0, 1, 255, 256, SLOTS - 1]
 
-    async def check(directory: Path, steps: list[tuple[int, list, list, list, list]]) -> None:  # type: ignore[type-arg]
+    async def check(directory: Path, steps: list[tuple[int, list, list, list, list, list]]) -> None:  # type: ignore[type-arg]
         kept: dict[tuple[int, int], Kept] = {}
         floors: dict[int, int] = {}
         lives: dict[str, int | None] = {}
         top = 0
         async with ALL[kind](directory) as opener:
             handles = [await opener(), await opener()]
-            for handle, entries, forgotten, raised, new in steps:
+            for handle, entries, forgotten, raised, whole, new in steps:
                 messages = [message(slot, stamp, payload) for (slot, stamp), payload in entries]
                 ended = {life: top if at is None else at for life, at in lives.items() if life not in new}
                 past = sorted(ended.items(), key=itemgetter(1, 0))
                 lives, top = dict(past) | dict.fromkeys(new), min(top + len(forgotten), TOP)
                 assert await handles[handle].reach(new, top) == (past, top)
-                await handles[handle].keep(messages, forgotten, raised)
+                await handles[handle].keep(messages, forgotten, raised, whole)
                 kept |= {(each.slot, each.stamp): each for each in messages}
                 kept = {place: each for place, each in kept.items() if place not in forgotten}
                 for slot, stamp in raised:
-                    floors[slot] = max(stamp, floors.get(slot, stamp))
+                    held = floors.get(slot, stamp)
+                    floors[slot] = stamp if held == VOID and slot in whole else max(stamp, held)
                 seen = [*(place for place, _ in entries), *forgotten, *raised]
-                top = max([top, *(stamp for _, stamp in seen)])
+                top = max([top, *(stamp for _, stamp in seen if stamp != VOID)])
                 for store in handles:
                     assert await store.kept_top() == top
                     for limit in (1, 3, 100):
@@ -243,7 +283,7 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
         suppress_health_check=list(HealthCheck),
     )
     @given(st.lists(STEPS, min_size=4, max_size=12))
-    def examples(steps: list[tuple[int, list, list, list, list]]) -> None:  # type: ignore[type-arg]
+    def examples(steps: list[tuple[int, list, list, list, list, list]]) -> None:  # type: ignore[type-arg]
         directory = tmp_path / f"{next(fresh)}"
         directory.mkdir()
         asyncio.run(check(directory, steps))

@@ -13,9 +13,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingeborg.broker.store.base import PAGE_SUBSCRIPTIONS, Endpoint, Location, Store, StoreUnavailable, Superseded
+from ingeborg.broker.store.base import (
+    PAGE_SUBSCRIPTIONS,
+    Endpoint,
+    Location,
+    Settings,
+    Store,
+    StoreUnavailable,
+    Superseded,
+)
 from tests import proof
 from tests.contract.conftest import STORES, OpenStore
+from tests.store.asked import listen, subscribers, subscribers_now
 
 ODD_TOPICS = [
     "a",
@@ -67,7 +76,7 @@ async def everything(store: Store) -> Counter[tuple[str, str]]:
 
 
 async def test_a_topic_nobody_had_has_an_empty_set(store: Store) -> None:
-    assert await store.subscribers(["nobody"]) == [set()]
+    assert await subscribers(store, ["nobody"]) == [set()]
 
 
 async def test_empty_batches_are_fine(store: Store) -> None:
@@ -75,42 +84,47 @@ async def test_empty_batches_are_fine(store: Store) -> None:
     await store.subscribe([("client", [])])
     await store.unsubscribe([])
     await store.unlisten([])
-    assert await store.subscribers([]) == []
+    assert await subscribers(store, []) == []
     assert await store.locations([]) == []
-    assert await store.listen([], "i") == []
+    assert await listen(store, [], "i") == []
     assert await store.seen([], 1.0) == []
     assert await store.topics("client", None, 10) == ([], None)
 
 
 async def test_subscribers_come_in_the_order_asked_repeated_topics_too(store: Store) -> None:
     await store.subscribe([("ann", ["rock", "jazz"]), ("bob", ["jazz"])])
-    assert await store.subscribers(["jazz", "none", "rock", "jazz"]) == [{"ann", "bob"}, set(), {"ann"}, {"ann", "bob"}]
+    assert await subscribers(store, ["jazz", "none", "rock", "jazz"]) == [
+        {"ann", "bob"},
+        set(),
+        {"ann"},
+        {"ann", "bob"},
+    ]
 
 
 async def test_subscriber_sets_are_the_callers_to_change(store: Store) -> None:
     await store.subscribe([("ann", ["rock"])])
-    first, second = await store.subscribers(["rock", "rock"])
+    first, second = await subscribers(store, ["rock", "rock"])
     first.add("intruder")
     second.clear()
-    assert await store.subscribers(["rock"]) == [{"ann"}]
+    assert await subscribers(store, ["rock"]) == [{"ann"}]
 
 
 async def test_subscribing_and_unsubscribing_twice_is_the_same_as_once(store: Store) -> None:
     for _ in range(2):
         await store.subscribe([("ann", ["rock", "jazz", "rock"])])
-        assert await store.subscribers(["rock", "jazz"]) == [{"ann"}, {"ann"}]
+        assert await subscribers(store, ["rock", "jazz"]) == [{"ann"}, {"ann"}]
         assert sorted(await all_topics(store, "ann")) == ["jazz", "rock"]
     for _ in range(2):
         await store.unsubscribe([("ann", ["rock", "rock", "never had"])])
-        assert await store.subscribers(["rock", "jazz"]) == [set(), {"ann"}]
+        assert await subscribers(store, ["rock", "jazz"]) == [set(), {"ann"}]
         assert await all_topics(store, "ann") == ["jazz"]
 
 
 async def test_what_it_says_at_once_is_what_it_says(store: Store, other: Store) -> None:
     await store.subscribe([("ann", ["rock", "jazz"]), ("bob", ["rock"])])
-    (ann,) = await store.listen(["ann"], "i")
+    (ann,) = await listen(store, ["ann"], "i")
     for handle in (store, other):
-        sets = handle.subscribers_now(["jazz", "none", "rock", "jazz"])
+        sets = subscribers_now(handle, ["jazz", "none", "rock", "jazz"])
         locations = handle.locations_now(["bob", "ann"])
         if handle.shape.reads_memory:
             assert sets is not None
@@ -118,13 +132,13 @@ async def test_what_it_says_at_once_is_what_it_says(store: Store, other: Store) 
         assert sets is None or list(map(set, sets)) == [{"ann"}, set(), {"ann", "bob"}, {"ann"}]
         assert sets is None or all(isinstance(found, set) or len(found) == len(set(found)) for found in sets)
         assert locations in (None, [None, ann])
-        assert handle.subscribers_now([]) in (None, [])
+        assert subscribers_now(handle, []) in (None, [])
 
 
 async def test_one_clients_unsubscribe_leaves_the_others(store: Store) -> None:
     await store.subscribe([("ann", ["rock"]), ("bob", ["rock"])])
     await store.unsubscribe([("ann", ["rock"])])
-    assert await store.subscribers(["rock"]) == [{"bob"}]
+    assert await subscribers(store, ["rock"]) == [{"bob"}]
     assert await all_topics(store, "bob") == ["rock"]
 
 
@@ -137,56 +151,56 @@ async def test_what_is_empty_can_be_filled_again(store: Store) -> None:
     await store.subscribe([("ann", ["rock"])])
     await store.unsubscribe([("ann", ["rock"])])
     await store.subscribe([("bob", ["rock"])])
-    assert await store.subscribers(["rock"]) == [{"bob"}]
+    assert await subscribers(store, ["rock"]) == [{"bob"}]
     assert await all_topics(store, "ann") == []
     assert await all_topics(store, "bob") == ["rock"]
 
 
 async def test_odd_topics_and_clients_are_kept_apart_and_whole(store: Store, other: Store) -> None:
     await store.subscribe([(client, ODD_TOPICS) for client in ODD_CLIENTS[::2]])
-    assert await other.subscribers(ODD_TOPICS) == [set(ODD_CLIENTS[::2])] * len(ODD_TOPICS)
+    assert await subscribers(other, ODD_TOPICS) == [set(ODD_CLIENTS[::2])] * len(ODD_TOPICS)
     for client in ODD_CLIENTS[::2]:
         assert sorted(await all_topics(other, client, limit=3)) == sorted(ODD_TOPICS)
     for client in ODD_CLIENTS[1::2]:
         assert await all_topics(other, client) == []
     await store.unsubscribe([(ODD_CLIENTS[0], ODD_TOPICS[::2])])
     assert sorted(await all_topics(other, ODD_CLIENTS[0])) == sorted(ODD_TOPICS[1::2])
-    assert await other.subscribers(ODD_TOPICS[:2]) == [set(ODD_CLIENTS[2::2]), set(ODD_CLIENTS[::2])]
+    assert await subscribers(other, ODD_TOPICS[:2]) == [set(ODD_CLIENTS[2::2]), set(ODD_CLIENTS[::2])]
 
 
 async def test_ids_and_topics_that_look_like_each_other_concatenated(store: Store) -> None:
     await store.subscribe([("a", ["bc"]), ("ab", ["c"]), ("c", ["ab"])])
-    assert await store.subscribers(["bc", "c", "ab", "abc", "a"]) == [{"a"}, {"ab"}, {"c"}, set(), set()]
+    assert await subscribers(store, ["bc", "c", "ab", "abc", "a"]) == [{"a"}, {"ab"}, {"c"}, set(), set()]
     assert await all_topics(store, "abc") == []
 
 
 async def test_ten_thousand_topics_in_one_batch(store: Store, other: Store) -> None:
     topics = [f"song {index}" for index in range(10_000)]
     await store.subscribe([("ann", topics)])
-    assert await other.subscribers(topics) == [{"ann"}] * len(topics)
+    assert await subscribers(other, topics) == [{"ann"}] * len(topics)
     found = await all_topics(other, "ann", limit=999)
     assert len(found) == len(topics)
     assert set(found) == set(topics)
     await other.unsubscribe([("ann", topics[1:])])
-    assert await store.subscribers(topics[:3]) == [{"ann"}, set(), set()]
+    assert await subscribers(store, topics[:3]) == [{"ann"}, set(), set()]
     assert await all_topics(store, "ann") == topics[:1]
 
 
 async def test_ten_thousand_subscribers_of_one_topic(store: Store, other: Store) -> None:
     clients = [f"client {index}" for index in range(10_000)]
     await store.subscribe([(client, ["hit"]) for client in clients])
-    assert await other.subscribers(["hit"]) == [set(clients)]
+    assert await subscribers(other, ["hit"]) == [set(clients)]
     await other.unsubscribe([(client, ["hit"]) for client in clients[1:]])
-    assert await store.subscribers(["hit"]) == [set(clients[:1])]
+    assert await subscribers(store, ["hit"]) == [set(clients[:1])]
 
 
 async def test_reads_see_every_write_that_has_returned_at_whichever_handle(store: Store, other: Store) -> None:
     for index, (writer, reader) in enumerate(itertools.islice(itertools.cycle([(store, other), (other, store)]), 40)):
         await writer.subscribe([(f"client {index}", ["rock"])])
-        assert f"client {index}" in (await reader.subscribers(["rock"]))[0]
+        assert f"client {index}" in (await subscribers(reader, ["rock"]))[0]
         if index % 2:
             await writer.unsubscribe([(f"client {index}", ["rock"])])
-            assert f"client {index}" not in (await reader.subscribers(["rock"]))[0]
+            assert f"client {index}" not in (await subscribers(reader, ["rock"]))[0]
 
 
 async def test_concurrent_writers_of_one_topic_make_the_union(store: Store, other: Store) -> None:
@@ -199,7 +213,7 @@ async def test_concurrent_writers_of_one_topic_make_the_union(store: Store, othe
         )
     )
     for handle in (store, other):
-        assert await handle.subscribers(["rock", "jazz"]) == [set(clients), set(clients)]
+        assert await subscribers(handle, ["rock", "jazz"]) == [set(clients), set(clients)]
         assert sorted(await all_topics(handle, clients[0])) == ["jazz", "rock"]
 
 
@@ -210,10 +224,10 @@ async def test_concurrent_writers_and_unsubscribers_lose_no_subscription(store: 
         *(store.unsubscribe([(client, ["rock"])]) for client in leaving),
         *(other.subscribe([(client, ["rock"])]) for client in staying),
     )
-    assert set(staying) <= (await store.subscribers(["rock"]))[0]
+    assert set(staying) <= (await subscribers(store, ["rock"]))[0]
     # "An unsubscription may have to be repeated; a subscription never."
     await store.unsubscribe([(client, ["rock"]) for client in leaving])
-    assert await other.subscribers(["rock"]) == [set(staying)]
+    assert await subscribers(other, ["rock"]) == [set(staying)]
 
 
 async def test_awaited_operations_take_effect_in_order(store: Store, other: Store) -> None:
@@ -221,9 +235,9 @@ async def test_awaited_operations_take_effect_in_order(store: Store, other: Stor
         await writer.subscribe([("ann", ["rock"])])
         await other.unsubscribe([("ann", ["rock"])])
         await store.subscribe([("ann", ["rock"])])
-        assert await other.subscribers(["rock"]) == [{"ann"}]
+        assert await subscribers(other, ["rock"]) == [{"ann"}]
         await writer.unsubscribe([("ann", ["rock"])])
-        assert await store.subscribers(["rock"]) == [set()]
+        assert await subscribers(store, ["rock"]) == [set()]
 
 
 async def test_subscriptions_survive_that_every_handle_is_closed(open_store: OpenStore) -> None:
@@ -231,7 +245,7 @@ async def test_subscriptions_survive_that_every_handle_is_closed(open_store: Ope
     await first.subscribe([("ann", ["rock"])])
     await first.close()
     again = await open_store()
-    assert await again.subscribers(["rock"]) == [{"ann"}]
+    assert await subscribers(again, ["rock"]) == [{"ann"}]
     assert await all_topics(again, "ann") == ["rock"]
 
 
@@ -328,9 +342,9 @@ async def test_a_client_that_never_listened_has_no_location(store: Store) -> Non
 
 
 async def test_listening_maps_each_client_in_the_order_asked(store: Store, other: Store) -> None:
-    ann, bob = await store.listen(["ann", "bob"], "here")
+    ann, bob = await listen(store, ["ann", "bob"], "here")
     assert (ann[1:], bob[1:]) == (("here", True), ("here", True))
-    (moved,) = await other.listen(["bob"], "there")
+    (moved,) = await listen(other, ["bob"], "there")
     assert moved[1:] == ("there", True)
     assert moved.rank > bob.rank
     expected = [moved, None, ann]
@@ -340,12 +354,12 @@ async def test_listening_maps_each_client_in_the_order_asked(store: Store, other
 
 async def test_a_listen_number_is_no_less_than_the_unix_time_in_milliseconds(store: Store) -> None:
     before = int(time.time() * 1000)
-    (location,) = await store.listen(["ann"], "here")
+    (location,) = await listen(store, ["ann"], "here")
     assert before <= location.number <= time.time() * 1000
 
 
 async def test_listen_numbers_rise_over_all_handles(store: Store, other: Store) -> None:
-    numbers = [(await handle.listen(["ann"], "i"))[0].number for handle in [store, other, other, store] * 5]
+    numbers = [(await listen(handle, ["ann"], "i"))[0].number for handle in [store, other, other, store] * 5]
     assert numbers == sorted(set(numbers))
 
 
@@ -354,7 +368,10 @@ async def test_a_listen_number_is_above_any_that_has_returned(store: Store, othe
     highest = 0
     for round_ in range(10):
         drawn = await asyncio.gather(
-            *(handle.listen(["ann"], f"{name} {round_}") for handle, name in [(store, "a"), (other, "b"), (store, "c")])
+            *(
+                listen(handle, ["ann"], f"{name} {round_}")
+                for handle, name in [(store, "a"), (other, "b"), (store, "c")]
+            )
         )
         locations = [locations[0] for locations in drawn]
         assert min(location.number for location in locations) > highest
@@ -365,26 +382,26 @@ async def test_a_listen_number_is_above_any_that_has_returned(store: Store, othe
 
 
 async def test_unlisten_marks_offline_and_keeps_the_number(store: Store, other: Store) -> None:
-    (location,) = await store.listen(["ann"], "here")
+    (location,) = await listen(store, ["ann"], "here")
     for _ in range(2):
         await store.unlisten([("ann", location)])
         assert await other.locations(["ann"]) == [location._replace(online=False)]
-    (newer,) = await other.listen(["ann"], "there")
+    (newer,) = await listen(other, ["ann"], "there")
     assert newer.number > location.number
 
 
 async def test_unlisten_leaves_a_newer_mapping(store: Store, other: Store) -> None:
-    (old,) = await store.listen(["ann"], "here")
-    (new,) = await other.listen(["ann"], "there")
+    (old,) = await listen(store, ["ann"], "here")
+    (new,) = await listen(other, ["ann"], "there")
     await store.unlisten([("ann", old)])
     assert await store.locations(["ann"]) == [new]
-    (newest,) = await store.listen(["ann"], "here")  # the same endpoint once more is newer, too
+    (newest,) = await listen(store, ["ann"], "here")  # the same endpoint once more is newer, too
     await store.unlisten([("ann", old)])
     assert await other.locations(["ann"]) == [newest]
 
 
 async def test_unlisten_of_a_number_that_another_holds_changes_nothing(store: Store) -> None:
-    (mine,) = await store.listen(["ann"], "here")
+    (mine,) = await listen(store, ["ann"], "here")
     await store.unlisten([("ann", mine._replace(incarnation="elsewhere")), ("bob", mine)])
     assert await store.locations(["ann", "bob"]) == [mine, None]
 
@@ -403,7 +420,7 @@ async def test_the_rank_orders_by_number_then_incarnation_then_offline() -> None
 
 async def test_many_and_odd_clients_listen(store: Store, other: Store) -> None:
     clients = [f"client {index}" for index in range(5_000)] + ODD_CLIENTS
-    locations = await store.listen(clients, "here")
+    locations = await listen(store, clients, "here")
     assert await other.locations(clients) == locations
     assert {location[1:] for location in locations} == {("here", True)}
     await other.unlisten(list(zip(clients, locations, strict=True)))
@@ -509,9 +526,9 @@ async def test_a_closed_store_is_unavailable_and_may_be_closed_twice(open_store:
     for operation in (
         mine.subscribe([("ann", ["rock"])]),
         mine.unsubscribe([("ann", ["rock"])]),
-        mine.subscribers(["rock"]),
+        subscribers(mine, ["rock"]),
         mine.topics("ann", None, 10),
-        mine.listen(["ann"], "i"),
+        listen(mine, ["ann"], "i"),
         mine.unlisten([("ann", Location(1, "i", True))]),
         mine.locations(["ann"]),
         mine.seen(hashes(1), 1.0),
@@ -519,8 +536,9 @@ async def test_a_closed_store_is_unavailable_and_may_be_closed_twice(open_store:
         mine.heartbeat(endpoint),
         mine.deregister(endpoint),
         mine.endpoints(),
-        mine.features(),
-        mine.switch("standby", True),
+        mine.settings(),
+        mine.settings(Settings()),
+        mine.set_settings(Settings()),
     ):
         with pytest.raises(StoreUnavailable):
             await operation
@@ -595,7 +613,7 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
         for name, handle, batch in steps:
             store = handles[handle]
             if name == "listen":
-                drawn = await store.listen([mark + client for client in batch], f"i{handle}")
+                drawn = await listen(store, [mark + client for client in batch], f"i{handle}")
                 for client, location in zip(batch, drawn, strict=True):
                     model.listened(client, location, f"i{handle}")
             elif name == "unlisten":
@@ -607,8 +625,8 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
         names = ["a", "b", "ab", "é", "never"]
         for store in handles:
             expected_sets = [{mark + c for c, t in model.subscriptions if t == topic} for topic in names]
-            assert await store.subscribers([mark + topic for topic in names]) == expected_sets
-            at_once = store.subscribers_now([mark + topic for topic in names])
+            assert await subscribers(store, [mark + topic for topic in names]) == expected_sets
+            at_once = subscribers_now(store, [mark + topic for topic in names])
             assert at_once is None or list(map(set, at_once)) == expected_sets
             for client in names:
                 expected_topics = sorted(mark + t for c, t in model.subscriptions if c == client)

@@ -26,31 +26,20 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         yield opener
 
 
-@pytest.fixture
-async def store(open_store: OpenStore) -> Store:
-    """One handle, with the features switched on."""
-    store = await open_store()
-    await store.switch("filters", True)
-    await store.switch("ending", True)
-    return store
-
-
-async def said(store: Store, client: str, topics: list[str], ending: bool = False, filters: bool = False) -> list[bool]:
+async def said(store: Store, client: str, topics: list[str], unfiltered: bool = False) -> list[bool]:
     """The same in whichever way it is asked for."""
-    found = await store.subscribed(client, topics, ending, filters)
-    assert store.subscribed_now(client, topics, ending, filters) in (None, found)
+    found = await store.subscribed(client, topics, unfiltered)
+    assert store.subscribed_now(client, topics, unfiltered) in (None, found)
     return found
 
 
-async def test_each_kind_counts_where_it_is_asked_for(store: Store) -> None:
-    await store.subscribe([("ann", ["plain"])])
+async def test_each_kind_counts_or_each_without_a_filter(store: Store) -> None:
+    await store.subscribe([("ann", ["plain", "both"])])
     await store.subscribe_ending([("ann", ["ending"], GONE)])
-    await store.subscribe_filtered([("ann", ["filter"], PIZZA, False), ("ann", ["filter"], SOUP, False)])
-    topics = ["plain", "ending", "filter", "none"]
-    assert await said(store, "ann", topics) == [True, False, False, False]
-    assert await said(store, "ann", topics, True) == [True, True, False, False]
-    assert await said(store, "ann", topics, False, True) == [True, False, True, False]
-    assert await said(store, "ann", topics, True, True) == [True, True, True, False]
+    await store.subscribe_filtered([("ann", ["filter", "both"], PIZZA, False), ("ann", ["filter"], SOUP, False)])
+    topics = ["plain", "ending", "filter", "both", "none"]
+    assert await said(store, "ann", topics) == [True, True, True, True, False]
+    assert await said(store, "ann", topics, True) == [True, True, False, True, False]
 
 
 async def test_only_of_the_client_that_is_asked_about(store: Store) -> None:
@@ -58,16 +47,15 @@ async def test_only_of_the_client_that_is_asked_about(store: Store) -> None:
     await store.subscribe_ending([("annn", ["rock"], GONE)])
     await store.subscribe_filtered([("a", ["rock"], PIZZA, False)])
     for client, wanted in (("ann", [True, False]), ("an", [False, True]), ("bob", [False, False])):
-        assert await said(store, client, ["rock", "jazz"], True, True) == wanted
-    assert await said(store, "annn", ["rock", "jazz"], True, True) == [True, False]
-    assert await said(store, "a", ["rock", "jazz"], True, True) == [True, False]
+        assert await said(store, client, ["rock", "jazz"]) == wanted
+    assert await said(store, "annn", ["rock", "jazz"]) == [True, False]
+    assert await said(store, "a", ["rock", "jazz"]) == [True, False]
 
 
 async def test_topics_may_be_none_and_may_repeat(store: Store) -> None:
     assert await said(store, "ann", []) == []
-    assert await said(store, "ann", [], True, True) == []
     await store.subscribe([("ann", ["rock"])])
-    assert await said(store, "ann", ["rock", "jazz", "rock"], True, True) == [True, False, True]
+    assert await said(store, "ann", ["rock", "jazz", "rock"]) == [True, False, True]
 
 
 async def test_what_is_taken_out_is_there_no_more(store: Store) -> None:
@@ -76,9 +64,9 @@ async def test_what_is_taken_out_is_there_no_more(store: Store) -> None:
     await store.subscribe_ending([("ann", ["ending"], GONE)])
     await store.subscribe_filtered([("ann", ["filter"], PIZZA, False), ("ann", ["filter"], SOUP, False)])
     await store.unsubscribe_filtered([("ann", ["filter"], PIZZA)])
-    assert await said(store, "ann", topics, True, True) == [True, True, True]
-    await store.unsubscribe([("ann", topics)], True, True)
-    assert await said(store, "ann", topics, True, True) == [False, False, False]
+    assert await said(store, "ann", topics) == [True, True, True]
+    await store.unsubscribe([("ann", topics)])
+    assert await said(store, "ann", topics) == [False, False, False]
 
 
 async def test_it_sees_every_write_that_has_returned_at_whichever_handle(store: Store, other: Store) -> None:
@@ -87,9 +75,9 @@ async def test_it_sees_every_write_that_has_returned_at_whichever_handle(store: 
         await writer.subscribe_ending([("ann", [f"ending {index}"], GONE)])
         await writer.subscribe_filtered([("ann", [f"filter {index}"], PIZZA, False)])
         topics = [f"{kind} {index}" for kind in ("plain", "ending", "filter")]
-        assert await said(reader, "ann", topics, True, True) == [True, True, True]
-        await writer.unsubscribe([("ann", topics[index % 3 :])], True, True)
-        assert await said(reader, "ann", topics, True, True) == [True] * (index % 3) + [False] * (3 - index % 3)
+        assert await said(reader, "ann", topics) == [True, True, True]
+        await writer.unsubscribe([("ann", topics[index % 3 :])])
+        assert await said(reader, "ann", topics) == [True] * (index % 3) + [False] * (3 - index % 3)
 
 
 async def test_odd_topics_and_clients_are_kept_apart(store: Store, other: Store) -> None:
@@ -104,7 +92,7 @@ async def test_odd_topics_and_clients_are_kept_apart(store: Store, other: Store)
 async def test_many_topics_of_one_client(store: Store) -> None:
     topics = [f"song {index}" for index in range(1_000)]
     await store.subscribe([("ann", topics[::2])])
-    assert await said(store, "ann", topics, True, True) == [True, False] * 500
+    assert await said(store, "ann", topics) == [True, False] * 500
 
 
 async def test_a_topic_with_many_subscribers_among_them_the_client(store: Store) -> None:
@@ -122,16 +110,16 @@ async def test_a_subscription_that_becomes_another_kind_is_never_missed(store: S
     for _ in range(3):
         for topic in topics:
             for change in (
-                partial(store.subscribe, [("ann", [topic])], True),
+                partial(store.subscribe, [("ann", [topic])]),
                 partial(store.subscribe_filtered, [("ann", [topic], PIZZA, True)]),
                 partial(store.subscribe_ending, [("ann", [topic], GONE)]),
                 partial(store.unsubscribe_filtered, [("ann", [topic], PIZZA)]),
                 partial(store.subscribe_filtered, [("ann", [topic], SOUP, True)]),
-                partial(store.subscribe, [("ann", [topic])], True),
+                partial(store.subscribe, [("ann", [topic])]),
                 partial(store.unsubscribe_filtered, [("ann", [topic], SOUP)]),
                 partial(store.subscribe_ending, [("ann", [topic], GONE)]),
             ):
-                found, _ = await asyncio.gather(said(other, "ann", topics, True, True), change())
+                found, _ = await asyncio.gather(said(other, "ann", topics), change())
                 assert found == [True] * len(topics)
 
 
@@ -141,7 +129,7 @@ async def test_a_closed_store_is_unavailable(open_store: OpenStore, store: Store
         return
     await mine.close()
     with pytest.raises(StoreUnavailable):
-        await mine.subscribed("ann", ["rock"], True, True)
+        await mine.subscribed("ann", ["rock"])
     if mine.shape.reads_memory:
         with pytest.raises(StoreUnavailable):
             mine.subscribed_now("ann", ["rock"])

@@ -11,14 +11,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from ingeborg.broker.store.base import Ending, Location, Shape, Store
+from ingeborg.broker.store.base import Ended, Ending, Location, Shape, Store
 from tests.simulator import world
 
 
 class Virtual:
     """A handle on a store of the simulator's."""
 
-    shape = Shape()
+    shape = Shape(journal=True)
 
     def __init__(self, store: world.Store) -> None:
         self._store = store
@@ -29,7 +29,7 @@ class Virtual:
     async def close(self) -> None:
         """Nor to close."""
 
-    async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
+    async def listen(self, clients: Sequence[str], incarnation: str) -> list[tuple[Location, Ended | None]]:
         """It begins and takes effect in one instant."""
         return self._store.listen(self._store.draw(list(clients), incarnation), incarnation)
 
@@ -45,13 +45,13 @@ class Virtual:
         await asyncio.sleep(0)
         self._store.finish_filtered(replaced)
 
-    def subscribers_now(self, topics: Sequence[str], ending: bool = False) -> None:
+    def subscribers_now(self, topics: Sequence[str]) -> None:
         """Without waiting it says nothing."""
 
     def filtered_now(self, asked: Sequence[tuple[str, str | None]], limit: int) -> None:
         """Nor of these."""
 
-    def subscribed_now(self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False) -> None:
+    def subscribed_now(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> None:
         """Nor of these."""
 
     async def filtered_subscriptions(self) -> AsyncIterator[list[tuple[str, list[tuple[str, str]]]]]:

@@ -115,7 +115,7 @@ async def test_offers_come_to_whoever_waits_for_such(tmp_path: Path) -> None:
 
 
 async def test_news_wait_for_their_reader(tmp_path: Path) -> None:
-    async with serving(tmp_path, "--history-bytes", "1000000") as (_, url):
+    async with serving(tmp_path, "--history", "memory") as (_, url):
         news = ["news.py", "--url", url]
         file = tmp_path / "ann.position"
         read = [*news, "read", "ann", "football", "--position", str(file)]

@@ -14,6 +14,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ingeborg.broker.core.model import HISTORIES, Settings
+
 from .bed import Bed, bed
 from .checker import Verdict, check, excerpt
 from .plan import DURATIONS_S, Plan, make_plan
@@ -24,18 +26,25 @@ from .run import run_history
 BEDS = (("lmdb", "any"), ("riak", "proxy"), ("lmdb", "proxy"))
 HISTORIES_PER_BED = 6
 
-#: And with what of these: standbys, and where messages are kept.
-KEEPING = ((False, "memory"), (True, "store"), (False, ""), (True, "memory"), (False, "store"), (True, ""))
+#: And with which of these settings.
+SETTINGS = (
+    Settings(False, "memory"),
+    Settings(True, "store"),
+    Settings(),
+    Settings(True, "memory"),
+    Settings(False, "store"),
+    Settings(True),
+)
 
 #: Violations shown whole; the others are counted.
 SHOWN_MAX = 3
 
 
-def command_for(plan: Plan, standby: bool, history: str) -> str:
+def command_for(plan: Plan, settings: Settings) -> str:
     """What runs this plan again."""
     faults = ",".join(plan.kinds).replace(" ", "-") or "none"
     again = f"python -m tests.histories run {plan.seed} --store {plan.store} --network {plan.network} --faults {faults}"
-    return f"{again}{' --standby' * standby}{f' --history {history}' * bool(history)}"
+    return f"{again}{' --standby' * settings.standby} --history {settings.history}"
 
 
 def summary(plan: Plan, verdict: Verdict) -> str:
@@ -66,7 +75,7 @@ def failure(plan: Plan, verdict: Verdict, events: Sequence[Event], path: Path) -
         text += [f"  {line(event)}" for event in excerpt(events, violation)]
     if len(verdict.violations) > SHOWN_MAX:
         text.append(f"\nand {len(verdict.violations) - SHOWN_MAX} more")
-    text.append(f"\nagain:     {command_for(plan, events[0]['standby'], events[0]['history'])}")
+    text.append(f"\nagain:     {command_for(plan, Settings(events[0]['standby'], events[0]['history']))}")
     text.append(f"the record: python -m tests.histories check {path}")
     return "\n".join(text)
 
@@ -80,7 +89,7 @@ def plan_for(seed: int, on: Bed, kinds: Sequence[str] | None) -> Plan:
         endpoints=list(on.endpoints),
         links=on.wires.links,
         kinds=kinds,
-        history=bool(on.history),
+        history=on.settings.history != "off",
     )
 
 
@@ -109,12 +118,12 @@ async def soak(minutes: float, seed: int, records: Path) -> int:
     turn = 0
     while time.monotonic() < until:
         store, network = BEDS[turn % len(BEDS)]
-        standby, history = KEEPING[turn // len(BEDS) % len(KEEPING)]
-        if store == "riak" and history == "store":
-            history = "memory"  # a journal is for the embedded store
+        settings = SETTINGS[turn // len(BEDS) % len(SETTINGS)]
+        if store == "riak" and settings.history == "store":
+            settings = settings._replace(history="memory")  # a journal is for the embedded store
         turn += 1
         with tempfile.TemporaryDirectory(prefix="histories-") as directory:
-            async with bed(store, network, Path(directory), standby=standby, history=history) as on:
+            async with bed(store, network, Path(directory), settings=settings) as on:
                 print(heading(on), flush=True)
                 for _ in range(HISTORIES_PER_BED):
                     if time.monotonic() >= until:
@@ -132,14 +141,13 @@ async def run(
     kinds: Sequence[str] | None,
     times: int,
     records: Path,
-    standby: bool,
-    history: str,
+    settings: Settings,
 ) -> int:
     """One seed, so many times: the plan is the same, what the processes make of it never quite."""
     for _ in range(times):
         # A bed of its own each time: topics and payloads are the seed's.
         with tempfile.TemporaryDirectory(prefix="histories-") as directory:
-            async with bed(store, network, Path(directory), standby=standby, history=history) as on:
+            async with bed(store, network, Path(directory), settings=settings) as on:
                 print(heading(on), flush=True)
                 if await run_one(seed, on, kinds, records):
                     return 1
@@ -168,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one.add_argument("--faults", type=_kinds, default=None, help="such as kill,long-pause; none; by default the seed's")
     one.add_argument("--times", type=int, default=1)
     one.add_argument("--standby", action="store_true", help="slots have standbys; kill: one endpoint at a time")
-    one.add_argument("--history", choices=("memory", "store"), default="", help="messages are kept; clients recover")
+    one.add_argument("--history", choices=HISTORIES, default="off", help="where messages are kept; clients recover")
     on = commands.add_parser("soak", help="new seeds until the time is over")
     on.add_argument("--minutes", type=float, default=30.0)
     on.add_argument("--seed", type=int, default=1)
@@ -192,8 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.faults,
             options.times,
             options.records,
-            options.standby,
-            options.history,
+            Settings(options.standby, options.history),
         )
 
     try:

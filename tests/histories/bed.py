@@ -17,6 +17,8 @@ from pathlib import Path
 import psutil
 
 from ingeborg.bench.starting import ChildError, end_all, python
+from ingeborg.broker.core.model import NO_SETTINGS, Settings
+from ingeborg.broker.core.settings import words
 from ingeborg.broker.store.embedded.layout import Lane
 from ingeborg.protocol.pages import PageError, fetch, samples
 
@@ -119,7 +121,7 @@ class Endpoint(EndpointProcess):
 
 
 #: Enough room for all kept messages of a bed's histories: nothing is forgotten.
-HISTORY = ["--history-bytes", str(64 << 20), "--history-size", "1000"]
+ROOM = ["--history-bytes", str(64 << 20), "--history-size", "1000"]
 
 
 @dataclass
@@ -134,37 +136,36 @@ class Bed:
     riak: RiakDouble | None
     directory: Path
     form: str  # of the endpoints' code, as they say themselves
-    standby: bool  # slots have standbys
-    history: str  # messages are kept: in ``memory``, or in the ``store``, too; empty: they are not
+    settings: Settings  # of the cluster, at first
+    changed: bool = False  # the store has recorded others since, and some endpoints may have them
 
     @property
     def about(self) -> str:
-        """Describe the options of its endpoints, for people."""
-        words = ["standbys"] * self.standby + [f"history: {self.history}"] * bool(self.history)
-        return "".join(f", {word}" for word in words)
+        """Describe the settings of the cluster, for people."""
+        return "".join(f", {name} {value}" for name, value in words(self.settings).items())
+
+    async def change(self, settings: Settings) -> bool:
+        """Have the store record other settings. ``False``: the store does not take them."""
+        self.changed = True
+        return not any([await self.cluster.record(*each) for each in words(settings).items()])
 
     def running(self) -> list[Endpoint]:
         """The endpoints that run."""
         return [endpoint for endpoint in self.endpoints.values() if endpoint.runs]
 
     async def guarded(self, within_s: float) -> bool:
-        """Until all endpoints see each other, what they are to do is on, and each slot has its standby, where they have
-        any; or the time is over."""
+        """Until all endpoints see each other, and each slot has its standby, where there are any; or the time is
+        over."""
         try:
             async with asyncio.timeout(within_s):
                 await self.cluster.linked(*self.endpoints, within_s=within_s)
                 while True:
                     seen = await asyncio.gather(*(endpoint.look() for endpoint in self.endpoints.values()))
-                    if all(each and self._is_guarded(each["values"]) for each in seen):
+                    if not any(each is None or each["values"]["slots_without_standby"] for each in seen):
                         return True
                     await asyncio.sleep(LOOK_S)
         except (TimeoutError, AssertionError):
             return False
-
-    def _is_guarded(self, values: dict[str, float]) -> bool:
-        features = self.standby + bool(self.history) + (self.history == "store")
-        has_standbys = not self.standby or values["slots_without_standby"] == 0
-        return values["features_on"] >= features and has_standbys and values["joined"] == 1
 
 
 @asynccontextmanager
@@ -174,11 +175,10 @@ async def bed(
     directory: Path,
     names: Sequence[str] = "abc",
     *,
-    standby: bool = False,
-    history: str = "",
+    settings: Settings = NO_SETTINGS,
 ) -> AsyncIterator[Bed]:
     """``store``: ``lmdb`` or ``riak`` (the double); ``network``: ``proxy``, ``namespaces``, or ``any`` of them.
-    ``directory`` is there, and empty. ``standby``: slots have standbys. ``history``: see ``Bed``."""
+    ``directory`` is there, and empty."""
     async with AsyncExitStack() as stack:
         riak = None
         where = f"lmdb:{directory / 'store'}"
@@ -188,8 +188,7 @@ async def bed(
             where = "riak:" + ",".join(f"{host}:{port}" for host, port in riak.addresses)
             network = "proxy"  # its nodes are at this machine's loopback address, which a namespace does not have
         wires = await stack.enter_async_context(await wires_of(network, list(names)))
-        options = ["--store", where, *(["--standby"] if standby else []), *(HISTORY if history else [])]
-        options += ["--history", "store"] if history == "store" else []
+        options = ["--store", where, *ROOM]
         # The path of a Unix socket is short: at most 107 bytes.
         sides = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sides-")))
         endpoints = {
@@ -198,14 +197,17 @@ async def bed(
         }
         cluster = Cluster(directory, options, {}, dict(endpoints))
         stack.push_async_callback(end_all, list(endpoints.values()))
-        # The first makes the store and the secret that all share.
+        # The first makes the store, with the settings, and the secret that all share.
         first, *others = endpoints.values()
+        common = dict(first.variables)
+        first.variables |= {f"INGEBORG_{name.upper()}": value for name, value in words(settings).items()}
         await first.start_with_a_store()
+        first.variables = common
         await asyncio.gather(*(endpoint.start_with_a_store() for endpoint in others))
         await cluster.linked(*names, within_s=START_S)
         forms = await asyncio.gather(*(form_of(endpoint.inside) for endpoint in endpoints.values()))
         form = " and ".join(sorted(set(forms)))
-        on = Bed(store, wires.name, wires, cluster, endpoints, riak, directory, form, standby, history)
-        if (standby or history) and not await on.guarded(START_S):
-            raise ChildError(f"within {START_S:.0f} s not every slot has a standby, or what is kept is not on")
+        on = Bed(store, wires.name, wires, cluster, endpoints, riak, directory, form, settings)
+        if not await on.guarded(START_S):
+            raise ChildError(f"within {START_S:.0f} s not every slot has a standby")
         yield on

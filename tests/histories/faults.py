@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from ingeborg.broker.core.model import Settings
 from ingeborg.broker.store.embedded.layout import Lane
 
 from .bed import Bed, Endpoint
@@ -86,7 +87,7 @@ class Faults:
     @asynccontextmanager
     async def _one_at_a_time(self) -> AsyncIterator[None]:
         """With standbys: once every slot has its own, and no other endpoint is killed until they have again."""
-        if not self._bed.standby:
+        if not self._bed.settings.standby or self._bed.changed:
             yield
             return
         async with self._crash:
@@ -113,6 +114,16 @@ class Faults:
                 yield
             finally:
                 endpoint.signal(signal.SIGCONT)
+
+    @asynccontextmanager
+    async def settings(self, fault: Fault) -> AsyncIterator[None]:
+        """Record others. Each endpoint that starts from then on takes them. Nothing has to be mended."""
+        async with self._taking("settings"):
+            keeps, has_journal = self._bed.settings.history != "off", self._bed.riak is None
+            history = "store" if has_journal and fault.chance * 4 % 2 >= 1 else "memory"
+            if not await self._bed.change(Settings(fault.chance >= 0.5, history if keeps else "off")):
+                raise PassedOver("the store does not take them")
+            yield
 
     @asynccontextmanager
     async def link(self, fault: Fault) -> AsyncIterator[None]:
@@ -186,6 +197,7 @@ _KINDS: dict[str, Callable[[Faults, Fault], AbstractAsyncContextManager[None]]] 
     "stop": Faults.stop,
     "pause": Faults.pause,
     "long pause": Faults.pause,
+    "settings": Faults.settings,
     "cut": Faults.link,
     "cut both ways": Faults.link,
     "delay": Faults.link,

@@ -305,7 +305,7 @@ class History:
 
     def may_lack(self, begin: float, end: float) -> bool:
         """Of what was kept by then, or is asked for then: may some be lost (SPEC section 2.7)?"""
-        outlives = self._survives() or self.header.get("history") == "store"
+        outlives = self._survives() or (self.header.get("history") == "store" and not self.header.get("changed"))
         if not outlives and any(window.meets(begin, end) for window in self.crashes):
             return True
         return any(window.meets(begin, end) for window in (*self.lapses, *self._unreached()))
@@ -326,8 +326,9 @@ class History:
 
     def _survives(self) -> bool:
         """Does what a home knows survive its crash? Other faults may take two homes at once, or one before its standby
-        is whole again."""
-        return bool(self.header.get("standby")) and self.header["faults"] == ["kill"]
+        is whole again. A home with other settings may have none."""
+        is_whole = bool(self.header.get("standby")) and not self.header.get("changed")
+        return is_whole and self.header["faults"] == ["kill"]
 
     def told_messages(self) -> dict[tuple[told.Name | None, Any], told.Message]:
         """By topic and payload."""

@@ -67,7 +67,10 @@ OF_STORES = {
     "lmdb": {"durable writer": (0.5, 5.0), "soft writer": (0.5, 5.0)},
     "riak": {"riak cut": (0.5, 4.0), "riak node": (0.5, 4.0), "riak silent": (0.5, 3.0), "riak down": (0.5, 3.0)},
 }
-DURATIONS_S = OF_PROCESSES | OF_LINKS | OF_STORES["lmdb"] | OF_STORES["riak"]
+#: A fault that records other settings of the cluster: endpoints take them at their next start. And how often a seed
+#: adds one to a history in which endpoints end.
+SETTINGS, CHANGES = "settings", 0.3
+DURATIONS_S = OF_PROCESSES | OF_LINKS | OF_STORES["lmdb"] | OF_STORES["riak"] | {SETTINGS: (0.1, 0.5)}
 
 
 @dataclass(frozen=True)
@@ -142,26 +145,31 @@ def make_plan(
 ) -> Plan:
     """Draw a plan. ``kinds``: of these faults, each once or twice; ``None``: the seed chooses one to three kinds.
     ``history``: some messages are kept, and some clients recover."""
-    random = Random(f"{seed} {store} {network}")
     if kinds is None:
-        can = possible(store, links)
-        kinds = random.sample(can, random.choice((1, 2, 2, 3)))
-    faults = tuple(_faults(random, kinds, endpoints))
+        choosing = Random(f"{seed} kinds")
+        kinds = choosing.sample(possible(store, links), choosing.choice((1, 2, 2, 3)))
+        if history and {"kill", "stop"}.intersection(kinds) and choosing.random() < CHANGES:
+            kinds.append(SETTINGS)
+        kinds.sort()  # whoever names them gets this plan again
+    random = Random(f"{seed} {store} {network}")
+    drawn = _faults(random, [kind for kind in kinds if kind != SETTINGS], endpoints)
+    # Some of it is drawn apart, so that it changes nothing of what a seed gave before.
+    drawn += _faults(Random(f"{seed} settings"), [kind for kind in kinds if kind == SETTINGS], endpoints)
+    faults = tuple(sorted(drawn, key=lambda fault: fault.at_s))
     subscribers = tuple(f"{seed} s{number}" for number in range(SUBSCRIBERS))
     topics = tuple(f"{seed} t{number}" for number in range(TOPICS))
     ends = max([OPERATIONS_S, *(fault.at_s + fault.lasts_s + AFTER_FAULTS_S for fault in faults)])
     steps = _Steps(random, seed, endpoints, subscribers, topics).until(ends)
     at = {name: random.choice(endpoints) for name in subscribers}
-    # Drawn apart, so that these change nothing of what a seed gave before.
     pages = tuple(_writings(Random(f"{seed} pages"), seed, ends))
     readers = {}
     if history:
-        drawn = Random(f"{seed} readers")
-        readers = {f"{seed} r{number}": tuple(drawn.random() for _ in range(BACK)) for number in range(READERS)}
-        at |= {name: drawn.choice(endpoints) for name in readers}
-        steps = _kept(drawn, steps)
+        reading = Random(f"{seed} readers")
+        readers = {f"{seed} r{number}": tuple(reading.random() for _ in range(BACK)) for number in range(READERS)}
+        at |= {name: reading.choice(endpoints) for name in readers}
+        steps = _kept(reading, steps)
         for name in readers:
-            steps += _readings(drawn, name, endpoints, topics, ends)
+            steps += _readings(reading, name, endpoints, topics, ends)
         steps.sort(key=lambda step: step.at_s)
     return Plan(seed, store, network, tuple(endpoints), subscribers, topics, at, tuple(steps), faults, pages, readers)
 
@@ -228,7 +236,7 @@ def _faults(random: Random, kinds: Sequence[str], endpoints: Sequence[str]) -> l
             where, other = random.sample(endpoints, 2)
             at_s = random.uniform(BEFORE_FAULTS_S, OPERATIONS_S - 1.5)
             faults.append(Fault(at_s, kind, where, other, random.uniform(*DURATIONS_S[kind]), random.random()))
-    return sorted(faults, key=lambda fault: fault.at_s)
+    return faults
 
 
 class _Steps:

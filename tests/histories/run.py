@@ -21,7 +21,7 @@ from .bed import Bed, Endpoint
 from .faults import Faults
 from .lines import Line
 from .pages import Pages
-from .plan import ALL, EVERYTHING, KEEP_S, PAGE, Plan, Step, chosen
+from .plan import ALL, EVERYTHING, KEEP_S, PAGE, SETTINGS, Plan, Step, chosen
 from .record import Event, Recorder
 
 #: Between two looks at every endpoint's metrics, in seconds: how closely it is known when one was taken for dead.
@@ -224,8 +224,9 @@ class HistoryRun:
             network=plan.network,
             endpoints=list(plan.endpoints),
             faults=plan.kinds,
-            standby=self.bed.standby,
-            history=self.bed.history,
+            standby=self.bed.settings.standby,
+            history=self.bed.settings.history,
+            changed=self.bed.changed or SETTINGS in plan.kinds,
             readers=list(plan.readers),
         )
         try:

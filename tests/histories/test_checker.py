@@ -849,8 +849,11 @@ def test_a_forged_record_of_a_client_that_recovers_is_found(happens: Callable[[R
     assert set(sections(rae.tape.verdict())) == FORGED[happens]
 
 
-def test_after_a_crash_a_gap_has_a_cause_and_what_it_names_may_be_lacking() -> None:
+@pytest.mark.parametrize("about", [{}, {"standby": True, "faults": ["kill"]}, {"history": "store"}])
+def test_after_a_crash_a_gap_has_a_cause_and_what_it_names_may_be_lacking(about: dict[str, Any]) -> None:
+    """Where the settings have changed a home may have had neither a standby nor a journal."""
     rae = Rae()
+    rae.tape.about |= {**about, "changed": bool(about)}
     rae.tape.add("life", endpoint="c", life="c#1", phase="killed")
     rae.keeps("m1")
     rae.asks()

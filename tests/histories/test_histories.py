@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ingeborg import form
+from ingeborg.broker.core.model import Settings
 from tests import proof, wants
 from tests.planted import finds
 
@@ -22,32 +23,34 @@ from . import wires
 from .__main__ import failure, plan_for, summary
 from .bed import Endpoint, bed
 from .checker import Verdict, check
-from .plan import OF_LINKS, OF_STORES, make_plan, possible
+from .plan import OF_LINKS, OF_STORES, SETTINGS, make_plan, possible
 from .record import Event
 from .run import run_history
 from .wires import Namespaces, Proxies, permitted, subnets, until_one_ends
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
-#: Beds (store, network, standbys, where messages are kept), each with its histories: a seed and its kinds of faults.
-HISTORIES: dict[tuple[str, str, bool, str], list[tuple[int, list[str]]]] = {
-    ("lmdb", "proxy", False, "store"): [
+#: Beds (store, network, settings), each with its histories: a seed and its kinds of faults. Settings change last.
+HISTORIES: dict[tuple[str, str, Settings], list[tuple[int, list[str]]]] = {
+    ("lmdb", "proxy", Settings(False, "store")): [
         (11, ["kill"]),
         (12, ["cut", "pause"]),
         (13, ["stop", "delay"]),
         (14, ["durable writer"]),
     ],
-    ("lmdb", "proxy", True, "memory"): [
+    ("lmdb", "proxy", Settings(True, "memory")): [
         (41, ["kill"]),
         (42, ["kill", "cut both ways"]),
         (51, ["stop", "long pause"]),
+        (136, ["settings", "stop"]),
+        (193, ["settings", "stop", "kill"]),
     ],
-    ("lmdb", "any", False, ""): [
+    ("lmdb", "any", Settings()): [
         (21, ["cut both ways"]),
         (22, ["long pause", "loss"]),
         (23, ["soft writer", "kill"]),
     ],
-    ("riak", "proxy", False, ""): [
+    ("riak", "proxy", Settings()): [
         (31, ["riak cut"]),
         (32, ["riak node", "kill"]),
         (33, ["riak silent", "cut"]),
@@ -67,18 +70,27 @@ def test_every_kind_of_fault_is_among_them() -> None:
 
 def test_each_of_them_is_done_however_slow_the_machine_is() -> None:
     """A fault is passed over where what it is meant for has another: the first one there never is."""
-    for (store, network, _, history), chosen in HISTORIES.items():
+    for (store, network, settings), chosen in HISTORIES.items():
         for seed, kinds in chosen:
             network = "namespaces" if network == "any" else network
             options: dict[str, Any] = {"network": network, "endpoints": "abc", "links": list(OF_LINKS), "kinds": kinds}
-            plan = make_plan(seed, store=store, history=bool(history), **options)
+            plan = make_plan(seed, store=store, history=settings.history != "off", **options)
             first: dict[str, str] = {}
             for fault in plan.faults:  # in the order of their times
                 target = "riak" if fault.kind in OF_STORES["riak"] else fault.where
+                target = fault.kind if fault.kind == SETTINGS else target
                 if fault.kind in OF_LINKS:
                     target = " ".join(sorted((fault.where, fault.other)))
                 first.setdefault(target, fault.kind)
             assert set(plan.kinds) <= set(first.values()), f"seed {seed}: {plan.faults}"
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_the_kinds_that_a_seed_has_chosen_give_its_plan_again(history: bool) -> None:
+    options: dict[str, Any] = {"network": "proxy", "endpoints": "abc", "links": list(OF_LINKS), "history": history}
+    plans = [make_plan(seed, store="lmdb", **options) for seed in range(40)]
+    assert [make_plan(plan.seed, store="lmdb", kinds=plan.kinds, **options) for plan in plans] == plans
+    assert any(SETTINGS in plan.kinds for plan in plans) is history
 
 
 async def test_guarantees_hold_on_real_processes_through_every_kind_of_fault(tmp_path: Path) -> None:
@@ -101,25 +113,26 @@ async def test_guarantees_hold_on_real_processes_through_every_kind_of_fault(tmp
         moved = sum(verdict.pages.moved for verdict in verdicts)
         assert moved >= number_of_all, "of the pages that are right, hardly one has moved"
     recovered = [verdict.recovered for verdict in verdicts if verdict.recovered.saved]
-    kinds_of = [kinds for (*_, history), chosen in histories.items() if history for _, kinds in chosen]
+    kinds_of = [kinds for (*_, one), chosen in histories.items() if one.history != "off" for _, kinds in chosen]
     assert len(recovered) == len(kinds_of)
     assert sum(one.back for one in recovered) >= 8 * len(recovered)
     assert sum(one.owed for one in recovered) >= 50 * len(recovered)
-    # An endpoint that stops, or cannot hand on what it has, leaves nothing that has to be in a `history`.
+    # An endpoint that stops, or cannot hand on what it has, leaves nothing that has to be in a `history`. Nor does a
+    # crash while the settings change.
     if len(due) >= 10 or not any({"stop", "cut both ways"}.intersection(kinds) for kinds in kinds_of):
-        assert sum(one.asked for one in recovered) >= 100 * len(recovered)
+        assert sum(one.asked for one in recovered) >= 100 * sum(SETTINGS not in kinds for kinds in kinds_of)
 
 
 async def _histories_on(
-    kind: tuple[str, str, bool, str],
+    kind: tuple[str, str, Settings],
     chosen: Sequence[tuple[int, list[str]]],
     directory: Path,
     verdicts: list[Verdict],
 ) -> list[str]:
     """One after the other on one bed; what failed, in full. ``verdicts``: gets what each came to."""
     failures = []
-    store, network, standby, history = kind
-    async with bed(store, network, directory, standby=standby, history=history) as on:
+    store, network, settings = kind
+    async with bed(store, network, directory, settings=settings) as on:
         assert on.form == form.name(), "the histories are to be those of the form that is tested"
         for seed, kinds in chosen:
             # A proxy does not lose packets: without namespaces that fault is left out, and the line says so.

@@ -33,6 +33,7 @@ from ingeborg.broker.store.riak import RiakStore
 from ingeborg.broker.store.riak.layout import OBJECT_BYTES_MAX, partition_of
 from ingeborg.protocol.hashes import SLOTS
 from ingeborg.protocol.outgoing import OutgoingSocket
+from tests.store.asked import subscribers
 
 from .tap import Tally, Tap, Traffic, tapped
 
@@ -207,7 +208,7 @@ async def hot(tap: Tap, sizes: Sequence[int]) -> list[Check]:
             greatest = max(greatest, more.greatest)
             before = store.counters["bytes_read"], store.counters["gets"]
             begin_s = time.perf_counter()
-            assert len((await store.subscribers([name]))[0]) >= size
+            assert len((await subscribers(store, [name]))[0]) >= size
             took_ms = (time.perf_counter() - begin_s) * 1000
             whole, gets = (store.counters[what] - was for what, was in zip(("bytes_read", "gets"), before, strict=True))
             added = (more["topics"].bytes_written + more["subscribers"].bytes_written) / FURTHER
@@ -255,7 +256,7 @@ async def _latency(store: RiakStore, topic: str, numbers: Iterator[int]) -> Late
         # The subscriber set only: the client's own set is in no partition, and would hide the difference.
         await store._change_subscribers(store._plan([(f"neighbour {next(numbers)}", [topic])], 0))
 
-    return Latency(await times_ms(put), await times_ms(lambda: store.subscribers([topic])))
+    return Latency(await times_ms(put), await times_ms(lambda: subscribers(store, [topic])))
 
 
 async def _keep_subscribing(store: RiakStore, topic: str, stop: asyncio.Event) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -14,8 +14,9 @@ from ingeborg.broker.store.base import Ended, Ending, Location, StoreMisconfigur
 from ingeborg.broker.store.riak import RiakStore, layout, sets, terms
 from ingeborg.broker.store.riak.layout import Buckets, partition_of
 from ingeborg.protocol.hashes import slot_of
+from tests.store.asked import listen, subscribers
 
-from .conftest import StoreOn, give_up_after
+from .conftest import StoreOn
 from .double import Key, RiakDouble
 from .double.cluster import Refuse
 
@@ -68,7 +69,7 @@ async def all_ending(store: RiakStore, *topics: str, limit: int = 100) -> list[E
 
 
 async def listed(store: RiakStore, client: str) -> set[str]:
-    topics, cursor = await store.topics(client, None, 1_000, ending=True)
+    topics, cursor = await store.topics(client, None, 1_000)
     assert cursor is None
     assert len(set(topics)) == len(topics)
     return set(topics)
@@ -76,13 +77,13 @@ async def listed(store: RiakStore, client: str) -> set[str]:
 
 async def holding(store: RiakStore, client: str, topics: list[str] = TOPICS) -> set[str]:
     """Those topics whose messages the client gets."""
-    sets_found = await store.subscribers(topics, ending=True)
+    sets_found = await subscribers(store, topics)
     return {topic for topic, clients in zip(topics, sets_found, strict=True) if client in clients}
 
 
 async def offline(store: RiakStore, client: str = "ann") -> Location:
     """The client listened, and has gone."""
-    (location,) = await store.listen([client], "before")
+    (location,) = await listen(store, [client], "before")
     await store.unlisten([(client, location)])
     return location._replace(online=False)
 
@@ -159,11 +160,9 @@ async def test_what_is_subscribed_to_until_the_end_is_there_until_then(riak: Ria
     store, other = await store_on(riak), await store_on(riak)
     until = Term(disconnect=False, ends_at=1_900_000_000.5)
     await store.subscribe_ending([("ann", TOPICS, GONE), ("bob", ["rock"], until)])
-    assert await other.subscribers(["rock", "none", "jazz"], ending=True) == [{"ann", "bob"}, set(), {"ann"}]
-    assert await other.subscribers(["rock"]) == [set()]
+    assert await subscribers(other, ["rock", "none", "jazz"]) == [{"ann", "bob"}, set(), {"ann"}]
     assert await other.terms([("bob", "rock"), ("ann", "none"), ("ann", "rock")]) == [until, None, GONE]
     assert await listed(other, "ann") == set(TOPICS)
-    assert await other.topics("ann", None, 10) == ([], None)
     endings = await all_ending(other, *TOPICS)
     assert {(ending.topic, ending.client, ending.term) for ending in endings} == {
         *((topic, "ann", GONE) for topic in TOPICS),
@@ -175,27 +174,28 @@ async def test_what_is_subscribed_to_until_the_end_is_there_until_then(riak: Ria
     assert sorted(out) == sorted(mine)
     assert await told(store, "ann", "bob") == [Ended(sorted(TOPICS), 3), None]
     assert await holding(store, "ann") == await listed(store, "ann") == set()
-    assert await store.subscribers(["rock"], ending=True) == [{"bob"}]
+    assert await subscribers(store, ["rock"]) == [{"bob"}]
     # Again: it is gone, and told so; nothing is named twice.
     assert await store.end([(mine, location, True)]) == [mine]
     assert await told(store, "ann") == [Ended(sorted(TOPICS), 3)]
     await store.subscribe_ending([("ann", ["rock"], GONE)])
     assert await told(store, "ann") == [Ended(["folk", "jazz"], 2)]
-    await store.subscribe([("ann", ["folk", "jazz"])], ending=True)
+    await store.subscribe([("ann", ["folk", "jazz"])])
     assert await told(store, "ann") == [None]
 
 
 async def test_a_plain_one_wins_in_either_order(riak: RiakDouble, store_on: StoreOn) -> None:
     store = await store_on(riak)
-    await store.subscribe([("ann", ["rock"])], ending=True)
+    await store.subscribe([("ann", ["rock"])])
     await store.subscribe_ending([("ann", ["rock", "jazz"], GONE)])
-    await store.subscribe([("ann", ["jazz"])], ending=True)
+    await store.subscribe([("ann", ["jazz"])])
     assert await store.terms([("ann", "rock"), ("ann", "jazz")]) == [None, None]
     assert await all_ending(store, "rock", "jazz") == []
     assert await listed(store, "ann") == {"rock", "jazz"}
-    await store.unsubscribe([("ann", ["rock", "jazz"])], ending=True)
+    assert await store._ending.topics("ann", b"", 10) == []
+    await store.unsubscribe([("ann", ["rock", "jazz"])])
     await store.subscribe_ending([("ann", ["rock"], GONE)])
-    await store.unsubscribe([("ann", ["rock", "jazz"])], ending=True)
+    await store.unsubscribe([("ann", ["rock", "jazz"])])
     assert await holding(store, "ann") == await listed(store, "ann") == set()
 
 
@@ -204,14 +204,14 @@ async def test_an_ending_one_that_a_crash_left_beside_a_plain_one_goes_in_silenc
 ) -> None:
     store = await store_on(riak)
     await store.subscribe_ending([("ann", ["rock"], GONE)])
-    await store.subscribe([("ann", ["rock"])])  # as one that came no further than the subscriber set
+    await store._change_subscribers(store._plan([("ann", ["rock"])], 0))  # as one that came no further
     assert await store.terms([("ann", "rock")]) == [None]
     assert await listed(store, "ann") == {"rock"}
     endings = await all_ending(store, "rock")
     assert await store.end([(endings, await offline(store), True)]) == [[]]
     assert await all_ending(store, "rock") == []
     assert await told(store, "ann") == [None]
-    assert await store.subscribers(["rock"], ending=True) == [{"ann"}]
+    assert await subscribers(store, ["rock"]) == [{"ann"}]
     assert await store.end([(endings, None, False)]) == [[]]  # gone, and a plain one there
 
 
@@ -221,7 +221,7 @@ async def test_only_a_client_that_is_where_it_was_loses_what_it_has(riak: RiakDo
     before = await offline(store)
     endings = await all_ending(store, *TOPICS)
     anns, bobs = ([ending for ending in endings if ending.client == client] for client in ("ann", "bob"))
-    await store.listen(["ann"], "now")
+    await listen(store, ["ann"], "now")
     ann, bob, none = await store.end([(anns, before, True), (bobs, None, True), ([], None, True)])
     assert (ann, sorted(bob), none) == ([], sorted(bobs), [])
     assert await holding(store, "ann") == set(TOPICS)
@@ -230,24 +230,100 @@ async def test_only_a_client_that_is_where_it_was_loses_what_it_has(riak: RiakDo
     assert await told(store, "ann", "ann") == [Ended([anns[0].topic], 1)] * 2
 
 
-async def test_both_kinds_are_read_in_one_wait(riak: RiakDouble, store_on: StoreOn) -> None:
+async def test_what_ends_before_the_location_is_written_is_named(
+    riak: RiakDouble, store_on: StoreOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = await store_on(riak), await store_on(riak)
+    await store.subscribe_ending([("ann", ["rock"], GONE)])
+    endings, change = await all_ending(store, "rock"), other._objects.change
+
+    async def ending(*arguments: Any) -> Any:
+        assert await store.end([(endings, None, True)]) == [endings]
+        return await change(*arguments)
+
+    monkeypatch.setattr(other._objects, "change", ending)
+    ((_, said),) = await other.listen(["ann"], "here")
+    assert said == Ended(["rock"], 1)
+
+
+async def test_a_listen_that_cannot_read_what_has_ended_fails(
+    riak: RiakDouble, store_on: StoreOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = await store_on(riak)
-    riak.hold(2)  # answers nothing before two requests are under way: one after the other this would never end
-    async with asyncio.timeout(20):
-        await store.subscribers(["rock"], ending=True)
-    assert riak.in_flight_max == 2
+
+    async def read(*_: Any) -> Any:
+        raise StoreUnavailable("no node answers")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._ending_objects, "read", read)
+        with pytest.raises(StoreUnavailable, match="no node answers"):
+            await store.listen(["ann"], "here")
+    ((location, said),) = await store.listen(["ann"], "here")
+    assert await store.locations(["ann"]) == [location]
+    assert said is None
+
+
+async def waits(store: RiakStore, work: Coroutine[Any, Any, object]) -> int:
+    """How often, one time after the other, the work waits for Riak: all requests that it has made are answered before
+    it may make more."""
+    request, waiting, under_way, count = store._pool.request, list[asyncio.Event](), 0, 0
+
+    async def held(*arguments: Any, **options: Any) -> Any:
+        nonlocal under_way
+        waiting.append(asyncio.Event())
+        await waiting[-1].wait()
+        try:
+            return await request(*arguments, **options)
+        finally:
+            under_way -= 1
+
+    store._pool.request = held  # type: ignore[method-assign]
+    task = asyncio.create_task(work)
+    while not task.done():
+        for _ in range(20):  # turns, in which it makes its requests
+            await asyncio.sleep(0)
+        if waiting and not under_way:
+            count, under_way = count + 1, len(waiting)
+            for event in waiting:
+                event.set()
+            waiting.clear()
+    store._pool.request = request  # type: ignore[method-assign]
+    await task
+    return count
+
+
+async def test_what_has_ended_of_clients_that_listen_is_read_at_the_same_time(
+    riak: RiakDouble, store_on: StoreOn
+) -> None:
+    store = await store_on(riak)
+    clients = [f"client {number}" for number in range(4)]
+    await listen(store, clients, "before")
+    # A location is read and written, and what was never written is looked at twice.
+    assert await waits(store, store.listen(clients, "here")) == 4
+
+
+async def test_kinds_are_written_and_read_at_the_same_time(riak: RiakDouble, store_on: StoreOn) -> None:
+    store = await store_on(riak)
+    for change in (store.subscribe, store.unsubscribe):
+        await store.subscribe([("ann", ["rock"])])
+        assert await waits(store, change([("ann", ["rock"])])) == 4  # a read and a write of its set, and of its list
+    await store.subscribe([("ann", ["rock"])])
+    # What was never written is looked at twice.
+    assert await waits(store, subscribers(store, ["rock"])) == 2 + 2  # filters behind the sets, as a replacement asks
+    assert await waits(store, store.subscribed("ann", ["rock"])) == 2
+    assert await waits(store, store.subscribed("bob", ["rock"])) == 2 * 2
 
 
 async def test_topics_come_in_pages_each_once_whichever_kind_they_are(riak: RiakDouble, store_on: StoreOn) -> None:
     store = await store_on(riak)
     topics = [f"song {number}" for number in range(40)]
     await store.subscribe_ending([("ann", topics[:25], GONE)])
-    await store.subscribe([("ann", topics[20:])])  # five are in both lists
+    await store._change_topics([("ann", topics[20:])], adding=True)  # five are in both lists
     for limit in (1, 7, 39, 40, 41):
         found: list[str] = []
         cursor = None
         while True:
-            page, cursor = await store.topics("ann", cursor, limit, ending=True)
+            page, cursor = await store.topics("ann", cursor, limit)
             assert 0 < len(page) <= limit
             found += page
             if cursor is None:
@@ -280,39 +356,9 @@ async def test_more_than_are_named_are_counted(
     assert await told(store, "ann") == [None]
 
 
-async def test_while_the_feature_is_off_nothing_asks_for_its_type(store_on: StoreOn) -> None:
-    async with RiakDouble(nodes=3) as riak:
-        riak.create_broker_types()
-        del riak.memory.types[b"ingeborg_ending"]
-        store = await store_on(riak)
-        await store.subscribe([("ann", ["rock", "jazz"])])
-        await store.unsubscribe([("ann", ["jazz"])])
-        assert await store.subscribers(["rock", "jazz"]) == [{"ann"}, set()]
-        assert await store.topics("ann", None, 10) == (["rock"], None)
-        await store.switch("standby", True)
-        with pytest.raises(StoreMisconfigured) as raised:
-            await store.switch("ending", True)
-        assert str(raised.value).splitlines() == [
-            "Riak is not set up for this broker:",
-            "  - bucket type 'ingeborg_ending' does not exist, or is not active",
-            "Run these on one node of the cluster (a type that exists already needs only 'activate' or 'update'):",
-            "  riak-admin bucket-type create ingeborg_ending "
-            '\'{"props":{"allow_mult":true,"n_val":3,"node_confirms":2,"backend":"ending"}}\'',
-            "  riak-admin bucket-type activate ingeborg_ending",
-            "Every node has to have that backend before, in its riak.conf: docs/riak.md, Ending subscriptions.",
-            "On Riak before 3.0 leave node_confirms out. docs/riak.md has the reasons.",
-        ]
-        assert await store.features() == {"standby"}
-        await store.switch("ending", False)
-
-
-async def test_while_it_is_on_a_start_wants_the_type(
-    riak: RiakDouble, store_on: StoreOn, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_start_wants_the_type(riak: RiakDouble, store_on: StoreOn, caplog: pytest.LogCaptureFixture) -> None:
     store = await store_on(riak)
-    await store.switch("ending", True)
-    assert await store.ending_backend() == "ending"
-    await store_on(riak)
+    assert store.ending_backend == "ending"
     assert "names no backend" not in caplog.text
     riak.memory.create_type("ingeborg_ending")
     await store_on(riak)
@@ -323,8 +369,6 @@ async def test_while_it_is_on_a_start_wants_the_type(
             await store_on(riak, **options)
     with pytest.raises(StoreMisconfigured, match="create house_ending"):
         await store_on(riak, ending_type="house_ending")
-    await store.switch("ending", False)
-    await store_on(riak)
 
 
 # --- an end, and what else happens at the same time ----------------------------------------------------------------
@@ -454,7 +498,7 @@ async def test_a_reader_finds_who_becomes_plain_meanwhile_at_every_moment(
         client = f"client {moment}"
         met.clear()
         await home.subscribe_ending([(client, ["rock"], GONE)])
-        acts[:] = [noted_in(met), at(moment, partial(home.subscribe, [(client, ["rock"])], ending=True))]
+        acts[:] = [noted_in(met), at(moment, partial(home.subscribe, [(client, ["rock"])]))]
         assert await holding(reader, client, ["rock"]) == {"rock"}, moment
         acts.clear()
         if max(met) < moment:
@@ -463,18 +507,16 @@ async def test_a_reader_finds_who_becomes_plain_meanwhile_at_every_moment(
         assert await holding(reader, client, ["rock"]) == {"rock"}
         assert await home.terms([(client, "rock")]) == [None]
         assert client not in {ending.client for ending in await all_ending(home, "rock")}
-        await home.unsubscribe([(client, ["rock"])], ending=True)
+        await home.unsubscribe([(client, ["rock"])])
         assert await holding(reader, client, ["rock"]) == set()
     assert moment >= 2
 
 
-async def test_a_mark_of_a_subscription_that_left_while_the_feature_was_off_comes_to_nothing(
-    riak: RiakDouble, store_on: StoreOn, clock: Clock
-) -> None:
+async def test_a_mark_comes_to_nothing_after_a_while(riak: RiakDouble, store_on: StoreOn, clock: Clock) -> None:
     store = await store_on(riak, wall_clock=clock)
     await store.subscribe_ending([("ann", ["rock"], GONE)])
-    await store.subscribe([("ann", ["rock"])], ending=True)
-    await store.unsubscribe([("ann", ["rock"])])
+    await store.subscribe([("ann", ["rock"])])
+    await store._change_subscribers(store._plan([("ann", ["rock"])], 1))  # as one that came no further
     clock.go_on(terms.MARKED_MS / 1000 + 1)
     assert await holding(store, "ann") == set()
     # A new ending one begins where nothing was.
@@ -501,7 +543,7 @@ async def test_of_two_versions_the_later_term_is_true_and_what_one_of_them_took_
     await store.repaired()
     assert len(riak.memory.object(key).siblings) == 1
     assert await store.end([(bobs, None, False)]) == [bobs]
-    assert await store.subscribers(["rock"], ending=True) == [{"ann"}]
+    assert await subscribers(store, ["rock"]) == [{"ann"}]
 
 
 async def test_ends_of_one_client_at_two_homes_at_once_are_all_named(riak: RiakDouble, store_on: StoreOn) -> None:
@@ -611,25 +653,25 @@ async def test_what_does_not_fit_is_found_read_in_pages_renewed_and_ended(
         found = await pages(limit)
         assert len(found) == len(clients) * len(topics)
         assert {(ending.client, ending.topic) for ending in found} == {(c, t) for c in clients for t in topics}
-    assert await other.subscribers(topics, ending=True) == [set(clients)] * len(topics)
+    assert await subscribers(other, topics) == [set(clients)] * len(topics)
     pairs = [(client, topic) for client in clients for topic in topics]
     assert await other.terms([*pairs, ("nobody", topics[0])]) == [*[GONE] * len(pairs), None]
     assert await listed(other, "last") == set(topics)
     half = [ending for ending in found if ending.client in clients[::2]]
     outcome = await other.end([([ending], None, False) for ending in half])
     assert outcome == [[ending] for ending in half]
-    assert await store.subscribers(topics, ending=True) == [set(clients[1::2])] * len(topics)
+    assert await subscribers(store, topics) == [set(clients[1::2])] * len(topics)
     # A stamp that is not the one it has.
     kept = [ending._replace(stamp=ending.stamp + 1) for ending in found if ending.client in clients[1::2]]
     assert await other.end([(kept, None, False)]) == [[]]
-    await store.subscribe([(client, topics) for client in clients[1::2]], ending=True)
+    await store.subscribe([(client, topics) for client in clients[1::2]])
     assert await pages(1_000) == []
-    assert await store.subscribers(topics, ending=True) == [set(clients[1::2])] * len(topics)
+    assert await subscribers(store, topics) == [set(clients[1::2])] * len(topics)
     await store.subscribe_ending([(client, topics, GONE) for client in clients[1::2]])
     assert await pages(1_000) == []  # plain ones in large sets are found, too
-    await store.unsubscribe([(client, topics) for client in clients], ending=True)
+    await store.unsubscribe([(client, topics) for client in clients])
     clock.go_on(DAY_S)
-    assert await store.subscribers(topics, ending=True) == [set()] * len(topics)
+    assert await subscribers(store, topics) == [set()] * len(topics)
 
 
 @pytest.mark.usefixtures("small_objects")
@@ -641,15 +683,14 @@ async def test_a_new_subscription_in_a_large_topic_that_is_old_is_not_cut_off_by
     clock.go_on(DAY_S - 1)  # nobody renews
     await store.subscribe_ending([("ann", ["hit"], GONE)])
     clock.go_on(2)
-    assert "ann" in (await store.subscribers(["hit"], ending=True))[0]
+    assert "ann" in (await subscribers(store, ["hit"]))[0]
     assert "ann" in {ending.client for ending in await all_ending(store, "hit")}
 
 
-async def test_a_backend_that_nodes_do_not_have_is_guessed_before_the_feature_is_on(
+async def test_a_backend_that_nodes_do_not_have_is_guessed_when_the_store_is_opened(
     riak: RiakDouble, store_on: StoreOn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a real node answers then: the type is there, and whatever is asked of it times out."""
-    store = await store_on(riak)
     read = riak.memory.read
 
     def without_backend(at: int, key: Key, request: dict[str, Any]) -> Any:
@@ -658,8 +699,7 @@ async def test_a_backend_that_nodes_do_not_have_is_guessed_before_the_feature_is
         return read(at, key, request)
 
     monkeypatch.setattr(riak.memory, "read", without_backend)
-    give_up_after(store, 0.3, 0.1)
+    store = RiakStore(riak.addresses, timeout_s=2.0, attempt_timeout_s=1.0)
     with pytest.raises(StoreUnavailable, match=r"a node has no backend 'ending' in its riak\.conf \(docs"):
-        await store.switch("ending", True)
-    give_up_after(store, 20.0, 5.0)
-    assert await store.features() == frozenset()
+        await store.open()
+    await store.close()

@@ -18,6 +18,7 @@ from ingeborg.broker.store.base import FILTERS_MAX, StoreUnavailable, Term, TooM
 from ingeborg.broker.store.riak import RiakStore, filter_objects, filtered, layout, sets, wire
 from ingeborg.broker.store.riak.layout import Buckets, partition_of
 from tests import proof
+from tests.store.asked import subscribers
 
 from .conftest import StoreOn
 from .double import Key, RiakDouble
@@ -81,7 +82,7 @@ async def pairs(store: RiakStore, topic: str, limit: int = 100) -> Pairs:
 
 
 async def listed(store: RiakStore, client: str) -> set[str]:
-    topics, cursor = await store.topics(client, None, 1_000, filters=True)
+    topics, cursor = await store.topics(client, None, 1_000)
     assert cursor is None
     return set(topics)
 
@@ -114,7 +115,8 @@ async def test_what_operations_cost_in_requests(
     """The table of docs/riak.md."""
     store = await store_on(riak)
     one = [("ann", ["rock"], PIZZA, False)]
-    assert await spent(store, store.filtered([("rock", None)], 100)) == (2, 0)  # never written: looked at twice
+    assert await spent(store, store.subscribers(["rock"])) == (6, 0)  # of three kinds, never written: looked at twice
+    assert await spent(store, store.filtered([("rock", None)], 100)) == (2, 0)
     assert await spent(store, store.subscribe_filtered(one)) == (4, 2)
     assert await spent(store, store.subscribe_filtered(one)) == (2, 2)
     assert await spent(store, store.subscribe_filtered([("ann", ["rock"], SOUP, False)])) == (2, 2)
@@ -123,13 +125,14 @@ async def test_what_operations_cost_in_requests(
     assert await spent(store, store.unsubscribe_filtered([("ann", ["rock"], SOUP)])) == (1, 1)
     assert await spent(store, store.unsubscribe_filtered([("ann", ["rock"], CHEAP)])) == (1, 0)
     await store.subscribe([("ann", ["rock"])])
-    # In place of a plain one: as adding, and as an `unsubscribe`; and a look whether there may be ending ones.
-    assert await spent(store, store.subscribe_filtered([("ann", ["rock"], CHEAP, True)])) == (5, 4)
+    # In place of a plain one: as adding, and as an `unsubscribe`.
+    assert await spent(store, store.subscribe_filtered([("ann", ["rock"], CHEAP, True)])) == (8, 4)
     assert await spent(store, store.unsubscribe_filtered([("ann", ["rock"], CHEAP)])) == (3, 2)
     await store.subscribe([("ann", ["rock"])])
+    assert await spent(store, store.unsubscribe([("ann", ["rock"])])) == (8, 2)
+    await store.subscribe([("ann", ["rock"])])
     await store.subscribe_filtered(one)
-    assert await spent(store, store.unsubscribe([("ann", ["rock"])])) == (2, 2)
-    assert await spent(store, store.unsubscribe([("ann", ["rock"])], filters=True)) == (4, 2)
+    assert await spent(store, store.unsubscribe([("ann", ["rock"])])) == (8, 4)
     many = [(f"client {number}", [f"song {number}" for number in range(500)], PIZZA, False) for number in range(2)]
     _, puts = await spent(store, store.subscribe_filtered(many))
     assert puts == len({key_of(topic) for topic in many[0][1]}) + 2
@@ -138,14 +141,6 @@ async def test_what_operations_cost_in_requests(
         await store.subscribe_filtered([(client, ["large"], PIZZA, False)])
     assert store.counters["topics_spilled"] == 1
     assert await spent(store, store.subscribe_filtered([("bob", ["large"], SOUP, False)])) == (4, 2)
-
-
-async def test_filters_and_subscribers_are_read_in_one_wait(riak: RiakDouble, store_on: StoreOn) -> None:
-    store = await store_on(riak)
-    riak.hold(2)  # answers nothing before two requests are under way: one after the other this would never end
-    async with asyncio.timeout(20):
-        await asyncio.gather(store.subscribers(["rock"]), store.filtered([("rock", None)], 100))
-    assert riak.in_flight_max == 2
 
 
 async def test_what_is_on_its_way_when_a_topic_is_refused_is_listed(
@@ -189,38 +184,6 @@ async def test_what_is_on_its_way_when_a_topic_is_refused_is_listed(
     assert await listed(other, "ann") == set(topics)
 
 
-async def test_the_objects_of_plain_subscriptions_stay_what_older_versions_know(
-    riak: RiakDouble, store_on: StoreOn
-) -> None:
-    store = await store_on(riak)
-    await store.subscribe_filtered([("ann", ["rock", "jazz"], PIZZA, False), ("bob", ["rock"], PIZZA, True)])
-    await store.unsubscribe([("bob", ["rock"])], filters=True)
-    buckets = Buckets("ingeborg")
-    assert riak.memory.keys(b"ingeborg", buckets.topics) == set()
-    assert riak.memory.keys(b"ingeborg", buckets.subscribers) == set()
-    assert len(riak.memory.keys(b"ingeborg", buckets.filtered)) == 2
-
-
-async def test_while_ending_ones_are_never_used_a_replacement_asks_for_nothing_of_their_type(
-    store_on: StoreOn,
-) -> None:
-    async with RiakDouble(nodes=3) as riak:
-        riak.create_broker_types()
-        kept = riak.memory.types.pop(b"ingeborg_ending")
-        store, other = await store_on(riak), await store_on(riak)
-        await store.subscribe([("ann", ["rock"])])
-        await store.subscribe_filtered([("ann", ["rock"], PIZZA, True)])
-        assert await store.subscribers(["rock"]) == [set()]
-        # And from the moment on at which another process has switched them on, theirs go too.
-        riak.memory.types[b"ingeborg_ending"] = kept
-        await other.switch("ending", True)
-        await other.subscribe_ending([("ann", ["rock"], Term(True, 0.0))])
-        await store.subscribe_filtered([("ann", ["rock"], SOUP, True)])
-        assert await other.subscribers(["rock"], ending=True) == [set()]
-        assert await store.topics("ann", None, 10, True) == ([], None)
-        assert await pairs(other, "rock") == {("ann", SOUP)}
-
-
 # --- large topics --------------------------------------------------------------------------------------------------
 
 
@@ -254,12 +217,13 @@ async def test_what_does_not_fit_is_found_read_in_pages_replaced_and_taken_out(
     wanted = {pair for pair in wanted if pair[0] not in clients[1::4]} | {(client, PIZZA) for client in clients[1::4]}
     for topic in topics:
         assert await pairs(other, topic) == wanted
-    assert await store.subscribers(topics) == [set()] * len(topics)
-    await store.unsubscribe([(client, topics) for client in clients[1:]], filters=True)
+    assert await store.subscribers(["none", *topics]) == ([set()] * (len(topics) + 1), topics)
+    await store.unsubscribe([(client, topics) for client in clients[1:]])
     for topic in topics:
         assert await pairs(other, topic) == {(clients[0], text(1))}
     await store.unsubscribe_filtered([(clients[0], topics, text(1))])
     assert await everything(store) == {}
+    assert (await other.subscribers(topics))[1] == []
     assert await listed(store, clients[0]) == await listed(store, clients[1]) == set()
     await other.subscribe_filtered([(client, topics, PIZZA, False) for client in clients])
     assert await pairs(store, topics[-1], 5) == {(client, PIZZA) for client in clients}
@@ -336,7 +300,7 @@ def test_any_growing_topic_has_what_the_model_has() -> None:
             elif how == "unsubscribe":
                 await store.unsubscribe_filtered([(each, [topic], filter_text) for each in clients])
             else:
-                await store.unsubscribe([(each, [topic]) for each in clients], filters=True)
+                await store.unsubscribe([(each, [topic]) for each in clients])
             if how in ("replace", "unsubscribe all"):
                 model = {pair for pair in model if pair[0] not in clients}
             mine = {(each, filter_text) for each in clients}
@@ -349,8 +313,7 @@ def test_any_growing_topic_has_what_the_model_has() -> None:
 
     async def start() -> tuple[RiakDouble, list[RiakStore]]:
         riak = await RiakDouble(nodes=1).__aenter__()
-        riak.memory.create_type("ingeborg")
-        riak.memory.create_type("ingeborg_seen", allow_mult=False)
+        riak.create_broker_types()
         stores = [RiakStore(riak.addresses, node_confirms=1) for _ in range(2)]
         for store in stores:
             await store.open()
@@ -391,7 +354,7 @@ async def filling(store: RiakStore, large: bool) -> None:
 
 async def nothing_to(store: RiakStore, client: str) -> bool:
     """Whether nothing is delivered to the client, asked in the order of the contract suite."""
-    (plain,) = await store.subscribers(["rock"])
+    (plain,) = await subscribers(store, ["rock"])
     (held,) = await store.filters_of([(client, "rock")])
     return client not in plain and not held
 
@@ -419,7 +382,7 @@ async def test_a_replacement_that_dies_at_any_moment_leaves_the_one_the_other_or
             through = False
         acts.clear()
         (held,) = await other.filters_of([(client, "rock")])
-        (plain,) = await other.subscribers(["rock"])
+        (plain,) = await subscribers(other, ["rock"])
         assert client in plain or CHEAP in held, crash
         assert CHEAP in held or {PIZZA, SOUP} <= set(held), crash
         assert await listed(other, client) == {"rock"}, crash
@@ -429,7 +392,7 @@ async def test_a_replacement_that_dies_at_any_moment_leaves_the_one_the_other_or
             break
         await other.subscribe_filtered([(client, ["rock"], CHEAP, True)])
         assert await other.filters_of([(client, "rock")]) == [[CHEAP]]
-        assert await other.subscribers(["rock"]) == [set()]
+        assert await subscribers(other, ["rock"]) == [set()]
     assert outcomes == {(True, False), (True, True), (False, True)}
 
 
@@ -445,7 +408,7 @@ async def test_one_that_becomes_another_kind_between_two_requests_is_never_misse
     async def make(kind: str, topic: str, *, instead: bool) -> None:
         """``instead``: a plain one takes the place of an ending one, one with a filter that of all others."""
         if kind == "plain":
-            await store.subscribe([("ann", [topic])], instead)
+            await store.subscribe([("ann", [topic])])
         elif kind == "ending":
             await store.subscribe_ending([("ann", [topic], Term(disconnect=True, ends_at=0.0))])
         else:
@@ -464,7 +427,7 @@ async def test_one_that_becomes_another_kind_between_two_requests_is_never_misse
         await make(before, topic, instead=False)
         became.clear()
         acts[:] = [at(moment, partial(become, topic))]
-        assert await reader.subscribed("ann", [topic], True, True) == [True], moment
+        assert await reader.subscribed("ann", [topic]) == [True], moment
         acts.clear()
         if not became:
             break
@@ -572,7 +535,7 @@ async def test_two_halves_add_filters_and_after_healing_there_are_all_in_one_obj
         riak.memory.cut([0, 1], [2, 3, 4])
         await left.subscribe_filtered([("ann", [topic], SOUP, False), ("left", [topic], PIZZA, False)])
         await right.subscribe_filtered([("ann", [topic], CHEAP, False), ("right", [topic], PIZZA, False)])
-        await right.unsubscribe([("before", [topic])], filters=True)
+        await right.unsubscribe([("before", [topic])])
         riak.memory.heal()
         assert len(riak.memory.object(key_of(topic)).siblings) == 2
         wanted = {("ann", PIZZA), ("ann", SOUP), ("ann", CHEAP), ("left", PIZZA), ("right", PIZZA)}
@@ -580,7 +543,7 @@ async def test_two_halves_add_filters_and_after_healing_there_are_all_in_one_obj
         await left.repaired()
         assert len(riak.memory.object(key_of(topic)).siblings) == 1
         # An unsubscription may have to be repeated.
-        await right.unsubscribe([("before", [topic])], filters=True)
+        await right.unsubscribe([("before", [topic])])
         assert await pairs(right, topic) == wanted
         assert await listed(right, "ann") == {topic}
 
@@ -595,7 +558,7 @@ async def test_what_is_confirmed_on_one_side_of_a_cut_again_survives_what_left_i
         topic = topic_on_both_sides(riak)
         await left.subscribe_filtered([("ann", [topic], PIZZA, False)])
         riak.memory.cut([0, 1], [2, 3, 4])
-        await right.unsubscribe([("ann", [topic])], filters=True)
+        await right.unsubscribe([("ann", [topic])])
         await left.subscribe_filtered([("ann", [topic], PIZZA, False)])
         riak.memory.heal()
         assert await pairs(right, topic) == {("ann", PIZZA)}
@@ -628,7 +591,7 @@ async def test_what_was_confirmed_and_not_taken_out_is_there_after_any_cuts(
                 confirmed |= {(topic, client, text(step)) for topic in some}
                 await store.subscribe_filtered([(passing, some, text(chance.randrange(4)), chance.random() < 0.5)])
                 if step % 3 == 0:
-                    await store.unsubscribe([(passing, topics)], filters=True)
+                    await store.unsubscribe([(passing, topics)])
             except StoreUnavailable:
                 refused += 1
         riak.memory.heal()

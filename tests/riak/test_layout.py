@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingeborg.broker.store.base import Location, StoreMisconfigured
+from ingeborg.broker.core.model import HISTORIES
+from ingeborg.broker.store.base import Location, Settings, StoreMisconfigured
 from ingeborg.broker.store.riak import layout
 from ingeborg.broker.store.riak.layout import (
-    FEATURES_VERSION,
-    LIST_VERSION,
     VERSION,
     Buckets,
     Directory,
@@ -36,13 +35,13 @@ from ingeborg.broker.store.riak.objects import StoredObject
 S = TypeVar("S", bound=StoredObject)
 
 
-def layout_of(*features: str) -> bytes:
-    """A layout object's value, with these features on."""
-    state = Layout()
-    state.partitions_per_slot.add(1)
-    for feature in features:
-        state.switch(feature, True)
-    return state.encode()
+NONE = Settings()
+SETTINGS = st.builds(Settings, st.booleans(), st.sampled_from(HISTORIES))
+
+
+def layout_of(*features: str, revision: int = 0, settings: Settings = NONE, parts: int = 1) -> bytes:
+    """A layout object's value."""
+    return ormsgpack.packb([VERSION, 4096, parts, features, revision, list(settings)])
 
 
 NAMES = st.text(min_size=1, max_size=4)
@@ -67,7 +66,10 @@ ENTRIES = st.builds(
     st.integers(0, 3),
 )
 LAYOUTS = st.builds(
-    lambda features: layout_of(*features), st.lists(st.sampled_from(["a", "b", "standby"]), max_size=3, unique=True)
+    lambda features, revision, settings: layout_of(*features, revision=revision, settings=settings),
+    st.lists(st.sampled_from(["a", "b", "c"]), max_size=3, unique=True),
+    st.integers(0, 2),
+    SETTINGS,
 )
 SETS = st.builds(
     lambda level, members: ormsgpack.packb([VERSION, "name", level, members]),
@@ -78,7 +80,7 @@ NOW_MS = 1_800_000_000_000
 TIMES = st.sampled_from([0, *range(NOW_MS - 3, NOW_MS)])
 LISTS = st.builds(
     lambda members, removed: ormsgpack.packb(
-        [LIST_VERSION, "name", 0, members, {name: at for name, at in removed.items() if name not in members}]
+        [VERSION, "name", 0, members, {name: at for name, at in removed.items() if name not in members}]
     ),
     st.dictionaries(NAMES, TIMES, max_size=4),
     st.dictionaries(NAMES, TIMES, max_size=4),
@@ -250,10 +252,10 @@ def test_changes_of_a_list_are_forgotten_after_a_while() -> None:
     state.discard("rock")
     old = state.encode()
     later = version(lambda: ListObject(NOW_MS + layout.RECENT_MS + 1), old)
-    assert ormsgpack.unpackb(later.encode()) == [LIST_VERSION, "", 0, {"jazz": 0}, {}]
+    assert ormsgpack.unpackb(later.encode()) == [VERSION, "", 0, {"jazz": 0}, {}]
     # A version with the removal that turns up only now is merged as in other sets: nothing is lost by it.
     again = version(
-        lambda: ListObject(NOW_MS + layout.RECENT_MS + 1), old, ormsgpack.packb([LIST_VERSION, "", 0, {"rock": 0}, {}])
+        lambda: ListObject(NOW_MS + layout.RECENT_MS + 1), old, ormsgpack.packb([VERSION, "", 0, {"rock": 0}, {}])
     )
     assert again.members == {"rock", "jazz"}
 
@@ -277,10 +279,6 @@ def test_a_full_list_is_no_longer_than_an_object_may_be() -> None:
     assert 0.6 * layout.OBJECT_BYTES_MAX < len(state.encode()) <= layout.OBJECT_BYTES_MAX
 
 
-def test_a_list_of_an_earlier_build_is_read() -> None:
-    assert version(list_now, ormsgpack.packb([VERSION, "ann", 1, ["rock", "jazz"]])).members == {"rock", "jazz"}
-
-
 def test_what_is_added_is_written_even_where_it_is_there_already() -> None:
     partition, members = Partition(), SetObject()
     adding: list[tuple[StoredObject, Callable[[], object]]] = [
@@ -294,55 +292,69 @@ def test_what_is_added_is_written_even_where_it_is_there_already() -> None:
         assert kind.dirty
 
 
-def test_without_features_the_layout_is_as_it_was_before_there_were_any() -> None:
+def test_a_new_layout_has_no_features_and_no_settings() -> None:
     state = Layout()
     state.partitions_per_slot.add(4)
-    as_before = ormsgpack.packb([2, 4096, 4])
-    assert state.encode() == as_before
-    state.switch("standby", True)
-    state.switch("later", True)
-    assert state.encode() == ormsgpack.packb([3, 4096, 4, ["later", "standby"]])
+    assert ormsgpack.unpackb(state.encode()) == [VERSION, 4096, 4, [], 0, [False, "off"]]
     again = version(Layout, state.encode())
-    for name in ("later", "standby"):
-        again.switch(name, False)
-    assert (again.encode(), again.partitions_per_slot) == (as_before, {4})
+    assert (again.partitions_per_slot, again.features, again.settings) == ({4}, frozenset(), None)
 
 
-def test_what_is_switched_on_is_written_even_where_it_is_on_already() -> None:
-    state = version(Layout, layout_of("standby"))
-    state.switch("later", False)
-    assert not state.dirty
-    state.switch("standby", True)
+@given(st.lists(LAYOUTS, min_size=1, max_size=4))
+def test_no_merge_loses_a_feature(values: list[bytes]) -> None:
+    assert version(Layout, *values).features == {name for value in values for name in ormsgpack.unpackb(value)[3]}
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), SETTINGS), min_size=1, max_size=4))
+def test_of_settings_the_greatest_revision_is_true_and_of_several_what_all_of_them_promise(
+    records: list[tuple[int, Settings]],
+) -> None:
+    merged = version(Layout, *(layout_of(revision=revision, settings=settings) for revision, settings in records))
+    latest = [settings for revision, settings in records if revision == max(records)[0]]
+    standby = all(settings.standby for settings in latest)
+    assert merged.settings == Settings(standby, HISTORIES[min(HISTORIES.index(one.history) for one in latest)])
+
+
+def test_settings_are_changed_with_a_greater_revision_and_first_ones_once() -> None:
+    one, other = Settings(standby=True, history="memory"), Settings(standby=False, history="store")
+    state = version(Layout, layout_of("a", parts=4))
+    state.record(one, is_first=True)
     assert state.dirty
+    assert state.encode() == layout_of("a", revision=1, settings=one, parts=4)
+    again = version(Layout, state.encode())
+    again.record(other, is_first=True)
+    assert (again.settings, again.dirty) == (one, False)
+    again.record(other, is_first=False)
+    assert (again.settings, again.revision, again.dirty) == (other, 2, True)
+    # What one side of a cut has not seen of it is over.
+    assert version(Layout, again.encode(), state.encode()).settings == other
 
 
-@given(st.lists(LAYOUTS, min_size=1, max_size=4), st.data())
-def test_no_merge_switches_a_feature_off(values: list[bytes], data: st.DataObject) -> None:
-    on = {name for value in values for name in version(Layout, value).features}
-    for order in itertools.permutations(values):
-        assert version(Layout, *order).features == on
-    # Nor does what one side of a cut switches off: only what its writer has read is gone, and that by Riak's context.
-    seen = data.draw(st.sets(st.sampled_from(range(len(values))), min_size=1))
-    written = version(Layout, *(values[number] for number in seen))
-    written.switch("a", False)
-    unseen = [value for number, value in enumerate(values) if number not in seen]
-    left = {name for value in unseen for name in version(Layout, value).features}
-    assert version(Layout, written.encode(), *unseen).features == (written.features | left)
-    assert ("a" in version(Layout, written.encode(), *unseen).features) == ("a" in left)
-
-
-def test_a_layout_that_contradicts_itself_is_not_switched() -> None:
-    state = version(Layout, layout_of(), ormsgpack.packb([VERSION, 4096, 2]))
+def test_a_layout_that_contradicts_itself_is_not_changed() -> None:
+    state = version(Layout, layout_of(), layout_of(parts=2))
     with pytest.raises(StoreMisconfigured, match=r"contradictory versions .*\[1, 2\]"):
-        state.switch("standby", True)
+        state.record(Settings(), is_first=False)
     with pytest.raises(StoreMisconfigured, match="gone"):
-        Layout().switch("standby", True)
+        Layout().record(Settings(), is_first=True)
 
 
-@pytest.mark.parametrize("features", ["standby", 7, [7], None, {"standby": 1}])
-def test_features_that_are_no_names_are_refused(features: object) -> None:
-    with pytest.raises(ValueError, match="no names"):
-        Layout().absorb(ormsgpack.packb([FEATURES_VERSION, 4096, 1, features]))
+@pytest.mark.parametrize(
+    ("features", "revision", "settings"),
+    [
+        *((features, 1, [True, "off"]) for features in ("later", 7, [7], None, {"later": 1})),
+        *(([], revision, [True, "off"]) for revision in (True, "1", None)),
+        *(([], 1, settings) for settings in (None, [], [True], [1, "off"], [True, "disk"], [True, "off", 1], "off")),
+    ],
+)
+def test_what_is_no_layout_is_refused(features: object, revision: object, settings: object) -> None:
+    with pytest.raises(ValueError, match=r"no (names|number|settings) where"):
+        Layout().absorb(ormsgpack.packb([VERSION, 4096, 1, features, revision, settings]))
+
+
+def test_another_version_is_refused_with_what_to_do() -> None:
+    for value in ([2, 4096, 1], [3, 4096, 1, ["a"]], [VERSION + 1, "whatever"]):
+        with pytest.raises(ValueError, match=rf"layout version {value[0]}, .* reads {VERSION} only; export the store"):
+            Layout().absorb(ormsgpack.packb(value))
 
 
 def test_an_offline_location_beats_an_online_one_of_the_same_listen_only() -> None:

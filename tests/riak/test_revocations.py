@@ -10,7 +10,7 @@ import pytest
 
 from ingeborg.broker.core.model import JTI, SUB, Revocation
 from ingeborg.broker.store.base import StoreMisconfigured, StoreUnavailable
-from ingeborg.broker.store.riak.layout import Buckets
+from ingeborg.broker.store.riak.layout import VERSION, Buckets
 
 from .conftest import StoreOn
 from .double import Key, RiakDouble
@@ -21,7 +21,7 @@ ANN, BERT = Revocation(SUB, "ann", 5, LATER), Revocation(JTI, "t-1", 0, LATER)
 
 
 def packed(*revocations: Revocation) -> bytes:
-    return ormsgpack.packb([2, [list(each) for each in revocations]])
+    return ormsgpack.packb([VERSION, [list(each) for each in revocations]])
 
 
 def versions(riak: RiakDouble) -> list[bytes]:
@@ -67,7 +67,7 @@ async def test_for_reading_only_nothing_is_written(riak: RiakDouble, store_on: S
         await reader.revoke([BERT])
 
 
-@pytest.mark.parametrize("value", [[1, []], [2], [2, [["kid", "k", 0, 1]]], [2, {}], 7])
+@pytest.mark.parametrize("value", [[2, []], [VERSION], [VERSION, [["kid", "k", 0, 1]]], [VERSION, {}], 7])
 async def test_what_is_none_of_this_versions_is_said_and_not_taken_for_nothing(
     riak: RiakDouble, store_on: StoreOn, value: Any
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ingeborg.broker.store.riak import RiakStore, layout, sets
 from tests import proof
+from tests.store.asked import subscribers
 
 from .conftest import StoreOn
 from .double import RiakDouble
@@ -40,13 +41,13 @@ async def test_a_topic_spreads_over_all_levels_and_is_read_whole(riak: RiakDoubl
     clients = [f"client {number}" for number in range(500)]
     for start in range(0, len(clients), 100):
         await store.subscribe([(client, ["hit"]) for client in clients[start : start + 100]])
-        assert await other.subscribers(["hit"]) == [set(clients[: start + 100])]
+        assert await subscribers(other, ["hit"]) == [set(clients[: start + 100])]
     assert store.counters["topics_spilled"] + store.counters["partitions_filled"] == 1
     assert store.counters["sets_grown"] >= 2
     await other.unsubscribe([(client, ["hit"]) for client in clients[::2]])
-    assert await store.subscribers(["hit"]) == [set(clients[1::2])]
+    assert await subscribers(store, ["hit"]) == [set(clients[1::2])]
     await store.subscribe([(client, ["hit"]) for client in clients[::2]])
-    assert await other.subscribers(["hit"]) == [set(clients)]
+    assert await subscribers(other, ["hit"]) == [set(clients)]
 
 
 @pytest.mark.usefixtures("small_objects")
@@ -73,7 +74,7 @@ async def test_two_processes_that_grow_one_set_at_once_lose_nothing(riak: RiakDo
     )
     everybody = {f"client {number} {index}" for number in range(2) for index in range(100)}
     for store in stores:
-        assert await store.subscribers(["hit"]) == [everybody]
+        assert await subscribers(store, ["hit"]) == [everybody]
 
 
 @pytest.mark.usefixtures("small_objects")
@@ -84,22 +85,21 @@ def test_any_growing_set_is_the_set_the_model_has() -> None:
 
     async def check(stores: list[RiakStore], history: list[tuple[bool, int, list[str]]]) -> None:
         topic, client = f"topic {next(fresh)}", f"client {next(fresh)}"
-        subscribers: set[str] = set()
+        clients: set[str] = set()
         topics: set[str] = set()
         for adding, handle, members in history:
             operation = stores[handle].subscribe if adding else stores[handle].unsubscribe
             await operation([(member, [topic]) for member in members])
             await operation([(client, [topic + member for member in members])])
-            (subscribers.update if adding else subscribers.difference_update)(members)
+            (clients.update if adding else clients.difference_update)(members)
             (topics.update if adding else topics.difference_update)(topic + member for member in members)
         for store in stores:
-            assert await store.subscribers([topic]) == [subscribers]
+            assert await subscribers(store, [topic]) == [clients]
             assert await pages(store, client, 3) == sorted(topics, key=layout.place_of)
 
     async def start() -> tuple[RiakDouble, list[RiakStore]]:
         riak = await RiakDouble(nodes=1).__aenter__()
-        riak.memory.create_type("ingeborg")
-        riak.memory.create_type("ingeborg_seen", allow_mult=False)
+        riak.create_broker_types()
         stores = [RiakStore(riak.addresses, node_confirms=1) for _ in range(2)]
         for store in stores:
             await store.open()

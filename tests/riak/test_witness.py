@@ -22,9 +22,10 @@ import pytest
 
 from ingeborg.broker.store.base import Location
 from ingeborg.broker.store.riak import RiakStore
-from ingeborg.broker.store.riak.layout import LIST_VERSION, VERSION, Buckets, partition_of, set_root
+from ingeborg.broker.store.riak.layout import VERSION, Buckets, partition_of, set_root
 from ingeborg.broker.store.riak.objects import Address
 from tests import wants
+from tests.store.asked import listen, subscribers
 
 from .double import RiakDouble
 from .storages import real_nodes, real_options
@@ -142,7 +143,7 @@ def partition(riak: Riak, topic: str) -> Address:
 async def test_the_witness_reads_what_the_driver_wrote(witness_python: Path, riak: Riak) -> None:
     store = await riak.open_store()
     await store.subscribe([("ann", ["rock"]), ("bob", ["rock"])])
-    (listening,) = await store.listen(["ann"], "here")
+    (listening,) = await listen(store, ["ann"], "here")
     (topic,), (topics,), (location,), nothing = await witness(
         witness_python,
         riak,
@@ -153,7 +154,7 @@ async def test_the_witness_reads_what_the_driver_wrote(witness_python: Path, ria
     )
     assert unpacked(topic) == [VERSION, {"rock": ["ann", "bob"]}, [], False]
     version, name, level, members, removed = unpacked(topics)
-    assert (version, name, level, list(members), removed) == (LIST_VERSION, "ann", 0, ["rock"], {})
+    assert (version, name, level, list(members), removed) == (VERSION, "ann", 0, ["rock"], {})
     assert unpacked(location) == [VERSION, *listening]
     assert nothing == []
 
@@ -167,9 +168,9 @@ async def test_the_driver_reads_what_the_witness_wrote(witness_python: Path, ria
         (partition(riak, "rock"), "blind", ormsgpack.packb([VERSION, {"rock": ["ann"]}, [], False])),
         (riak.buckets.location("ann"), "blind", ormsgpack.packb([VERSION, *there])),
     )
-    assert await store.subscribers(["rock"]) == [{"ann"}]
+    assert await subscribers(store, ["rock"]) == [{"ann"}]
     assert await store.locations(["ann"]) == [there]
-    assert await store.listen(["ann"], "here") == [Location(there.number + 1, "here", True)]
+    assert await listen(store, ["ann"], "here") == [Location(there.number + 1, "here", True)]
     await store.subscribe([("bob", ["rock"])])
     ((value,),) = await witness(witness_python, riak, (partition(riak, "rock"), "get", True))
     assert unpacked(value)[1] == {"rock": ["ann", "bob"]}
@@ -183,7 +184,7 @@ async def test_the_driver_resolves_siblings_the_witness_made(witness_python: Pat
         raise AssertionError("two topics of different partitions were meant")
     (made,) = await witness(witness_python, riak, (partition(riak, "rock"), "blind", rival))
     assert len(made) == 2
-    assert await store.subscribers(["rock"]) == [{"ann", "bob"}]
+    assert await subscribers(store, ["rock"]) == [{"ann", "bob"}]
     await store.repaired()
     (left,) = await witness(witness_python, riak, (partition(riak, "rock"), "get", True))
     assert [unpacked(value)[1]["rock"] for value in left] == [["ann", "bob"]]
@@ -202,7 +203,7 @@ async def test_the_witness_resolves_siblings_the_driver_met(witness_python: Path
     )
     assert len(both) == 2
     assert one == [united]
-    assert await store.subscribers(["rock"]) == [{"ann", "bob"}]
+    assert await subscribers(store, ["rock"]) == [{"ann", "bob"}]
     assert store.counters["siblings_found"] == 0
 
 
@@ -211,7 +212,7 @@ async def test_what_the_witness_deleted_is_an_empty_set(witness_python: Path, ri
     await store.subscribe([("ann", ["rock"])])
     (left,) = await witness(witness_python, riak, (partition(riak, "rock"), "delete", True))
     assert left == []
-    assert await store.subscribers(["rock"]) == [set()]
+    assert await subscribers(store, ["rock"]) == [set()]
     await store.subscribe([("bob", ["rock"])])
     ((value,),) = await witness(witness_python, riak, (partition(riak, "rock"), "get", True))
     assert unpacked(value)[1] == {"rock": ["bob"]}

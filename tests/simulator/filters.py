@@ -15,7 +15,6 @@ from random import Random
 from typing import Any
 
 from ingeborg.bench.oracle.facts import Name
-from ingeborg.broker.core.links.capabilities import FILTERS
 from ingeborg.protocol.filters import canonical_filter
 
 from .history import TOPICS, History, Publication, Subscriber
@@ -43,12 +42,6 @@ BY_TEXT: dict[str, dict[str, Any]] = {canonical_filter(pattern): pattern for pat
 #: ``None``: the payload does not have it.
 A: tuple[Any, ...] = ("x", "y", "xy", ["x", "y"], None)
 B: tuple[Any, ...] = (0, 1, 2, 3, True, None)
-
-#: Nobody is let use a feature that some endpoint does not have.
-REFUSED = "No subscription has a filter yet"
-
-#: Each waits up to 5 s for its refusal, and has to have it before the history ends.
-REFUSED_MAX = 2
 
 
 def met_by(pattern: dict[str, Any], payload: dict[str, Any]) -> bool:
@@ -90,33 +83,15 @@ def _compares(number: int, sign: str, bound: int) -> bool:
 
 
 class FilterHistory(History):
-    """Runs one seed. ``first_used``: the feature is not on, and is switched on when somebody first uses it.
+    """Runs one seed. ``replaced``: how many filters have taken the place of all else."""
 
-    ``refused``: commands that were told that some endpoint is too old; ``replaced``: how many filters have taken the
-    place of all else; ``undone``: an endpoint of before had opened the store a moment before the feature was first
-    used, and it was switched off again (ADR 22). Then nobody is held to what had been confirmed until then.
-    """
-
-    def __init__(self, seed: int, *, first_used: bool = False, **options: Any) -> None:
-        wanted = frozenset() if first_used else frozenset({FILTERS})
-        super().__init__(seed, wanted=wanted, **options)
+    def __init__(self, seed: int, **options: Any) -> None:
+        super().__init__(seed, **options)
         self.seed = seed
         self.topics = TOPICS[:3]  # so that clients have several filters at each
-        self.refused = self.replaced = 0
-        self.undone = False
-        self._watch_switch()
+        self.replaced = 0
         self._bodies: dict[Any, dict[str, Any]] = {}
         self.world.payload_name = lambda payload: f"m{payload['n']}"
-
-    def _watch_switch(self) -> None:
-        store = self.world.store
-        switch = store.switch
-
-        def watched(feature: str, on: bool) -> None:
-            self.undone |= feature in store.switched_on and not on
-            switch(feature, on)
-
-        store.switch = watched  # type: ignore[method-assign]
 
     def body(self, publication: Publication) -> Any:
         """Its attributes are by its number, so that it is the same when it is published again."""
@@ -142,10 +117,6 @@ class FilterHistory(History):
             self.send_change(subscriber, connection, topic, True)
         elif draw < 0.3:
             self.send_change(subscriber, connection, topic, False)
-        elif FILTERS not in connection.node.capabilities:
-            return  # an endpoint of before would refuse the key
-        elif self.world.mixed and self.expected.get(connection, 0) >= REFUSED_MAX:
-            return
         elif draw < 0.6:
             self.send_change(subscriber, connection, topic, True, text, {"filter": BY_TEXT[text]})
         elif draw < 0.75:
@@ -154,24 +125,6 @@ class FilterHistory(History):
             former = [str(change.filter) for change in subscriber.changes.get(topic, ())[-6:] if change.filter]
             text = self.random.choice(former) if former else text
             self.send_change(subscriber, connection, topic, False, text, {"filter": BY_TEXT[text]})
-
-    def was_refused(self, reply: dict[str, Any]) -> bool:
-        """The reason names who is too old."""
-        is_refused = str(reply.get("info", "")).startswith(REFUSED)
-        self.refused += is_refused
-        return is_refused
-
-    def check_deliveries(self) -> None:
-        """Where the feature has stayed on."""
-        if self.undone and not self.world.mixed:
-            self.violations.append("a feature that all can do was switched off")
-        if not self.undone:
-            super().check_deliveries()
-
-    def check_subscriptions(self) -> None:
-        """Where the feature has stayed on."""
-        if not self.undone:
-            super().check_subscriptions()
 
     def run(self, seconds: float = 12.0) -> list[str]:
         """The whole history; returns the violations."""

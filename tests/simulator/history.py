@@ -39,8 +39,7 @@ from ingeborg.bench.oracle.facts import (
 from ingeborg.bench.oracle.judge import Judge
 from ingeborg.bench.oracle.verdict import Violation
 from ingeborg.broker.core.limits import SIZES, Limits, Sizes
-from ingeborg.broker.core.links.capabilities import STANDBY
-from ingeborg.broker.core.model import Endpoint, Shape
+from ingeborg.broker.core.model import Endpoint, Settings, Shape
 from ingeborg.protocol.errors import REPLACED, SLOW_CONSUMER
 
 from .tokens import Tokens
@@ -132,19 +131,18 @@ class History:
         sizes: Sizes = SIZES,
         shape: Shape | None = None,
         forgets: str = "",
-        mixed: bool = False,
         standby: bool = False,
         crashes: bool = False,
         own_keys: bool = False,
         revokes: bool = False,
-        wanted: frozenset[str] = frozenset(),
+        history: str = "off",
     ) -> None:
         """``cuts``: links are cut, for less than a request may take, so that everything succeeds at last. ``limits``,
-        ``sizes``: of the routers. ``shape``: of the store. ``forgets``, ``mixed``: see ``World``. ``standby``: slots
+        ``sizes``: of the routers. ``shape``: of the store. ``forgets``: see ``World``. ``standby``: slots
         have standbys. ``crashes``: of one endpoint at a time, when every slot has its standby (again). ``own_keys``:
         all publishes are one client's, each message with a key of its own, which is given to another one now and
-        then. ``revokes``: subscribers have tokens, which are revoked now and then. ``wanted``: features that are
-        switched on, beside that of standbys."""
+        then. ``revokes``: subscribers have tokens, which are revoked now and then. ``history``: the cluster's
+        setting."""
         limits = limits or (SLOW_LIMITS if slow else Limits())
         self.world = World(
             seed,
@@ -153,8 +151,7 @@ class History:
             sizes=sizes,
             shape=shape,
             forgets=forgets,
-            mixed=mixed,
-            wanted=wanted | frozenset({STANDBY} if standby else ()),
+            settings=Settings(standby, history),
         )
         if slow:
             self.world.socket_bytes, self.world.piece_bytes = SLOW_SOCKET_BYTES, SLOW_PIECE_BYTES

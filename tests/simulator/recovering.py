@@ -12,7 +12,7 @@ from typing import Any
 
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import Kind
-from ingeborg.broker.core.links.capabilities import ENDING, FILTERS, HISTORY, JOURNAL, STANDBY
+from ingeborg.broker.core.model import Settings, Shape
 from ingeborg.protocol.hashes import slot_of
 
 from .history import TOPICS, History
@@ -92,10 +92,10 @@ class RecoveringHistory(History):
         roomless: Sequence[str] = (),
         **options: Any,
     ) -> None:
-        wanted = {HISTORY, *([JOURNAL] if journal else ()), *([ENDING, FILTERS] if varied else ())}
+        history = "store" if journal else "memory"
+        options.setdefault("shape", Shape(journal=True))
         limits = limits or Limits(history_bytes=1 << 20)
-        super().__init__(seed, faults=False, standby=standby, limits=limits, wanted=frozenset(wanted), **options)
-        self.needed = frozenset(wanted | ({STANDBY} if standby else set()))
+        super().__init__(seed, faults=False, standby=standby, limits=limits, history=history, **options)
         self.kinds, self.every_s, self.keeps_s, self.whole, self.forges = faults, every_s, keeps_s, whole, forges
         self.topics = list(topics)
         self.roomless = frozenset(roomless)
@@ -380,6 +380,7 @@ class RecoveringHistory(History):
                 "store": self._fail_store,
                 "readonly": self._fail_writes,
                 "restart all": self._restart_all,
+                "set": self._set,
                 "copy": self._copy,
                 "restore": self._restore_all,
             }
@@ -491,6 +492,12 @@ class RecoveringHistory(History):
         for one in self.world.live():
             self.crash(one)
             self.world.at(self.random.uniform(0.3, 4.0), self.start, one.me.name)
+
+    def _set(self, node: Node) -> None:
+        """The cluster's settings change: an endpoint takes them when it starts."""
+        settings = Settings(self.random.random() < 0.5, self.random.choice(("memory", "store")))
+        self.say(f"from now on {settings}")
+        self.world.settings = settings
 
     def _copy(self, node: Node) -> None:
         """The journal is copied."""

@@ -34,8 +34,6 @@ SMALL_CACHE = Limits(routes_topics=2)
 KINDS: dict[str, tuple[dict[str, Any], int, int, int]] = {
     "in peace": ({"faults": False}, 25, 300, 70),
     "alone": ({"endpoints": 1}, 10, 15, 15),
-    "first used": ({"first_used": True, "faults": False}, 12, 100, 30),
-    "first used, faults": ({"first_used": True}, 15, 40, 25),
     "faults": ({}, 25, 80, 50),
     "drains": ({"faults": False, "drains": True}, 15, 150, 40),
     "drains, faults": ({"drains": True}, 15, 40, 30),
@@ -62,27 +60,6 @@ def test_whoever_has_a_filter_that_holds_gets_the_message_once_and_nobody_else(
         took_the_place += history.replaced
     assert found >= drawn.enough(due)
     assert took_the_place >= drawn.enough(replaced)
-
-
-@pytest.mark.prove
-@pytest.mark.parametrize(
-    ("options", "turned"), [({"faults": False, "drains": True}, 7), ({}, 3)], ids=["drains", "faults"]
-)
-def test_while_an_endpoint_is_too_old_filters_are_refused_and_then_none_is_lost(
-    options: dict[str, Any], turned: int
-) -> None:
-    refused = switched_on = replaced = undone = 0
-    for seed in range(170_100, 170_120):
-        history = FilterHistory(seed, mixed=True, first_used=True, **options)
-        assert not history.run(), f"seed {seed}: {history.violations[:5]}"
-        refused += history.refused
-        undone += history.undone
-        if history.world.store.switched_on:
-            switched_on += 1
-            replaced += history.replaced
-    assert min(refused, replaced) >= 12
-    assert switched_on >= turned
-    assert undone <= 2
 
 
 def test_most_payloads_meet_some_filters_and_not_others() -> None:
@@ -141,6 +118,21 @@ def changes_while_reading_are_lost(patch: pytest.MonkeyPatch) -> None:
     true = TopicFilters.change
     patch.setattr(TopicFilters, "change", lambda filters, change: filters.loading or true(filters, change))
     patch.setattr(World, "delay", lambda world: world.random.uniform(0.0, 0.3))  # and there is time for that
+
+
+def a_first_filter_is_lost(patch: pytest.MonkeyPatch) -> None:
+    """A filter that is confirmed while the topic's subscribers are being read is taken to be among those that were
+    read."""
+    wants.interpreted()
+    true = Filtering.change
+
+    def change(filtering: Filtering, client: str, topics: Sequence[str], *changed: Any) -> int:
+        routes = {topic: filtering._routes.get(topic) for topic in topics}
+        known = [topic for topic, route in routes.items() if route is None or route.subscribers is not None]
+        return true(filtering, client, known, *changed)
+
+    patch.setattr(Filtering, "change", change)
+    patch.setattr(World, "delay", lambda world: world.random.uniform(0.0, 0.3))
 
 
 def not_read(patch: pytest.MonkeyPatch) -> None:
@@ -233,19 +225,20 @@ TWO_IN_SLICES = {"faults": False, "endpoints": 2, "sizes": Sizes(delivery_slice=
 @pytest.mark.parametrize(
     ("plant", "options", "seed"),
     [
-        fault(replace_keeps_the_plain_one, {"faults": False}, seed=171_002),
-        fault(replace_is_an_addition, {"faults": False}, seed=171_000),
-        fault(changes_while_reading_are_lost, {"faults": False, "drains": True}, seed=171_037),
-        fault(not_read, {"faults": False, "drains": True}, seed=171_000),
-        fault(kept_through_a_lapse, {}, seed=171_000),
+        fault(replace_keeps_the_plain_one, {"faults": False}, seed=171_003),
+        fault(replace_is_an_addition, {"faults": False}, seed=171_006),
+        fault(changes_while_reading_are_lost, {"faults": False, "drains": True}, seed=171_133),
+        fault(a_first_filter_is_lost, {"faults": False, "limits": SMALL_CACHE}, seed=171_014),
+        fault(not_read, {"faults": False, "drains": True}, seed=171_001),
+        fault(kept_through_a_lapse, {}, seed=171_047),
         fault(of_another_topic, {"faults": False}, seed=171_000),
-        fault(second_list_as_the_first, TWO_IN_SLICES, seed=171_000),
-        fault(one_is_left, {"faults": False}, seed=171_000),
-        fault(first_alternative_only, {"faults": False}, seed=171_000),
+        fault(second_list_as_the_first, TWO_IN_SLICES, seed=171_077),
+        fault(one_is_left, {"faults": False}, seed=171_001),
+        fault(first_alternative_only, {"faults": False}, seed=171_001),
     ],
 )
 def test_a_planted_fault_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], options: dict[str, Any], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    search(plant, seed, range(171_000, 171_060), lambda seed: FilterHistory(seed, **options).run())
+    search(plant, seed, range(171_000, 171_200), lambda seed: FilterHistory(seed, **options).run())

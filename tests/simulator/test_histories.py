@@ -32,11 +32,6 @@ def test_guarantees_hold_through_crashes_cuts_stalls_and_store_outages(first: in
     check(seeds(first, PER_TEST, 5))
 
 
-@pytest.mark.parametrize("options", [{}, {"drains": True}, {"faults": False, "cuts": True, "drains": True}])
-def test_guarantees_hold_among_endpoints_of_this_release_and_of_one_before(options: dict[str, Any]) -> None:
-    check(seeds(88_000, 40), mixed=True, **options)
-
-
 OWN_KEYS: dict[str, tuple[dict[str, Any], int]] = {
     "in peace": ({"faults": False}, 100),
     "drains": ({"faults": False, "drains": True}, 100),
@@ -44,7 +39,6 @@ OWN_KEYS: dict[str, tuple[dict[str, Any], int]] = {
     "crashes": ({"standby": True, "crashes": True}, 80),
     "faults": ({}, 0),
     "slow": ({"slow": True}, 0),
-    "mixed": ({"mixed": True}, 0),
     "lookup": ({"faults": False, "routing": "lookup"}, 0),
 }
 
@@ -155,7 +149,7 @@ def test_guarantees_hold_when_clients_do_not_read_and_send_more_than_there_is_ro
 
 
 #: What is forgotten, and a seed that finds it.
-FORGOTTEN = {"to drain": 83_001, "to write on": 83_000, "to read on": 83_000, "to go on": 83_000}
+FORGOTTEN = {"to drain": 83_000, "to write on": 83_001, "to read on": 83_000, "to go on": 83_000}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from ingeborg.broker.core.history.entries import Entry
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.links.capabilities import FILTERS, HISTORY
+from ingeborg.broker.core.model import Settings
 from ingeborg.protocol.hashes import slot_of
 
 from .world import Client, Node, World
@@ -20,7 +20,7 @@ class Cluster:
 
     def __init__(self, endpoints: int, clients: int, filters: bool) -> None:
         limits = Limits(history_bytes=1 << 20)
-        self.world = world = World(7, limits=limits, wanted=frozenset((FILTERS, HISTORY)))
+        self.world = world = World(7, limits=limits, settings=Settings(history="memory"))
         self.nodes: list[Node] = [world.start(name) for name in "abc"[:endpoints]]
         world.run(25.0)
         self.clients = [self.listens(f"c{number}", None) for number in range(clients)]

@@ -17,7 +17,7 @@ from tests.planted import fault, search
 from tests.proof import seeds
 
 from .presence import WRITES, PresenceHistory
-from .world import Store
+from .world import SortedSet, Store
 
 #: Of a kind: the options, how many histories, and how much is told in them, at least.
 KINDS: dict[str, tuple[dict[str, Any], int, int]] = {
@@ -64,8 +64,11 @@ def before_it_is_written(patch: pytest.MonkeyPatch) -> None:
 
 def plain_ones_only(patch: pytest.MonkeyPatch) -> None:
     """Those whose subscriptions end are not in the sets that are read."""
-    true = Store.subscribers
-    patch.setattr(Store, "subscribers", lambda store, topics, ending=False: true(store, topics))
+    patch.setattr(
+        Store,
+        "subscribers",
+        lambda store, topics: ([SortedSet(store.subscribers_of.get(topic, ())) for topic in topics], []),
+    )
 
 
 def ends_untold(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ingeborg.broker.core.clients.grants import Grant
 from ingeborg.broker.core.clients.revocations import Revocations
-from ingeborg.broker.core.links.capabilities import REVOCATION
 from ingeborg.broker.core.model import JTI, SUB
 from ingeborg.protocol.errors import TOKEN_REVOKED
 
@@ -174,8 +173,7 @@ class Tokens:
         named_at = min((one.succeeded_at for one in self.revoked if one.names(grant)), default=FOREVER)
         who = f"{client.name} at {client.node.me.name} with {grant.jti}"
         violations = []
-        # An endpoint of before that was taken for dead when the feature was switched on knows nothing of any of this.
-        if named_at < FOREVER and REVOCATION in client.node.capabilities:
+        if named_at < FOREVER:
             late = [at for at in client.written_at if at > named_at + WITHIN_S]
             if late:
                 text = f"{who} was sent something at {late[-1] - 1000:.3f}, and was revoked at {named_at - 1000:.3f}"

@@ -47,17 +47,19 @@ from ingeborg.broker.core.effects import (
     StoreCall,
 )
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.links.capabilities import FILTERS, NONE, REVOCATION
 from ingeborg.broker.core.model import (
     ENDED_TOPICS_MAX,
     FILTERS_MAX,
     LINES_MAX,
+    NO_SETTINGS,
+    VOID,
     Ended,
     Ending,
     Endpoint,
     Kept,
     Location,
     Revocation,
+    Settings,
     Shape,
     StoreUnavailable,
     Superseded,
@@ -66,7 +68,6 @@ from ingeborg.broker.core.model import (
 )
 from ingeborg.broker.core.router import Router
 from ingeborg.broker.store.base import KEPT_PAGE_BYTES
-from ingeborg.broker.store.features import require_name, switched
 from ingeborg.broker.store.revocations import recorded
 from ingeborg.protocol.errors import GOING_AWAY
 from ingeborg.protocol.hashes import slot_of
@@ -132,7 +133,7 @@ class Store:
         {
             *("subscribe", "unsubscribe", "subscribe_ending", "end", "renew", "tidy", "listen", "unlisten"),
             *("subscribe_filtered", "unsubscribe_filtered", "keep", "reach"),
-            *("register", "heartbeat", "deregister", "switch", "revoke"),
+            *("register", "heartbeat", "deregister", "revoke"),
         }
     )
 
@@ -150,7 +151,6 @@ class Store:
         self.location_of: dict[str, Location] = {}
         self.registry: dict[str, Endpoint] = {}
         self.seen_until: dict[bytes, float] = {}
-        self.switched_on: frozenset[str] = frozenset()
         self.revoked: list[Revocation] = []
         self.down = False
         self.cut: set[str] = set()
@@ -163,48 +163,39 @@ class Store:
             return False
         return not (operation in self.WRITES and incarnation in self.readonly)
 
-    def subscribe(self, batch: list[tuple[str, list[str]]], ending: bool = False) -> None:
+    def subscribe(self, batch: list[tuple[str, list[str]]]) -> None:
         for client, topics in batch:
             for topic in topics:
                 self.subscribers_of.setdefault(topic, set()).add(client)
-                if ending:
-                    self._take_out(topic, client)
-            if ending:
-                self._subscribed(client, topics)
+                self._take_out(topic, client)
+            self._subscribed(client, topics)
 
-    def unsubscribe(self, batch: list[tuple[str, list[str]]], ending: bool = False, filters: bool = False) -> None:
+    def unsubscribe(self, batch: list[tuple[str, list[str]]]) -> None:
         for client, topics in batch:
             for topic in topics:
                 self.subscribers_of.get(topic, set()).discard(client)
-                if ending:
-                    self._take_out(topic, client)
-                if filters:
-                    self.filters.pop((topic, client), None)
+                self._take_out(topic, client)
+                self.filters.pop((topic, client), None)
 
-    def subscribers(self, topics: list[str], ending: bool = False) -> list[SortedSet]:
+    def subscribers(self, topics: list[str]) -> tuple[list[SortedSet], list[str]]:
         sets = [SortedSet(self.subscribers_of.get(topic, ())) for topic in topics]
-        if ending:
-            for topic, client in self.endings:
-                for found in (found for name, found in zip(topics, sets, strict=True) if name == topic):
-                    found.add(client)
-        return sets
+        for topic, client in self.endings:
+            for found in (found for name, found in zip(topics, sets, strict=True) if name == topic):
+                found.add(client)
+        with_filters = {topic for topic, _ in self.filters}
+        return sets, [topic for topic in topics if topic in with_filters]
 
-    def topics(
-        self, client: str, cursor: str | None, limit: int, ending: bool = False, filters: bool = False
-    ) -> tuple[list[str], str | None]:
+    def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
         mine = {topic for topic, clients in self.subscribers_of.items() if client in clients}
-        if ending:
-            mine |= {topic for topic, subscriber in self.endings if subscriber == client}
-        if filters:
-            mine |= {topic for topic, subscriber in self.filters if subscriber == client}
+        mine |= {topic for topic, subscriber in (*self.endings, *self.filters) if subscriber == client}
         rest = [topic for topic in sorted(mine) if cursor is None or topic > cursor]
         return rest[:limit], rest[limit - 1] if len(rest) > limit else None
 
-    def subscribed(self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False) -> list[bool]:
+    def subscribed(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> list[bool]:
         return [
             client in self.subscribers_of.get(topic, ())
-            or (ending and (topic, client) in self.endings)
-            or (filters and (topic, client) in self.filters)
+            or (topic, client) in self.endings
+            or (not unfiltered and (topic, client) in self.filters)
             for topic in topics
         ]
 
@@ -328,14 +319,16 @@ class Store:
         kept: Sequence[Kept],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
+        whole: Sequence[int] = (),
     ) -> None:
         self.journal.update({(message.slot, message.stamp): message for message in kept})
         for key in forgotten:
             self.journal.pop(key, None)
         for slot, stamp in floors:
-            self.floors[slot] = max(self.floors.get(slot, 0), stamp)
+            held = self.floors.get(slot, 0)
+            self.floors[slot] = stamp if held == VOID and slot in whole else max(held, stamp)
         places = [*((message.slot, message.stamp) for message in kept), *forgotten, *floors]
-        self.top = max([self.top, *(stamp for _, stamp in places)])
+        self.top = max([self.top, *(stamp for _, stamp in places if stamp != VOID)])
 
     def kept(
         self, slots: Sequence[int], cursor: str | None, limit: int
@@ -415,12 +408,13 @@ class Store:
             for client, location in known.items()
         ]
 
-    def listen(self, drawn: list[tuple[str, Location]], incarnation: str) -> list[Location]:
+    def listen(self, drawn: list[tuple[str, Location]], incarnation: str) -> list[tuple[Location, Ended | None]]:
         for client, location in drawn:
             known = self.location_of.get(client)
             if known is None or known.rank < location.rank:
                 self.location_of[client] = location
-        return [location for _, location in drawn]
+        ended = self.ended([client for client, _ in drawn])
+        return [(location, has_ended) for (_, location), has_ended in zip(drawn, ended, strict=True)]
 
     def unlisten(self, batch: list[tuple[str, Location]]) -> None:
         for client, location in batch:
@@ -451,13 +445,6 @@ class Store:
 
     def endpoints(self) -> list[Endpoint]:
         return list(self.registry.values())
-
-    def features(self) -> frozenset[str]:
-        return self.switched_on
-
-    def switch(self, feature: str, on: bool) -> None:
-        require_name(feature)
-        self.switched_on = switched(self.switched_on, feature, on)
 
     def revoke(self, batch: list[Revocation]) -> None:
         self.revoked = recorded(self.revoked, batch, self.now)
@@ -620,13 +607,9 @@ class Node:
         self.world = world
         incarnation = f"{world.random.getrandbits(64):016x}"
         self.me = Endpoint(name, incarnation, f"ws://{name}", 0)
-        # Of a mixed cluster, each life of an endpoint is of the new release or of one before capabilities.
-        # None of one before starts when a feature is on that it lacks: the store tells it so.
-        may_be_old = world.store.switched_on.isdisjoint((FILTERS, REVOCATION))
-        is_old = world.mixed and world.random.random() < 0.5 and may_be_old
         self.states = world.make_states()
-        self.router = Router(self.me, world.now, wrap=bytes, states=self.states, unix_s=world.now, **options)
-        self.capabilities = NONE if is_old else self.router.capabilities
+        options |= {"states": self.states, "settings": world.settings}
+        self.router = Router(self.me, world.now, wrap=bytes, unix_s=world.now, **options)
         self.alive = True
         self.stalled_until = 0.0
         self.clients: dict[Connection, Client] = {}
@@ -774,14 +757,14 @@ class World:
         seed: int,
         *,
         forgets: str = "",
-        mixed: bool = False,
+        settings: Settings = NO_SETTINGS,
         states: Callable[[], Sequence[SlotState]] = tuple,
         **options: Any,
     ) -> None:
-        """``mixed``: some endpoints are of a release before capabilities. ``states``: makes what belongs to slots, for
-        each endpoint."""
+        """``settings``: of the cluster, which an endpoint takes when it starts. ``states``: makes what belongs to
+        slots, for each endpoint."""
         self.random = random.Random(seed)
-        self.mixed = mixed
+        self.settings = settings
         self.make_states = states
         self.now = 1000.0
         self.store = Store()
@@ -866,8 +849,8 @@ class World:
         """One call: an instant at which it takes effect, and one at which its answer arrives."""
         if call.operation == "listen":
             call = call._replace(arguments=(self.store.draw(*call.arguments), call.arguments[1]))
-        # Without a draw: whether anybody wants a feature, or revokes, is not to change the history.
-        if call.operation in ("features", "revocations"):
+        # Without a draw: whether anybody revokes is not to change the history.
+        if call.operation == "revocations":
             self.at(0.0003, self._recorded, node, call)
             return
         self.at(self.delay(), self._apply, node, call)
@@ -948,7 +931,7 @@ class World:
     def _up(self, node: Node, peer: Node, generation: int, now: float) -> None:
         if self._connected.get(frozenset((node.me.incarnation, peer.me.incarnation))) == generation:
             node.links[peer.me.incarnation] = generation
-            theirs = peer.capabilities if node.capabilities else NONE  # one of before does not ask
+            theirs = peer.router.members.introduction
             self.send_link(node.me.incarnation, peer.me.incarnation, node.router.link_up(peer.me, now, theirs))
         else:
             node.router.dial_failed(peer.me.incarnation, now)

@@ -21,6 +21,7 @@ from ingeborg.broker.store.base import StoreUnavailable
 from ingeborg.broker.store.embedded import writer_link
 from ingeborg.broker.store.embedded.layout import Lane
 from ingeborg.broker.store.embedded.watch import waits_for_disk
+from tests.store.asked import subscribers
 
 from .stalling_writer import MODULE, stalled_disk
 from .test_embedded import ME, PATIENCE_S, at_last, opened, pid_of, until_ended
@@ -69,7 +70,7 @@ async def test_a_flush_within_the_time_out_delays_a_write_and_no_more(tmp_path: 
             stall.end()
             await late
         assert not waits_for_disk(pid)
-        assert await store.subscribers(["rock"]) == [{"ann"}]
+        assert await subscribers(store, ["rock"]) == [{"ann"}]
         assert (store.writer_restarts, store.counters["disk_stalls"]) == (0, 0)
 
 
@@ -91,14 +92,14 @@ async def test_a_writer_that_waits_for_the_disk_is_waited_for_and_only_writes_of
             for _ in range(2):  # who comes later waits for a time-out, and is told the same
                 with pytest.raises(StoreUnavailable, match="the disk has not finished a flush"):
                     await asyncio.wait_for(store.subscribe([("ann", ["jazz"])]), PATIENCE_S)
-            assert await store.subscribers(["rock"]) == [{"ann"}]
+            assert await subscribers(store, ["rock"]) == [{"ann"}]
             await at_last(lambda: store.heartbeat(ME))
             assert await sibling.endpoints() == [ME]
             stall.end()
             for both in (store, sibling):
                 await at_last(lambda: both.subscribe([("ann", ["rock"])]))  # noqa: B023 - awaited at once
         # What had been given up was done before it, and not after.
-        assert await store.subscribers(["rock"]) == [{"ann"}]
+        assert await subscribers(store, ["rock"]) == [{"ann"}]
         assert [both.writer_pids for both in (store, sibling)] == pids
         for both in (store, sibling):
             assert (both.writer_restarts, both.counters["disk_stalls"]) == (0, 1)

@@ -18,14 +18,15 @@ import lmdb
 import pytest
 import uvloop
 
-from ingeborg.broker.store.base import Endpoint, StoreError, StoreMisconfigured, StoreUnavailable
+from ingeborg.broker.store.base import Endpoint, Settings, StoreError, StoreMisconfigured, StoreUnavailable
+from ingeborg.broker.store.embedded import endings, writer_link
 from ingeborg.broker.store.embedded import store as embedded
-from ingeborg.broker.store.embedded import writer_link
-from ingeborg.broker.store.embedded.layout import Lane, open_for_reading, pack, prepare
+from ingeborg.broker.store.embedded.layout import LAYOUT_NUMBER, Lane, open_for_reading, pack, prepare
 from ingeborg.broker.store.embedded.operations import operations
 from ingeborg.broker.store.embedded.store import LOCATIONS_AT_ONCE, MEMBERS_PER_LOOK, EmbeddedStore
 from ingeborg.protocol.hashes import digest
 from tests import wants
+from tests.store.asked import listen, subscribers, subscribers_now
 from tests.store.endless_subscriber import batch_topics
 
 ROOT = Path(__file__).parents[2]
@@ -125,7 +126,7 @@ async def test_kill_9_of_an_endpoint_loses_nothing_acknowledged_and_leaves_no_wr
             for client, last in (("killed", acknowledged), ("living", living_acknowledged)):
                 for batch in range(last + 1):
                     topics = batch_topics(client, batch)
-                    assert await store.subscribers(topics) == [{client}] * len(topics)
+                    assert await subscribers(store, topics) == [{client}] * len(topics)
     finally:
         end(killed)
         end(living)
@@ -143,7 +144,7 @@ async def test_a_killed_writer_fails_what_is_under_way_and_is_replaced(tmp_path:
         for outcome in await asyncio.gather(*under_way, return_exceptions=True):
             assert isinstance(outcome, StoreUnavailable)
         await at_last(lambda: store.subscribe([("ann", ["after"])]))
-        assert await store.subscribers(["before", "after"]) == [{"ann"}, {"ann"}]
+        assert await subscribers(store, ["before", "after"]) == [{"ann"}, {"ann"}]
         assert store.writer_restarts == 1
         assert pid_of(store, Lane.DURABLE) != pid
 
@@ -167,7 +168,7 @@ async def test_a_stopped_writer_ends_in_an_error_and_is_replaced(tmp_path: Path,
     async with opened(tmp_path, timeout_s=0.4) as store:
         operation: Callable[[], Awaitable[Any]] = {
             Lane.DURABLE: lambda: store.subscribe([("ann", ["rock"])]),
-            Lane.SOFT: lambda: store.listen(["ann"], "i"),
+            Lane.SOFT: lambda: listen(store, ["ann"], "i"),
         }[lane]
         pid = pid_of(store, lane)
         os.kill(pid, signal.SIGSTOP)
@@ -198,12 +199,12 @@ async def test_a_stopped_process_with_the_write_lock_is_named_and_only_writes_wa
             for _ in range(2):  # under way, and then while the next writer cannot get ready
                 with pytest.raises(StoreUnavailable, match=f"process {holder.pid} has the write lock"):
                     await asyncio.wait_for(store.subscribe([("bob", ["rock"])]), 10)
-            assert await store.subscribers(["rock"]) == [{"ann"}]
+            assert await subscribers(store, ["rock"]) == [{"ann"}]
             await at_last(lambda: store.heartbeat(ME))
         finally:
             end(holder)
         await at_last(lambda: store.subscribe([("bob", ["rock"])]))
-        assert await store.subscribers(["rock"]) == [{"ann", "bob"}]
+        assert await subscribers(store, ["rock"]) == [{"ann", "bob"}]
 
 
 # --- full --------------------------------------------------------------------------------------------------------
@@ -229,21 +230,21 @@ async def test_a_full_map_says_what_to_raise_and_loses_nothing(tmp_path: Path) -
                 acknowledged += topics
             else:
                 assert "MAP_SIZE_BYTES" in str(outcome)
-        assert await store.subscribers(acknowledged) == [{"ann"}] * len(acknowledged)
+        assert await subscribers(store, acknowledged) == [{"ann"}] * len(acknowledged)
         await store.heartbeat(ME)
         assert store.writer_restarts == 0
     async with opened(tmp_path, map_size_bytes=MAP_BYTES) as store:
         await store.subscribe([("ann", ["one more"])])
-        assert await store.subscribers(["one more", *acknowledged]) == [{"ann"}] * (len(acknowledged) + 1)
+        assert await subscribers(store, ["one more", *acknowledged]) == [{"ann"}] * (len(acknowledged) + 1)
 
 
 async def test_a_store_with_a_smaller_map_adopts_the_larger_one_of_another_process(tmp_path: Path) -> None:
     topics = [f"song {index}" for index in range(20_000)]
     async with opened(tmp_path, map_size_bytes=1 << 20) as small, opened(tmp_path, map_size_bytes=MAP_BYTES) as large:
         await large.subscribe([("ann", topics)])
-        assert await small.subscribers(topics) == [{"ann"}] * len(topics)
+        assert await subscribers(small, topics) == [{"ann"}] * len(topics)
         await small.subscribe([("bob", topics)])
-        assert await large.subscribers(topics) == [{"ann", "bob"}] * len(topics)
+        assert await subscribers(large, topics) == [{"ann", "bob"}] * len(topics)
 
 
 async def test_a_full_disk_is_an_error_and_the_store_recovers_when_there_is_room(tmp_path: Path) -> None:
@@ -256,10 +257,10 @@ async def test_a_full_disk_is_an_error_and_the_store_recovers_when_there_is_room
         topics = [f"song {index}" for index in range(5_000)]
         with pytest.raises(StoreUnavailable, match="may not grow"):
             await store.subscribe([("ann", topics)])
-        assert await store.subscribers(["before"]) == [{"ann"}]
+        assert await subscribers(store, ["before"]) == [{"ann"}]
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
         await store.subscribe([("ann", topics)])
-        assert await store.subscribers(["before", *topics]) == [{"ann"}] * (len(topics) + 1)
+        assert await subscribers(store, ["before", *topics]) == [{"ann"}] * (len(topics) + 1)
 
 
 # --- directories -------------------------------------------------------------------------------------------------
@@ -312,18 +313,66 @@ async def test_another_programs_lmdb_environment_is_refused(tmp_path: Path) -> N
     await refused(tmp_path, "of another program")
 
 
-async def test_a_newer_layout_is_refused(tmp_path: Path) -> None:
+def planted(directory: Path, lane: Lane, **entries: bytes) -> None:
+    """Entries of the unnamed database, written by another version."""
+    with lmdb.open(str(directory / lane), max_dbs=9, map_size=MAP_BYTES) as env, env.begin(write=True) as txn:
+        for key, value in entries.items():
+            txn.put(key.encode(), value)
+
+
+@pytest.mark.parametrize("lane", list(Lane))
+@pytest.mark.parametrize("number", [2, LAYOUT_NUMBER + 1])
+async def test_another_layout_is_refused_with_one_line(tmp_path: Path, lane: Lane, number: int) -> None:
     async with opened(tmp_path):
         pass
-    with lmdb.open(str(tmp_path / "durable"), max_dbs=3) as env, env.begin(write=True) as txn:
-        txn.put(b"layout", b"ingeborg embedded store 3")
-    await refused(tmp_path, "has layout 3, this version knows layout 1")
+    planted(tmp_path, lane, layout=b"ingeborg embedded store %d" % number)
+    said = (
+        f"{tmp_path / lane} has layout {number}, and this version reads layout {LAYOUT_NUMBER} only: export the store "
+        r"with the version that wrote it, and import the export into an empty store \(`ingeborg export`, "
+        r"`ingeborg import`\)$"
+    )
+    await refused(tmp_path, said)
+    with pytest.raises(StoreMisconfigured, match=said):
+        open_for_reading(tmp_path, lane, MAP_BYTES)
+
+
+async def test_a_feature_that_is_not_known_here_is_refused_when_the_store_is_opened(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.subscribe([("ann", ["rock"])])
+    planted(tmp_path, Lane.DURABLE, features=b"later other")
+    said = rf"the store in {tmp_path} has features that this version does not know: 'later', 'other'\. Start a version"
+    await refused(tmp_path, said)
+    with pytest.raises(StoreMisconfigured, match=said):
+        open_for_reading(tmp_path, Lane.DURABLE, MAP_BYTES)
+
+
+PLANT = """
+import lmdb, sys
+with lmdb.open(sys.argv[1], max_dbs=9, map_size=64 << 20) as env, env.begin(write=True) as txn:
+    txn.put(b"features", b"later")
+print("planted", flush=True)
+"""
+
+
+async def test_an_endpoint_that_runs_keeps_its_store_whatever_features_come(tmp_path: Path) -> None:
+    async with opened(tmp_path, map_size_bytes=MAP_BYTES) as store:
+        process = start("-c", PLANT, str(tmp_path / "durable"))
+        try:
+            line_of(process)
+        finally:
+            end(process)
+        killed = pid_of(store, Lane.DURABLE)
+        os.kill(killed, signal.SIGKILL)
+        await until_ended(killed)
+        await at_last(lambda: store.subscribe([("ann", ["rock"])]))
+        assert store.writer_restarts == 1
+        assert await subscribers(store, ["rock"]) == [{"ann"}]
 
 
 async def test_a_reboot_empties_the_soft_environment_only_and_unread(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await store.subscribe([("ann", ["rock"])])
-        (location,) = await store.listen(["ann"], "i")
+        (location,) = await listen(store, ["ann"], "i")
         await store.register(ME)
     async with opened(tmp_path) as store:  # the same boot
         assert await store.locations(["ann"]) == [location]
@@ -331,11 +380,46 @@ async def test_a_reboot_empties_the_soft_environment_only_and_unread(tmp_path: P
     with_content(tmp_path / "soft" / "boot_id", b"an earlier boot")
     with_content(tmp_path / "soft" / "data.mdb", b"half written before the power cut")
     async with opened(tmp_path) as store, opened(tmp_path) as sibling:
-        assert await store.subscribers(["rock"]) == [{"ann"}]
+        assert await subscribers(store, ["rock"]) == [{"ann"}]
         assert await store.locations(["ann"]) == [None]
         assert await store.endpoints() == []
         await store.register(ME)
         assert await sibling.endpoints() == [ME]
+
+
+async def test_who_is_late_with_first_settings_is_given_those_that_are_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = Settings(standby=True, history="memory")
+    async with opened(tmp_path) as store, opened(tmp_path) as other:
+        call = store._durable_writer.call
+
+        async def late(operation: str, frames: Any) -> list[Any]:
+            assert await other.settings(recorded) == recorded
+            return await call(operation, frames)
+
+        monkeypatch.setattr(store._durable_writer, "call", late)
+        assert await store.settings(Settings(standby=False, history="store")) == recorded
+        assert await store.settings() == await other.settings() == recorded
+
+
+async def test_settings_survive_a_reboot_and_what_is_no_record_of_them_is_damage(tmp_path: Path) -> None:
+    wanted = Settings(standby=True, history="store")
+    async with opened(tmp_path) as store:
+        assert await store.settings(wanted) == wanted
+        async with opened(tmp_path, read_only=True) as reader:
+            assert await reader.settings() == wanted
+            with pytest.raises(StoreUnavailable):
+                await reader.set_settings(Settings())
+    with_content(tmp_path / "soft" / "boot_id", b"an earlier boot")
+    async with opened(tmp_path) as store:
+        assert await store.settings() == wanted
+    planted(tmp_path, Lane.DURABLE, settings=b"\xc3")  # true
+    async with opened(tmp_path) as store:
+        with pytest.raises(StoreError, match=r"found damage in .*: no settings where they belong"):
+            await store.settings()
+        await store.set_settings(wanted)
+        assert await store.settings() == wanted
 
 
 # --- the event loop ----------------------------------------------------------------------------------------------
@@ -382,12 +466,13 @@ async def test_large_reads_go_in_slices_and_come_whole(tmp_path: Path, monkeypat
     async with opened(tmp_path) as store:
         await store.subscribe([("ann", topics)])
         await store.subscribe([(client, ["hit"]) for client in clients])
-        locations = await store.listen(clients, "i")
-        monkeypatch.setattr(embedded, "SLICE_S", 0.0)  # every slice is over as soon as it can be
+        locations = await listen(store, clients, "i")
+        for module in (embedded, endings):
+            monkeypatch.setattr(module, "SLICE_S", 0.0)  # every slice is over as soon as it can be
         async with counted_turns() as turns:
             for read, expected, slices in (
-                (store.subscribers(["hit"]), [set(clients)], 5),
-                (store.subscribers(topics), [{"ann"}] * 500, 499),
+                (subscribers(store, ["hit"]), [set(clients)], 5),
+                (subscribers(store, topics), [{"ann"}] * 500, 499),
                 (store.locations(clients), locations, 2_999),
             ):
                 before = turns()
@@ -406,11 +491,11 @@ async def test_what_takes_longer_is_not_said_at_once(tmp_path: Path, monkeypatch
     async with opened(tmp_path) as store:
         clients = [f"client {number}" for number in range(MEMBERS_PER_LOOK + 1)]
         await store.subscribe([(client, ["hit"]) for client in clients[1:]] + [("client 0", ["song"])])
-        (most,) = store.subscribers_now(["hit"]) or [set()]
+        (most,) = subscribers_now(store, ["hit"]) or [set()]
         assert set(most) == set(clients[1:])
         await store.subscribe([("client 0", ["hit"])])
-        assert store.subscribers_now(["song", "hit"]) is None
-        assert store.subscribers_now(["song"]) == [("client 0",)]
+        assert subscribers_now(store, ["song", "hit"]) is None
+        assert subscribers_now(store, ["song"]) == [("client 0",)]
         assert store.locations_now(["nobody"] * LOCATIONS_AT_ONCE) == [None] * LOCATIONS_AT_ONCE
         assert store.locations_now(["nobody"] * (LOCATIONS_AT_ONCE + 1)) is None
 
@@ -418,9 +503,9 @@ async def test_what_takes_longer_is_not_said_at_once(tmp_path: Path, monkeypatch
 async def test_when_the_time_is_up_nothing_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingeborg.broker.store.embedded.store.SLICE_S", 0.0)
     async with opened(tmp_path) as store:
-        assert store.subscribers_now(["song"]) == [()]  # it has been read
+        assert subscribers_now(store, ["song"]) == [()]  # it has been read
         assert store.locations_now(["ann"]) == [None]
-        assert store.subscribers_now(["song", "other"]) is None
+        assert subscribers_now(store, ["song", "other"]) is None
         assert store.locations_now(["ann", "bob"]) is None
 
 
@@ -431,7 +516,7 @@ async def test_a_small_write_overtakes_a_large_one(tmp_path: Path) -> None:
         await sibling.subscribe([("cid", ["rock"])])
         assert not large.done()
         await large
-        assert await store.subscribers(["rock", "song 0", "song 299999"]) == [{"bob", "cid"}, {"ann"}, {"ann"}]
+        assert await subscribers(store, ["rock", "song 0", "song 299999"]) == [{"bob", "cid"}, {"ann"}, {"ann"}]
 
 
 async def test_a_cancelled_write_disturbs_no_other(tmp_path: Path) -> None:
@@ -442,7 +527,7 @@ async def test_a_cancelled_write_disturbs_no_other(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
             cancelled.cancel()
             await kept
-        assert "bob" in (await store.subscribers(["song 4999"]))[0]
+        assert "bob" in (await subscribers(store, ["song 4999"]))[0]
         await store.unsubscribe([("bob", ["song 4999"])])
 
 
@@ -454,7 +539,7 @@ def test_it_works_on_uvloop_too(tmp_path: Path) -> None:
             with pytest.raises(StoreUnavailable):
                 await store.subscribe([("bob", ["rock"])])
             await at_last(lambda: store.subscribe([("bob", ["rock"])]))
-            assert await store.subscribers(["rock"]) == [{"ann", "bob"}]
+            assert await subscribers(store, ["rock"]) == [{"ann", "bob"}]
 
     uvloop.run(use())
 
@@ -493,7 +578,7 @@ async def test_stores_of_one_process_share_the_environment_until_the_last_is_clo
     async with opened(tmp_path) as first:
         async with opened(tmp_path) as second:
             await second.subscribe([("ann", ["rock"])])
-        assert await first.subscribers(["rock"]) == [{"ann"}]
+        assert await subscribers(first, ["rock"]) == [{"ann"}]
         assert len(embedded._shared) == 2
     assert not embedded._shared
 
@@ -502,10 +587,10 @@ async def test_what_is_read_and_written_is_counted(tmp_path: Path) -> None:
     async with opened(tmp_path, map_size_bytes=MAP_BYTES) as store:
         await store.subscribe([("ann", ["a", "b", "c"]), ("bob", ["a"])])
         await store.unsubscribe([("ann", ["c"])])
-        await store.listen(["ann", "bob"], "i")
+        await listen(store, ["ann", "bob"], "i")
         written = 5 + 2
         read = store.counters["reads"]  # drawing a listen number reads the one before
-        await store.subscribers(["a", "b"])
+        await subscribers(store, ["a", "b"])
         await store.locations(["ann", "bob", "eve"])
         await store.topics("ann", None, 10)
         assert store.counters == {"reads": read + 6, "writes": written, "writer_restarts": 0, "disk_stalls": 0}
@@ -524,7 +609,7 @@ async def test_for_reading_only_nothing_is_made_and_no_writer_is_started(tmp_pat
         await store.subscribe([("ann", ["rock"])])
         await store.register(ME)
         async with opened(tmp_path / "store", read_only=True) as reader:
-            assert await reader.subscribers(["rock"]) == [{"ann"}]
+            assert await subscribers(reader, ["rock"]) == [{"ann"}]
             assert await reader.endpoints() == [ME]
             assert list(reader.writer_pids.values()) == [None, None]
             with pytest.raises(StoreUnavailable):

@@ -31,6 +31,7 @@ from ingeborg.broker.store.embedded.layout import Lane, prepare
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from tests import proof, wants
 from tests.broker.running import PATIENCE_S, Process, alive, children, ingeborg, plain, serving
+from tests.store.asked import listen
 
 MAP_BYTES = 64 << 20
 ME = Endpoint("me", "i", "ws://127.0.0.1:9000", 1)
@@ -65,7 +66,7 @@ async def filled(directory: Path) -> Path:
     store = EmbeddedStore(directory, map_size_bytes=MAP_BYTES)
     await store.open()
     await store.subscribe([("ann", TOPICS)])
-    await store.listen(["ann"], "incarnation")
+    await listen(store, ["ann"], "incarnation")
     await store.close()
     return directory
 
@@ -611,7 +612,7 @@ async def test_a_full_soft_map_refuses_to_listen_and_keeps_its_sign_of_life(tmp_
     try:
         with pytest.raises(StoreError, match="reached its map size"):  # noqa: PT012 - which call it is, is open
             for number in range(1_000):
-                await store.listen([f"{number} {index} {'x' * 100}" for index in range(200)], "incarnation")
+                await listen(store, [f"{number} {index} {'x' * 100}" for index in range(200)], "incarnation")
         me = Endpoint("a", "b", "ws://127.0.0.1:1", 0)
         await store.register(me)
         await store.heartbeat(me)

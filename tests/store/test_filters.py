@@ -20,12 +20,11 @@ from ingeborg.broker.store.base import (
     FILTERS_MAX,
     PAGE_SUBSCRIPTIONS,
     StoreError,
-    StoreMisconfigured,
     StoreUnavailable,
     Term,
     TooManyFilters,
 )
-from ingeborg.broker.store.embedded import endings, filters, layout, now, slices
+from ingeborg.broker.store.embedded import endings, filters, now, slices
 from ingeborg.broker.store.embedded.layout import FRAME_BYTES_MAX, Lane, open_for_reading, pack, prepare
 from ingeborg.broker.store.embedded.operations import operations
 from ingeborg.broker.store.embedded.store import PAIRS_AT_ONCE, EmbeddedStore
@@ -38,14 +37,6 @@ from .test_embedded import end as kill
 GONE = Term(True, 0.0)
 PIZZA = '{"food":["pizza"]}'
 SOUP = '{"food":["soup"]}'
-OLD = {b"subscribers", b"topics_of", b"texts"}
-ADDED = {b"filtered", b"filtered_of", b"filtered_topics", b"filters"}
-
-
-def databases(directory: Path) -> set[bytes]:
-    """Of the durable environment."""
-    with lmdb.open(str(directory / "durable"), max_dbs=8) as env, env.begin() as txn:
-        return {key for key, _ in txn.cursor()} - {b"layout", b"features"}
 
 
 def sizes(directory: Path) -> dict[str, int]:
@@ -53,16 +44,6 @@ def sizes(directory: Path) -> dict[str, int]:
     environment = open_for_reading(directory, Lane.DURABLE, MAP_BYTES)
     with environment.env as env, env.begin() as txn:
         return {name: txn.stat(db)["entries"] for name, db in environment.db.items()}
-
-
-async def made_by_an_older_version(directory: Path) -> None:
-    """A store whose durable environment has not got the databases; somebody has subscribed."""
-    async with opened(directory) as store:
-        await store.subscribe([("ann", ["rock"])])
-    with lmdb.open(str(directory / "durable"), max_dbs=8, map_size=MAP_BYTES) as env, env.begin(write=True) as txn:
-        for name in ADDED:
-            txn.drop(env.open_db(name, txn=txn))
-    assert databases(directory) == OLD
 
 
 async def pairs(store: EmbeddedStore, topic: str, limit: int = 10_000) -> list[tuple[str, str]]:
@@ -74,52 +55,17 @@ async def pairs(store: EmbeddedStore, topic: str, limit: int = 10_000) -> list[t
 # --- what it is made of
 
 
-async def test_a_writer_makes_what_an_older_version_has_not_and_leaves_the_rest(tmp_path: Path) -> None:
-    await made_by_an_older_version(tmp_path)
+async def test_who_only_reads_finds_them_and_writes_none(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        assert await store.subscribers(["rock"]) == [{"ann"}]
-        await store.subscribe_filtered([("bob", ["rock"], PIZZA, False)])
-        assert await pairs(store, "rock") == [("bob", PIZZA)]
-    assert databases(tmp_path) == OLD | ADDED
-    # As an older version opens it: with no room for more databases than it knows. It takes the last subscriber out.
-    with lmdb.open(str(tmp_path / "durable"), max_dbs=3, map_size=MAP_BYTES) as env:
-        subscribers, topics_of = (env.open_db(name, dupsort=True) for name in (b"subscribers", b"topics_of"))
-        texts = env.open_db(b"texts")
-        with env.begin(write=True) as txn:
-            assert txn.delete(digest(b"rock"), b"ann", db=subscribers)
-            assert txn.delete(digest(b"ann"), digest(b"rock"), db=topics_of)
-            assert txn.delete(digest(b"rock"), db=texts)
-    async with opened(tmp_path) as store:
-        assert await pairs(store, "rock") == [("bob", PIZZA)]
-        assert await store.topics("bob", None, 10, False, True) == (["rock"], None)
-        assert [page async for page in store.filtered_subscriptions()] == [[("rock", [("bob", PIZZA)])]]
-
-
-async def test_who_only_reads_does_without_until_a_writer_has_made_them(tmp_path: Path) -> None:
-    await made_by_an_older_version(tmp_path)
-    async with opened(tmp_path, read_only=True) as reader:
-        assert await reader.filtered([("rock", None), ("jazz", None)], 10) == [([], None)] * 2
-        assert reader.filtered_now([("rock", None)], 10) == [([], None)]
-        assert await reader.filters_of([("ann", "rock")]) == [[]]
-        assert await reader.topics("ann", None, 10, True, True) == (["rock"], None)
-        assert [page async for page in reader.filtered_subscriptions()] == []
-        assert (await doctor.read_through(tmp_path, Lane.DURABLE, MAP_BYTES)) == (None, "3 entries")
-        async with opened(tmp_path) as store:
+        await store.subscribe([("ann", ["rock"])])
+        async with opened(tmp_path, read_only=True) as reader:
+            assert reader.filtered_now([("rock", None)], 10) == [([], None)]
             await store.subscribe_filtered([("ann", ["jazz"], PIZZA, False)])
             assert await pairs(reader, "jazz") == [("ann", PIZZA)]
-            assert sorted((await reader.topics("ann", None, 10, False, True))[0]) == ["jazz", "rock"]
+            assert sorted((await reader.topics("ann", None, 10))[0]) == ["jazz", "rock"]
             with pytest.raises(StoreUnavailable):
                 await reader.subscribe_filtered([("ann", ["jazz"], SOUP, False)])
     assert (await doctor.read_through(tmp_path, Lane.DURABLE, MAP_BYTES)) == (None, "7 entries")
-
-
-def test_no_room_for_what_this_version_adds_says_what_to_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
-        raise lmdb.MapFullError("MDB_MAP_FULL")
-
-    monkeypatch.setattr(layout, "_check_layout", full)
-    with pytest.raises(StoreMisconfigured, match=r"has reached its map size.*INGEBORG_MAP_SIZE_BYTES"):
-        prepare(tmp_path, Lane.DURABLE, MAP_BYTES)
 
 
 async def test_a_reboot_leaves_them(tmp_path: Path) -> None:
@@ -136,7 +82,7 @@ async def test_nothing_is_left_of_those_that_are_gone(tmp_path: Path) -> None:
         await store.subscribe_filtered([("ann", topics, f'{{"n":[{number}]}}', False) for number in range(3)])
         await store.subscribe_filtered([(client, ["hit"], SOUP, False) for client in clients])
         await store.subscribe([("ann", topics)])
-        await store.unsubscribe([("ann", topics), *((client, ["hit"]) for client in clients)], False, True)
+        await store.unsubscribe([("ann", topics), *((client, ["hit"]) for client in clients)])
     assert set(sizes(tmp_path).values()) == {0}
 
 
@@ -145,8 +91,8 @@ async def test_equal_filters_are_kept_once_and_go_with_the_last_that_has_them(tm
     async with opened(tmp_path, map_size_bytes=2 << 20) as store:  # 40 MB would not fit
         clients = [f"client {index}" for index in range(5_000)]
         await store.subscribe_filtered([(client, ["rock", "jazz"], long, False) for client in clients])
-        await store.unsubscribe([(client, ["rock"]) for client in clients], False, True)
-        await store.unsubscribe([(client, ["jazz"]) for client in clients[1:]], False, True)
+        await store.unsubscribe([(client, ["rock"]) for client in clients])
+        await store.unsubscribe([(client, ["jazz"]) for client in clients[1:]])
         assert await pairs(store, "jazz") == [(clients[0], long)]
         assert sizes_of(store, "filters", "filtered", "filtered_of", "filtered_topics") == [1, 1, 1, 1]
 
@@ -217,7 +163,7 @@ async def test_a_full_map_refuses_new_ones_and_lets_them_go(tmp_path: Path) -> N
             await store.subscribe_filtered([(f"{number}", ["jazz"], text, False) for number, text in enumerate(texts)])
         await store.unsubscribe([("nobody", ["x"])])  # behind whatever of these was still under way
         held = await pairs(store, "rock")
-        await store.unsubscribe([(client, ["rock"]) for client, _ in held[1:]], False, True)
+        await store.unsubscribe([(client, ["rock"]) for client, _ in held[1:]])
         await store.unsubscribe_filtered([(held[0][0], ["rock"], held[0][1])])
         assert await pairs(store, "rock") == []
         await store.subscribe_filtered([("bob", ["rock"], texts[0], False)])
@@ -288,7 +234,7 @@ async def test_what_takes_many_slices_is_whole(tmp_path: Path, limit: int) -> No
         assert await store.filters_of([("ann", topic) for topic in topics]) == held
         mine, cursor = list[str](), None
         while True:
-            page, cursor = await store.topics("ann", cursor, limit, True, True)
+            page, cursor = await store.topics("ann", cursor, limit)
             mine += page
             if cursor is None:
                 break
@@ -296,7 +242,7 @@ async def test_what_takes_many_slices_is_whole(tmp_path: Path, limit: int) -> No
         everything = [page async for page in store.filtered_subscriptions()]
         assert max(sum(len(some) for _, some in page) for page in everything) <= 2
         assert sorted((topic, pair) for page in everything for topic, some in page for pair in some) == sorted(wanted)
-        await store.unsubscribe([("ann", topics[:3]), ("nobody", ["x"]), ("bob", ["never had"])], False, True)
+        await store.unsubscribe([("ann", topics[:3]), ("nobody", ["x"]), ("bob", ["never had"])])
         assert [len(page) for page, _ in await store.filtered([(topic, None) for topic in topics], 100)] == [
             *(5, 4, 3),
             *(4, 2, 0, 0),
@@ -320,7 +266,7 @@ async def test_large_batches_go_in_frames_of_bounded_size(tmp_path: Path, monkey
         assert await pairs(store, "t" * 1_024) == [("\N{SNOWMAN}" * 42, longest[-1])]
         topics = [f"{index}" for index in range(filters.FRAME_FILTERS + 2)]
         await store.subscribe_filtered([("ann", topics, PIZZA, False)])
-        await store.unsubscribe([("ann", [*topics, "never had"]), ("bob", topics)], False, True)
+        await store.unsubscribe([("ann", [*topics, "never had"]), ("bob", topics)])
         many = filters.FRAME_FILTERS
         assert frames == [
             *[("subscribe_filtered", size) for size in (many, many, 10)],
@@ -347,6 +293,18 @@ async def test_when_the_time_is_up_nothing_is_said_at_once(tmp_path: Path, monke
         await store.subscribe_filtered([("ann", ["rock", "jazz"], PIZZA, False)])
         assert store.filtered_now([("rock", None), ("jazz", None)], 10) is None
         assert store.filtered_now([("rock", None)], 10) == [([("ann", PIZZA)], None)]
+        assert store.subscribers_now(["rock"]) == ([()], ["rock"])
+        with store._reading(Lane.DURABLE, "filtered") as (_, cursor):  # the plain ones have left none
+            assert now.with_filters(cursor, ["rock", "jazz"], 0.0) is None
+            assert now.with_filters(cursor, ["none"], 0.0) == []
+
+
+@pytest.mark.usefixtures("tiny_slices")
+async def test_which_of_many_topics_have_some_is_found_in_slices(tmp_path: Path) -> None:
+    topics = [f"{number}" for number in range(9)]
+    async with opened(tmp_path) as store:
+        await store.subscribe_filtered([("ann", topics[::3], PIZZA, False)])
+        assert await store.subscribers([*topics, "0"]) == ([set()] * 10, ["0", "3", "6", "0"])
 
 
 async def test_a_page_of_all_is_no_larger_than_it_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,6 +337,21 @@ async def test_it_takes_the_place_of_an_ending_one_when_it_is_there_itself(
         await store.subscribe_filtered([("ann", ["rock"], SOUP, True)])
         assert await store.terms([("ann", "rock")]) == [None]
         assert await store.ended(["ann"]) == [None]
+
+
+async def test_a_client_whose_filter_takes_the_place_of_a_plain_one_is_never_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as store, opened(tmp_path) as other:
+        await store.subscribe([("ann", ["rock"])])
+        plain = store._plain_subscribers
+
+        async def replaced(topics: Sequence[str]) -> list[set[str]]:
+            await other.subscribe_filtered([("ann", topics, PIZZA, True)])
+            return await plain(topics)
+
+        monkeypatch.setattr(store, "_plain_subscribers", replaced)
+        assert await store.subscribers(["rock"]) == ([set()], ["rock"])
 
 
 async def test_what_has_ended_is_not_said_of_a_topic_where_one_has_taken_the_place_of_all(tmp_path: Path) -> None:
@@ -502,7 +475,8 @@ def test_a_refused_frame_has_changed_nothing(tmp_path: Path) -> None:
             with pytest.raises(TooManyFilters):
                 durable["subscribe_filtered"](txn, batch)
             entries = {name: txn.stat(db)["entries"] for name, db in environment.db.items()}
-            assert entries == {"subscribers": 1, "topics_of": 1, "texts": 1, **{name.decode(): 0 for name in ADDED}}
+            plain = {"subscribers", "topics_of", "texts"}
+            assert entries == {name: int(name in plain) for name in entries}
 
 
 def test_a_value_is_no_longer_than_a_duplicate_may_be() -> None:

@@ -18,6 +18,7 @@ from ingeborg.broker.store.base import StoreUnavailable
 from ingeborg.broker.store.embedded import writer
 from ingeborg.broker.store.embedded.layout import GREETING, Lane, Unpacker
 from ingeborg.broker.store.embedded.store import EmbeddedStore
+from tests.store.asked import subscribers
 
 from . import forked
 
@@ -90,6 +91,6 @@ async def test_a_store_starts_another_one_for_one_that_has_died(tmp_path: Path) 
             while store.writer_pids[Lane.DURABLE] in (None, first):
                 with suppress(StoreUnavailable):
                     await store.subscribe([("ann", ["soul"])])
-        assert await store.subscribers(["rock"]) == [{"ann"}]
+        assert await subscribers(store, ["rock"]) == [{"ann"}]
     finally:
         await store.close()

@@ -12,7 +12,7 @@ import lmdb
 import pytest
 
 from ingeborg.broker.command.doctor import embedded as doctor
-from ingeborg.broker.store.base import KEEP_BYTES, KEPT_BYTES_MAX, Kept, StoreError, StoreUnavailable
+from ingeborg.broker.store.base import KEEP_BYTES, KEPT_BYTES_MAX, VOID, Kept, StoreError
 from ingeborg.broker.store.embedded import journal
 from ingeborg.broker.store.embedded.layout import Lane, prepare
 from ingeborg.broker.store.embedded.operations import operations
@@ -42,38 +42,6 @@ async def all_of(store: EmbeddedStore) -> list[Kept]:
 
 
 # --- what it is made of
-
-
-async def made_by_an_older_version(directory: Path) -> None:
-    """A store whose soft environment has not got the databases; somebody listens."""
-    async with opened(directory) as store:
-        await store.listen(["ann"], "i")
-    with lmdb.open(str(directory / "soft"), max_dbs=9, map_size=MAP_BYTES) as env, env.begin(write=True) as txn:
-        for name in JOURNAL:
-            txn.drop(env.open_db(name, txn=txn))
-
-
-async def test_a_writer_makes_what_an_older_version_has_not(tmp_path: Path) -> None:
-    await made_by_an_older_version(tmp_path)
-    async with opened(tmp_path) as store:
-        assert await store.kept_top() == 0
-        await store.keep([message(1, 1)], [], [(1, 1)])
-        assert await store.kept([1], None, 10) == ([message(1, 1)], [(1, 1)], None)
-        assert (await store.locations(["ann"]))[0] is not None
-
-
-async def test_who_only_reads_does_without_until_a_writer_has_made_them(tmp_path: Path) -> None:
-    await made_by_an_older_version(tmp_path)
-    async with opened(tmp_path, read_only=True) as reader:
-        assert await reader.kept([1], None, 10) == ([], [], None)
-        assert await reader.kept_top() == 0
-        assert reader.kept_count() == 0
-        async with opened(tmp_path) as store:
-            await store.keep([message(1, 1)], [], [])
-            assert await reader.kept([1], None, 10) == ([message(1, 1)], [], None)
-            assert await reader.kept_top() == 1
-        with pytest.raises(StoreUnavailable):
-            await reader.keep([], [], [(1, 1)])
 
 
 async def test_a_reboot_takes_it_and_a_new_start_of_all_processes_does_not(tmp_path: Path) -> None:
@@ -220,6 +188,7 @@ async def test_what_is_no_message_is_damage(tmp_path: Path) -> None:
         ([message(1, -1)], [], [], "-1 is no stamp"),
         ([], [(-1, 1)], [], "-1 is no slot"),
         ([], [], [(1, 1 << 64)], "is no stamp"),
+        ([], [(1, VOID)], [], "is no stamp"),
         ([message(1, 1, b"x" * KEPT_BYTES_MAX)], [], [], "is not kept: 3,145,728 at most"),
     ],
 )
@@ -262,8 +231,8 @@ async def test_what_is_much_goes_frame_by_frame(tmp_path: Path, monkeypatch: pyt
             nonlocal under_way
             assert not under_way, "the next one was sent before this one was committed"
             under_way += 1
-            ((entries, forgotten, floors),) = arguments
-            frames.append((operation, [len(entries), len(forgotten), len(floors)]))
+            (frame,) = arguments
+            frames.append((operation, [len(part) for part in frame]))
             found = await call(operation, arguments)
             under_way -= 1
             return found
@@ -273,31 +242,32 @@ async def test_what_is_much_goes_frame_by_frame(tmp_path: Path, monkeypatch: pyt
         large = [message(2, stamp, b"x" * (KEEP_BYTES // 2)) for stamp in range(3)]
         largest = message(3, 1, b"x" * (KEPT_BYTES_MAX - 64))
         gone = [(5, stamp) for stamp in range(journal.FRAME_FORGOTTEN + 3)]
-        await store.keep([*small[:5], *large, largest], gone, [(1, 1), (1, 2), (4, 1)])
+        await store.keep([*small[:5], *large, largest], gone, [(1, 1), (1, 2), (4, 1)], [1, 4])
         assert frames == [
-            ("keep", [6, 0, 2]),  # floors first
-            ("keep", [1, 0, 0]),
-            ("keep", [1, 0, 0]),
-            ("keep", [1, journal.FRAME_FORGOTTEN, 0]),
-            ("forget", [0, 3, 0]),
+            ("keep", [6, 0, 3, 2]),  # floors first
+            ("keep", [1, 0, 0, 0]),
+            ("keep", [1, 0, 0, 0]),
+            ("keep", [1, journal.FRAME_FORGOTTEN, 0, 0]),
+            ("forget", [0, 3, 0, 0]),
         ]
         assert await all_of(store) == [*small[:5], *large, largest]
         frames.clear()
         await store.keep([], [], [])
         await store.keep([], [], [(1, 3)])
         await store.keep(small, [(2, 1)], [(1, 1)])
-        assert frames[0] == ("forget", [0, 0, 1])
+        assert frames[0] == ("forget", [0, 0, 1, 0])
         assert [sum(counts) for counts in zip(*(sizes for _, sizes in frames[1:]), strict=True)] == [
             len(small),
             1,
             1,
+            0,
         ]
 
 
 def test_a_frame_that_is_rolled_back_leaves_nothing(tmp_path: Path) -> None:
     environment = prepare(tmp_path, Lane.SOFT, MAP_BYTES).environment
     soft, db = operations(environment, Lane.SOFT), environment.db
-    frame = [[journal.pack_kept(message(1, 1))], [], [(journal.pack_slot(1), journal.pack_stamp(1))]]
+    frame = [[journal.pack_kept(message(1, 1))], [], [(journal.pack_slot(1), journal.pack_stamp(1))], []]
     with environment.env as env:
         txn = env.begin(write=True)
         assert soft["keep"](txn, frame) == []

@@ -1,4 +1,4 @@
-"""Whether a client has a subscription, in the embedded store: in slices, at once, and where an older version wrote."""
+"""Whether a client has a subscription, in the embedded store: in slices, and at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ingeborg.broker.store.embedded import now
 from ingeborg.broker.store.embedded import store as embedded
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 
-from . import test_endings, test_filters
 from .test_embedded import opened
 
 GONE = Term(True, 0.0)
@@ -33,12 +32,12 @@ async def test_what_takes_many_slices_is_whole_and_is_not_said_at_once(
     async with opened(tmp_path) as store:
         await subscribed(store)
         monkeypatch.setattr(embedded, "SLICE_S", -1.0)
-        assert await store.subscribed("ann", TOPICS, True, True) == WANTED
-        assert await store.subscribed("ann", [], True, True) == []
-        assert store.subscribed_now("ann", TOPICS, True, True) is None
+        assert await store.subscribed("ann", TOPICS) == WANTED
+        assert await store.subscribed("ann", []) == []
+        assert store.subscribed_now("ann", TOPICS) is None
         few = now.TOPICS_PER_LOOK
-        assert store.subscribed_now("ann", TOPICS[:few], True, True) == WANTED[:few]
-        assert store.subscribed_now("ann", TOPICS[: few + 1], True, True) is None
+        assert store.subscribed_now("ann", TOPICS[:few]) == WANTED[:few]
+        assert store.subscribed_now("ann", TOPICS[: few + 1]) is None
 
 
 async def test_256_topics_are_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,20 +46,8 @@ async def test_256_topics_are_said_at_once(tmp_path: Path, monkeypatch: pytest.M
         await subscribed(store)
         asked = (TOPICS * 3)[:256]
         before = store.counters["reads"]
-        assert store.subscribed_now("ann", asked, True, True) == (WANTED * 3)[:256]
+        assert store.subscribed_now("ann", asked) == (WANTED * 3)[:256]
         assert store.counters["reads"] == before + 256
-
-
-async def test_who_only_reads_does_without_kinds_that_an_older_version_has_not(tmp_path: Path) -> None:
-    await test_endings.made_by_an_older_version(tmp_path / "endings")
-    await test_filters.made_by_an_older_version(tmp_path / "filters")
-    for directory in ("endings", "filters"):
-        async with opened(tmp_path / directory, read_only=True) as reader:
-            assert await reader.subscribed("nobody", ["rock"], True, True) == [False]
-            assert reader.subscribed_now("nobody", ["rock"], True, True) == [False]
-            async with opened(tmp_path / directory) as store:
-                await subscribed(store)
-                assert reader.subscribed_now("ann", TOPICS[:8], True, True) == WANTED[:8]
 
 
 async def test_ending_ones_are_read_in_the_transaction_that_has_begun_first(
@@ -76,5 +63,5 @@ async def test_ending_ones_are_read_in_the_transaction_that_has_begun_first(
             return reading(lane, database)  # type: ignore[arg-type]
 
         monkeypatch.setattr(store, "_reading", noted)
-        assert store.subscribed_now("ann", ["rock"], True, True) == [True]
+        assert store.subscribed_now("ann", ["rock"]) == [True]
         assert begun == ["ending_of", "topics_of"]

@@ -20,7 +20,7 @@ import psutil
 from ingeborg.bench.guards.cost import Load
 from ingeborg.bench.guards.light import cpu_s, started
 from ingeborg.bench.guards.model import Check
-from ingeborg.bench.guards.recoverers import KEEP_S, Recoverer
+from ingeborg.bench.guards.recoverers import KEEP_S
 
 MEMORY_US, STORE_US = 5.0, 30.0
 #: A message that is not kept may cost so much more on an endpoint with history, in microseconds: a test or two.
@@ -29,7 +29,8 @@ UNUSED_US = 1.0
 RATE, TURN_S = 2_000, 0.5
 #: Pairs of turns.
 PAIRS = 24
-HISTORY_BYTES = 64 << 20
+BYTES = ("--history-bytes", str(64 << 20))
+MEMORY = ("--history", "memory", *BYTES)
 
 
 class Turn(NamedTuple):
@@ -73,14 +74,10 @@ def own_cpu_s(process: psutil.Process) -> float:
 
 @contextlib.asynccontextmanager
 async def _publishing(*options: str) -> AsyncIterator[Publishing]:
-    """At an endpoint with these options, that keeps messages if it is to."""
+    """At an endpoint with these options."""
     with tempfile.TemporaryDirectory() as folder:
         serve = ("serve", "--port", "0", "--store", f"lmdb:{folder}/store", *options)
         with started("ingeborg.broker.command.cli", *serve) as (url, process):
-            if options:
-                client = Recoverer("client")
-                await client.introduce(url)  # there is a history from here on
-                client.go()
             async with Publishing(url, process) as publishing:
                 yield publishing
 
@@ -124,10 +121,10 @@ async def keep(share: float) -> list[Check]:
     """Kept beside not kept, at the same endpoint: in memory, and in the store as well."""
     rows: list[Check] = []
     for words, most, options in (
-        ("in memory", MEMORY_US, ()),
-        ("in the store, too", STORE_US, ("--history", "store")),
+        ("in memory", MEMORY_US, MEMORY),
+        ("in the store, too", STORE_US, ("--history", "store", *BYTES)),
     ):
-        async with _publishing("--history-bytes", str(HISTORY_BYTES), *options) as publishing:
+        async with _publishing(*options) as publishing:
             pair = await _by_turns(publishing, publishing, True, *_sizes(share))
         figure = f"CPU of the endpoint to keep a message {words}"
         rows.append(Check(figure, f"at most {most:g} us more", str(pair), pair.more_us <= most))
@@ -136,7 +133,7 @@ async def keep(share: float) -> list[Check]:
 
 async def unused(share: float) -> list[Check]:
     """A message that is not kept, at an endpoint with history and at one without."""
-    async with _publishing() as plain, _publishing("--history-bytes", str(HISTORY_BYTES)) as other:
+    async with _publishing() as plain, _publishing(*MEMORY) as other:
         pair = await _by_turns(plain, other, False, *_sizes(share))
     figure = "CPU of a message that is not kept, at an endpoint with history, beside one without"
     return [Check(figure, f"at most {UNUSED_US:g} us more", str(pair), pair.more_us <= UNUSED_US)]

@@ -25,7 +25,6 @@ from ingeborg.bench.guards.clients import OTHER_FILES, allow_files
 from ingeborg.bench.guards.light import cpu_s, started
 from ingeborg.bench.guards.model import Check
 from ingeborg.bench.guards.recoverers import (
-    AGAIN_S,
     HISTORY_BYTES,
     PATIENCE_S,
     Message,
@@ -42,8 +41,6 @@ MANY_S = 5.0
 #: Clients that connect at once: as many as the endpoint's queue of connections takes easily.
 AT_ONCE = 200
 TOPICS, MISSED = 10, 10
-#: Features that have to be on: that of the history, and that of the standbys.
-FEATURES = 2
 #: Between two looks at its page, which it has to make beside all else.
 LOOK_S = 0.25
 #: A process that takes so much of a core is what bounds a figure.
@@ -112,16 +109,15 @@ class Crowd:
 
 
 async def _ready(urls: Sequence[str]) -> None:
-    """Every endpoint knows both features, and all slots have standbys. ``BenchError``."""
+    """All slots have standbys. ``BenchError``."""
     deadline = time.monotonic() + PATIENCE_S
     for url in urls:
         while True:
-            page = await metrics(url)
-            if page["ingeborg_features_on"] >= FEATURES and not page["ingeborg_slots_without_standby"]:
+            if not (await metrics(url))["ingeborg_slots_without_standby"]:
                 break
             if time.monotonic() > deadline:
                 raise BenchError(f"{url}: no standbys for all slots within {PATIENCE_S:g} s")
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(LOOK_S)
 
 
 async def storm(clients: int) -> Storm:
@@ -133,7 +129,7 @@ async def storm(clients: int) -> Storm:
         store = f"lmdb:{folder}/store"
         wanted = {client.name: crowd.topics(number) for number, client in enumerate(crowd.clients)}
         await load_subscriptions(folder, store, wanted)
-        options = ("--store", store, "--standby", "--history-bytes", str(HISTORY_BYTES))
+        options = ("--store", store, "--standby", "on", "--history", "memory", "--history-bytes", str(HISTORY_BYTES))
         serve = ("ingeborg.broker.command.cli", "serve", "--port", "0", *options)
         servers = [stack.enter_context(started(*serve)) for _ in range(2)]
         (killed_url, killed), (url, process) = servers

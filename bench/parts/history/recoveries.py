@@ -47,7 +47,7 @@ async def _endpoint(topics: list[str], max_routes: int) -> AsyncIterator[tuple[s
         store = f"lmdb:{folder}/store"
         await load_subscriptions(Path(folder), store, {CLIENT: topics})
         config = _config(Path(folder), max_routes)
-        options = ("--config", config, "--store", store, "--history-bytes", str(HISTORY_BYTES))
+        options = ("--config", config, "--store", store, "--history", "memory", "--history-bytes", str(HISTORY_BYTES))
         with started("ingeborg.broker.command.cli", "serve", "--port", "0", *options) as (url, process):
             yield url, process
 

@@ -14,13 +14,14 @@ from typing import TextIO
 
 import orjson
 
+from ...core.model import Settings, StoreError
+from ...core.settings import words
 from ...shell.terminal import printable
-from ...store.base import StoreError
 from ...store.embedded.layout import Lane
 from ...store.riak import Secured
 from ...version import VERSION
 from .. import serve
-from ..config import ConfigError, ServeOptions, default_name, parse_store
+from ..config import ConfigError, ServeOptions, default_name, disagreement, parse_store
 from ..riak_credentials import riak_credentials
 from . import embedded, files, machine, network, riak
 from .findings import CHECK_S, Finding, Level, ended, error, in_thread, ok
@@ -73,30 +74,42 @@ async def examine(options: ServeOptions, connections: int | None = None) -> list
     add("open files", in_thread(lambda: machine.open_files(connections)))
     add("waiting connections", in_thread(machine.backlog))
     if not wrong:
-        add("other endpoints", _others(options, where if kind == "lmdb" else None), OTHERS_S)
+        add("cluster", _cluster(options, where if kind == "lmdb" else None), OTHERS_S)
     found = await asyncio.gather(*(ended(*check) for check in checks))
     return [ok("configuration", f"store {options.store_url}"), *wrong, *(finding for part in found for finding in part)]
 
 
-async def _others(options: ServeOptions, directory: Path | None) -> list[Finding]:
+async def _cluster(options: ServeOptions, directory: Path | None) -> list[Finding]:
+    """What the store says of the cluster: its settings, and its endpoints."""
+    checks = ("cluster settings", "other endpoints")
     if directory is not None:
         await in_thread(directory.exists)  # one that hangs does not get to what follows
         if (directory / Lane.SOFT / "data.mdb").exists():
             damage, _ = await embedded.read_through(directory, Lane.SOFT, options.map_size_bytes)
             if damage is not None:  # reading it here might end this process
-                return [ok("other endpoints", "not asked: the registry cannot be read")]
+                return [ok(check, "not asked: the registry cannot be read") for check in checks]
     store = serve.make_store(options, read_only=True)
     try:
         await store.open()
     except StoreError:
         await store.close()
-        return [ok("other endpoints", "not asked: there is no registry to read")]
+        return [ok(check, "not asked: there is no store to read") for check in checks]
     try:
-        return await network.others(store, own_names(options))
+        return [settings_found(options, await store.settings()), *await network.others(store, own_names(options))]
     except StoreError as failure:
-        return [error("other endpoints", f"the registry cannot be read: {failure}", "mend the store first")]
+        return [error("cluster", f"the store cannot be read: {failure}", "mend the store first")]
     finally:
         await store.close()
+
+
+def settings_found(options: ServeOptions, recorded: Settings | None) -> Finding:
+    """The cluster settings that the store records, and whether an endpoint with these options can carry them out."""
+    check = "cluster settings"
+    if recorded is None:
+        return ok(check, "none are recorded yet: the first endpoint records its own")
+    if why := disagreement(options, recorded):
+        return error(check, why, "docs/upgrading.md says how a cluster takes another value")
+    return ok(check, ", ".join(f"{name} {value}" for name, value in words(recorded).items()))
 
 
 def own_names(options: ServeOptions) -> list[str]:

@@ -21,6 +21,7 @@ from ingeborg.protocol.pages import PageError, fetch, samples
 
 from ...access.admission import is_loopback
 from ...access.tokens import LEEWAY_S
+from ...core.settings import CHOICES
 from ...store.base import Endpoint, Store
 from ...version import VERSION
 from .. import serve
@@ -185,7 +186,9 @@ async def peer(endpoint: Endpoint, *, lives: bool) -> list[Finding]:
             ready = await fetch(endpoint.url, "/readyz", timeout_s=PAGE_S)
             skew = skew.narrowed(ready.date, asked_at, time.time())
         metrics = await fetch(endpoint.url, "/metrics", timeout_s=PAGE_S)
-        labels = next((sample.labels for sample in samples(metrics.text) if sample.name == "ingeborg_info"), {})
+        found = list(samples(metrics.text))
+        labels = next((sample.labels for sample in found if sample.name == "ingeborg_info"), {})
+        differing = next((int(sample.value) for sample in found if sample.name == "ingeborg_settings_differ"), 0)
     except (PageError, ValueError) as failure:
         if lives:
             seen = f"it lives (its heartbeat in the store moves), but not for this machine: {failure}"
@@ -206,9 +209,13 @@ async def peer(endpoint: Endpoint, *, lives: bool) -> list[Finding]:
         findings.append(
             error(check, f"not ready: {reasons}", "see its log; it says each reason when it comes and goes")
         )
-    theirs = labels.get("version", "older than 0.1.0")
+    theirs = labels.get("version", "unknown")
     if theirs != VERSION:
         findings.append(warning(check, f"version {theirs}, this one is {VERSION}", "bring all to the same version"))
+    if differing:
+        has = ", ".join(f"{name} {labels[name]}" for name in CHOICES if name in labels)
+        text = f"it has {has}, and {differing} other endpoints have other settings of the cluster"
+        findings.append(warning(check, text, "restart the endpoints that have not been restarted since `cluster set`"))
     if finding := skew_finding(check, skew):
         findings.append(finding)
     return findings or [ok(check, f"ready at {endpoint.url}, version {theirs}; {skew}")]

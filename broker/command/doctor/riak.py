@@ -73,7 +73,7 @@ async def set_up(
             if not str(failure).startswith("there is no store"):
                 return [_misconfigured(check, failure)]
             contents = f"none yet under the namespace {namespace}; if there should be one, the nodes do not find it"
-        findings = [ok(check, "as they have to be"), ok("store's contents", contents), await _ending(store)]
+        findings = [ok(check, "as they have to be"), ok("store's contents", contents), _ending(store)]
         if not store.seen_backend:
             todo = f"docs/riak.md, {BACKENDS_SECTION}"
             findings.append(warning("Riak backends", single_backend(store.seen_type), todo))
@@ -84,15 +84,10 @@ async def set_up(
         await store.close()
 
 
-async def _ending(store: RiakStore) -> Finding:
-    """The type for ending subscriptions. Where the feature is on and the type is wrong, the store does not open."""
+def _ending(store: RiakStore) -> Finding:
+    """The type for ending subscriptions. Where it is wrong, a store that is there does not open."""
     check = "Riak type of ending subscriptions"
-    try:
-        backend = await store.ending_backend()
-    except StoreMisconfigured as failure:
-        if "does not exist" in str(failure) or "not let" in str(failure):
-            return ok(check, "not there, or not granted; wanted only while the feature `ending` is switched on")
-        return _misconfigured(check, failure)._replace(level=Level.WARNING)
+    backend = store.ending_backend
     if not backend:
         return warning(check, no_backend(store.ending_type), f"docs/riak.md, {ENDING_SECTION}")
     return ok(

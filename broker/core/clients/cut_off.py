@@ -13,7 +13,6 @@ from typing import Any
 
 from ingeborg.protocol.errors import SUBSCRIPTIONS_ENDED
 
-from ..cluster.features import Switch
 from ..cluster.homes import Homes
 from ..cluster.membership import Membership
 from ..desk import Desk
@@ -27,14 +26,11 @@ from .sending import Sending
 class CutOff(Part):
     """One endpoint's part. ``members``: have the grace time; ``homes``: say whether this endpoint acts."""
 
-    def __init__(
-        self, desk: Desk, homes: Homes, members: Membership, hub: Hub, sending: Sending, ending: Switch
-    ) -> None:
+    def __init__(self, desk: Desk, homes: Homes, members: Membership, hub: Hub, sending: Sending) -> None:
         self._desk = desk
         self._homes = homes
         self._hub = hub
         self._sending = sending
-        self._ending = ending
         self._members = members
         self._grace_s = members.grace_s  # while they knew of it: without it they go by no less
         self._acted_at = desk.now  # until when the others have known of this endpoint, at least
@@ -50,7 +46,7 @@ class CutOff(Part):
         # They have measured from when they took it for dead, which was later.
         alone_s = self._desk.now - self._acted_at
         grace_s = min(self._grace_s, self._members.grace_s)
-        if not self._ending.on or alone_s < grace_s:
+        if alone_s < grace_s:
             return
         clients = list(self._hub.bindings)
         if alone_s >= grace_s + KEPT_S:

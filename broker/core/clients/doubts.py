@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..cluster.features import Switch
 from ..desk import Desk
 from ..model import Location
 from .hub import Hub
@@ -37,11 +36,10 @@ class Doubts:
     """One endpoint's, whose incarnation is ``me``. ``found`` is told of clients, each with its place here, that are not
     here."""
 
-    def __init__(self, desk: Desk, hub: Hub, me: str, ending: Switch, found: Callable[[list[Place]], None]) -> None:
+    def __init__(self, desk: Desk, hub: Hub, me: str, found: Callable[[list[Place]], None]) -> None:
         self._desk = desk
         self._hub = hub
         self._me = me
-        self._ending = ending
         self._found = found
         self._asked: set[str] = set()  # about whom the store is being asked
         self._later: deque[tuple[float, str]] = deque()  # when it is asked about whom
@@ -57,8 +55,6 @@ class Doubts:
 
     def look_later(self, clients: list[str]) -> None:
         """A ``listen`` of these has failed, or may."""
-        if not self._ending.on:
-            return
         if len(self._later) < LATER_MAX:
             self._later.extend([(self._desk.now + LATE_S, client) for client in clients])
         else:
@@ -67,7 +63,7 @@ class Doubts:
     def not_cleared(self, places: list[Place]) -> None:
         """The store has not written that these are left."""
         self._desk.counts["stale_mappings_left"] += len(places)
-        if self._ending.on and len(self._uncleared) < LATER_MAX:
+        if len(self._uncleared) < LATER_MAX:
             self._uncleared += places
             self._clear_at = self._desk.now + CLEAR_AGAIN_S
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 from ingeborg.protocol.errors import REPLACED, ProtocolError
 from ingeborg.protocol.messages import Command, success
 
-from ..cluster.features import Switch
 from ..cluster.homes import Homes
 from ..cluster.membership import Membership
 from ..desk import Desk
@@ -54,13 +53,11 @@ class Listening(Part):
         replies: Replies,
         sending: Sending,
         memory: Memory,
-        ending: Switch,
         recovering: Recovering,
         admitting: Admitting,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
-        self._ending = ending
         self._recovering = recovering
         self._admitting = admitting
         admitting.admitted = self._listen
@@ -74,7 +71,7 @@ class Listening(Part):
         self._replies = replies
         self._sending = sending
         self._memory = memory
-        self._doubts = Doubts(desk, hub, self._me, ending, self._are_absent)
+        self._doubts = Doubts(desk, hub, self._me, self._are_absent)
         self._listens: list[Listen] = []  # of this turn
         self._clears: list[tuple[str, Location]] = []  # mappings that ended in this turn
         self._parked: deque[Announcement] = deque()  # until we have joined
@@ -201,7 +198,12 @@ class Listening(Part):
                 else:
                     self._desk.counts["stale_mappings_left"] += 1
             return
-        locations: dict[str, Location] = dict(zip(clients, result, strict=True))
+        locations: dict[str, Location] = {}
+        ended: dict[str, Ended] = {}
+        for client, (location, has_ended) in zip(clients, result, strict=True):
+            locations[client] = location
+            if has_ended is not None:
+                ended[client] = has_ended
         again = self._rivals.outranked(locations, self._hub.bindings)
         if again:
             self._listens += [listen for listen in listens if listen.client in again]
@@ -212,6 +214,8 @@ class Listening(Part):
         news: list[tuple[str, int, str, bool]] = []
         for listen in listens:
             location = locations[listen.client]
+            if ended:
+                listen.ended = ended.get(listen.client)
             binding = self._hub.bindings.get(listen.client)
             if binding is None:
                 # Gone while it was being written.
@@ -228,26 +232,11 @@ class Listening(Part):
             if rival is not None:
                 self._superseded(listen.client, rival)
         announcement.news = news
-        if self._ending.on:
-            # After the location is written: what ends from here on is not this client's any more.
-            announcement.open += 1
-            self._desk.store("ended", (clients,), self._told_ended, (clients, announcement))
         if self._homes.joined:
             self._announce(announcement)
         else:
             # Who has to be told is known once we have joined: nobody acts then who has not let us in.
             self._parked.append(announcement)
-
-    def _told_ended(self, context: tuple[list[str], Announcement], result: Any, error: Exception | None) -> None:
-        clients, announcement = context
-        if error is not None:
-            text = "What has ended of this client could not be read: try again later. The endpoint's log has the reason"
-            announcement.error = ProtocolError("peer_unavailable", text)
-        else:
-            ended: dict[str, Ended | None] = dict(zip(clients, result, strict=True))
-            for listen in announcement.listens:
-                listen.ended = ended[listen.client]
-        self._close(announcement)
 
     def _announce(self, announcement: Announcement) -> None:
         for peer in self._members.view():

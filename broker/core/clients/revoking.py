@@ -10,9 +10,6 @@ endpoint's lease has lapsed before others take it for dead. From then on this pa
 for clients with tokens, until all others have let the endpoint in again, and it has read since what the store has. So
 an endpoint that others do not tell knows it all the same before it serves. At its start it lets nobody with a token in
 before that.
-
-What nobody has ever used costs nothing: while the store's feature is off, the store is read once when the endpoint has
-joined, and a lapse holds nothing back.
 """
 
 from __future__ import annotations
@@ -24,13 +21,11 @@ from typing import Any, Final
 from ingeborg.protocol.errors import TOKEN_REVOKED, ProtocolError
 from ingeborg.protocol.messages import Command, success
 
-from ..cluster.features import Features
 from ..cluster.membership import Membership
 from ..desk import Desk
 from ..effects import Knows
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
-from ..links.capabilities import REVOCATION
 from ..model import JTI, SUB, Revocation, TooManyRevocations
 from ..part import CommandHandler, Part, RequestHandler
 from ..stores import unavailable
@@ -53,8 +48,8 @@ READ_S: Final = 10.0
 #: And so often while the endpoint lets nobody in for want of it.
 AGAIN_S: Final = 0.5
 
-#: Revokes that wait for the store, or for the others to be able to do it; more are refused. Those that come while the
-#: store writes others are written together.
+#: Revokes that wait for the store; more are refused. Those that come while the store writes others are written
+#: together.
 WAITING_MAX: Final = 1_000
 
 
@@ -92,7 +87,6 @@ class Revoking(Part):
         self,
         desk: Desk,
         members: Membership,
-        features: Features,
         sessions: Sessions,
         sending: Sending,
         replies: Replies,
@@ -101,14 +95,12 @@ class Revoking(Part):
     ) -> None:
         self._desk = desk
         self._members = members
-        self._features = features
         self._sessions = sessions
         self._sending = sending
         self._replies = replies
         self._keepalive = keepalive
         self._looked_at_per_slice = sizes.looked_at_per_slice
         self._revoked_per_slice = sizes.revoked_per_slice
-        self.on = False  # the store's feature
         #: It knows what others rely on that it knows: clients with tokens may be let in, and served.
         self.knows = False
         self.known = Revocations()
@@ -122,7 +114,6 @@ class Revoking(Part):
         self._reading = False
         self._news = self._seen = 0  # times that more were named; and when all connections were last looked at
         self._looking = False
-        features.follow(REVOCATION, self.switch)
 
     def commands(self) -> dict[str, CommandHandler]:
         """A token is taken back."""
@@ -152,8 +143,6 @@ class Revoking(Part):
             self._replies.refuse(connection, reply, command.id, error)
             return
         self._waiting.append(Revoke(connection, reply, command.id, revocation, self._desk.now + TIMEOUT_S))
-        if not self.on:
-            self._features.want(REVOCATION)
         self._write_waiting()
 
     def _revocation(self, connection: Connection, command: Command) -> Revocation:
@@ -175,13 +164,8 @@ class Revoking(Part):
         assert command.subject is not None, "one of the two is there"
         return Revocation(SUB, command.subject, int(now), until)
 
-    def _lacking(self) -> list[str]:
-        """Names of the peers that take part and cannot be told."""
-        members = self._members
-        return [members.peers[peer].endpoint.name for peer in members.view() if not members.has(peer, REVOCATION)]
-
     def _write_waiting(self) -> None:
-        if self._waiting and not self._writes and self.on and self._members.joined and not self._lacking():
+        if self._waiting and not self._writes and self._members.joined:
             revokes = list(self._waiting)
             self._waiting.clear()
             self._write(revokes)
@@ -216,11 +200,8 @@ class Revoking(Part):
     def _tell(self, word: Word) -> None:
         said = [list(revoke.revocation) for revoke in word.revokes]
         for peer in self._members.view():
-            if self._members.has(peer, REVOCATION):
-                word.open += 1
-                self._desk.ask(Kind.REVOKED, peer, (said,), self, word)
-        if lacking := self._lacking():
-            word.error = _unable(lacking)
+            word.open += 1
+            self._desk.ask(Kind.REVOKED, peer, (said,), self, word)
         self._close(word)
 
     def told(self, peer: str, number: int, arguments: list[Any]) -> None:
@@ -257,13 +238,6 @@ class Revoking(Part):
 
     # What the store has
 
-    def switch(self, on: bool) -> None:
-        """The store's feature is on, or is not any more. What is recorded holds either way."""
-        self.on = on
-        if on:
-            self._read()
-        self._write_waiting()
-
     def _read(self) -> None:
         self._reading = True
         self._read_at = self._desk.now + READ_S
@@ -282,7 +256,7 @@ class Revoking(Part):
     def tick(self) -> None:
         """Read the record when it is time to; give up what has waited for too long."""
         now = self._desk.now
-        if now >= self._read_at and not self._reading and self._members.joined and (self.on or not self._is_current):
+        if now >= self._read_at and not self._reading and self._members.joined:
             self.known.forget(self._keepalive.unix_s)
             self._read()
         self._write_waiting()
@@ -295,13 +269,7 @@ class Revoking(Part):
         """What those wait for that have not been written."""
         if not self._members.joined:
             return _NOT_JOINED
-        lacking = self._members.lacking(REVOCATION) if not self.on else self._lacking()
-        if lacking:
-            return _unable(lacking)
-        text = "The store has not answered in time"
-        if not self.on:
-            text = f"The store's feature {REVOCATION!r} could not be switched on in time"
-        return ProtocolError("store_unavailable", text)
+        return ProtocolError("store_unavailable", "The store has not answered in time")
 
     def joined(self) -> None:
         """All others have let this endpoint in, and tell it from here on; what they had told before, the store has."""
@@ -314,7 +282,7 @@ class Revoking(Part):
     def lapsed(self) -> None:
         """Others may take this endpoint for dead, and need not tell it."""
         self._is_current = False
-        if self.knows and (self.on or len(self.known)) and not self._members.leaving:
+        if self.knows and not self._members.leaving:
             self.knows = False
             self._holds_back = True
             self._sending.hold_back()
@@ -374,8 +342,3 @@ class Revoking(Part):
 
 
 _NOT_JOINED: Final = ProtocolError("peer_unavailable", "This endpoint has not joined the others yet")
-
-
-def _unable(names: list[str]) -> ProtocolError:
-    text = f"{', '.join(names)} cannot be told, being of an older version, or not linked yet: it would let the token in"
-    return ProtocolError("peer_unavailable", text)

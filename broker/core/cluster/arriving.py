@@ -267,8 +267,8 @@ class Arriving(Part):
     def missed(self, peer: str, void_before: int | None) -> None:
         """The peer has acted while this endpoint was not in its view. It copies what it still has of our slots. What
         else there is here, kept or copied before, is old: the peer may have acted for it, and may have lost it since.
-        ``void_before``: the number of the peer's first copy that is no older; ``None``: it does not say. Of its standby
-        copies none is left: it begins them anew (``Standbys.renew``).
+        ``void_before``: the number of the peer's first copy that is no older; ``None``: its answer has not come. Of its
+        standby copies none is left: it begins them anew (``Standbys.renew``).
         """
         if self._held.acts:
             return  # it has been told of that before it joined

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from ..desk import Desk
 from ..links.calls import Kind
-from ..links.capabilities import COPIES, MISSED
 from ..part import RequestHandler
 from .copies import ORDERLY, Copier, Copies, Copy
 from .membership import Membership
@@ -79,7 +78,7 @@ class Copying(Copier):
         for target, some in moves.items():
             slots = frozenset(some)
             copy = self._planned.get(target)
-            if not slots or not self._members.has(target, COPIES):
+            if not slots or target not in self._members.peers:
                 continue
             if copy is not None and not copy.slots >= slots:
                 self._copies.end(copy)
@@ -183,7 +182,7 @@ class Copying(Copier):
         return self._members.view() == [target] and self._members.departed == self._held.departed
 
     def _hand_over(self, target: str, slots: list[int]) -> None:
-        if not self._members.has(target, COPIES):
+        if target not in self._members.peers:
             self._tell_gone(slots)
             return
         rest = frozenset(slots)
@@ -195,8 +194,8 @@ class Copying(Copier):
         elif planned is not None:
             self._copies.end(planned)
         if rest:
-            lapsed = not self._held.acts and self._members.has(target, MISSED)
-            copies.append(self._copies.begin(self, target, rest, {"lapsed": True} if lapsed else ORDERLY))
+            said = ORDERLY if self._held.acts else {"lapsed": True}
+            copies.append(self._copies.begin(self, target, rest, said))
         for copy in copies:
             copy.final = True
             self._going.update(dict.fromkeys(copy.slots, copy))
@@ -208,16 +207,14 @@ class Copying(Copier):
         them from elsewhere, too, and act by now, so they do not come back if it dies."""
         for (target, giver), some in moves.items():
             slots = frozenset(some)
-            if not slots:
-                continue
-            if self._members.has(target, COPIES):
+            if target not in self._members.peers:
+                self._tell_gone(sorted(slots))
+            elif slots:
                 copy = self._copies.begin(self, target, slots, {"passed": giver})
                 copy.final = True
                 self._passing.update(dict.fromkeys(slots, copy))
                 self._handovers.begin(copy, target)
                 self._copies.send(copy)
-            else:
-                self._tell_gone(sorted(slots))
 
     def _tell_gone(self, slots: list[int]) -> None:
         if slots:

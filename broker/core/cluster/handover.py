@@ -1,7 +1,7 @@
 """What goes with a slot to its next home: the payloads that its former home has seen, or is handing over. ADR 10, 12.
 
-Owns: what a copy carries of the first (``SeenPayloads``); and the requests that carry keys of the second, of both to an
-endpoint that takes no copies, and of repetitions from their origin. Must never: decide what is a duplicate.
+Owns: what a copy carries of the first (``SeenPayloads``); and the requests that carry keys of the second, and of
+repetitions from their origin. Must never: decide what is a duplicate.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, Final
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
-from ..links.capabilities import COPIES
 from ..messages.chunks import packed, unpacked
 from ..messages.dedup import KEY_BYTES, Dedup, slot_of_key
 from ..messages.message import Handover
@@ -94,12 +93,9 @@ class KeyHandover(Part):
         return {Kind.SEEN: self.seen_requested}
 
     def view_changed(self) -> None:
-        """Slots have new homes: hand on what is known of their payloads. Those that have been delivered go with the
-        copies of their slots, where the new home takes such."""
-        members = self._members
+        """Slots have new homes: hand on what is known of payloads that are being handed over. Those that have been
+        delivered go with the copies of their slots."""
         keys = self._dedup.pending_keys()
-        if any(home != self._me and not members.has(home, COPIES) for home in set(members.table)):
-            keys += self._dedup.snapshot()
         self._jobs += 1
         self._handovers.begin(self._jobs)
         self._desk.job(self._hand_all_on(self._jobs, keys))
@@ -115,16 +111,12 @@ class KeyHandover(Part):
 
     def _goes(self, key: int, homes: list[str]) -> bool:
         home = homes[slot_of_key(key)]
-        if home == self._me:
-            return False
-        return self._dedup.pending(key) is not None or not self._members.has(home, COPIES)
+        return home != self._me and self._dedup.pending(key) is not None
 
     def _take(self, key: int) -> Known:
         """What is known of the key of a slot that was ours. Where its message is being handed over here, that goes on,
         and the new home is told what came of it."""
         dedup = self._dedup
-        if dedup.pending(key) is None:
-            return max(dedup.take(key, self._desk.now), 0.0)
         former = self.former_home(key) if key in dedup.elsewhere else self._me
         dedup.forget_elsewhere(key)
         return former or 0.0

@@ -46,7 +46,3 @@ class Homes:
         self.version = 0  # of the table
         self.round = 1  # of joining; a new one after every lapse of the lease
         self.joined = joined  # may act as home of the slots that the table gives it
-
-    def has(self, incarnation: str, capability: str) -> bool:
-        """Does the peer have it, as far as is known? Where nobody keeps this up there are no peers."""
-        return False

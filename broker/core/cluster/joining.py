@@ -14,9 +14,8 @@ from typing import Any, Final
 from ..desk import Desk
 from ..effects import Gone, Joined, Stop
 from ..links.calls import Call, Kind
-from ..links.capabilities import COPIES, MISSED, NONE
 from ..links.mesh import Mesh
-from ..model import Endpoint, StoreLost, Superseded
+from ..model import Endpoint, Introduction, StoreLost, Superseded
 from ..part import Part, RequestHandler
 from .membership import DEAD_AFTER_S, Membership
 from .underway import UnderWay
@@ -71,8 +70,8 @@ class Joining(Part):
         #: Are told of peers: that one has acted without this endpoint, and that it was told so by this one.
         self.missed: Callable[[str, int | None], None] = lambda peer, void_before: None
         self.told_missed: Callable[[str], None] = lambda peer: None
-        #: Tell a peer, before it is let in, what it has to know: which features are on, and so on.
-        self.greet: list[Callable[[str], None]] = []
+        #: Tell a peer, before it is let in, what it has to know.
+        self.greet: Callable[[str], None] = lambda peer: None
         self.linked: Callable[[], None] = lambda: None  # is called for each new link
         self.first_copy: Callable[[str], int] = lambda peer: 1  # number of the first one to the peer that is under way
         self._version = 0  # of the table of homes that the followers have been told of
@@ -218,9 +217,9 @@ class Joining(Part):
     def _cleaned(self, incarnation: str, result: Any, error: Exception | None) -> None:
         self._cleaning.discard(incarnation)
 
-    def link_up(self, endpoint: Endpoint, capabilities: frozenset[str] = NONE) -> None:
-        """An authenticated link to the peer, which can do so much."""
-        self._gone(self._members.connected(endpoint, self._desk.now, capabilities))
+    def link_up(self, endpoint: Endpoint, introduction: Introduction) -> None:
+        """An authenticated link to the peer, which has introduced itself so."""
+        self._gone(self._members.connected(endpoint, self._desk.now, introduction))
         if self._announced:  # before it was there to hear it
             self._tell_of_leaving(endpoint.incarnation)
         self.linked()
@@ -273,14 +272,13 @@ class Joining(Part):
             return True
         everyone = True
         for peer in peers:
-            known = members.peers[peer].capabilities
-            if self._asked.get(peer) == members.round or (known is not None and COPIES not in known):
+            if self._asked.get(peer) == members.round:
                 continue
             is_prepared = peer in self._prepared_peers
             everyone = everyone and is_prepared
             # Who has copied is asked again as long as others have not: it keeps its copy up to date while it is asked.
             again_at = self._preparing.get(peer, -math.inf) + (AGAIN_S if is_prepared else 0.0)
-            if known is not None and self._desk.now >= again_at:
+            if members.peers[peer].settings is not None and self._desk.now >= again_at:
                 self._preparing[peer] = math.inf
                 self._desk.ask(Kind.PREPARE, peer, (), self, (peer, members.round))
         return everyone
@@ -298,16 +296,15 @@ class Joining(Part):
         self._writes.after(partial(self._handovers.after, welcome, to))
 
     def _welcome(self, peer: str, number: int, missed: int) -> None:
-        for greet in self.greet:
-            greet(peer)
-        self._desk.answer(peer, number, missed if self._members.has(peer, MISSED) else None)
+        self.greet(peer)
+        self._desk.answer(peer, number, missed)
         if missed:
             self.told_missed(peer)
 
     def answered(self, call: Call, value: Any) -> None:
         """The peer welcomes us, or has taken note that we leave."""
         if call.kind == Kind.JOIN:
-            if value != 0:  # None: it cannot say
+            if value:
                 self.missed(call.target, value)
             self._members.welcomed_by(call.target, call.context)
             self.join()

@@ -22,8 +22,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ..limits import PATIENCE, Patience
-from ..links.capabilities import NONE, grace_of
-from ..model import Endpoint
+from ..model import NO_INTRODUCTION, NO_SETTINGS, Endpoint, Introduction, Settings
 from .homes import Homes, home_table
 from .peer import Peer
 
@@ -39,13 +38,21 @@ WRITTEN_OFF_MAX: Final = 1_000
 
 
 class Membership(Homes):
-    """One endpoint's knowledge of the cluster. ``me.heartbeat`` is not kept up here. ``grace_s``: that it is set to."""
+    """One endpoint's knowledge of the cluster. ``me.heartbeat`` is not kept up here. ``grace_s``: that it is set to.
+    ``settings``: those of the cluster that it follows."""
 
-    def __init__(self, me: Endpoint, now: float, patience: Patience = PATIENCE, grace_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        me: Endpoint,
+        now: float,
+        patience: Patience = PATIENCE,
+        grace_s: float = 60.0,
+        settings: Settings = NO_SETTINGS,
+    ) -> None:
         super().__init__(me.incarnation)
         self.me = me
         self.patience = patience
-        self.own_grace_s = grace_s
+        self.introduction = Introduction(grace_s, settings)
         self._lease_s = patience.lease_s
         self.peers: dict[str, Peer] = {}  # by incarnation; without this endpoint
         self.leaving = False
@@ -56,7 +63,7 @@ class Membership(Homes):
         self._round_began = now
         #: Does this endpoint wait for a copy before it may act?
         self.awaits: Callable[[], bool] = lambda: False
-        #: It is known which features are on, as of this round; where that is not asked it is as if it were.
+        #: It is known how far the journal goes.
         self.informed = True
         self._read = False  # the registry, since this round began and within a lease
         self._read_at = float("-inf")  # when the last read of it began
@@ -109,12 +116,12 @@ class Membership(Homes):
         self._written_at = max(self._written_at, begun_at)
 
     def inform(self) -> None:
-        """The store has said which features are on, asked in this round."""
+        """The journal has told how far it goes."""
         self.informed = True
         self._changed()
 
-    def connected(self, endpoint: Endpoint, now: float, capabilities: frozenset[str] = NONE) -> list[Endpoint]:
-        """An authenticated link to the peer is up, which can do so much. Returns whom it supersedes."""
+    def connected(self, endpoint: Endpoint, now: float, introduction: Introduction = NO_INTRODUCTION) -> list[Endpoint]:
+        """An authenticated link to the peer is up, which has introduced itself so. Returns whom it supersedes."""
         if endpoint.incarnation in self._written_off:
             return []
         gone = self._supersede(endpoint)
@@ -122,8 +129,7 @@ class Membership(Homes):
         if peer is None:
             self.peers[endpoint.incarnation] = peer = Peer(endpoint, now)
         peer.connected = True
-        peer.capabilities = capabilities
-        peer.grace_s = grace_of(capabilities)
+        peer.grace_s, peer.settings = introduction
         peer.heard_at = now
         if not (self.joined or self.leaving):
             peer.in_view = True
@@ -224,7 +230,7 @@ class Membership(Homes):
     def grace_s(self) -> float:
         """How long subscriptions until disconnect outlast their client, in seconds: the least that an endpoint of the
         view is set to. So it is the same at all homes, whichever a topic gets, and a crash never makes it less."""
-        return min([self.own_grace_s, *(peer.grace_s for peer in self.peers.values() if peer.in_view)])
+        return min([self.introduction.grace_s, *(peer.grace_s for peer in self.peers.values() if peer.in_view)])
 
     def store_fresh(self, now: float, age_s: float) -> bool:
         """Was a heartbeat written within the last ``age_s`` seconds?"""
@@ -245,8 +251,8 @@ class Membership(Homes):
         return peer is not None and peer.in_view and not peer.yields
 
     def linked(self) -> set[str]:
-        """The peers that there has been a link to, so that their capabilities are known."""
-        return {incarnation for incarnation, peer in self.peers.items() if peer.capabilities is not None}
+        """The peers that there has been a link to."""
+        return {incarnation for incarnation, peer in self.peers.items() if peer.settings is not None}
 
     def in_view(self, incarnation: str) -> bool:
         """Does it take part? True for this endpoint itself."""
@@ -259,25 +265,22 @@ class Membership(Homes):
             return []
         return [incarnation for incarnation, peer in self.peers.items() if peer.in_view and peer.welcomed < self.round]
 
-    def has(self, incarnation: str, capability: str) -> bool:
-        """Does the peer have it, as far as is known? This endpoint has all of its release's."""
-        peer = self.peers.get(incarnation)
-        return peer is not None and peer.capabilities is not None and capability in peer.capabilities
-
-    def lacking(self, capability: str) -> list[str]:
-        """Names of all others that live, in the registry or linked, and are not known to have it."""
-        return sorted(
-            peer.endpoint.name
-            for incarnation, peer in self.peers.items()
-            if peer.dead_since is None and not self.has(incarnation, capability)
+    @property
+    def keep_messages(self) -> bool:
+        """Does any endpoint that lives keep messages?"""
+        return self.introduction.settings.history != "off" or any(
+            peer.dead_since is None and peer.settings is not None and peer.settings.history != "off"
+            for peer in self.peers.values()
         )
 
-    def unable(self, capability: str) -> list[str]:
-        """Of these, the names of those that have said what they can do, and lack it."""
+    def differing(self) -> list[str]:
+        """Names of the other endpoints that live and go by other settings of the cluster, as they have before their
+        restart. Until then what has the lesser promise counts."""
+        own = self.introduction.settings
         return sorted(
             peer.endpoint.name
             for peer in self.peers.values()
-            if peer.dead_since is None and peer.capabilities is not None and capability not in peer.capabilities
+            if peer.dead_since is None and peer.settings is not None and peer.settings != own
         )
 
     def went_on_unheard(self, incarnation: str) -> bool:

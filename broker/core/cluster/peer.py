@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..model import Endpoint
+from ..model import Endpoint, Settings
 
 #: A heartbeat that is seen to move so long after the last word over the link is a sign that its endpoint went on when
 #: the link was cut. Less than a home waits for its standby (``standby.WAIT_S``) before it goes on without it; more than
@@ -20,7 +20,6 @@ class Peer:
 
     __slots__ = (
         "asked_at",
-        "capabilities",
         "confirmed_at",
         "connected",
         "dead_since",
@@ -31,6 +30,7 @@ class Peer:
         "in_view",
         "missed_round",
         "moved_at",
+        "settings",
         "void_before",
         "welcomed",
         "yields",
@@ -41,8 +41,8 @@ class Peer:
         self.in_registry = False  # in the last registry read
         self.in_view = False
         self.connected = False
-        self.capabilities: frozenset[str] | None = None  # what it can do; None: it has not said yet
-        self.grace_s = float("inf")  # that it is set to, as far as it has said
+        self.settings: Settings | None = None  # of the cluster, that it goes by; None: there has been no link to it
+        self.grace_s = float("inf")  # that it is set to, as far as it has told
         self.heard_at = float("-inf")  # when anything last came over its link
         self.moved_at = now  # when its heartbeat was last seen to have moved, or it was first seen
         self.confirmed_at = float("-inf")  # when we sent what it last confirmed having heard

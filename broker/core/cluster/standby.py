@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..desk import Desk
-from ..links.capabilities import STANDBY
 from .copies import AtOnce, Copier, Copies, Copy
 from .membership import Membership
 from .slots import SlotState, by_home
@@ -29,14 +28,14 @@ AGAIN_S: Final = 0.5
 
 
 class Standbys(Copier):
-    """One endpoint's part."""
+    """One endpoint's part. ``on``: are there to be standbys?"""
 
-    def __init__(self, desk: Desk, members: Membership, copies: Copies) -> None:
+    def __init__(self, desk: Desk, members: Membership, copies: Copies, on: bool) -> None:
         self._desk = desk
         self._members = members
         self._me = members.me.incarnation
         self._copies = copies
-        self.on = False
+        self.on = on
         self.confirm: Callable[[list[Any]], None] = lambda waiters: None  # given to whoever waits
         self._made: dict[Copy, None] = {}
         self._of_slot: dict[int, Copy] = {}
@@ -112,12 +111,6 @@ class Standbys(Copier):
                 self._copies.end(copy)
         self._arrange()
 
-    def switch(self, on: bool) -> None:
-        """It is wanted from here on, or not any more."""
-        if on != self.on:
-            self.on = on
-            self._arrange()
-
     def _arrange(self) -> None:
         """A copy of each slot of ours at the endpoint that is its home without us."""
         members = self._members
@@ -141,9 +134,6 @@ class Standbys(Copier):
         for target, lacking in wanted.items():
             if not lacking:
                 continue
-            if members.has(target, STANDBY):
-                copy = self._copies.begin(self, target, frozenset(lacking), {"standby": True})
-                self._made[copy] = None
-                self._of_slot.update(dict.fromkeys(copy.slots, copy))
-            else:
-                self._try_at = self._desk.now + AGAIN_S
+            copy = self._copies.begin(self, target, frozenset(lacking), {"standby": True})
+            self._made[copy] = None
+            self._of_slot.update(dict.fromkeys(copy.slots, copy))

@@ -1,6 +1,6 @@
 """A `listen` that recovers, or comes where somebody does: may it be, and may it be already? SPEC section 2.7.
 
-Owns: the commands that wait until all endpoints know that there is a history, or until the `listen` before them has
+Owns: the commands that wait until the journal has told how far positions go, or until the `listen` before them has
 its reply. Must never: carry one out.
 """
 
@@ -20,7 +20,7 @@ from .follower import Follower
 from .keeping import Keeping
 
 #: How long a `listen` may wait for that, in seconds.
-FEATURE_S: Final = 5.0
+WAIT_S: Final = 5.0
 
 #: Commands that may wait for it.
 EARLY_MAX: Final = 10_000
@@ -39,7 +39,7 @@ class Admitting(Part):
 
     def ask(self, connection: Connection, command: Command, reply: Reply) -> None:
         """May it be? ``admitted`` gets it, now or in some moments, or it is refused."""
-        self._ask(connection, command, reply, self._desk.now + FEATURE_S)
+        self._ask(connection, command, reply, self._desk.now + WAIT_S)
 
     def _ask(self, connection: Connection, command: Command, reply: Reply, until: float) -> None:
         refusal = self._refusal(connection, command)

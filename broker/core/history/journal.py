@@ -1,11 +1,16 @@
 """The journal of kept messages, in the embedded store: whole after all endpoints of a machine have ended. SPEC section
 8.10, ADR 36.
 
-Owns: what is to be written of a turn, and the slots whose messages are being read. Must never: have a message handed
-over before it is written, or say that a slot is whole before all that is written of it has been read.
+Owns: what is to be written of a turn, the slots whose messages are being read, and the floors by which the journal says
+what it has. Must never: have a message handed over before it is written, or say that a slot is whole before all that is
+written of it has been read.
 
 There is one write under way at a time; what comes meanwhile goes into the next. Where a home comes to slots without
 what belongs to them, it reads that here.
+
+While the cluster's setting changes some endpoints write to the journal and others keep messages in memory only. So each
+slot says itself whether the journal has its messages. A home in memory writes the floor ``VOID`` before it keeps the
+first message of a slot. A home that writes replaces it by the stamp from which on it has written all.
 """
 
 from __future__ import annotations
@@ -15,18 +20,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
-from ingeborg.protocol.hashes import SLOTS, slot_of
+from ingeborg.protocol.hashes import slot_of
 
-from ..cluster.features import Switch
-from ..cluster.homes import Homes
+from ..cluster.membership import Membership
 from ..desk import Desk
 from ..messages.message import Handover
-from ..model import Kept
+from ..model import VOID, Kept
 from ..part import Part
 from .clock import Clock
 from .entries import Entry
 from .log import Log
-from .marks import ANY, Marks
+from .marks import Marks
 from .state import Unread
 
 #: Messages in one page that is read: some 2 ms.
@@ -50,27 +54,35 @@ FORGOTTEN_MAX: Final = 100_000
 
 
 class Journal(Part):
-    """One endpoint's. ``switch``: is the feature on?"""
+    """One endpoint's. ``writes``: it writes what it keeps. ``voids``: it keeps messages in memory, and says so here."""
 
-    def __init__(self, desk: Desk, me: str, homes: Homes, log: Log, clock: Clock, marks: Marks, switch: Switch) -> None:
+    def __init__(
+        self, desk: Desk, members: Membership, log: Log, clock: Clock, marks: Marks, *, writes: bool, voids: bool
+    ) -> None:
         self._desk = desk
-        self._me = me
-        self._homes = homes
+        self._me = members.me.incarnation
+        self._members = members
         self._log = log
         self._clock = clock
         self._marks = marks
-        self.switch = switch
+        self.writes = writes
+        self._voids = voids
+        members.informed = not writes
+        if writes:
+            log.lost, marks.proven = [], -1
         self.unix_s: Callable[[], float] = lambda: 0.0
+        #: Is told that this endpoint may act, as far as the journal is concerned.
+        self.informed: Callable[[], None] = lambda: None
         #: Is told what became of a message's entry.
         self.written: Callable[[Handover, Exception | None], None] = lambda handover, error: None
         self._rows: dict[tuple[int, int], tuple[Entry, Handover]] = {}  # by slot and stamp
         self._forgotten: list[tuple[int, int]] = []
         self._floors: dict[int, int] = {}
+        self._whole: set[int] = set()  # slots that the journal has from the floor on that is to be written
         self._writing = False
         self._reach = -1  # the store still has to record that positions go up to this stamp; -1: nothing to record
         self._reaching = False
         self._again_at = 0.0  # a write has failed: what no message waits for is not tried before
-        self._known = False  # the greatest stamp of before
         self._asked_at = -AGAIN_S
         #: Slots that are being read, each with the number of its read: who lets go of one and gets it again reads anew.
         self.loading: dict[int, int] = {}
@@ -82,6 +94,24 @@ class Journal(Part):
         self._reading = False
 
     # Writing
+
+    @property
+    def holds(self) -> bool:
+        """Has a message to wait for this journal before it is handed over?"""
+        return self.writes or bool(self._floors) or self._writing
+
+    def taken(self, slots: Sequence[int]) -> None:
+        """Slots have come with what there is of them in memory."""
+        written = self._log.written
+        if self.writes and not written.issuperset(slots):
+            stamp = self._clock.step()
+            for slot in slots:
+                if slot not in written:
+                    self._begin(slot, stamp)
+            written.update(slots)
+        elif self._voids:
+            self._floors.update(dict.fromkeys(slots, VOID))
+            written.difference_update(slots)
 
     def keep(self, slot: int, entry: Entry, handover: Handover) -> None:
         """The entry has to be written; ``written`` is told."""
@@ -99,6 +129,11 @@ class Journal(Part):
         """What the slot had up to this stamp may be lacking."""
         self._floors[slot] = max(stamp, self._floors.get(slot, 0))
 
+    def _begin(self, slot: int, stamp: int) -> None:
+        """From here on the journal has the slot."""
+        self.floor(slot, stamp)
+        self._whole.add(slot)
+
     def reach(self, stamp: int) -> None:
         """Have the store record the present lines, and that positions up to this stamp may be told."""
         self._reach = max(self._reach, stamp)
@@ -106,16 +141,16 @@ class Journal(Part):
     def flush(self) -> None:
         """The turn ends: write what there is. First the store has to end the earlier lives of the cluster, because each
         ends at the greatest stamp that the journal has."""
-        if not self.switch.on:
+        if not (self.writes or self._voids):
             return
-        if self._reach >= 0 and not self._reaching and self._desk.now >= self._again_at:
+        if self.writes and self._reach >= 0 and not self._reaching and self._desk.now >= self._again_at:
             self._desk.store("reach", (list(self._marks.lines), self._reach), self._reached, self._reach)
             self._reaching, self._reach = True, -1
         if self._writing or self._marks.proven < 0:
             return
         lost = self._log.lost
         if lost:
-            table, me = self._homes.table, self._me
+            table, me = self._members.table, self._me
             for entry in lost:
                 slot = slot_of(entry.topic)
                 if table[slot] == me and slot not in self.loading:
@@ -125,11 +160,16 @@ class Journal(Part):
         is_due = self._desk.now >= self._again_at and (self._forgotten or self._floors)
         if not self._rows and not is_due:
             return
+        if not self.holds:
+            rows_, self._rows = self._rows, {}
+            for _, handover in rows_.values():
+                self.written(handover, None)
+            return
         names = list(self._rows)[:KEPT_PER_WRITE]
         rows: list[tuple[int, tuple[Entry, Handover]]] = []
         for name in names:
             entry, handover = self._rows.pop(name)
-            if len(entry.payload) > WRITTEN_BYTES_MAX:
+            if self.writes and len(entry.payload) > WRITTEN_BYTES_MAX:
                 text = f"A message of {len(entry.payload)} bytes is not kept in the store; {WRITTEN_BYTES_MAX} at most"
                 self.written(handover, ProtocolError("store_unavailable", text))
             else:
@@ -140,16 +180,17 @@ class Journal(Part):
                 slot, entry.stamp, entry.topic, entry.payload, entry.origin, entry.number, unix_s + entry.expires - now
             )
             for slot, (entry, _) in rows
-            if not entry.gone
+            if self.writes and not entry.gone
         ]
         # A forgotten row may be the old one of a message with a new stamp: delete it after the new row is written.
         forgotten: list[tuple[int, int]] = []
         if not self._rows:
             forgotten, self._forgotten = self._forgotten, []
-        arguments = (kept, forgotten, list(self._floors.items()))
+        arguments = (kept, forgotten, list(self._floors.items()), sorted(self._whole))
         self._writing = True
         self._desk.store("keep", arguments, self._done, ([handover for _, (_, handover) in rows], arguments))
         self._floors = {}
+        self._whole = set()
 
     def _done(self, context: Any, result: Any, error: Exception | None) -> None:
         handovers, arguments = context
@@ -162,8 +203,12 @@ class Journal(Part):
             if beyond > 0:
                 self._desk.counts["kept_not_erased"] += beyond
                 del self._forgotten[:beyond]
+            table = self._members.table
             for slot, stamp in arguments[2]:
-                self.floor(slot, stamp)
+                if stamp != VOID or table[slot] == self._me:  # else its present home has to say what the journal has
+                    self.floor(slot, stamp)
+            if self._members.joined:
+                self._whole.update([slot for slot in arguments[3] if table[slot] == self._me])
         for handover in handovers:
             self.written(handover, error)
 
@@ -172,50 +217,29 @@ class Journal(Part):
         if error is not None:
             self._again_at = self._desk.now + AGAIN_S
             self.reach(stamp)
-        elif self.switch.on:
+        else:
             past, top = result
             self._marks.reached(dict(past), top)
 
     # Reading
 
-    def turn(self, on: bool) -> None:
-        """The feature has been switched."""
-        if on and not self.switch.on:
-            self._log.lost = []
-            self._marks.proven = -1
-            if self._homes.joined:
-                self.reach(0)
-                # What is kept already is not written: after an end of all, what was missed before now may be lacking.
-                stamp = self._clock.step()
-                for slot in range(SLOTS):
-                    if self._homes.table[slot] == self._me:
-                        self.floor(slot, stamp)
-        elif not on:
-            self._log.lost = None
-            self._marks.reached(self._marks.past, ANY)
-            rows, self._rows = self._rows, {}
-            for _, handover in rows.values():
-                self.written(handover, None)
-        self.switch.turn(on)
-
-    def known(self) -> bool:
-        """Is it known how far those of before had come? Asked before this endpoint acts."""
-        if not self.switch.on or self._known:
-            return True
-        if self._desk.now >= self._asked_at + AGAIN_S:
+    def tick(self) -> None:
+        """Ask how far those of before had come. This endpoint does not act before it knows that."""
+        if not self._members.informed and self._desk.now >= self._asked_at + AGAIN_S:
             self._asked_at = self._desk.now
             self._desk.store("kept_top", (), self._top, None)
-        return False
 
     def _top(self, context: Any, result: Any, error: Exception | None) -> None:
         if error is None:
             self._clock.see(result)
-            self._known = True
+            self._members.inform()
+            self.informed()
 
     def lacking(self, slots: Sequence[int]) -> bool:
         """Slots have come without what belongs to them. True: it is read here."""
-        if not self.switch.on:
+        if not self.writes:
             return False
+        self._log.written.update(slots)
         stamp = self._clock.leap(self.unix_s())  # so that no two entries of a slot have one stamp
         # Who comes after this one begins behind it, whatever this one has stamped and not written.
         self._forgotten.append((slots[0], self._clock.value))
@@ -230,10 +254,17 @@ class Journal(Part):
         self._read_next()
         return True
 
+    def lapsed(self) -> None:
+        """Others may act for this endpoint's slots, and say what the journal has of them."""
+        self._whole.clear()
+
     def let_go(self, slots: Sequence[int]) -> None:
-        """They are not ours any more: who is their home now reads them, if they have not been."""
+        """They are not ours any more. Their new home says what the journal has of them, and reads what is unread."""
         for slot in slots:
             self.loading.pop(slot, None)
+            self._whole.discard(slot)
+            if self._floors.get(slot) == VOID:
+                del self._floors[slot]
 
     def _loaded(self, number: int, slots: Sequence[int]) -> None:
         """All that there is of these has been read. Said behind all that was."""
@@ -281,9 +312,13 @@ class Journal(Part):
                 self.floor(one.slot, one.stamp)
         floors: list[tuple[int, int]] = result[1]
         for slot, stamp in floors:
+            if loading.get(slot) != number:
+                continue
+            if stamp == VOID:
+                stamp = self._clock.step()
+                self._begin(slot, stamp)
             self._clock.see(stamp)
-            if loading.get(slot) == number:
-                self._log.raise_floor(slot, stamp)
+            self._log.raise_floor(slot, stamp)
         cursor: str | None = result[2]
         if cursor is not None:
             self._reading = True

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from ingeborg.protocol.errors import ProtocolError
 
 from ..cluster.copies import Copies
-from ..cluster.features import Switch
 from ..cluster.standby import Standbys
 from ..desk import Desk
 from ..messages.guard import Guard
@@ -29,13 +28,13 @@ from .state import History
 
 
 class Keeping:
-    """One home's. ``on``: is the feature? ``topics``: what topics begin with that are kept though their publishers do
-    not ask for it, and for how many seconds."""
+    """One home's. ``on``: does this endpoint keep messages? ``topics``: what topics begin with that are kept though
+    their publishers do not ask for it, and for how many seconds."""
 
     def __init__(
         self,
         desk: Desk,
-        switch: Switch,
+        on: bool,
         topics: Sequence[tuple[str, int]],
         log: Log,
         clock: Clock,
@@ -47,7 +46,7 @@ class Keeping:
         journal: Journal,
     ) -> None:
         self._desk = desk
-        self.switch = switch
+        self.on = on
         self.topics = topics
         self._log = log
         self._clock = clock
@@ -71,16 +70,14 @@ class Keeping:
         """How long a message is to be kept whose publisher has asked for so many seconds, with a payload of so many
         bytes; 0: not at all. Raises ``ProtocolError``."""
         if asked:
-            if not self.switch.on:
-                refusal = self.refusal()
-                if refusal is not None:
-                    raise refusal
+            if not self.on and (refusal := self.refusal()) is not None:
+                raise refusal
             room = self._log.bytes_max
             if room and not self._log.has_room(topic, size):
                 why = f"a payload of {size} bytes is not kept where all kept ones have {room} (history-bytes)"
                 raise ProtocolError("bad_state", f"Key 'keep_s': {why}: publish it without")
             return asked
-        if self.switch.on:
+        if self.on:
             for prefix, keep_s in self.topics:
                 if topic.startswith(prefix):
                     return keep_s
@@ -91,7 +88,7 @@ class Keeping:
     def inherit(self, slot: int, topic: str, origin: str, number: int) -> None:
         """A home has crashed, and its message is handed over here in a moment. It gets its new stamp now, before any
         that is accepted from here on: it may have been confirmed before those were published."""
-        if self.switch.on and (entry := self._log.find(slot, topic, origin, number)) is not None:
+        if self.on and (entry := self._log.find(slot, topic, origin, number)) is not None:
             stamp = self._clock.stamp()
             self._inherited[origin, number] = entry.stamp, stamp
             self._log.stamp_anew(slot, entry, stamp)
@@ -132,7 +129,7 @@ class Keeping:
             self._desk.counts["messages_kept"] += 1
         else:
             handover.found = True
-            if self._journal.switch.on:
+            if self._journal.writes:
                 self._journal.forget(slot, entry.stamp if inherited is None else inherited[0])
             if inherited is None:
                 self._log.stamp_anew(slot, entry, stamp)
@@ -142,7 +139,7 @@ class Keeping:
             self._standbys.tell(self._history, slot, entry, entry.size)
         if self._guard.on:
             self._guard.keep(handover, key)
-        if self._journal.switch.on:
+        if self._journal.holds:
             handover.guarded += 1
             self._journal.keep(slot, entry, handover)
 
@@ -172,14 +169,14 @@ class Keeping:
         assert entry is not None
         self._clock.close(handover.stamp)
         handover.entry, handover.is_kept = None, False
-        if handover.found and handover.not_kept is not None:
+        if handover.found and handover.not_kept is not None and self._journal.writes:
             self._journal.floor(handover.slot, handover.stamp)  # it is here, and not where it would outlast all
         if not entry.gone and entry.stamp == handover.stamp and not handover.found:
             slot = handover.slot
             self._log.remove(slot, entry)
             if self._copies.watching:
                 self._copies.changed(self._history, slot, entry)
-            if self._journal.switch.on:
+            if self._journal.writes:
                 self._journal.forget(slot, entry.stamp)
 
     def recall(self, handover: Handover) -> None:

@@ -53,6 +53,8 @@ class Log:
         self._sweep: Iterator[TopicLog] | None = None
         #: Entries that have gone by themselves, for whoever takes them out. None: nobody does.
         self.lost: list[Entry] | None = None
+        #: Slots of which the journal has all that is kept from its floor on.
+        self.written: set[int] = set()
 
     def has_room(self, topic: str, size: int) -> bool:
         """Could the log keep a message with a payload of ``size`` bytes, if all others went?"""
@@ -273,6 +275,7 @@ class Log:
             self._holes.pop(log.topic, None)
         self._floors.pop(slot, None)
         self._unread.pop(slot, None)
+        self.written.discard(slot)
 
     # Reading
 

@@ -22,11 +22,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ..cluster.features import Switch
 from ..cluster.membership import Membership
 from ..desk import Desk
 from ..links.calls import Call, Kind
-from ..links.capabilities import HISTORY
 from ..model import LINES_MAX
 from ..part import Part, RequestHandler
 from .clock import Clock
@@ -48,14 +46,13 @@ _STAMP_DIGITS: Final = 16
 
 
 class Marks(Part):
-    """One endpoint's part. ``switch``: is the feature on? ``clock``: its own."""
+    """One endpoint's part. ``clock``: its own."""
 
-    def __init__(self, desk: Desk, members: Membership, clock: Clock, switch: Switch) -> None:
+    def __init__(self, desk: Desk, members: Membership, clock: Clock) -> None:
         self._desk = desk
         self._members = members
         self._me = members.me.incarnation
         self._clock = clock
-        self._switch = switch
         self.stable = 0
         #: Every endpoint in the view has told its mark since this one joined.
         self.known = False
@@ -118,17 +115,17 @@ class Marks(Part):
 
     def tick(self) -> None:
         """Tell it when it is due, and with each tick until all have heard of each other."""
-        if not self._switch.on:
-            return
         if self._desk.now >= self._tell_at or (self._acts and not self.known):
             self._tell_at = self._desk.now + PERIOD_S
+            if not self._members.keep_messages:
+                return
             for peer in self._members.view():
                 self.tell(peer)
         self._advance()
 
     def tell(self, peer: str) -> None:
-        """Tell the peer; before it is let in, too."""
-        if not self._switch.on or not self._members.has(peer, HISTORY):
+        """Tell the peer; before it is let in, too. Where no endpoint keeps messages nobody needs a mark."""
+        if not self._members.keep_messages:
             return
         failed = self._failed.get(peer, {})
         again = None if None in failed else list(failed)
@@ -196,7 +193,8 @@ class Marks(Part):
             self.prove(least)
             least = self.proven
         if not self.known and (
-            least < max(self._begun.values(), default=0) or max(self._counts.values(), default=0) > self._count
+            least < max(self._begun.values(), default=0)
+            or max([self._counts.get(peer, 0) for peer in self._members.view()], default=0) > self._count
         ):
             # Endpoints that begin at the same time have floors above each other's marks. Before all of them have heard
             # of each other, a position would have a gap for nothing. A peer may see one that is not in this view yet.

@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 
 from ingeborg.protocol.hashes import SLOTS, slot_of
 
-from ..cluster.features import Switch
 from ..cluster.homes import Homes
 from ..cluster.slots import pack_slots
 from ..desk import Desk, Job
@@ -125,7 +124,7 @@ class Search:
 
 
 class Missed(Part):
-    """One home's part. ``ending``, ``filters``: may there be such subscriptions?"""
+    """One home's part."""
 
     def __init__(
         self,
@@ -135,8 +134,6 @@ class Missed(Part):
         log: Log,
         clock: Clock,
         journal: Journal,
-        ending: Switch,
-        filters: Switch,
     ) -> None:
         self._desk = desk
         self._me = me
@@ -144,8 +141,6 @@ class Missed(Part):
         self._log = log
         self._clock = clock
         self._journal = journal
-        self._ending = ending
-        self._filters = filters
         self._open: dict[tuple[str, int], Open] = {}
         self._numbers = 0
         self._left = 0  # entries in them
@@ -282,7 +277,6 @@ class Missed(Part):
                     yield False
         found: list[Entry] = []
         gaps: list[str] = []
-        beside = (self._ending.on, self._filters.on)
         for start in range(0, len(changed), TOPICS_PER_READ):
             part = changed[start : start + TOPICS_PER_READ]
             subscribed: list[TopicLog] = []
@@ -294,7 +288,7 @@ class Missed(Part):
             if unknown:
                 search.read, search.asked = [], len(unknown)
                 names = [topic.topic for topic in unknown]
-                self._desk.store("subscribed", (question.client, names, *beside), self._read, search)
+                self._desk.store("subscribed", (question.client, names), self._read, search)
                 while len(search.read) < search.asked:
                     if search.error:
                         self._tell(search, None)

@@ -16,14 +16,13 @@ from ..clients.memory import Memory
 from ..clients.replies import Replies
 from ..clients.sending import Sending
 from ..cluster.copies import Copies
-from ..cluster.features import Features, Switch
 from ..cluster.membership import Membership
 from ..cluster.standby import Standbys
 from ..desk import Desk
 from ..limits import Limits
-from ..links.capabilities import HISTORY, JOURNAL
 from ..messages.delivery import Delivery
 from ..messages.guard import Guard
+from ..model import Settings
 from ..part import Part
 from .admitting import Admitting
 from .asking import Asking
@@ -61,26 +60,28 @@ class HistoryParts:
     """One endpoint's. What belongs to slots (``state``) is there from the start, the rest in the order in which the
     router can give what it needs."""
 
-    def __init__(self, desk: Desk, members: Membership, limits: Limits) -> None:
+    def __init__(self, desk: Desk, members: Membership, limits: Limits, settings: Settings, has_journal: bool) -> None:
+        """``has_journal``: the store has one."""
         self._desk = desk
         self._members = members
         self._topics = limits.history_topics
         self.parts: list[Part] = []
-        self.switch = Switch()
-        self.log = Log(limits.history_bytes, limits.history_size)
+        self.on = settings.history != "off"
+        self.log = Log(limits.history_bytes if self.on else 0, limits.history_size)
         self.log.is_own = lambda slot: members.table[slot] == members.me.incarnation
         self.clock = Clock()
         self.state = History(desk, self.log, self.clock)
-        self.marks = Marks(desk, members, self.clock, self.switch)
-        self.journal = Journal(desk, members.me.incarnation, members, self.log, self.clock, self.marks, Switch())
-        self.state.lacking = self.journal.lacking
+        self.marks = Marks(desk, members, self.clock)
+        writes, voids = settings.history == "store", settings.history == "memory" and has_journal
+        self.journal = Journal(desk, members, self.log, self.clock, self.marks, writes=writes, voids=voids)
+        self.state.lacking, self.state.taken = self.journal.lacking, self.journal.taken
         self.state.let_go = self.journal.let_go
         self.marks.prove = self.journal.reach
 
     def keep(self, copies: Copies, standbys: Standbys, guard: Guard) -> Keeping:
         """The home's part of a message's way."""
         parts = (self.log, self.clock, self.state, self.marks, copies, standbys, guard, self.journal)
-        self.keeping = Keeping(self._desk, self.switch, self._topics, *parts)
+        self.keeping = Keeping(self._desk, self.on, self._topics, *parts)
         state = self.state
 
         def has_read(slot: int, key: Any) -> None:
@@ -98,15 +99,13 @@ class HistoryParts:
         sending: Sending,
         memory: Memory,
         replies: Replies,
-        ending: Switch,
-        filters: Switch,
         wrap: Callable[[bytes], bytes],
     ) -> Recovering:
         """What asks and answers."""
         desk, members, me = self._desk, self._members, self._members.me.incarnation
-        missed = Missed(desk, me, members, self.log, self.clock, self.journal, ending, filters)
+        missed = Missed(desk, me, members, self.log, self.clock, self.journal)
         self.missed = missed
-        self.rounds = rounds = Rounds(desk, members, self.marks, missed, sending, ending, filters, wrap)
+        self.rounds = rounds = Rounds(desk, members, self.marks, missed, sending, wrap)
         positions = Positions(desk, self.marks, sending, wrap)
         recovering = Recovering(desk, hub, self.marks, rounds, self.keeping, positions, sending, memory, wrap)
         delivery.take_for_follower = recovering.take
@@ -116,29 +115,18 @@ class HistoryParts:
         self.parts += [self.marks, missed, rounds, recovering, positions, asking, self.admitting, self.journal]
         return recovering
 
-    def follow(self, features: Features | None, keepalive: Keepalive) -> None:
-        """``features``: ``None``: there is no history here."""
-        self.keeping.refusal = lambda: _refusal(features, self.marks)
+    def follow(self, lookup: bool, keepalive: Keepalive) -> None:
+        """``lookup``: routing is by lookup."""
+        self.keeping.refusal = lambda: _refusal(lookup, self.on, self.marks)
         self.journal.unix_s = self.state.unix_s = lambda: keepalive.unix_s
-        if features is not None:
-            features.ready = self.journal.known
-
-    @property
-    def switches(self) -> dict[str, Callable[[bool], None]]:
-        """By feature, told whether it is on."""
-        return {HISTORY: self.switch.turn, JOURNAL: self.journal.turn}
 
 
-def _refusal(features: Features | None, marks: Marks) -> ProtocolError | None:
-    """Why there is no history just now; ``None``: there is. A home keeps what it is asked to, whether it has heard of
-    the feature or not; that all are able to is enough."""
-    if features is None:
+def _refusal(lookup: bool, on: bool, marks: Marks) -> ProtocolError | None:
+    """Why there is no history just now; ``None``: there is."""
+    if lookup:
         return ProtocolError("bad_state", "With lookup routing no message is kept")
-    if HISTORY in features.on:
-        if marks.proven >= 0:
-            return None
+    if not on:
+        return ProtocolError("bad_state", "No message is kept here: this endpoint's setting 'history' is off")
+    if marks.proven < 0:
         return ProtocolError("peer_unavailable", "The journal has not said yet how far positions go: try again")
-    if not features.is_meant(HISTORY):
-        return ProtocolError("bad_state", "No message is kept here: no endpoint has been given history-bytes")
-    why = features.want(HISTORY) or "it is being switched on"
-    return ProtocolError("peer_unavailable", f"No message is kept yet: {why}")
+    return None

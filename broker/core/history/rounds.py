@@ -18,7 +18,6 @@ from ingeborg.protocol.wire import encode
 
 from ..clients.hub import Connection
 from ..clients.sending import Sending
-from ..cluster.features import Switch, flags
 from ..cluster.membership import Membership
 from ..desk import Desk
 from ..filters.pattern import conjunctions, matches
@@ -60,8 +59,6 @@ class Rounds(Part):
         marks: Marks,
         missed: Missed,
         sending: Sending,
-        ending: Switch,
-        filters: Switch,
         wrap: Callable[[bytes], bytes],
     ) -> None:
         self._desk = desk
@@ -70,8 +67,6 @@ class Rounds(Part):
         self._marks = marks
         self._missed = missed
         self._sending = sending
-        self._ending = ending
-        self._filters = filters
         self._wrap = wrap
         self._again: list[Round] = []  # that are begun anew
         #: ``Recovering`` says whether a follower's client is there, and is told of a round's end: is it whole?
@@ -98,8 +93,7 @@ class Rounds(Part):
         round.since = max(round.since, follower.since)
         round.gap_topics, round.gap_slots = [], []
         round.patterns = {}
-        beside = flags(self._ending, self._filters)
-        self._desk.store("topics", (follower.client, None, TOPICS_MAX, *beside), self._topics, round)
+        self._desk.store("topics", (follower.client, None, TOPICS_MAX), self._topics, round)
 
     def _topics(self, round: Round, result: Any, error: Exception | None) -> None:
         if round.is_over:
@@ -264,7 +258,7 @@ class Rounds(Part):
 
     def _know_patterns(self, round: Round, rows: list[Row]) -> None:
         """At which of their topics has the client filters? The store is asked about ``names``."""
-        if not self._filters.on or round.wanted is not None:
+        if round.wanted is not None:
             return
         names = [topic for topic in dict.fromkeys(row[0] for row in rows) if topic not in round.patterns]
         if names:
@@ -291,7 +285,7 @@ class Rounds(Part):
         if filtered:
             # A plain subscription beside them is for all messages.
             round.names = filtered
-            arguments = (round.follower.client, filtered, self._ending.on, False)
+            arguments = (round.follower.client, filtered, True)
             self._desk.store("subscribed", arguments, self._plain_read, (round, round.tries))
         else:
             round.names = []

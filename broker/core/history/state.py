@@ -44,7 +44,7 @@ class Unread(NamedTuple):
 
 class History(SlotState):
     """One endpoint's. A chunk is an array of rows: ``[ENTRY, topic, payload, origin, number, stamp, seconds left]``,
-    ``[NONE, topic, origin, number]``, ``[FORGOTTEN, topic, stamp]``, ``[FLOOR, slot, stamp]``,
+    ``[NONE, topic, origin, number]``, ``[FORGOTTEN, topic, stamp]``, ``[FLOOR, slot, stamp, written]``,
     ``[UNREAD, slot, stamp]`` (0: it has been read)."""
 
     def __init__(self, desk: Desk, log: Log, clock: Clock) -> None:
@@ -57,6 +57,8 @@ class History(SlotState):
         #: Is told of slots that have come without all that belongs to them; true: it sees to their floors.
         self.lacking: Callable[[Sequence[int]], bool] = lambda slots: False
         self.unix_s: Callable[[], float] = lambda: 0.0
+        #: Is told of slots that have come with what this endpoint has of them in memory.
+        self.taken: Callable[[Sequence[int]], None] = lambda slots: None
         #: Is told of slots that are not ours any more.
         self.let_go: Callable[[Sequence[int]], None] = lambda slots: None
 
@@ -75,7 +77,7 @@ class History(SlotState):
                     if size >= CHUNK_BYTES or len(keys) >= KEYS_PER_CHUNK:
                         yield keys
                         keys, size = [], 0
-            if log.floor(slot):
+            if log.floor(slot) or slot in log.written:
                 keys.append(slot)  # behind the topics: what one of them had forgotten may be in the floor by now
             if len(keys) >= KEYS_PER_CHUNK:
                 yield keys
@@ -110,7 +112,7 @@ class History(SlotState):
             elif isinstance(key, Unread):
                 rows.append((UNREAD, key.slot, key.stamp))
             else:
-                rows.append((FLOOR, key, self._log.floor(key)))
+                rows.append(self._floor(key))
         return ormsgpack.packb(rows)
 
     def _gone(self, entry: Entry) -> tuple[Any, ...]:
@@ -119,8 +121,11 @@ class History(SlotState):
             return (FORGOTTEN, entry.topic, log.forgotten)
         slot = slot_of(entry.topic)
         if self._log.floor(slot) >= entry.stamp:
-            return (FLOOR, slot, self._log.floor(slot))
+            return self._floor(slot)
         return (NONE, entry.topic, entry.origin, entry.number)
+
+    def _floor(self, slot: int) -> tuple[Any, ...]:
+        return (FLOOR, slot, self._log.floor(slot), slot in self._log.written)
 
     def absorb(self, data: bytes) -> int:
         """See ``SlotState``."""
@@ -151,14 +156,19 @@ class History(SlotState):
                 self._clock.see(stamp)
                 log.mark_unread(slot, stamp)
             else:
-                slot, stamp = row[1:]
+                slot, stamp, written = row[1:]
                 self._clock.see(stamp)
                 log.raise_floor(slot, stamp)
+                if written:
+                    log.written.add(slot)
+                else:
+                    log.written.discard(slot)
         return len(rows)
 
     def arrived(self, slots: Sequence[int], whole: bool) -> None:
         """See ``SlotState``."""
         if whole:
+            self.taken([slot for slot in slots if not self._log.unread(slot)])
             # Their home may have gone before it had read all of them: what it has not is read here.
             slots = [slot for slot in slots if self._log.unread(slot)]
         if slots and not self.lacking(slots):
@@ -168,10 +178,12 @@ class History(SlotState):
             for slot in slots:
                 self._log.raise_floor(slot, stamp)
                 self._log.mark_unread(slot, 0)
+            self.taken(slots)
 
     def begun(self, slots: Sequence[int]) -> None:
         """See ``SlotState``. What those kept that have ended is in the journal, where there is one."""
-        self.lacking(slots)
+        if not self.lacking(slots):
+            self.taken(slots)
 
     def gone(self, slots: Sequence[int]) -> None:
         """See ``SlotState``."""
@@ -190,7 +202,7 @@ _FORMS: Final[dict[int, tuple[tuple[type, ...], ...]]] = {
     ENTRY: ((str,), (bytes,), (str,), (int,), (int,), (float, int)),
     NONE: ((str,), (str,), (int,)),
     FORGOTTEN: ((str,), (int,)),
-    FLOOR: ((int,), (int,)),
+    FLOOR: ((int,), (int,), (bool,)),
     UNREAD: ((int,), (int,)),
 }
 

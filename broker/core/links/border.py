@@ -88,10 +88,6 @@ def _is_filter(options: Any) -> bool:
     return _are_options(options) and type(options["filter"]) is str and type(options.get("replace", False)) is bool
 
 
-def _is_switched(arguments: list[Any]) -> bool:
-    return len(arguments) == 1 and _are(arguments[0], str)
-
-
 def _is_delivery(arguments: list[Any]) -> bool:
     if len(arguments) != 6:
         return False
@@ -216,7 +212,6 @@ REQUESTS: Final[dict[int, Check]] = {
     Kind.COPY_BEGINS: _is_copy_begin,
     Kind.COPY: _is_copy,
     Kind.COPIED: _is_copied,
-    Kind.SWITCHED: _is_switched,
     Kind.REVOKED: _is_revoked,
     Kind.MARK: _is_mark,
     Kind.MISSED: _is_question,
@@ -258,8 +253,8 @@ def _is_bool(value: Any) -> bool:
     return type(value) is bool
 
 
-def _is_missed(value: Any) -> bool:
-    return value is None or type(value) is int
+def _is_int(value: Any) -> bool:
+    return type(value) is int
 
 
 def _is_missed_part(value: Any) -> bool:
@@ -296,7 +291,7 @@ ANSWERS: Final[dict[int, Callable[[Any], bool]]] = {
     Kind.PUBLISH: _is_published,
     Kind.DELIVER: _are_clients,
     Kind.BROADCAST: _are_moved,
-    Kind.JOIN: _is_missed,
+    Kind.JOIN: _is_int,
     Kind.FIGURES: _are_figures,
     Kind.PREPARE: _is_bool,
     Kind.COPIED: _is_bool,

@@ -27,45 +27,40 @@ class Kind(IntEnum):
     """What a request asks. An item is ``[number, kind, *arguments]``, its answer ``[-number, code, value]``."""
 
     # origin -> home: topic ("": a broadcast), payload, its key (b"": do not check for duplicates), asked before?;
-    # then perhaps, to a peer with "standby", {"from": [origin, number]}: it is known by these; to one with "history",
-    # {"keep_s": seconds}; answered: was it a duplicate, or ``KEPT``
+    # then perhaps {"from": [origin, number]}: it is known by these; {"keep_s": seconds}; answered: was it a duplicate,
+    # or ``KEPT``
     # home -> former home that is handing over another with the key: the same
     PUBLISH = 1
-    # -> home: client, topics, added; then perhaps, to a peer with "ending", {"until": "disconnect", "ttl_s": seconds};
-    # or, to one with "filters", {"filter": canonical text, "replace": true}
+    # -> home: client, topics, added; then perhaps {"until": "disconnect", "ttl_s": seconds}, or
+    # {"filter": canonical text, "replace": true}
     CHANGE = 2
     # home -> endpoint: origin's incarnation and number, topic, payload, clients (nil: those kept for the topic), keep?;
-    # in place of true, to a peer with "filters", the name of the list among those kept
+    # in place of true the name of the list among those kept
     DELIVER = 3
     BROADCAST = 4  # home -> every endpoint: origin's incarnation and number, payload; answered with ``Moved``
     LISTEN = 5  # -> every peer: [[client, number, incarnation, online], ...]
-    # -> every peer: round; answered, to one with "missed": 0, or where this endpoint has acted without it since it last
+    # -> every peer: round; answered: 0, or where this endpoint has acted without it since it last
     # let it in: the number of the first copy that is no older than that
     JOIN = 6
     LEAVE = 7  # -> every peer
     SEEN = 8  # -> the home: [[key, seconds left (0: forget it), or the home that is handing it over], ...]
     FIGURES = 9  # -> any peer; answered with what it tells operators of itself
-    # The next four only to a peer with the capability "copies".
     PREPARE = 10  # newcomer -> every peer that has it in its view soon; answered: is it prepared?
     # home -> next home: copy, its slots (a bit each; none: it is over; fewer than before: no others any more); then
-    # perhaps, to a peer with "standby", {"standby": true}, or, to one with "missed", {"lapsed": true}: the sender has
-    # not acted for a while; or {"passed": incarnation}: that endpoint has given them to the sender; and
-    # {"at": Unix seconds}: when it began
+    # perhaps {"at": Unix seconds}: when it began; {"standby": true}; {"lapsed": true}: the sender has not acted for a
+    # while; {"passed": incarnation}: that endpoint has given them to the sender
     COPY_BEGINS = 11
     COPY = 12  # home -> next home: copy, name of the state, what that has packed
     COPIED = 13  # home -> next home: copy, keys sent in all, final?; answered: are they all here?
-    # any endpoint -> every peer that has the capability "ending": names of features that are on; answered: it knows
-    SWITCHED = 14
-    # -> every peer, all of which have "revocation": [[claim, value, issued_until, expires_at], ...]
-    REVOKED = 15
-    # The next three only to a peer with the capability "history".
+    # -> every peer: [[claim, value, issued_until, expires_at], ...]
+    REVOKED = 14
     # -> every peer, once a second: mark (-1: it does not act yet), clock, lines, clients of the peer's that have missed
     # something (nil: any may), how many endpoints take part
-    MARK = 16
+    MARK = 15
     # endpoint -> home: client, stamp, its topics (nil: it has very many), {"latest": so many of each, "name": [origin,
     # number] since which, "limit": messages at most}; answered with ``core.history.missed.Answer``
-    MISSED = 17
-    FETCH = 18  # endpoint -> home: the number that an answer began with; answered with the next page of it
+    MISSED = 16
+    FETCH = 17  # endpoint -> home: the number that an answer began with; answered with the next page of it
 
 
 #: A home's answer to a publish that it has handed over and keeps. Its answer is ``False`` if it does not keep the

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
-from ..cluster.features import Switch
 from ..desk import Desk, Job
 from ..links.calls import WAIT
 from .message import Handover
@@ -51,23 +50,15 @@ class Loading:
 
 
 class Filtering:
-    """One home's. ``switch``: is the feature on? ``ending``: may there be subscriptions that end?, by which the sets
-    are read."""
+    """One home's."""
 
-    def __init__(self, desk: Desk, routes: Routes, ending: Switch) -> None:
-        self.ending = ending
+    def __init__(self, desk: Desk, routes: Routes) -> None:
         self._desk = desk
         self._routes = routes
-        self.switch = Switch()
         # The home's: the topic's messages go on; its filters cannot be read.
         self.go_on: Callable[[str, Route], None] = lambda topic, route: None
         self.give_up: Callable[[str, Exception], None] = lambda topic, error: None
         self.waiters: Callable[[int | None], list[Handover] | None] = lambda key: None
-
-    def turn(self, on: bool) -> None:
-        """The feature has been switched. What was read before has filters that it should not have, or lacks some."""
-        self.switch.turn(on)
-        self._routes.read_again()
 
     # Reading
 
@@ -173,13 +164,14 @@ class Filtering:
         without one; ``replace``: in place of all else. How many filters were put in or taken out, and topics looked
         at."""
         changed = 0
-        if text is None and added:
-            return changed
         for topic in topics:
             changed += 1
             route = self._routes.get(topic)
-            if route is None or route.subscribers is None:
-                continue  # its filters will be read after this
+            if route is None:
+                continue
+            if route.subscribers is None:
+                route.filters = TopicFilters(loading=True)  # what is being read of it may be from before
+                continue
             filters = route.filters
             if filters is None:
                 if not added:

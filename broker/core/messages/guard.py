@@ -20,16 +20,12 @@ class Guard:
         self.go_on: Callable[[Handover], None] = lambda handover: None
         self._kept = kept
         self._standbys = standbys
+        #: Are there to be standbys?
         self.on = standbys.on
         self.names = kept.names
         #: By key, what is being handed over; empty where there are no standbys.
         self.under_way = kept.under_way
         standbys.confirm = self.confirmed
-
-    def switch(self, on: bool) -> None:
-        """There are to be standbys from here on, or not any more."""
-        self.on = on
-        self._standbys.switch(on)
 
     def begin(self, handover: Handover, key: int) -> None:
         """It is handed over from here on, and waits first, if there is a standby."""

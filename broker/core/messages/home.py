@@ -110,7 +110,7 @@ class Home(Part):
         handover.keep_s = keep_s
         if again:
             handover.begun = -math.inf
-            if self._keeping.switch.on and not keep_s:
+            if self._keeping.on and not keep_s:
                 self._keeping.recall(handover)
         if waiters is not None:
             self._sharing.join(handover, waiters)
@@ -291,8 +291,7 @@ class Home(Part):
             for start in range(0, len(read), per_read):
                 part = read[start : start + per_read]
                 topics = [topic for topic, _ in part]
-                arguments = (topics, True) if self._filtering.ending.on else (topics,)
-                self._desk.store("subscribers", arguments, self._subscribers, part)
+                self._desk.store("subscribers", (topics,), self._subscribers, part)
         self._placing.ask()
 
     def flush(self) -> None:
@@ -301,6 +300,7 @@ class Home(Part):
         self.ask()
 
     def _subscribers(self, read: list[tuple[str, Route]], result: Any, error: Exception | None) -> None:
+        sets, with_filters = (result[0], frozenset(result[1])) if error is None else ((), NOBODY)
         filtered: list[tuple[str, Route]] = []
         for index, (topic, route) in enumerate(read):
             if self._routes.get(topic) is not route:
@@ -308,8 +308,8 @@ class Home(Part):
             if error is not None:
                 self._give_up(topic, error)
                 continue
-            self._routes.filled(topic, route, result[index])
-            if self._filtering.switch.on:
+            self._routes.filled(topic, route, sets[index])
+            if topic in with_filters or route.filters is not None:
                 filtered.append((topic, route))
             else:
                 self._advance(topic, route)

@@ -17,7 +17,6 @@ from typing import Any, Final
 from ..cluster.membership import Membership
 from ..desk import Desk
 from ..links.calls import Call, Kind
-from ..links.capabilities import STANDBY
 from ..part import Part
 from .dedup import KEY_BYTES, Dedup, slot_of_key
 from .delivery import RECENT_S
@@ -145,12 +144,10 @@ class Recovery(Part):
             else:
                 dedup.begin(one.key)
                 self._hand_over_one(one)
-        elif self._members.has(home, STANDBY):
+        else:
             options = {"from": [origin, number]}
             arguments = (topic, payload, one.key.to_bytes(KEY_BYTES), True, options)
             self._desk.ask(Kind.PUBLISH, home, arguments, self, one.key)
-        else:
-            self._ended(one.key, False)
 
     def answered(self, call: Call, value: Any) -> None:
         """The present home has handed it over."""

@@ -283,13 +283,6 @@ class Routes:
                 used.append(topic)
         return used
 
-    def read_again(self) -> None:
-        """Nothing that has been read is to be used for more than what waits for it now."""
-        for topic in self.doubt(self.topics()):
-            route = self.get(topic)
-            if route is not None and route.stage != READING:
-                route.passing = True
-
     def _count(self, route: Route, ids: int) -> None:
         self.ids += ids - route.ids
         route.ids = ids

@@ -112,7 +112,7 @@ class Sharing(Asker):
     def begin(self, handover: Handover, key: int) -> None:
         """A message whose key is pending already is handed over from here on."""
         handover.pending = True
-        if self.keeping.switch.on:
+        if self.keeping.on:
             self.keeping.recall(handover)
         if handover.keep_s:
             self.keeping.begin(handover, key)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ..clients.replies import Replies
-from ..cluster.features import Switch
 from ..cluster.membership import Membership
 from ..desk import Desk
 from ..limits import Sizes
@@ -24,13 +23,11 @@ def looks(
     members: Membership,
     replies: Replies,
     figures: Callable[[], dict[str, Any]],
-    ending: Switch,
-    filters: Switch,
     sizes: Sizes,
 ) -> list[Part]:
     """One endpoint's. ``figures``: what it tells operators of itself."""
     return [
         Inspecting(desk, members, replies, figures),
-        Subscriptions(desk, replies, ending, filters),
-        SubscribersOfTopics(desk, members, replies, ending, filters, sizes),
+        Subscriptions(desk, replies),
+        SubscribersOfTopics(desk, members, replies, sizes),
     ]

@@ -14,9 +14,8 @@ from orjson import loads
 
 from ingeborg.protocol.messages import Command, success
 
-from ..clients.hub import Connection, Reply
+from ..clients.hub import Connection
 from ..clients.replies import Replies
-from ..cluster.features import Switch
 from ..cluster.membership import Membership
 from ..desk import Desk
 from ..limits import SIZES, Sizes
@@ -35,23 +34,19 @@ NOBODY: Final[frozenset[str]] = frozenset()
 
 
 class SubscribersOfTopics(Part):
-    """One endpoint's part. ``ending``, ``filters``: are these features on?"""
+    """One endpoint's part."""
 
     def __init__(
         self,
         desk: Desk,
         members: Membership,
         replies: Replies,
-        ending: Switch,
-        filters: Switch,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
         self._me = members.me
         self._members = members
         self._replies = replies
-        self._ending = ending
-        self._filters = filters
         self._sort_slice = sizes.sort_slice
         self._reads = 0  # sets of subscribers, under way
         self._waiting: deque[Any] = deque()
@@ -75,7 +70,7 @@ class SubscribersOfTopics(Part):
             self._reads += 1
             context = self._waiting.popleft()
             topics = list(context[2].topics)
-            self._desk.store("subscribers", (topics, True) if self._ending.on else (topics,), self._read, context)
+            self._desk.store("subscribers", (topics,), self._read, context)
 
     def _ended(self) -> None:
         self._reads -= 1
@@ -85,10 +80,12 @@ class SubscribersOfTopics(Part):
         if error is not None:
             self._refuse(context, error)
             self._ended()
-        elif self._filters.on:
-            self._read_filtered((*context, result[0], set()), None)
         else:
-            self._desk.job(self._page(context, list(result[0]), NOBODY))
+            [subscribers], with_filters = result
+            if with_filters:
+                self._read_filtered((*context, subscribers, set()), None)
+            else:
+                self._desk.job(self._page(context, list(subscribers), NOBODY))
 
     def _read_filtered(self, context: Any, cursor: str | None) -> None:
         """Who has subscribed with filters alone."""
@@ -134,11 +131,11 @@ class SubscribersOfTopics(Part):
                 row["filtered"] = True
             rows.append({**row, "endpoint": place} if operator else row)
         fields = {"topic": command.topics[0], "count": count, "subscribers": rows, "cursor": cursor}
-        if self._ending.on and page and operator:
+        if page and operator:
             pairs = [(client, command.topics[0]) for client in page]
             self._desk.store("terms", (pairs,), self._with_terms, (connection, reply, command, fields))
         else:
-            self._with_filters(connection, reply, command, fields)
+            self._replies.reply(connection, reply, success(command.id, **fields))
 
     def _with_terms(self, context: Any, result: Any, error: Exception | None) -> None:
         connection, reply, command, fields = context
@@ -147,13 +144,7 @@ class SubscribersOfTopics(Part):
             return
         for row, term in zip(fields["subscribers"], result, strict=True):
             row.update(said(term))
-        self._with_filters(connection, reply, command, fields)
-
-    def _with_filters(self, connection: Connection, reply: Reply, command: Command, fields: dict[str, Any]) -> None:
-        if self._filters.on and fields["subscribers"] and (connection.grant is None or connection.grant.inspect):
-            self._read_filters((connection, reply, command, fields), 0, 0)
-        else:
-            self._replies.reply(connection, reply, success(command.id, **fields))
+        self._read_filters((connection, reply, command, fields), 0, 0)
 
     def _read_filters(self, context: Any, start: int, size: int) -> None:
         rows = context[3]["subscribers"][start : start + FILTERED_PER_READ]

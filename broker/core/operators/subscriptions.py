@@ -14,7 +14,6 @@ from ingeborg.protocol.messages import Command, success
 
 from ..clients.hub import Connection, Reply
 from ..clients.replies import Replies
-from ..cluster.features import Switch, flags
 from ..desk import Desk
 from ..part import CommandHandler, Part
 from ..stores import unavailable
@@ -22,13 +21,11 @@ from .words import FILTERED_PER_READ, REPLY_FILTER_BYTES, said
 
 
 class Subscriptions(Part):
-    """One endpoint's part. ``ending``, ``filters``: are these features on?"""
+    """One endpoint's part."""
 
-    def __init__(self, desk: Desk, replies: Replies, ending: Switch, filters: Switch) -> None:
+    def __init__(self, desk: Desk, replies: Replies) -> None:
         self._desk = desk
         self._replies = replies
-        self._ending = ending
-        self._filters = filters
 
     def commands(self) -> dict[str, CommandHandler]:
         """What clients ask, and operators of them."""
@@ -40,8 +37,7 @@ class Subscriptions(Part):
 
     def _subscriptions(self, connection: Connection, reply: Reply, command: Command) -> None:
         context = (connection, reply, command)
-        beside = flags(self._ending, self._filters)
-        self._desk.store("topics", (command.client, command.cursor, command.limit, *beside), self._topics, context)
+        self._desk.store("topics", (command.client, command.cursor, command.limit), self._topics, context)
 
     def _topics(self, context: Any, result: Any, error: Exception | None) -> None:
         connection, reply, command = context
@@ -53,11 +49,11 @@ class Subscriptions(Part):
         else:
             topics, cursor = result
             fields = {"topic": topics, "cursor": cursor}
-            if self._ending.on and topics:
+            if topics:
                 pairs = [(command.client, topic) for topic in topics]
                 self._desk.store("terms", (pairs,), self._terms, (*context, fields))
             else:
-                self._with_filters(connection, reply, command, fields)
+                self._replies.reply(connection, reply, success(command.id, **fields))
 
     def _terms(self, context: Any, result: Any, error: Exception | None) -> None:
         connection, reply, command, fields = context
@@ -67,13 +63,7 @@ class Subscriptions(Part):
         terms = {topic: said(term) for topic, term in zip(fields["topic"], result, strict=True) if term is not None}
         if terms:
             fields["terms"] = terms
-        self._with_filters(connection, reply, command, fields)
-
-    def _with_filters(self, connection: Connection, reply: Reply, command: Command, fields: dict[str, Any]) -> None:
-        if self._filters.on and fields["topic"]:
-            self._read_filters((connection, reply, command, fields, {}, 0), 0)
-        else:
-            self._replies.reply(connection, reply, success(command.id, **fields))
+        self._read_filters((connection, reply, command, fields, {}, 0), 0)
 
     def _read_filters(self, context: Any, start: int) -> None:
         pairs = [(context[2].client, topic) for topic in context[3]["topic"][start : start + FILTERED_PER_READ]]

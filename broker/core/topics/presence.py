@@ -24,7 +24,6 @@ from ingeborg.protocol.wire import canonical
 
 from ..clients.hub import Connection
 from ..clients.replies import Replies
-from ..cluster.features import Switch
 from ..cluster.homes import Homes
 from ..desk import Desk
 from ..limits import SIZES
@@ -80,7 +79,7 @@ class News:
 class Presence(Part):
     """One endpoint's part. It comes behind ``publish``'s, whose command it takes, and before the home, which asks the
     store at the end of a turn for what its messages need. ``prefixes``: what topics with presence begin with;
-    ``ending``: may there be subscriptions that end?; ``publish``: carries out what this part does not refuse."""
+    ``publish``: carries out what this part does not refuse."""
 
     def __init__(
         self,
@@ -92,7 +91,6 @@ class Presence(Part):
         inflight: InFlight,
         routes: Routes,
         replies: Replies,
-        ending: Switch,
         publish: CommandHandler,
         prefixes: Iterable[str],
     ) -> None:
@@ -104,7 +102,6 @@ class Presence(Part):
         self._inflight = inflight
         self._routes = routes
         self._replies = replies
-        self._ending = ending
         self._publish = publish
         self._prefixes = tuple(prefixes)
         self._told_of = tuple(PRESENCE + prefix for prefix in self._prefixes)
@@ -158,8 +155,7 @@ class Presence(Part):
             look.then(look.context, look.changed)
             return
         part, look.unread = look.unread[:TOPICS_PER_READ], look.unread[TOPICS_PER_READ:]
-        arguments: tuple[Any, ...] = (part, True) if self._ending.on else (part,)
-        self._desk.store("subscribers", arguments, self._read, (look, part))
+        self._desk.store("subscribers", (part,), self._read, (look, part))
 
     def _read(self, context: tuple[Look, list[str]], result: Any, error: Exception | None) -> None:
         look, part = context
@@ -167,7 +163,7 @@ class Presence(Part):
             self.lose(len(part) + len(look.unread))
             look.unread = []
         else:
-            for topic, subscribers in zip(part, result, strict=True):
+            for topic, subscribers in zip(part, result[0], strict=True):
                 if (look.client in subscribers) != look.added:
                     look.changed.append(topic)
         self._read_on(look)

@@ -15,7 +15,6 @@ from typing import Any
 from ingeborg.protocol.errors import ProtocolError
 
 from ..clients.large import Topics
-from ..cluster.features import Switch, flags
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..stores import unavailable
@@ -24,8 +23,7 @@ from .change import Change
 
 class Quota:
     """``limit``: topics of one client. ``begin`` is told of a change that is permitted, and of its topics; ``refuse``
-    of one that is not, and why. ``ending`` and ``filters``: there may be subscriptions that end, or that have filters,
-    which count as the others do."""
+    of one that is not, and why."""
 
     def __init__(
         self,
@@ -33,8 +31,6 @@ class Quota:
         limit: int,
         begin: Callable[[Change, Any], None],
         refuse: Callable[[Change, ProtocolError], None],
-        ending: Switch,
-        filters: Switch,
         sizes: Sizes = SIZES,
     ) -> None:
         self._sizes = sizes
@@ -42,8 +38,6 @@ class Quota:
         self._limit = limit
         self._begin = begin
         self._refuse = refuse
-        self._ending = ending
-        self._filters = filters
         # By client: the one being counted or written, and those behind it.
         self._rows: dict[str, deque[tuple[Change, Any]]] = {}
 
@@ -91,8 +85,7 @@ class Quota:
         self._refuse(change, ProtocolError("too_many_topics", text))
 
     def _read(self, context: Any, cursor: str | None) -> None:
-        beside = flags(self._ending, self._filters)
-        self._desk.store("topics", (context[0].client, cursor, self._sizes.page_max, *beside), self._page, context)
+        self._desk.store("topics", (context[0].client, cursor, self._sizes.page_max), self._page, context)
 
     def _page(self, context: Any, result: Any, error: Exception | None) -> None:
         change, topics, new, count = context

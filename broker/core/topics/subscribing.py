@@ -18,13 +18,11 @@ from ..clients.hub import Connection
 from ..clients.large import Topics
 from ..clients.memory import Memory
 from ..clients.replies import Replies
-from ..cluster.features import Features
 from ..cluster.homes import Homes
 from ..desk import Desk, in_turn
 from ..history.recovering import Recovering
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
-from ..links.capabilities import ENDING, FILTERS
 from ..model import Shape
 from ..part import CommandHandler, Part
 from .change import Change
@@ -43,18 +41,8 @@ PARTS: Final = 2
 WRITE_S_SHORT: Final = 1.5
 WRITE_S_LONG: Final = 2.5
 
-#: How long the first one of its kind may wait for the feature to be on everywhere, in seconds.
-FEATURE_S: Final = 5.0
-
-#: Commands that may wait for it.
-EARLY_MAX: Final = 10_000
-
 #: By what part more is begun at once, each time.
 WINDOW_GROWTH: Final = 0.25
-
-
-Early = deque[tuple[float, Change, Any]]
-"""Changes, and their topics, that wait for a feature: until when, in that order."""
 
 
 class Own(Writer):
@@ -73,8 +61,8 @@ class Own(Writer):
 
 
 class Subscribing(Part):
-    """One endpoint's part in changing its clients' subscriptions. ``features``: ask for those of ending ones and of
-    filters, ``None``: there are none here. ``shape``: of the store. ``subscriptions_max``: of a client, 0: any."""
+    """One endpoint's part in changing its clients' subscriptions. ``lookup``: routing is by lookup, where none ends or
+    has a filter. ``shape``: of the store. ``subscriptions_max``: of a client, 0: any."""
 
     def __init__(
         self,
@@ -82,7 +70,7 @@ class Subscribing(Part):
         me: str,
         homes: Homes,
         writing: Writing,
-        features: Features | None,
+        lookup: bool,
         replies: Replies,
         memory: Memory,
         shape: Shape,
@@ -96,16 +84,14 @@ class Subscribing(Part):
         self._me = me
         self._homes = homes
         self._writing = writing
-        self._features = features
-        self._early: dict[str, Early] = {ENDING: deque(), FILTERS: deque()}  # what waits for a feature
+        self._lookup = lookup
         self._replies = replies
         self._memory = memory
         self._shape = shape
         self._own = Own(self)
         self._quota: Quota | None = None
         if subscriptions_max:
-            ending, filters = writing.ending, writing.filtering.switch
-            self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden, ending, filters, sizes)
+            self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden, sizes)
         self._topics = 0  # of all large commands, under way
         self._window = float(shape.topics_at_least)  # what these may be: found out, as a TCP sender's window is
         self._waiting: deque[Change] = deque()  # large commands that go on when less is under way, in turn
@@ -124,7 +110,8 @@ class Subscribing(Part):
             self._memory.wait(connection, change.size)
         if (command.last or command.since is not None) and not self._wants_kept(change, command):
             return
-        if (change.term is not None or filter is not None) and not self._may(change, command.topics):
+        if self._lookup and (change.term is not None or filter is not None):
+            self._forbid(change)
             return
         self._ask(change, command.topics)
 
@@ -148,41 +135,11 @@ class Subscribing(Part):
         else:
             self._permitted(change, topics)
 
-    def _may(self, change: Change, topics: Any) -> bool:
-        """Do all endpoints know of such subscriptions? If not, it waits, or is refused."""
-        if self._features is None:
-            text = "Key 'filter': with lookup routing no subscription has one; leave it out"
-            if change.filter is None:
-                text = "Keys 'until' and 'ttl_s': with lookup routing no subscription ends by itself; leave them out"
-            self._forbidden(change, ProtocolError("bad_state", text))
-            return False
-        early = self._early[_feature(change)]
-        why = self._features.want(_feature(change))
-        if why is None and not early:
-            return True
-        if len(early) >= EARLY_MAX:
-            self._forbidden(change, ProtocolError("peer_unavailable", "Too many wait for the first of their kind"))
-        else:
-            early.append((self._desk.now + FEATURE_S, change, topics))
-        return False
-
-    def tick(self) -> None:
-        """Go on with what has waited for a feature; refuse what has waited too long."""
-        for feature, early in self._early.items():
-            if early:
-                self._go_on(feature, early)
-
-    def _go_on(self, feature: str, early: Early) -> None:
-        assert self._features is not None
-        why = self._features.want(feature)
-        while early and (why is None or early[0][0] <= self._desk.now):
-            _, change, topics = early.popleft()
-            if why is None:
-                self._ask(change, topics)
-            else:
-                text = why or "not all endpoints know yet that there are such"
-                what = "No subscription ends by itself" if feature == ENDING else "No subscription has a filter"
-                self._forbidden(change, ProtocolError("peer_unavailable", f"{what} yet: {text}"))
+    def _forbid(self, change: Change) -> None:
+        text = "Key 'filter': with lookup routing no subscription has one; leave it out"
+        if change.filter is None:
+            text = "Keys 'until' and 'ttl_s': with lookup routing no subscription ends by itself; leave them out"
+        self._forbidden(change, ProtocolError("bad_state", text))
 
     def _permitted(self, change: Change, topics: Any) -> None:
         if len(topics) <= self._part_size():
@@ -377,10 +334,6 @@ class Subscribing(Part):
         else:
             self.dispatch_again(change, topics, deadline)
         return None
-
-
-def _feature(change: Change) -> str:
-    return ENDING if change.filter is None else FILTERS
 
 
 def _options(disconnect: bool, ttl_s: int) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from ingeborg.protocol.hashes import SLOTS, slot_of
 
 from ..clients.hub import Hub
 from ..clients.keepalive import Keepalive
-from ..cluster.features import Switch
 from ..cluster.membership import Membership
 from ..cluster.underway import UnderWay
 from ..desk import Desk
@@ -69,8 +68,8 @@ Away = tuple[Location | None, float]
 
 
 class Sweeping(Part):
-    """One endpoint's part. ``writes``: what has to end before another may be home. ``switch``: may there be any?
-    ``presence``: is told who leaves topics that have it; ``None``: none has."""
+    """One endpoint's part. ``writes``: what has to end before another may be home. ``presence``: is told who leaves
+    topics that have it; ``None``: none has."""
 
     def __init__(
         self,
@@ -80,7 +79,6 @@ class Sweeping(Part):
         routes: Routes,
         locations: Locations,
         writes: UnderWay,
-        switch: Switch,
         keepalive: Keepalive,
         shape: Shape,
     ) -> None:
@@ -95,7 +93,6 @@ class Sweeping(Part):
         self._routes = routes
         self._locations = locations
         self._writes = writes
-        self.switch = switch
         self._renew_s = shape.renew_s
         self._keepalive = keepalive
         self._records_per_tick = RECORDS_PER_TICK if shape.reads_memory else REQUESTS_PER_TICK
@@ -137,11 +134,13 @@ class Sweeping(Part):
         for slot in set(map(slot_of, topics)):
             self._empty.pop(slot, None)
             self._written[slot] = now
+        self._walk_at = min(self._walk_at, now + WALK_S_MIN)
 
     def view_changed(self) -> None:
         """Other endpoints have written into slots that come back."""
         self._empty.clear()
         self._renewed.clear()
+        self._walk_at = min(self._walk_at, self._desk.now)
 
     def lapsed(self) -> None:
         """So they have."""
@@ -149,8 +148,6 @@ class Sweeping(Part):
 
     def tick(self) -> None:
         """Go on where it stopped."""
-        if not self.switch.on:
-            return
         members, now = self._members, self._desk.now
         if self._doubtful:
             self._doubtful = dict.fromkeys(self._routes.doubt(self._doubtful))
@@ -195,7 +192,10 @@ class Sweeping(Part):
             return
         self._whole = True
         self.found, self.away = self._found, len(self._since)
-        self._walk_at = now + min(max(self._members.grace_s / 6, WALK_S_MIN), WALK_S_MAX)
+        if self._found or self._written:
+            self._walk_at = now + min(max(self._members.grace_s / 6, WALK_S_MIN), WALK_S_MAX)
+        else:
+            self._walk_at = now + EMPTY_S
 
     def _outdated(self) -> bool:
         """Has this endpoint become home of other slots meanwhile? The walk begins anew then, with the next tick."""

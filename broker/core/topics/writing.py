@@ -13,13 +13,11 @@ from typing import Any, Final
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 
-from ..cluster.features import flags
 from ..cluster.homes import Homes
 from ..cluster.underway import UnderWay
 from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, WAIT, Kind
-from ..links.capabilities import FILTERS
 from ..links.link import Link
 from ..messages.filtering import Filtering
 from ..messages.routes import Routes
@@ -62,7 +60,6 @@ class Writing(Part):
     ) -> None:
         self._desk = desk
         sweeping.hold, sweeping.release = self.hold, self.release
-        self.ending = sweeping.switch
         self.term = sweeping.term  # of what is subscribed to here
         self._sweeping = sweeping
         self.filtering = filtering
@@ -90,21 +87,16 @@ class Writing(Part):
         client, topics, added = arguments[:3]
         term = None
         options: dict[str, Any] = arguments[3] if len(arguments) > 3 else {}
-        if options:
-            if not (self.filtering.switch if "filter" in options else self.ending).on:
-                self._desk.decline(peer, number, NOT_HOME)  # told too late, or by nobody: asked again it knows
-                return
-            if "filter" not in options:
-                term = self._sweeping.term("until" in options, options.get("ttl_s", 0))
+        if options and "filter" not in options:
+            term = self._sweeping.term("until" in options, options.get("ttl_s", 0))
         write = Write(client, topics, added, self._desk.now, self._desk.now + TIMEOUT_S, term)
         if "filter" in options:
             write.with_filter(options["filter"], options.get("replace", False))
         write.peer = peer
         write.link = self._links.get(peer)
         write.number = number
-        if self._homes.has(peer, FILTERS):  # else it does not know what it would be told
-            write.tell_at = self._desk.now + TELL_S
-            self._asked[write] = None
+        write.tell_at = self._desk.now + TELL_S
+        self._asked[write] = None
         self._at_home(write)
 
     def _at_home(self, write: Write) -> None:
@@ -246,10 +238,8 @@ class Writing(Part):
         elif write.filter is not None:
             row = (write.client, write.topics, write.filter)
             arguments = ([(*row, write.replace) if write.added else row],)
-        elif write.added:
-            arguments = ([(write.client, write.topics)], True) if self.ending.on else ([(write.client, write.topics)],)
         else:
-            arguments = ([(write.client, write.topics)], *flags(self.ending, self.filtering.switch))
+            arguments = ([(write.client, write.topics)],)
         self._desk.store(write.operation, arguments, self._written, (writes, write))
 
     def _written(self, context: Any, result: Any, error: Exception | None) -> None:
@@ -261,7 +251,7 @@ class Writing(Part):
             self._end(writes, write, error)
 
     def _end(self, writes: Writes, write: Write, error: Exception | None) -> None:
-        of_filters = self.filtering.switch.on and (write.filter is not None or not write.added)
+        of_filters = write.filter is not None or not write.added
         if error is None and of_filters and len(write.topics) > FEW_TOPICS and write.round == self._homes.round:
             self._desk.job(self._change_in_slices(writes, write))
         else:
@@ -284,9 +274,9 @@ class Writing(Part):
         """The caches have it. How many filters that were."""
         if write.filter is None or write.replace:
             self._routes.change(write.client, topics, _comes(write))
-        if self.filtering.switch.on:
-            return self.filtering.change(write.client, topics, write.filter, write.added, write.replace)
-        return 0
+        if write.filter is None and write.added:
+            return 0
+        return self.filtering.change(write.client, topics, write.filter, write.added, write.replace)
 
     def _ended(self, writes: Writes, write: Write, error: Exception | None, unchanged: Sequence[str]) -> None:
         """``unchanged``: topics whose caches have yet to be told."""

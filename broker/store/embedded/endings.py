@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from heapq import merge
 from itertools import islice
-from operator import itemgetter
 from time import perf_counter
 from typing import Any, Final, cast
 
@@ -111,7 +110,7 @@ class Endings:
         wall_clock: Callable[[], float],
     ) -> None:
         """``database``: gives the handle of one that is open."""
-        self._slices, self._reading = slices, slices.reading
+        self._slices, self._reading, self._holds = slices, slices.reading, slices.holds
         self._database, self._call, self._wall_clock = database, call, wall_clock
 
     async def subscribe(self, batch: Sequence[tuple[str, Sequence[str], Term]]) -> None:
@@ -125,6 +124,8 @@ class Endings:
     async def take_out(self, batch: Sequence[tuple[str, Sequence[str]]], *, is_subscribed: bool) -> None:
         """Have none of these any more. ``is_subscribed``: they are plain ones by now, and so nothing of them has ended.
         The writer is asked only about those that there are."""
+        if not self._holds(Lane.SOFT, "ending_of") and not (is_subscribed and self._holds(Lane.SOFT, "ended")):
+            return
         ended: frozenset[str] = frozenset()  # what has ended of the client that is looked at
 
         def quick(txn: lmdb.Transaction, cursor: lmdb.Cursor, client: str, client_hash: bytes) -> bool | None:
@@ -166,11 +167,8 @@ class Endings:
         await self._slices.through(read_slice)
         return found
 
-    async def topics(
-        self, client: str, after: bytes | None, limit: int, *, ending: bool, filters: bool
-    ) -> tuple[list[str], str | None]:
-        """A page of the client's topics, the plain ones and these kinds: merged by their hashes, in which all are in
-        order."""
+    async def topics(self, client: str, after: bytes | None, limit: int) -> tuple[list[str], str | None]:
+        """A page of the client's topics of all kinds, merged by their hashes, in which all are in order."""
         key = digest(client.encode())
         page: list[str] = []
         cursor: str | None = None
@@ -178,27 +176,33 @@ class Endings:
         def read_slice() -> bool:
             nonlocal after, cursor
             with ExitStack() as stack:
-                kinds: list[Iterator[tuple[bytes, bytes | None]]] = []
-                if ending:
-                    _, entries = stack.enter_context(self._reading(Lane.SOFT, "ending_of"))
-                    kinds.append(_ending_topics(entries, key, after))
+                kinds: list[Iterator[bytes]] = []
+                soft: lmdb.Transaction | None = None
+                if self._holds(Lane.SOFT, "ending_of"):
+                    soft, endings = stack.enter_context(self._reading(Lane.SOFT, "ending_of"))
+                    kinds.append(_ending_topics(endings, key, after))
                 txn, plain = stack.enter_context(self._reading(Lane.DURABLE, "topics_of"))
-                kinds.append((topic_hash, None) for topic_hash in duplicates_after(plain, key, after))
-                places = [self._database(Lane.DURABLE, "texts")]
-                if filters:
-                    filtered = stack.enter_context(txn.cursor(self._database(Lane.DURABLE, "filtered_of")))
-                    kinds.append((topic_hash, None) for topic_hash in duplicates_after(filtered, key, after))
-                    places.append(self._database(Lane.DURABLE, "filtered_topics"))
+                kinds.append(duplicates_after(plain, key, after))
+                filtered = stack.enter_context(txn.cursor(self._database(Lane.DURABLE, "filtered_of")))
+                if filtered.set_key(key):
+                    kinds.append(duplicates_after(filtered, key, after))
+                texts, filtered_topics = (self._database(Lane.DURABLE, name) for name in ("texts", "filtered_topics"))
                 until = perf_counter() + SLICE_S
-                for topic_hash, text in merge(*kinds, key=itemgetter(0)):
+                for topic_hash in kinds[0] if len(kinds) == 1 else merge(*kinds):
                     if topic_hash == after:  # it is of several kinds
                         continue
                     if len(page) == limit:
                         assert after is not None
                         cursor = after.hex()
                         return True
-                    found = text if text is not None else _text_of(txn, topic_hash, places)
-                    page.append(str(cast(bytes, found), "utf-8"))
+                    text = txn.get(topic_hash, db=texts)
+                    if text is None:
+                        text = txn.get(topic_hash, db=filtered_topics)
+                    if text is None and soft is not None:
+                        text = soft.get(key + topic_hash)
+                    if text is None:
+                        raise ValueError("a topic has no name")
+                    page.append(str(cast(bytes, text), "utf-8"))
                     after = topic_hash
                     if perf_counter() >= until:
                         return False
@@ -259,6 +263,8 @@ class Endings:
 
     async def ended(self, clients: Sequence[str]) -> list[Ended | None]:
         """What has ended of each."""
+        if not self._holds(Lane.SOFT, "ended"):
+            return [None] * len(clients)
 
         def look(txn: lmdb.Transaction, _: lmdb.Cursor, client: str) -> Ended | None:
             value = value_of(txn, client.encode(), self._database(Lane.SOFT, "ended"))
@@ -288,18 +294,10 @@ class Endings:
             await self._call(operation, [[*options, frame]])
 
 
-def _ending_topics(
-    cursor: lmdb.Cursor, client_hash: bytes, after: bytes | None
-) -> Iterator[tuple[bytes, bytes | None]]:
-    """Hash and text of each topic of ``ending_of``, in order, those up to ``after`` left out."""
-    for key, text in entries_from(cursor, client_hash, client_hash + after if after else b""):
-        yield key[HASH_BYTES:], text
-
-
-def _text_of(txn: lmdb.Transaction, topic_hash: bytes, places: Sequence[Any]) -> bytes | None:
-    """The topic, from the first of the databases that has it."""
-    found = (value_of(txn, topic_hash, place) for place in places)
-    return next((text for text in found if text is not None), None)
+def _ending_topics(cursor: lmdb.Cursor, client_hash: bytes, after: bytes | None) -> Iterator[bytes]:
+    """The hash of each topic of ``ending_of``, in order, those up to ``after`` left out."""
+    for key, _ in entries_from(cursor, client_hash, client_hash + after if after else b""):
+        yield key[HASH_BYTES:]
 
 
 def _begins(cursor: lmdb.Cursor, prefix: bytes) -> bool:

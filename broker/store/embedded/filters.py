@@ -6,7 +6,9 @@ read for longer than ``SLICE_S`` without one, or know what a filter says.
 
 All four are in the durable environment, where plain subscriptions are: a filter that takes the place of a plain one
 does so in one transaction. That of an ending one it takes before the ending one is taken out, and whoever reads a
-client's topics reads the ending ones first (``endings.py``), so that the client is never missed.
+client's topics reads the ending ones first (``endings.py``), so that the client is never missed. For the same reason
+whoever reads a topic's subscribers looks for its filters in the same transaction as for the plain ones, or in a later
+one.
 """
 
 from __future__ import annotations
@@ -98,6 +100,8 @@ class Filters:
 
     async def take_out(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
         """All filters of each. The writer is asked only where there are some."""
+        if not self._slices.holds(Lane.DURABLE, "filtered_of"):
+            return
         there = await self._slices.chosen(Lane.DURABLE, "filtered_of", batch, _has_filters, _has_filter)
         if there:
             entries = ((client, topics, None) for client, topics in there)
@@ -106,6 +110,8 @@ class Filters:
     async def pages(self, asked: Sequence[tuple[str, str | None]], limit: int) -> list[Page]:
         """One of each topic, in the order of clients' ids."""
         afters = [from_cursor(cursor) for _, cursor in asked]
+        if not self._slices.holds(Lane.DURABLE, "filtered"):
+            return [([], None)] * len(asked)
         pages: list[Page] = []
         pairs: list[tuple[str, str]] = []  # of the page that is being read
 
@@ -134,6 +140,15 @@ class Filters:
         if asked:
             await self._slices.through(read_slice)
         return pages
+
+    async def named(self, topics: Sequence[str]) -> list[str]:
+        """Those of the topics that have any."""
+        if not self._slices.holds(Lane.DURABLE, "filtered"):
+            return []
+        there = await self._slices.each(
+            Lane.DURABLE, "filtered", topics, lambda _, cursor, topic: cursor.set_key(digest(topic.encode()))
+        )
+        return [topic for topic, has_filters in zip(topics, there, strict=True) if has_filters]
 
     async def of(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
         """Of each ``(client, topic)``, sorted."""

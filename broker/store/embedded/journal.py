@@ -22,7 +22,7 @@ from typing import Any, Final, cast
 import lmdb
 import ormsgpack
 
-from ingeborg.broker.store.base import KEEP_BYTES, KEPT_BYTES_MAX, KEPT_PAGE_BYTES, LINES_MAX, Kept
+from ingeborg.broker.store.base import KEEP_BYTES, KEPT_BYTES_MAX, KEPT_PAGE_BYTES, LINES_MAX, VOID, Kept
 from ingeborg.broker.store.embedded.endings import entries_from, value_of
 from ingeborg.broker.store.embedded.layout import FRAME_BYTES_MAX, Lane
 from ingeborg.broker.store.embedded.now import SLOT_BYTES
@@ -45,11 +45,14 @@ LINES: Final = b"lines"
 TOP: Final = b"top"
 """Key in ``kept_about``: the greatest stamp."""
 
+VOID_FLOOR: Final = VOID.to_bytes(STAMP_BYTES, "big")
+"""In ``kept_floors``, of a slot of which nothing is whole."""
+
 Call = Callable[[str, list[Any]], Awaitable[list[Any]]]
 """Of the soft writer: operation and frames."""
 
-Frame = tuple[list[tuple[bytes, bytes]], list[bytes], list[tuple[bytes, bytes]]]
-"""Entries to write, keys to delete, slots and stamps of floors."""
+Frame = tuple[list[tuple[bytes, bytes]], list[bytes], list[tuple[bytes, bytes]], list[bytes]]
+"""Entries to write, keys to delete, slots and their floors, slots that are whole."""
 
 Page = tuple[list[Kept], list[tuple[int, int]], str | None]
 """Messages, floors, and where the next page begins."""
@@ -67,9 +70,14 @@ def pack_slot(slot: int) -> bytes:
 
 def pack_stamp(stamp: int) -> bytes:
     """In an order that is that of the numbers. ``ValueError``: it is none."""
-    if not 0 <= stamp < 1 << 8 * STAMP_BYTES:
-        raise ValueError(f"{stamp} is no stamp: 0 to 2**{8 * STAMP_BYTES} - 1")
+    if not 0 <= stamp < VOID:
+        raise ValueError(f"{stamp} is no stamp: 0 to {VOID - 1}")
     return stamp.to_bytes(STAMP_BYTES, "big")
+
+
+def pack_floor(stamp: int) -> bytes:
+    """The same; a floor may be ``VOID`` as well."""
+    return VOID_FLOOR if stamp == VOID else pack_stamp(stamp)
 
 
 def place_of(key: bytes) -> tuple[int, int]:
@@ -118,13 +126,13 @@ class Journal:
         kept: Sequence[Kept],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
+        whole: Sequence[int],
     ) -> None:
         """In one transaction, unless it is too much for a frame. A frame is sent when the one before is committed."""
         entries = [pack_kept(message) for message in kept]
         keys = [pack_slot(slot) + pack_stamp(stamp) for slot, stamp in forgotten]
-        highest = dict(sorted(floors))
-        raised = [(pack_slot(slot), pack_stamp(stamp)) for slot, stamp in highest.items()]
-        for frame in _frames(entries, keys, raised):
+        raised = [(pack_slot(slot), pack_floor(stamp)) for slot, stamp in floors]
+        for frame in _frames(entries, keys, raised, [pack_slot(slot) for slot in whole]):
             # By its name the writer knows that it lets go of room, or needs little: a full map does not refuse that.
             await self._call("keep" if frame[0] else "forget", [frame])
 
@@ -208,7 +216,7 @@ def top_in(txn: lmdb.Transaction, about: Any) -> int:
 
 
 def _frames(
-    entries: list[tuple[bytes, bytes]], keys: list[bytes], floors: list[tuple[bytes, bytes]]
+    entries: list[tuple[bytes, bytes]], keys: list[bytes], floors: list[tuple[bytes, bytes]], whole: list[bytes]
 ) -> Iterator[Frame]:
     """Floors in the first frame, what is forgotten from the last of the messages' on: what a crash leaves has
     a floor too many at most, and never a message too few."""
@@ -218,9 +226,9 @@ def _frames(
         is_first, is_last = not number, number == len(parts) - 1
         frame = part, going[0] if is_last else [], floors if is_first else []
         if any(frame):
-            yield frame
+            yield *frame, whole if is_first else []
     for part_of_keys in going[1:]:
-        yield [], part_of_keys, []
+        yield [], part_of_keys, [], []
 
 
 def _parts(entries: list[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:

@@ -1,7 +1,7 @@
 """What a writer process does to the journal of kept messages.
 
 Owns: the changes each operation makes within a transaction it is given. Must never: begin or commit one, raise a
-``StoreError``, or lower a floor or the greatest stamp.
+``StoreError``, or lower a floor (``VOID`` of a slot that is whole is none) or the greatest stamp.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import lmdb
 import ormsgpack
 
 from ingeborg.broker.store.embedded.endings import value_of
-from ingeborg.broker.store.embedded.journal import LINES, TOP, lines_in, pack_stamp, present, top_in
+from ingeborg.broker.store.embedded.journal import LINES, TOP, VOID_FLOOR, lines_in, pack_stamp, present, top_in
 from ingeborg.broker.store.embedded.layout import Environment
 from ingeborg.broker.store.embedded.now import SLOT_BYTES
 
@@ -27,20 +27,20 @@ class JournalOperations:
 
     def keep(self, txn: lmdb.Transaction, argument: Sequence[Any]) -> list[Any]:
         """Write, then delete, raise floors, record the greatest stamp; the argument is a ``Frame``."""
-        entries, forgotten, floors = argument
+        entries, forgotten, floors, whole = argument
         with txn.cursor(self._kept) as cursor:
             cursor.putmulti([(key, value) for key, value in entries])
         for key in forgotten:
             txn.delete(key, db=self._kept)
-        for slot, stamp in floors:
-            self._raise(txn, self._floors, slot, stamp)
+        for slot, floor in floors:
+            self._raise_floor(txn, slot, floor, slot in whole)
         stamps = [
             *(key[SLOT_BYTES:] for key, _ in entries),
             *(key[SLOT_BYTES:] for key in forgotten),
-            *(stamp for _, stamp in floors),
+            *(floor for _, floor in floors if floor != VOID_FLOOR),
         ]
         if stamps:
-            self._raise(txn, self._about, TOP, max(stamps))
+            self._raise_top(txn, max(stamps))
         return []
 
     def reach(self, txn: lmdb.Transaction, argument: tuple[list[str], bytes]) -> list[Any]:
@@ -49,12 +49,18 @@ class JournalOperations:
         held = lines_in(txn, self._about)
         if (recorded := present(held, lines, top_in(txn, self._about))) != held:
             txn.put(LINES, ormsgpack.packb(list(recorded.items())), db=self._about)
-        self._raise(txn, self._about, TOP, stamp)
+        self._raise_top(txn, stamp)
         past = [[line, ended] for line, ended in recorded.items() if ended is not None]
         return [past, pack_stamp(top_in(txn, self._about))]
 
-    def _raise(self, txn: lmdb.Transaction, database: Any, key: bytes, stamp: bytes) -> None:
-        """Stamps are of one length, so that their bytes compare as they do."""
-        held = value_of(txn, key, database)
+    # Stamps are of one length, so that their bytes compare as they do; ``VOID`` is above all of them.
+
+    def _raise_floor(self, txn: lmdb.Transaction, slot: bytes, floor: bytes, is_whole: bool) -> None:
+        held = value_of(txn, slot, self._floors)
+        if held is None or held < floor or (held == VOID_FLOOR and is_whole):
+            txn.put(slot, floor, db=self._floors)
+
+    def _raise_top(self, txn: lmdb.Transaction, stamp: bytes) -> None:
+        held = value_of(txn, TOP, self._about)
         if held is None or held < stamp:
-            txn.put(key, stamp, db=database)
+            txn.put(TOP, stamp, db=self._about)

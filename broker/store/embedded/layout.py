@@ -22,7 +22,7 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
         ending_of    hash of client, hash of topic       -> topic
         ended        client id      -> when the last one ended (Unix ms, 8 bytes), then [count, topics]
         kept         slot, stamp (8 bytes)              -> [topic, payload, origin, number, when it expires (Unix s)]
-        kept_floors  slot           -> stamp (8 bytes) from which on the slot's messages are whole
+        kept_floors  slot           -> stamp (8 bytes) from which on the slot's messages are whole; FF…: none is
         kept_about   `top`          -> the greatest stamp (8 bytes); `lines` -> [[line, its last stamp or nil], ...]
         boot_id      (a file) the boot the environment belongs to; under another one it is emptied
     either one also holds the file `gate`: the queue for its write lock, and, by locks on it, the process that has it
@@ -32,16 +32,15 @@ All of it is for one user: directories 700, files 600.
 
 Of the soft environment ``ending``, ``ending_of`` and ``ended`` are of ending subscriptions (``endings.py``), the last
 three the journal of kept messages (``journal.py``); the last four of the durable one are of subscriptions with filters
-(``filters.py``). An environment that an older version made has none of them until the first writer of this version
-starts; older versions do not look at them. While the feature ``ending``, ``history``, or ``filters``, is switched off
-they stay as they are. So an older version may run then, and take the last subscriber of a topic out, and
-with it what ``texts`` has: those with filters have the topic in a database of their own.
+(``filters.py``).
 
 Hashes are ``ingeborg.protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has
-the entry ``layout``. That of the durable environment also has the entry ``features`` while one is switched on. Nothing
-of features is in the soft one, which a reboot empties: every process that opens the store opens the durable one, and
-in one transaction there is no half of a change. Beside it is the entry ``revocations`` once a token has been revoked:
-[[claim, value, issued until, expires at], …].
+the entry ``layout``: the program, and the number of its layout. That of the durable environment also has, where there
+is something to say (nothing of it is in the soft one, which a reboot empties):
+
+    features     names, with blanks between them (``features.py``)
+    settings     [standby, history] of the cluster
+    revocations  [[claim, value, issued until, expires at], …] of revoked tokens
 """
 
 from __future__ import annotations
@@ -62,8 +61,10 @@ from typing import Any, NamedTuple, cast
 import lmdb
 import ormsgpack
 
+from ingeborg.broker.store import revocations, settings
 from ingeborg.broker.store.base import (
     Revocation,
+    Settings,
     StoreError,
     StoreLost,
     StoreMisconfigured,
@@ -75,13 +76,9 @@ from ingeborg.broker.store.base import (
 from ingeborg.broker.store.embedded import files
 from ingeborg.broker.store.embedded.files import Damaged, Files
 from ingeborg.broker.store.features import require_known
-from ingeborg.broker.store.revocations import unpacked
 
 LAYOUT_NAME = b"ingeborg embedded store"
-LAYOUT_NUMBER = 1
-
-FEATURES_NUMBER = 2
-"""The number while a feature is switched on. Versions from before features know the other number only, and refuse."""
+LAYOUT_NUMBER = 3
 
 DEFAULT_MAP_SIZE_BYTES = 64 << 30
 """Address space, not memory or disk (the file grows as it is written): a billion subscriptions need about as much."""
@@ -133,15 +130,6 @@ DATABASES: dict[Lane, dict[str, dict[str, bool]]] = {
     },
 }
 
-ADDED = frozenset(
-    (
-        *("ending", "ending_of", "ended"),
-        *("filtered", "filtered_of", "filtered_topics", "filters"),
-        *("kept", "kept_floors", "kept_about"),
-    )
-)
-"""Databases that an environment of an older version has not got."""
-
 
 # --- environments ------------------------------------------------------------------------------------------------
 
@@ -151,24 +139,15 @@ class Environment:
 
     def __init__(self, env: lmdb.Environment, lane: Lane) -> None:
         """Open the databases, which ``prepare`` has made; waits for the write lock if ``env`` can write."""
-        self.env, self._lane = env, lane
-        self.db: dict[str, Any] = {}
-        self.open_databases()
-
-    def open_databases(self) -> None:
-        """Open those that are not open yet: one that only reads may have come before the writer that added some."""
-        for name, flags in DATABASES[self._lane].items():
-            if name not in self.db:
-                try:
-                    self.db[name] = self.env.open_db(name.encode(), None, create=False, **flags)
-                except lmdb.NotFoundError:
-                    if name not in ADDED:
-                        raise
+        self.env = env
+        self.db: dict[str, Any] = {
+            name: env.open_db(name.encode(), None, create=False, **flags) for name, flags in DATABASES[lane].items()
+        }
 
     def begin(self, db: Any = None, *, write: bool = False) -> lmdb.Transaction:
         """A transaction, also after another process has been started with a larger map."""
         try:
-            return self.env.begin(db, write=write)
+            return self.env.begin(db, None, write)  # by position: by name it takes half as long again
         except lmdb.MapResizedError:
             self.env.set_mapsize(0)  # adopt the size the file has by now
             return self.env.begin(db, write=write)
@@ -192,7 +171,7 @@ def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Enviro
     )
     try:
         with env.begin() as txn:
-            require_known(_require_layout(txn, lane, directory), f"the store in {directory}")
+            require_known(_features_of(txn, lane, directory), f"the store in {directory}")
         return Environment(env, lane)
     except BaseException:
         env.close()
@@ -338,11 +317,6 @@ def _unusable(directory: Path, path: Path, error: Exception) -> StoreMisconfigur
     if isinstance(error, lmdb.DiskError) or number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
         there = next(place for place in (path, *path.parents) if place.exists())
         return StoreMisconfigured(f"the embedded store cannot write {path}: {files.why_not_written(there, error)}")
-    if isinstance(error, lmdb.MapFullError):  # of an older version's, which lacks some databases
-        return StoreMisconfigured(
-            f"the embedded store is full: {path / 'data.mdb'} has reached its map size, and there is no room for what "
-            "this version adds. Start every endpoint of this machine with a larger one (INGEBORG_MAP_SIZE_BYTES)"
-        )
     if isinstance(error, lmdb.InvalidError | lmdb.CorruptedError | lmdb.PageNotFoundError):
         return Damaged(f"{path / 'data.mdb'} is damaged ({error}): {files.RESTORE}")
     return StoreMisconfigured(
@@ -421,62 +395,53 @@ def _empty_after_reboot(soft: Path) -> list[str]:
 
 
 def _check_layout(env: lmdb.Environment, lane: Lane, directory: Path) -> frozenset[str]:
-    """The features that are switched on, of an environment of this version's layout; one that is new gets it, and one
-    of an older version the databases that have been added since."""
-    features: frozenset[str] = frozenset()
-    with env.begin() as txn, txn.cursor() as cursor:
-        is_new = not txn.stat()["entries"]
-        if not is_new:
-            features = _require_layout(txn, lane, directory)
-        missing = [name for name in DATABASES[lane] if not cursor.set_key(name.encode())]
-    if is_new or not ADDED.isdisjoint(missing):
-        with env.begin(write=True) as txn:
-            if is_new:
-                record_features(txn, frozenset())
-            for name in missing if is_new else ADDED.intersection(missing):
-                env.open_db(name.encode(), txn=txn, **DATABASES[lane][name])
-    return features
+    """The features of an environment of this version's layout; one that is new gets the layout, and has none."""
+    with env.begin() as txn:
+        if txn.stat()["entries"]:
+            return _features_of(txn, lane, directory)
+    with env.begin(write=True) as txn:
+        txn.put(b"layout", b"%s %d" % (LAYOUT_NAME, LAYOUT_NUMBER))
+        for name, flags in DATABASES[lane].items():
+            env.open_db(name.encode(), txn=txn, **flags)
+    return frozenset()
 
 
-def _require_layout(txn: lmdb.Transaction, lane: Lane, directory: Path) -> frozenset[str]:
-    """The features that are switched on; ``StoreMisconfigured`` where the layout is not this version's."""
+def _features_of(txn: lmdb.Transaction, lane: Lane, directory: Path) -> frozenset[str]:
+    """The features that are recorded. ``StoreMisconfigured``: the layout is not this version's."""
     program, _, number = bytes(cast(bytes, txn.get(b"layout", b""))).rpartition(b" ")
     if program != LAYOUT_NAME or not number.isdigit():
         raise StoreMisconfigured(
             f"{directory / lane} holds an LMDB environment of another program; give a directory of its own"
         )
-    features = features_in(txn)
-    if int(number) != (FEATURES_NUMBER if features else LAYOUT_NUMBER):
+    if int(number) != LAYOUT_NUMBER:
         raise StoreMisconfigured(
-            f"{directory / lane} has layout {int(number)}, this version knows layout {LAYOUT_NUMBER}, or "
-            f"{FEATURES_NUMBER} with features; run the version that wrote it, or give another directory"
+            f"{directory / lane} has layout {int(number)}, and this version reads layout {LAYOUT_NUMBER} only: export "
+            "the store with the version that wrote it, and import the export into an empty store (`ingeborg export`, "
+            "`ingeborg import`)"
         )
-    return features
-
-
-def features_in(txn: lmdb.Transaction) -> frozenset[str]:
-    """The features that are switched on."""
     return frozenset(bytes(cast(bytes, txn.get(b"features", b""))).decode("ascii", "replace").split())
 
 
-def record_features(txn: lmdb.Transaction, features: frozenset[str]) -> None:
-    """Write which are switched on, and the number that goes with it."""
-    txn.put(b"layout", b"%s %d" % (LAYOUT_NAME, FEATURES_NUMBER if features else LAYOUT_NUMBER))
-    if features:
-        txn.put(b"features", " ".join(sorted(features)).encode("ascii"))
-    else:
-        txn.delete(b"features")
+def settings_in(txn: lmdb.Transaction) -> Settings | None:
+    """Those that are recorded. ``ValueError`` for what is no record of them."""
+    packed = txn.get(b"settings")
+    return None if packed is None else settings.unpacked(ormsgpack.unpackb(packed))
+
+
+def record_settings(txn: lmdb.Transaction, record: Sequence[Any]) -> None:
+    """Write the record in the place of the one that is there."""
+    txn.put(b"settings", ormsgpack.packb(record))
 
 
 def revocations_in(txn: lmdb.Transaction) -> list[Revocation]:
     """Those that are recorded. ``ValueError`` for what is no record of them."""
     packed = txn.get(b"revocations")
-    return [] if packed is None else unpacked(ormsgpack.unpackb(packed))
+    return [] if packed is None else revocations.unpacked(ormsgpack.unpackb(packed))
 
 
-def record_revocations(txn: lmdb.Transaction, revocations: Sequence[Revocation]) -> None:
+def record_revocations(txn: lmdb.Transaction, revoked: Sequence[Revocation]) -> None:
     """Write them in the place of those that are there."""
-    txn.put(b"revocations", ormsgpack.packb([list(revocation) for revocation in revocations]))
+    txn.put(b"revocations", ormsgpack.packb([list(revocation) for revocation in revoked]))
 
 
 # --- frames ------------------------------------------------------------------------------------------------------

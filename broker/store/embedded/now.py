@@ -78,6 +78,20 @@ def subscribers_and_ending(
     return sets
 
 
+def with_filters(cursor: Any, topics: Sequence[str], until: float) -> list[str] | None:
+    """Those of the topics that have subscriptions with filters. ``cursor``: on ``filtered``, of the transaction that
+    has read the plain ones or of a later one. ``None``: the time was up."""
+    if not cursor.first():
+        return []
+    found: list[str] = []
+    for number, topic in enumerate(topics, 1):
+        if cursor.set_key(digest(topic.encode())):
+            found.append(topic)
+        if perf_counter() >= until:
+            return found if number == len(topics) else None
+    return found
+
+
 def subscribed(
     client: str,
     topics: Sequence[str],
@@ -130,6 +144,8 @@ def filtered(
 ) -> list[tuple[list[tuple[str, str]], str | None]] | None:
     """All pairs of client and filter of each topic. ``cursor``: on ``filtered``; ``texts``: the database ``filters``.
     ``None``: one has more than ``pairs_max``, so that it has pages, or a page has been read; or the time was up."""
+    if not cursor.first():
+        return [([], None) for _ in asked]
     pages: list[tuple[list[tuple[str, str]], str | None]] = []
     for topic, after in asked:
         if after is not None:

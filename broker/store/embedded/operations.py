@@ -21,12 +21,11 @@ from ingeborg.broker.store.embedded.journal_operations import JournalOperations
 from ingeborg.broker.store.embedded.layout import (
     Environment,
     Lane,
-    features_in,
-    record_features,
     record_revocations,
+    record_settings,
     revocations_in,
+    settings_in,
 )
-from ingeborg.broker.store.features import switched
 from ingeborg.broker.store.revocations import recorded, unpacked
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
@@ -58,7 +57,7 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
             "unsubscribe": lambda txn, batch: subscriptions.remove(txn, _rows_of(batch)),
             "subscribe_filtered": subscribe_filtered,
             "unsubscribe_filtered": filters.unsubscribe,
-            "switch": _switch,
+            "settings": _settings,
             "revoke": _revoke,
         }
     soft, endings, journal = _Soft(environment), EndingOperations(environment), JournalOperations(environment)
@@ -79,12 +78,13 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
     }
 
 
-def _switch(txn: lmdb.Transaction, argument: tuple[str, bool]) -> list[Any]:
-    feature, on = argument
-    found = features_in(txn)
-    if (features := switched(found, feature, on)) != found:
-        record_features(txn, features)
-    return []
+def _settings(txn: lmdb.Transaction, argument: tuple[list[Any], bool]) -> list[Any]:
+    """Record the settings, or with the flag only where there are none; those that count then."""
+    record, is_first = argument
+    if is_first and (held := settings_in(txn)) is not None:
+        return [list(held)]
+    record_settings(txn, record)
+    return [record]
 
 
 def _revoke(txn: lmdb.Transaction, argument: tuple[float, list[list[Any]]]) -> list[Any]:

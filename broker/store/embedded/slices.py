@@ -39,9 +39,10 @@ Look = Callable[[lmdb.Transaction, lmdb.Cursor, bytes, str], bool]
 class Slices:
     """Those of one open store."""
 
-    def __init__(self, reading: Reading, turns: asyncio.Lock) -> None:
-        """``turns``: each read of several slices has one in a pass of the loop, and the loop waits for all of them."""
-        self.reading, self._turns = reading, turns
+    def __init__(self, reading: Reading, holds: Callable[[Lane, str], bool], turns: asyncio.Lock) -> None:
+        """``holds``: whether there is anything in a database. ``turns``: each read of several slices has one in a pass
+        of the loop, and the loop waits for all of them."""
+        self.reading, self.holds, self._turns = reading, holds, turns
 
     async def through(self, read_slice: Callable[[], bool]) -> None:
         """Again until it says that it is through."""

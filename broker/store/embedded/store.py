@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -29,6 +28,7 @@ from ingeborg.broker.store.base import (
     Kept,
     Location,
     Revocation,
+    Settings,
     Shape,
     StoreError,
     StoreLost,
@@ -47,15 +47,15 @@ from ingeborg.broker.store.embedded.layout import (
     FRAME_ITEMS,
     Environment,
     Lane,
-    features_in,
     of_this_boot,
     open_for_reading,
     revocations_in,
+    settings_in,
     subscription_frames,
 )
-from ingeborg.broker.store.embedded.slices import SLICE_S, Slices, duplicates_after, seek_behind
+from ingeborg.broker.store.embedded.slices import SLICE_S, Slices, seek_behind
 from ingeborg.broker.store.embedded.writer_link import WriterProcess
-from ingeborg.broker.store.features import require_name
+from ingeborg.broker.store.settings import packed
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 LOCATIONS_AT_ONCE = 500
@@ -67,12 +67,14 @@ MEMBERS_PER_LOOK = 512
 PAIRS_AT_ONCE = 512
 """Most filters of one topic that are read without waiting for a turn: 1 ms."""
 
+NOT_OPEN = "the embedded store is not open"
+
 
 class EmbeddedStore:
     """``Store`` in a directory of a local disk. Sibling endpoints open the same directory, each its own store."""
 
     #: What the writer takes into one sorted run; hashes scatter the topics of a slot anyway.
-    shape = Shape(topics_at_once=250_000, slots_together=False, reads_memory=True)
+    shape = Shape(topics_at_once=250_000, slots_together=False, reads_memory=True, journal=True)
 
     def __init__(
         self,
@@ -110,7 +112,7 @@ class EmbeddedStore:
         self._writes = 0
         # Reads of several slices take turns: each has one slice in a pass of the loop, and the loop waits for all.
         self._long = asyncio.Lock()
-        self._slices = Slices(self._reading, self._long)
+        self._slices = Slices(self._reading, self._holds, self._long)
         self._endings = Endings(self._slices, self._database, self._soft_writer.call, wall_clock=wall_clock)
         self._filters = Filters(self._slices, self._database, self._durable_writer.call)
         self._journal = Journal(self._slices, self._database, self._soft_writer.call)
@@ -176,26 +178,26 @@ class EmbeddedStore:
 
     # --- subscriptions
 
-    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False) -> None:
+    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
         self._writes += sum(len(others) for _, others in batch)
         await self._durable_writer.call("subscribe", subscription_frames(batch))
-        if ending:
-            await self._endings.take_out(batch, is_subscribed=True)
+        await self._endings.take_out(batch, is_subscribed=True)
 
-    async def unsubscribe(
-        self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False, filters: bool = False
-    ) -> None:
+    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
         self._writes += sum(len(others) for _, others in batch)
         await self._durable_writer.call("unsubscribe", subscription_frames(batch))
-        if filters:
-            await self._filters.take_out(batch)
-        if ending:
-            await self._endings.take_out(batch, is_subscribed=False)
+        await self._filters.take_out(batch)
+        await self._endings.take_out(batch, is_subscribed=False)
 
-    async def subscribers(self, topics: Sequence[str], ending: bool = False) -> list[set[str]]:
-        if ending and self._has_endings:
-            also = await self._endings.clients(topics)  # before the plain ones (``endings.py``)
-            return [found.union(mine) for found, mine in zip(await self.subscribers(topics), also, strict=True)]
+    async def subscribers(self, topics: Sequence[str]) -> tuple[list[set[str]], list[str]]:
+        # Ending ones, plain ones, filters: in the order in which one kind becomes another one (``filters.py``).
+        ending = await self._endings.clients(topics) if self._holds(Lane.SOFT, "ending") else []
+        sets = await self._plain_subscribers(topics)
+        for found, mine in zip(sets, ending, strict=bool(ending)):
+            found.update(mine)
+        return sets, await self._filters.named(topics)
+
+    async def _plain_subscribers(self, topics: Sequence[str]) -> list[set[str]]:
         self._reads += len(topics)
         sets: list[set[str]] = []
         members: set[str] = set()
@@ -223,88 +225,66 @@ class EmbeddedStore:
                 if read_slice():
                     return sets
 
-    def subscribers_now(self, topics: Sequence[str], ending: bool = False) -> list[Subscribers] | None:
-        if ending and self._has_endings:
-            return self._subscribers_and_ending_now(topics)
-        with self._reading(Lane.DURABLE, "subscribers") as (_, cursor):
-            sets = now.subscribers(cursor, topics, MEMBERS_PER_LOOK, time.perf_counter() + SLICE_S)
-        if sets is not None:
-            self._reads += len(topics)
-        return sets
+    def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], list[str]] | None:
+        if not self._holds(Lane.SOFT, "ending"):
+            return self._subscribers_beside(None, topics)
+        with self._reading(Lane.SOFT, "ending") as (_, endings):  # the first (``endings.py``)
+            return self._subscribers_beside(endings, topics)
 
-    def _subscribers_and_ending_now(self, topics: Sequence[str]) -> list[Subscribers] | None:
-        soft, durable = self._reading(Lane.SOFT, "ending"), self._reading(Lane.DURABLE, "subscribers")
-        with soft as (_, endings), durable as (_, cursor):
+    def _subscribers_beside(
+        self, endings: lmdb.Cursor | None, topics: Sequence[str]
+    ) -> tuple[list[Subscribers], list[str]] | None:
+        with self._reading(Lane.DURABLE, "subscribers") as (txn, cursor):
             until = time.perf_counter() + SLICE_S
-            sets = now.subscribers_and_ending(cursor, endings, topics, MEMBERS_PER_LOOK, until)
-        if sets is not None:
-            self._reads += len(topics)
-        return sets
+            if endings is None:
+                sets = now.subscribers(cursor, topics, MEMBERS_PER_LOOK, until)
+            else:
+                sets = now.subscribers_and_ending(cursor, endings, topics, MEMBERS_PER_LOOK, until)
+            if sets is None:
+                return None
+            filtered = now.with_filters(txn.cursor(self._database(Lane.DURABLE, "filtered")), topics, until)
+        if filtered is None:
+            return None
+        self._reads += len(topics)
+        return sets, filtered
 
-    async def topics(
-        self, client: str, cursor: str | None, limit: int, ending: bool = False, filters: bool = False
-    ) -> tuple[list[str], str | None]:
+    async def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
         if limit < 1:
             raise ValueError(f"limit {limit} is not positive")
         after = None if cursor is None else _hash_of_cursor(cursor)
         self._reads += 1
-        ending, filters = ending and self._has_endings, filters and self._has_filters
-        if ending or filters:
-            return await self._endings.topics(client, after, limit, ending=ending, filters=filters)
-        async with self._long:
-            return await self._page_of(digest(client.encode()), after, limit)
+        return await self._endings.topics(client, after, limit)
 
-    async def _page_of(self, key: bytes, after: bytes | None, limit: int) -> tuple[list[str], str | None]:
-        page: list[str] = []
-        while True:
-            with self._reading(Lane.DURABLE, "topics_of") as (txn, entries):
-                texts = self._environments[Lane.DURABLE].db["texts"]
-                until = time.perf_counter() + SLICE_S
-                for topic_hash in duplicates_after(entries, key, after):
-                    if len(page) == limit:
-                        assert after is not None
-                        return page, after.hex()
-                    page.append(str(cast(bytes, txn.get(topic_hash, db=texts)), "utf-8"))
-                    after = topic_hash
-                    if time.perf_counter() >= until:
-                        break
-                else:
-                    return page, None
-            await asyncio.sleep(0)
-
-    async def subscribed(
-        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
-    ) -> list[bool]:
+    async def subscribed(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> list[bool]:
         found: list[bool] = []
 
         def read_slice() -> bool:
-            found.extend(self._subscribed_from(len(found), client, topics, ending, filters))
+            found.extend(self._subscribed_from(len(found), client, topics, unfiltered))
             return len(found) == len(topics)
 
         await self._slices.through(read_slice)
         self._reads += len(topics)
         return found
 
-    def subscribed_now(
-        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
-    ) -> list[bool] | None:
-        found = self._subscribed_from(0, client, topics, ending, filters)
+    def subscribed_now(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> list[bool] | None:
+        found = self._subscribed_from(0, client, topics, unfiltered)
         if len(found) < len(topics):
             return None
         self._reads += len(topics)
         return found
 
-    def _subscribed_from(
-        self, start: int, client: str, topics: Sequence[str], ending: bool, filters: bool
-    ) -> list[bool]:
+    def _subscribed_from(self, start: int, client: str, topics: Sequence[str], unfiltered: bool) -> list[bool]:
         """A slice of it."""
-        with ExitStack() as stack:
-            endings = filtered = None
-            if ending and self._has_endings:
-                _, endings = stack.enter_context(self._reading(Lane.SOFT, "ending_of"))  # the first (``endings.py``)
-            txn, plain = stack.enter_context(self._reading(Lane.DURABLE, "topics_of"))
-            if filters and self._has_filters:
-                filtered = stack.enter_context(txn.cursor(self._database(Lane.DURABLE, "filtered_of")))
+        if not self._holds(Lane.SOFT, "ending_of"):
+            return self._subscribed_beside(None, start, client, topics, unfiltered)
+        with self._reading(Lane.SOFT, "ending_of") as (_, endings):  # the first (``endings.py``)
+            return self._subscribed_beside(endings, start, client, topics, unfiltered)
+
+    def _subscribed_beside(
+        self, endings: lmdb.Cursor | None, start: int, client: str, topics: Sequence[str], unfiltered: bool
+    ) -> list[bool]:
+        with self._reading(Lane.DURABLE, "topics_of") as (txn, plain):
+            filtered = None if unfiltered else txn.cursor(self._database(Lane.DURABLE, "filtered_of"))
             until = time.perf_counter() + SLICE_S
             return now.subscribed(client, topics, start, plain, endings, filtered, until)
 
@@ -355,13 +335,11 @@ class EmbeddedStore:
     async def filtered(self, asked: Sequence[tuple[str, str | None]], limit: int) -> list[Page]:
         if limit < 1:
             raise ValueError(f"limit {limit} is not positive")
-        pages = await self._filters.pages(asked, limit) if self._has_filters else [([], None) for _ in asked]
+        pages = await self._filters.pages(asked, limit)
         self._reads += len(asked)
         return pages
 
     def filtered_now(self, asked: Sequence[tuple[str, str | None]], limit: int) -> list[Page] | None:
-        if not self._has_filters:
-            return [([], None) for _ in asked]
         with self._reading(Lane.DURABLE, "filtered") as (txn, cursor):
             texts, pairs_max = self._database(Lane.DURABLE, "filters"), min(limit, PAIRS_AT_ONCE)
             pages = now.filtered(cursor, txn, texts, asked, pairs_max, time.perf_counter() + SLICE_S)
@@ -371,12 +349,12 @@ class EmbeddedStore:
 
     async def filters_of(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
         self._reads += len(pairs)
-        return await self._filters.of(pairs) if self._has_filters else [[] for _ in pairs]
+        return await self._filters.of(pairs)
 
     async def filtered_subscriptions(self) -> AsyncIterator[list[tuple[str, list[tuple[str, str]]]]]:
         # A transaction for each page, as in ``subscriptions``.
         last: tuple[bytes, bytes] | None = None
-        while self._has_filters:
+        while True:
             page, last = self._filters.page_of_all(last)
             self._reads += sum(len(pairs) for _, pairs in page)
             if page:
@@ -384,13 +362,6 @@ class EmbeddedStore:
             if last is None:
                 return
             await asyncio.sleep(0)
-
-    @property
-    def _has_filters(self) -> bool:
-        """Whether there is a place for them. Not so, for who only reads, where no endpoint of this version has made
-        it."""
-        durable = self._environments.get(Lane.DURABLE)
-        return not self._read_only or durable is None or "filters" in durable.db
 
     # --- ending subscriptions
 
@@ -403,7 +374,7 @@ class EmbeddedStore:
         return await self._endings.terms(pairs)
 
     async def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Ending], str | None]:
-        if not self._has_endings:
+        if not self._holds(Lane.SOFT, "ending"):
             return [], None
         page, rest = await self._endings.page(slot, cursor, limit)
         self._reads += len(page)
@@ -423,23 +394,6 @@ class EmbeddedStore:
     async def tidy(self, kept_s: float) -> int:
         return await self._endings.tidy(kept_s)
 
-    @property
-    def _has_endings(self) -> bool:
-        """Whether there is a place for them. Not so, for who only reads, where no endpoint of this version and of this
-        boot has made it."""
-        return self._has_soft("ending")
-
-    @property
-    def _has_journal(self) -> bool:
-        """The same for kept messages."""
-        return self._has_soft("kept_about")
-
-    def _has_soft(self, name: str) -> bool:
-        if not self._read_only:
-            return True
-        soft = self._environments.get(Lane.SOFT)
-        return Lane.DURABLE not in self._environments or (soft is not None and name in soft.db)
-
     # --- the journal of kept messages
 
     async def keep(
@@ -447,37 +401,35 @@ class EmbeddedStore:
         kept: Sequence[Kept],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
+        whole: Sequence[int] = (),
     ) -> None:
         self._writes += len(kept) + len(forgotten)
-        await self._journal.keep(kept, forgotten, floors)
+        await self._journal.keep(kept, forgotten, floors, whole)
 
     async def kept(
         self, slots: Sequence[int], cursor: str | None, limit: int
     ) -> tuple[list[Kept], list[tuple[int, int]], str | None]:
         if limit < 1:
             raise ValueError(f"limit {limit} is not positive")
-        if not self._has_journal:
+        if self._is_without_soft:
             return [], [], None
         page, floors, rest = await self._journal.page(slots, cursor, limit)
         self._reads += len(page)
         return page, floors, rest
 
     async def kept_top(self) -> int:
-        return self._journal.top() if self._has_journal else 0
+        return 0 if self._is_without_soft else self._journal.top()
 
     async def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
         return await self._journal.reach(lines, stamp)
 
     def kept_count(self) -> int:
         """How many messages are kept; for people."""
-        return self._journal.count() if self._has_journal else 0
-
-    def _database(self, lane: Lane, name: str) -> Any:
-        return self._environments[lane].db[name]
+        return 0 if self._is_without_soft else self._journal.count()
 
     # --- locations
 
-    async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
+    async def listen(self, clients: Sequence[str], incarnation: str) -> list[tuple[Location, Ended | None]]:
         self._writes += len(clients)
         least = int(self._wall_clock() * 1000)
         drawn = [
@@ -487,7 +439,9 @@ class EmbeddedStore:
         batch = list(zip(clients, drawn, strict=True))
         frames = ([(client, new.number, incarnation) for client, new in part] for part in _parts(batch))
         await self._soft_writer.call("listen", frames)
-        return drawn
+        # After the location (``endings.py``). The writer does not answer it: a thousand clients of a frame may have a
+        # thousand topics each.
+        return list(zip(drawn, await self._endings.ended(clients), strict=True))
 
     async def unlisten(self, batch: Sequence[tuple[str, Location]]) -> None:
         self._writes += len(batch)
@@ -547,21 +501,24 @@ class EmbeddedStore:
         await self._soft_writer.call("deregister", [tuple(endpoint)])
 
     async def endpoints(self) -> list[Endpoint]:
-        if self._read_only and Lane.DURABLE in self._environments and Lane.SOFT not in self._environments:
+        if self._is_without_soft:
             return []
         with self._reading(Lane.SOFT, "registry") as (_, cursor):
             # As many as there are endpoint names on one machine: no need for slices.
             return [Endpoint(*ormsgpack.unpackb(value)) for value in cursor.iternext(keys=False, values=True)]
 
-    # --- features
+    # --- the cluster's settings
 
-    async def features(self) -> frozenset[str]:
+    async def settings(self, first: Settings | None = None) -> Settings | None:
         with self._reading(Lane.DURABLE, None) as (txn, _):
-            return features_in(txn)
+            found = settings_in(txn)
+        if found is not None or first is None:
+            return found
+        (record,) = await self._durable_writer.call("settings", [(packed(first), True)])
+        return Settings(*record)
 
-    async def switch(self, feature: str, on: bool) -> None:
-        require_name(feature)
-        await self._durable_writer.call("switch", [(feature, on)])
+    async def set_settings(self, settings: Settings) -> None:
+        await self._durable_writer.call("settings", [(packed(settings), False)])
 
     # --- revoked tokens
 
@@ -598,22 +555,66 @@ class EmbeddedStore:
                 raise StoreUnavailable(f"the embedded store cannot read {path}: {error}") from error
             require_latest(path, environment.env, confirmed)
 
-    @contextmanager
-    def _reading(self, lane: Lane, database: str | None) -> Iterator[tuple[lmdb.Transaction, lmdb.Cursor]]:
+    def _reading(self, lane: Lane, database: str | None) -> _Reading:
         """A read transaction and a cursor on one database, not to be held across an ``await``. ``None``: the unnamed
         one, which has the layout."""
         environment = self._environments.get(lane)
         if environment is None:
-            raise StoreUnavailable("the embedded store is not open")
+            raise StoreUnavailable(NOT_OPEN)
+        return _Reading(environment, None if database is None else environment.db[database])
+
+    def _database(self, lane: Lane, name: str) -> Any:
+        return self._environments[lane].db[name]
+
+    def _holds(self, lane: Lane, database: str) -> bool:
+        """Whether there is anything in the database: mostly nothing ends, and nothing has a filter."""
+        environment = self._environments.get(lane)
+        if environment is None:
+            if self._is_without_soft:
+                return False
+            raise StoreUnavailable(NOT_OPEN)
+        try:  # without `_reading`, which takes half as long again: every small read asks
+            with environment.begin(environment.db[database]) as txn, txn.cursor() as cursor:
+                return cursor.first()
+        except lmdb.Error as error:
+            raise _explained(environment, error) from error
+
+    @property
+    def _is_without_soft(self) -> bool:
+        """This only reads, and no endpoint of this boot has made the soft environment."""
+        return self._read_only and Lane.SOFT not in self._environments and Lane.DURABLE in self._environments
+
+
+class _Reading:
+    """A read transaction and a cursor. A class, since a generator would double what a small read takes."""
+
+    __slots__ = ("_database", "_environment", "_txn")
+
+    def __init__(self, environment: Environment, database: Any) -> None:
+        self._environment, self._database = environment, database
+
+    def __enter__(self) -> tuple[lmdb.Transaction, lmdb.Cursor]:
         try:
-            db = None if database is None else environment.db[database]
-            with environment.begin(db) as txn, txn.cursor() as cursor:
-                yield txn, cursor
-        except (lmdb.Error, ValueError, TypeError) as error:
-            data = self._directory / lane / "data.mdb"
-            what = "cannot read" if isinstance(error, lmdb.ReadersFullError) else "found damage in"
-            todo = "" if isinstance(error, lmdb.ReadersFullError) else f". Stop every endpoint of it; {RESTORE}"
-            raise StoreError(f"the embedded store {what} {data}: {error}{todo}") from error
+            self._txn = self._environment.begin(self._database)
+        except lmdb.Error as error:
+            raise _explained(self._environment, error) from error
+        try:
+            return self._txn, self._txn.cursor()
+        except lmdb.Error as error:
+            self._txn.abort()
+            raise _explained(self._environment, error) from error
+
+    def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
+        self._txn.abort()  # which closes its cursors
+        if error is not None and isinstance(error, (lmdb.Error, ValueError, TypeError)):
+            raise _explained(self._environment, error) from error
+
+
+def _explained(environment: Environment, error: Exception) -> StoreError:
+    """What is said of a read that failed."""
+    what = "cannot read" if isinstance(error, lmdb.ReadersFullError) else "found damage in"
+    todo = "" if isinstance(error, lmdb.ReadersFullError) else f". Stop every endpoint of it; {RESTORE}"
+    return StoreError(f"the embedded store {what} {Path(environment.env.path()) / 'data.mdb'}: {error}{todo}")
 
 
 class _Opened:
@@ -666,7 +667,6 @@ def _share(directory: Path, lane: Lane, map_size_bytes: int) -> Environment:
             open_for_reading(directory, lane, map_size_bytes),
             0,
         )
-        environment.open_databases()  # a writer may have made some since
     except (OSError, lmdb.Error) as error:
         raise StoreMisconfigured(
             f"the embedded store cannot read the directory {directory}: {error}. Is it the store's (lmdb:DIR)? The "

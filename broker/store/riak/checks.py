@@ -32,9 +32,6 @@ NODE_CONFIRMS_SINCE: Final = (3, 0)
 _NOT_GRANTED: Final = "not granted"
 
 
-ENDING: Final = "ending"
-"""The feature that wants the type of ending subscriptions."""
-
 ENDING_BACKEND: Final = "ending"
 """What docs/riak.md calls the backend of that type. It may have another name."""
 
@@ -89,24 +86,33 @@ async def check_nodes(pool: Pool) -> list[tuple[int, ...]]:
     return versions
 
 
-async def check_types(pool: Pool, bucket_type: str, seen_type: str) -> str:
-    """Raise ``StoreMisconfigured``, with every command that is needed, unless both bucket types can be used.
+class Backends(NamedTuple):
+    """What the types name. Nothing: the nodes may still have a single backend."""
 
-    Returns:
-        The backend that the type for hashes names, or nothing: then the nodes may still have a single one.
+    seen: str
+    ending: str
+
+
+async def check_types(pool: Pool, bucket_type: str, seen_type: str, ending_type: str) -> Backends:
+    """Raise ``StoreMisconfigured``, with every command that is needed, unless all three bucket types can be used.
+
+    Whether the backend of ending subscriptions expires, and after how long, cannot be asked.
     """
-    props = {name: await _props(pool, name) for name in (bucket_type, seen_type)}
+    props = {name: await _props(pool, name) for name in (bucket_type, seen_type, ending_type)}
     problems = [
-        *_problems(bucket_type, props[bucket_type], allow_mult=True),
-        *_problems(seen_type, props[seen_type], allow_mult=False),
+        problem for name, found in props.items() for problem in _problems(name, found, allow_mult=name != seen_type)
     ]
-    first = f"Every node has to have its backends before, in its riak.conf: docs/riak.md, {BACKENDS_SECTION}."
-    _require_none(problems, creation_commands(bucket_type, seen_type), first)
-    seen = props[seen_type]
-    assert isinstance(seen, pb.RpbBucketProps), "else there was a problem"
-    if not seen.backend:
+    _require_none(problems, creation_commands(bucket_type, seen_type) | ending_creation_commands(ending_type))
+    seen, ending = (
+        found.backend.decode("utf-8", "replace")
+        for found in (props[seen_type], props[ending_type])
+        if isinstance(found, pb.RpbBucketProps)  # both, else there was a problem
+    )
+    if not seen:
         log.warning("riak: %s", single_backend(seen_type))
-    return seen.backend.decode("utf-8", "replace")
+    if not ending:
+        log.warning("riak: %s", no_backend(ending_type))
+    return Backends(seen, ending)
 
 
 def single_backend(seen_type: str) -> str:
@@ -125,22 +131,6 @@ GONE: Final = (
 )
 
 
-async def check_ending_type(pool: Pool, ending_type: str) -> str:
-    """The same for the type of ending subscriptions; the backend that it names, or nothing.
-
-    Whether that backend expires, and after how long, cannot be asked.
-    """
-    props = await _props(pool, ending_type)
-    problems = _problems(ending_type, props, allow_mult=True)
-    first = f"Every node has to have that backend before, in its riak.conf: docs/riak.md, {ENDING_SECTION}."
-    _require_none(problems, ending_creation_commands(ending_type), first)
-    assert isinstance(props, pb.RpbBucketProps), "else there was a problem"
-    backend = props.backend.decode("utf-8", "replace")
-    if not backend:
-        log.warning("riak: %s", no_backend(ending_type))
-    return backend
-
-
 def no_backend(ending_type: str) -> str:
     """Of a type for ending subscriptions that names no backend."""
     return (
@@ -149,9 +139,9 @@ def no_backend(ending_type: str) -> str:
     )
 
 
-def _require_none(problems: list[str], commands: dict[str, str], first: str = "") -> None:
+def _require_none(problems: list[str], commands: dict[str, str]) -> None:
     """Raise ``StoreMisconfigured`` for the problems, with what to do about them. ``commands``: of the types asked
-    about; ``first``: what comes before them."""
+    about."""
     if not problems:
         return
     if any(_NOT_GRANTED in problem for problem in problems):
@@ -165,7 +155,7 @@ def _require_none(problems: list[str], commands: dict[str, str], first: str = ""
         if any(f"'{name}'" in problem for problem in problems):
             lines.append(f"  riak-admin bucket-type create {name} '{properties}'")
             lines.append(f"  riak-admin bucket-type activate {name}")
-    lines += [first] if first else []
+    lines.append(f"Every node has to have its backends before, in its riak.conf: docs/riak.md, {BACKENDS_SECTION}.")
     lines.append("On Riak before 3.0 leave node_confirms out. docs/riak.md has the reasons.")
     raise StoreMisconfigured("\n".join(lines))
 
@@ -204,17 +194,9 @@ def _word(value: bool) -> str:
     return "true" if value else "false"
 
 
-class Settled(NamedTuple):
-    """A store as it is opened."""
-
-    partitions_per_slot: int
-    features: frozenset[str]
-
-
-async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, *, read_only: bool = False) -> Settled:
-    """The partitions per slot of this store: as it was first opened with, else ``wanted`` (or 1) from now on; and the
-    features that are switched on. ``read_only``: a store that was never opened is none. One with a feature that this
-    version does not know is refused.
+async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, *, read_only: bool = False) -> int:
+    """The partitions per slot of this store: as it was first opened with, else ``wanted`` (or 1) from now on.
+    ``read_only``: a store that was never opened is none. One with a feature that this version does not know is refused.
 
     Two endpoints that disagreed would each miss the other's subscriptions. Riak has no atomic create; so whoever
     creates it reads it once more, and of two that did so at once at least the later one sees both versions.
@@ -256,4 +238,4 @@ async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, 
         raise StoreMisconfigured(
             f"this store was created with {partitions_per_slot} partitions per slot, and cannot be opened with {wanted}"
         )
-    return Settled(partitions_per_slot, layout.features)
+    return partitions_per_slot

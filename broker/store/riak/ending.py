@@ -3,20 +3,20 @@
 Owns: which objects of that type an operation touches, in which order, and which are written again so that they stay.
 Must never: write an object of the other types, or take a subscription out before its end is where its client will ask.
 
-**An end against a listen.** A ``listen`` writes the location (L), then its client asks what has ended (A). An ``end``
-reads the location (R1), writes what ends to what has ended of the client (E), reads the location once more (R2), and
-only if that is still the given one takes the subscription out (T). Each of the two so writes before it reads what the
-other one has written:
+**An end against a listen.** A ``listen`` writes the location (L), then reads what has ended of its client (A). An
+``end`` reads the location (R1), writes what ends to what has ended of the client (E), reads the location once more
+(R2), and only if that is still the given one takes the subscription out (T). Each of the two so writes before it reads
+what the other one has written:
 
 - L is through before R2 begins: R2 finds it, the subscription was never out, and E is undone.
 - L is not through before R2 begins: then A, which comes after L, begins after E was through, and names the end. Should
   R2 find L all the same, the case is the first.
 
 So no subscription is lost in silence, whenever a process dies, and a message finds a subscription that stays at every
-moment: nothing is taken out to be put back. The price is a client that asks between E and its undoing: it hears of an
-end that did not come to pass, subscribes again, and has what it had. A crash after E leaves that for longer: a client
-that still does not listen is ended again by the next home. (E after R2 would be wrong: L and A fit in between. Taking
-out before R2 would be wrong for messages, and for a crash.)
+moment: nothing is taken out to be put back. The price is a client that listens between E and its undoing: it hears of
+an end that did not come to pass, subscribes again, and has what it had. A crash after E leaves that for longer: a
+client that still does not listen is ended again by the next home. (E after R2 would be wrong: L and A fit in between.
+Taking out before R2 would be wrong for messages, and for a crash.)
 
 **Against a new subscription** the stamp decides: T takes out only what has the stamp that was given. A new one writes
 its entry, then takes its topic out of what has ended and puts it into the client's list; so where T finds another stamp
@@ -121,9 +121,10 @@ class EndingSubscriptions:
         """These are no ending subscriptions any more. They stay in their clients' lists."""
         await self._take(dict.fromkeys(pairs))
 
-    async def make_plain(self, pairs: Collection[Pair]) -> None:
-        """These have become plain ones, and are written as such. They stay in their clients' lists."""
-        await self._take(dict.fromkeys(pairs), marking=True)
+    async def make_plain(self, pairs: Collection[Pair]) -> set[Pair]:
+        """These have become plain ones, and are written as such; those that were ending ones. They stay in their
+        clients' lists."""
+        return set(await self._take(dict.fromkeys(pairs), marking=True))
 
     async def unlist(self, pairs: Collection[Pair]) -> None:
         """Take them out of their clients' lists."""
@@ -418,8 +419,8 @@ class EndingSubscriptions:
         await each(list(large), change_large, self._at_once)
 
     async def _take(self, stamps: Mapping[Pair, int | None], *, marking: bool = False) -> dict[Pair, Stamped]:
-        """Take out what has the stamp given with it (``None``: whichever it has), or mark it; those that have another
-        stamp."""
+        """Take out what has the stamp given with it (``None``: whichever it has); those that have another stamp. Or
+        mark them, whichever stamp they have; all that there were."""
         plan: defaultdict[Address, list[Pair]] = defaultdict(list)
         for client, topic in stamps:
             plan[self._address(topic)].append((client, topic))
@@ -429,9 +430,8 @@ class EndingSubscriptions:
         async def change(address: Address) -> None:
             def edit(partition: TermPartition) -> list[Pair]:
                 for client, topic in plan[address]:
-                    if marking:
-                        partition.mark(topic, client)
-                    elif held := partition.take(topic, client, stamps[client, topic]):
+                    stamp = stamps[client, topic]
+                    if held := partition.mark(topic, client) if marking else partition.take(topic, client, stamp):
                         left[client, topic] = held
                 return [pair for pair in plan[address] if partition.elsewhere(pair[1])]
 
@@ -442,9 +442,7 @@ class EndingSubscriptions:
 
         async def change_large(topic: str) -> None:
             def take(shard: TermObject, client: str) -> None:
-                if marking:
-                    shard.mark(client)
-                elif held := shard.take(client, stamps[client, topic]):
+                if held := shard.mark(client) if marking else shard.take(client, stamps[client, topic]):
                     left[client, topic] = held
 
             await self._topics.update(topic, (), large[topic], take=take)

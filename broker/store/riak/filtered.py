@@ -3,10 +3,9 @@
 Owns: which objects of these buckets an operation touches, and in which order. Must never: write an object of plain or
 ending subscriptions, or take a filter out before what replaces it is written.
 
-**Beside, not within.** Filters have partition objects of their own, cut as those of plain subscriptions are. A home so
-reads two partitions where it reads one while the feature is off, at the same time if it asks so; a topic without
-filters costs that one read and no more. For that small topics share objects here as well, and nothing in the objects of
-plain subscriptions changes: once the feature is off, an older version finds them as it knows them.
+**Objects of their own.** Filters have partition objects, cut as those of plain subscriptions are. ``subscribers`` reads
+them after the others, and a topic without filters costs that one read and no more. Small topics share objects here as
+well.
 
 **A replacement** takes out what it has seen, and sees it before it adds its own: in one write where the client's
 filters are all in a partition; else in a read before it. So of two replacements of what a client has, at the same time,
@@ -159,6 +158,25 @@ class FilteredSubscriptions:
     async def held(self, pairs: Collection[Pair]) -> set[Pair]:
         """Those that have a filter."""
         return {pair for pair, texts in (await self._find(pairs)).items() if texts}
+
+    async def named(self, topics: Sequence[str]) -> list[str]:
+        """Those of the topics that have any."""
+        partitions = await self._read_partitions(topics)
+        found: set[str] = set()
+
+        async def look(topic: str) -> None:
+            partition = partitions[self._address(topic)]
+            if partition.topics.get(topic):
+                found.add(topic)
+            elif partition.elsewhere(topic):
+                async with aclosing(self._entries(topic, partition, *_START)) as stretches:
+                    async for _, clients in stretches:
+                        if clients:
+                            found.add(topic)
+                            return
+
+        await each(list(dict.fromkeys(topics)), look, self._at_once)
+        return [topic for topic in topics if topic in found]
 
     async def pages(self, asked: Sequence[tuple[str, str | None]], limit: int) -> list[Page]:
         """``Store.filtered``. A client's filters come together, so a page may have some more than ``limit``."""

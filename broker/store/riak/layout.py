@@ -1,4 +1,4 @@
-"""What is in the objects: keys, values, and how two versions of a value merge. Layout version 2.
+"""What is in the objects: keys, values, and how two versions of a value merge.
 
 Owns: every byte the driver leaves in Riak, buckets and keys included. Must never: do I/O, or forget a subscription in a
 merge: merging is a union (or a maximum), so it gives the same result in any order and any number of times.
@@ -16,15 +16,12 @@ import ormsgpack
 
 from ingeborg.protocol.hashes import SLOTS, digest, slot_of
 
-from ..base import Location, Revocation, StoreMisconfigured
-from ..features import switched
-from ..revocations import recorded, union, unpacked
+from .. import revocations, settings
+from ..base import Location, Revocation, Settings, StoreMisconfigured
 from .objects import Address
 
-VERSION: Final = 2
-"""Version 1 spread the objects of a large set by ``digest`` alone."""
-FEATURES_VERSION: Final = 3
-"""Of the layout object while a feature is switched on: versions from before features refuse it."""
+VERSION: Final = 4
+"""Of every object."""
 PARTITIONS_PER_SLOT_MAX: Final = 256
 """A partition lies within one slot of the routing, so it has one home and, mostly, one writer. 2 ** 20 partition
 objects with 256 KB in each are more than a cluster's disks."""
@@ -38,9 +35,6 @@ TOPIC_CLIENTS_MAX: Final = 1000
 FANOUT_BITS: Final = 4
 LEVEL_MAX: Final = 3
 """A set of its own spreads over 1, then 16, 256, 4,096 more objects: 1 GB, some 30 million members, at the end."""
-
-LIST_VERSION: Final = 3
-"""Of a client's list; version 2 was a set like the others, and is read."""
 
 REMOVED_MAX: Final = 1_000
 """Members taken out that a list remembers, the latest, and no more bytes of them than an object may have. More of them
@@ -133,14 +127,19 @@ def set_shard(bucket: bytes, name: str, level: int, shard: int) -> Address:
     return Address(bucket, b"%s.%d.%03x" % (digest(name.encode()).hex().encode(), level, shard))
 
 
-def unpack(value: bytes, items: int, version: int = VERSION) -> list[Any]:
+def unpack(value: bytes, items: int) -> list[Any]:
     """The items after the version; ``ValueError`` for another version, or another number of ``items``."""
     try:
         unpacked = ormsgpack.unpackb(value)
     except ormsgpack.MsgpackDecodeError as error:
         raise ValueError(f"not MessagePack ({error})") from error
-    if not isinstance(unpacked, list) or not unpacked or unpacked[0] != version:
-        raise ValueError(f"not layout version {version}")
+    if not isinstance(unpacked, list) or not unpacked or type(unpacked[0]) is not int:
+        raise ValueError("it has no layout version")
+    if unpacked[0] != VERSION:
+        raise ValueError(
+            f"it has layout version {unpacked[0]}, and this version reads {VERSION} only; export the store with the "
+            "version that wrote it, and import the export under another riak-namespace (`ingeborg export`, `import`)"
+        )
     if len(unpacked) != items + 1:
         raise ValueError(f"{len(unpacked) - 1} items where {items} belong")
     return unpacked[1:]
@@ -148,49 +147,55 @@ def unpack(value: bytes, items: int, version: int = VERSION) -> list[Any]:
 
 class Layout:
     """The choices made when the store was first opened, of which two versions contradict each other and do not merge;
-    and the features that are switched on.
+    the store's features, which merge by union; and the settings of the cluster.
 
-    Features merge by union. A write that switches one off replaces the versions that its writer has read, and no other:
-    of an *on* and an *off* that did not see each other the *on* is true, and the *off* has to be repeated. The other
-    way round a version that does not know the feature could start while others rely on it. Nothing orders them better:
-    a count of changes would have to outlive the last *off*, and by then these are the bytes that versions from before
-    features read, which have no room for one. A count that is forgotten and begins anew could undo an *on*.
+    Each change of the settings has a greater revision than the one that its writer has read. The greater revision is
+    true. Of two changes that did not see each other, what both promise: all readers find the same, and it is kept.
     """
 
     def __init__(self) -> None:
         self.dirty = False
         self.partitions_per_slot: set[int] = set()  # one, or it is not sound to go on
         self.features: frozenset[str] = frozenset()
+        self.revision = 0  # of the settings; 0: none have been recorded
+        self._settings = Settings()
+
+    @property
+    def settings(self) -> Settings | None:
+        """Those that are recorded."""
+        return self._settings if self.revision else None
 
     def absorb(self, value: bytes) -> None:
-        features: list[str] = []
-        try:
-            slots, partitions_per_slot, features = unpack(value, 3, FEATURES_VERSION)
-        except ValueError:
-            slots, partitions_per_slot = unpack(value, 2)
+        slots, partitions_per_slot, features, revision, record = unpack(value, 5)
         if slots != SLOTS:
             raise ValueError(f"{slots} slots where {SLOTS} belong")
         if not isinstance(features, list) or not all(isinstance(feature, str) for feature in features):
             raise ValueError("no names where those of features belong")
+        if type(revision) is not int:
+            raise ValueError("no number where the revision of the settings belongs")
+        found = settings.unpacked(record)
         self.partitions_per_slot.add(partitions_per_slot)
         self.features |= frozenset(features)
+        if revision > self.revision:
+            self.revision, self._settings = revision, found
+        elif revision == self.revision:
+            self._settings = settings.weaker(self._settings, found)
 
     def encode(self) -> bytes:
         (partitions_per_slot,) = self.partitions_per_slot
-        if not self.features:
-            return ormsgpack.packb([VERSION, SLOTS, partitions_per_slot])
-        return ormsgpack.packb([FEATURES_VERSION, SLOTS, partitions_per_slot, sorted(self.features)])
+        return ormsgpack.packb(
+            [VERSION, SLOTS, partitions_per_slot, sorted(self.features), self.revision, list(self._settings)]
+        )
 
-    def switch(self, feature: str, on: bool) -> None:
-        """``StoreError``: there are as many as there may be, or this is no sound layout to change."""
+    def record(self, wanted: Settings, *, is_first: bool) -> None:
+        """Change the settings; with the flag only where there are none. ``StoreMisconfigured``: this is no sound layout
+        to change."""
         if len(self.partitions_per_slot) != 1:
             found = f"partitions per slot: {sorted(self.partitions_per_slot)}"
             raise StoreMisconfigured(f"the layout object is gone, or has contradictory versions ({found})")
-        features = switched(self.features, feature, on)
-        # As in a partition, what is switched on is written also where it is found: this may be an old copy, from before
-        # an *off* that the other side of a cut has seen.
-        self.dirty = self.dirty or on or features != self.features
-        self.features = features
+        if not is_first or not self.revision:
+            self.dirty = True
+            self.revision, self._settings = self.revision + 1, wanted
 
 
 class Revoked:
@@ -202,15 +207,15 @@ class Revoked:
         self.revocations: list[Revocation] = []
 
     def absorb(self, value: bytes) -> None:
-        (revocations,) = unpack(value, 1)
-        self.revocations = union(self.revocations, unpacked(revocations))
+        (found,) = unpack(value, 1)
+        self.revocations = revocations.union(self.revocations, revocations.unpacked(found))
 
     def encode(self) -> bytes:
         return ormsgpack.packb([VERSION, [list(revocation) for revocation in self.revocations]])
 
     def revoke(self, batch: Sequence[Revocation], unix_s: float) -> None:
         """``TooManyRevocations``: there are as many as there may be."""
-        self.revocations = recorded(self.revocations, batch, unix_s)
+        self.revocations = revocations.recorded(self.revocations, batch, unix_s)
         self.dirty = True  # as in a partition: this may be an old copy
 
 
@@ -367,11 +372,7 @@ class ListObject(SetObject):
         self._removed: dict[str, int] = {}
 
     def absorb(self, value: bytes) -> None:
-        try:
-            name, level, members, removed = unpack(value, 4, LIST_VERSION)
-        except ValueError:
-            name, level, listed = unpack(value, 3)
-            members, removed = dict.fromkeys(listed, 0), {}
+        name, level, members, removed = unpack(value, 4)
         self._of(name, level, value)
         self.members.update(members)
         for times, known in ((members, self._added), (removed, self._removed)):
@@ -393,7 +394,7 @@ class ListObject(SetObject):
             room -= self._entry_bytes(member)
             if room >= 0:
                 removed[member] = at_ms
-        return ormsgpack.packb([LIST_VERSION, self.name, self.level, members, removed])
+        return ormsgpack.packb([VERSION, self.name, self.level, members, removed])
 
     def _entry_bytes(self, member: str) -> int:
         return super()._entry_bytes(member) + _TIME_BYTES

@@ -24,6 +24,7 @@ from ..base import (
     Kept,
     Location,
     Revocation,
+    Settings,
     Shape,
     StoreError,
     StoreMisconfigured,
@@ -31,10 +32,10 @@ from ..base import (
     Subscribers,
     Term,
 )
-from ..features import require_name
+from ..settings import packed
 from . import riak_pb2 as pb
 from . import wire
-from .checks import ENDING, ENDING_SECTION, GONE, check_ending_type, check_nodes, check_types, settle_layout
+from .checks import ENDING_SECTION, GONE, Backends, check_nodes, check_types, settle_layout
 from .connecting import Connecting
 from .counters import zeroed
 from .ending import EndingSubscriptions, Pair
@@ -70,9 +71,6 @@ CONNECTIONS_PER_NODE: Final = 8
 ENDING_EXPIRY_S: Final = 86_400.0
 """A day: renewed three times in it, what clients subscribed to lives through a night without any endpoint."""
 
-SWITCHES_MAX: Final = 3
-"""Tries to switch off what others switch on meanwhile. Two may be chance; the third says that they mean it."""
-
 NO_JOURNAL: Final = (
     "a store on Riak keeps no journal of messages: keep history in memory (history = memory), or use the embedded store"
 )
@@ -93,7 +91,7 @@ class RiakStore:
     :param connections_per_node: so many requests a node works on at the same time.
     :param bucket_type: created with ``allow_mult=true``; holds everything but the hashes.
     :param seen_type: for the hashes of ``lookup`` routing.
-    :param ending_type: for ending subscriptions, while the feature ``ending`` is on; its backend expires.
+    :param ending_type: for ending subscriptions; its backend expires.
     :param ending_expiry_s: what is not written again for so long, that backend may delete, and not before.
     :param namespace: what the names of all buckets start with; several brokers can share a cluster.
     :param partitions_per_slot: a power of two; ``None`` takes what the store was created with (1 for a new one).
@@ -146,10 +144,9 @@ class RiakStore:
         )
         self._read_only = read_only
         self._buckets = Buckets(namespace)
-        self._types = (bucket_type, seen_type)
-        self.seen_type = seen_type
-        self.seen_backend = ""  # that this type names, once opened
-        self.ending_type = ending_type
+        self._types = (bucket_type, seen_type, ending_type)
+        self.seen_type, self.ending_type = seen_type, ending_type
+        self._backends = Backends("", "")  # that these types name, once opened
         self._wanted = partitions_per_slot
         self._partitions_per_slot = 0  # not open
         self._wall_clock = wall_clock
@@ -169,7 +166,6 @@ class RiakStore:
         self._filtered = FilteredSubscriptions(
             self._objects, self._buckets, self.counters, at_once=self._at_once, wall_clock=self._wall_clock
         )
-        self._has_ending = False  # False: not known to have
         self._ending = EndingSubscriptions(
             self._ending_objects,
             self._buckets,
@@ -191,13 +187,16 @@ class RiakStore:
 
     async def open(self) -> None:
         await check_nodes(self._pool)
-        self.seen_backend = await check_types(self._pool, *self._types)
-        partitions_per_slot, features = await settle_layout(
-            self._objects, self._buckets, self._wanted, read_only=self._read_only
-        )
-        if ENDING in features:
-            await check_ending_type(self._pool, self.ending_type)
-        self._has_ending = ENDING in features
+        self._backends = await check_types(self._pool, *self._types)
+        partitions_per_slot = await settle_layout(self._objects, self._buckets, self._wanted, read_only=self._read_only)
+        try:
+            # Riak makes a type whatever backend it names; one that a node does not have shows when it is used.
+            await self._ending_objects.get(self._buckets.ending_partition(0, 0))
+        except StoreUnavailable as error:
+            raise StoreUnavailable(
+                f"nothing can be read in bucket type {self.ending_type!r}: {error}. If other types can be read, a node "
+                f"has no backend {self._backends.ending!r} in its riak.conf (docs/riak.md, {ENDING_SECTION})"
+            ) from error
         self._ending.open(partitions_per_slot)
         self._filtered.open(partitions_per_slot)
         self._partitions_per_slot = partitions_per_slot
@@ -213,38 +212,47 @@ class RiakStore:
         await self._objects.repaired()
         await self._ending_objects.repaired()
 
-    async def ending_backend(self) -> str:
-        """The backend of the type for ending subscriptions; empty: the cluster's default. ``StoreMisconfigured``, with
-        the commands that make it, if the type is not there or cannot be used; asked while nodes answer."""
-        return await check_ending_type(self._pool, self.ending_type)
+    @property
+    def seen_backend(self) -> str:
+        """The backend that the type for hashes names, once opened; empty: the cluster's default."""
+        return self._backends.seen
+
+    @property
+    def ending_backend(self) -> str:
+        """The same of the type for ending subscriptions."""
+        return self._backends.ending
 
     # Subscriptions. The subscriber set first, the client's index after it: what a crash in between leaves is a topic
     # missing from a listing until the client subscribes again, and never a listed topic that delivers nothing.
 
-    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False) -> None:
+    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
         await self._change_subscribers(self._plan(batch, 0))
-        if not ending:
-            await self._change_topics(batch, adding=True)
-            return
-        # Only now: a crash leaves both, of which the plain one counts, or neither an older one nor the new one.
         pairs = {(client, topic) for client, topics in batch for topic in topics}
+        ending: set[Pair] = set()
+
+        async def make_plain() -> None:
+            ending.update(await self._ending.make_plain(pairs))
+
+        # Only now: a crash leaves both, of which the plain one counts, or neither an older one nor the new one.
         await together(
-            lambda: self._change_topics(batch, adding=True),
-            lambda: self._ending.make_plain(pairs),
-            lambda: self._ending.come_back(pairs),
+            lambda: self._change_topics(batch, adding=True), make_plain, lambda: self._ending.come_back(pairs)
         )
         # After the plain list has them: a listing finds them in one of the two at any moment.
-        await self._ending.unlist(pairs)
+        await self._ending.unlist(ending)
 
-    async def unsubscribe(
-        self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False, filters: bool = False
-    ) -> None:
+    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
+        await self._unsubscribe(batch, filters=True)
+
+    async def _unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]], *, filters: bool) -> None:
         pairs = {(client, topic) for client, topics in batch for topic in topics}
-        sets: list[Callable[[], Awaitable[None]]] = [lambda: self._change_subscribers(self._plan(batch, 1))]
-        lists: list[Callable[[], Awaitable[None]]] = [lambda: self._change_topics(batch, adding=False)]
-        if ending:
-            sets.append(lambda: self._ending.take_out(pairs))
-            lists.append(lambda: self._ending.unlist(pairs))
+        sets: list[Callable[[], Awaitable[None]]] = [
+            lambda: self._change_subscribers(self._plan(batch, 1)),
+            lambda: self._ending.take_out(pairs),
+        ]
+        lists: list[Callable[[], Awaitable[None]]] = [
+            lambda: self._change_topics(batch, adding=False),
+            lambda: self._ending.unlist(pairs),
+        ]
         if filters:
             sets.append(lambda: self._filtered.take_out(pairs))
             lists.append(lambda: self._filtered.unlist(pairs))
@@ -299,9 +307,7 @@ class RiakStore:
 
         await each(list({*adding, *removing}), change_large, self._at_once)
 
-    async def subscribers(self, topics: Sequence[str], ending: bool = False) -> list[set[str]]:
-        if not ending:
-            return await self._plain_subscribers(topics)
+    async def subscribers(self, topics: Sequence[str]) -> tuple[list[set[str]], list[str]]:
         self._require_open()
         found: list[set[str]] = []
         others: list[set[str]] = []
@@ -313,9 +319,11 @@ class RiakStore:
             others.extend(await self._ending.subscribers(topics))
 
         await together(read, read_ending)
+        # A filter that replaces one of these is written before that is taken out, so whoever is not in them is here.
+        filtered = await self._filtered.named(topics)
         for clients, more in zip(found, others, strict=True):
             clients |= more
-        return found
+        return found, filtered
 
     async def _plain_subscribers(self, topics: Sequence[str]) -> list[set[str]]:
         places, partitions = await self._read_partitions(topics)
@@ -359,12 +367,10 @@ class RiakStore:
         await each(list(large), look, self._at_once)
         return found
 
-    def subscribers_now(self, topics: Sequence[str], ending: bool = False) -> list[Subscribers] | None:
+    def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], list[str]] | None:
         return None
 
-    async def topics(
-        self, client: str, cursor: str | None, limit: int, ending: bool = False, filters: bool = False
-    ) -> tuple[list[str], str | None]:
+    async def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
         self._require_open()
         if limit < 1:
             raise ValueError("a page has at least one topic")
@@ -374,33 +380,33 @@ class RiakStore:
         # One more than asked for tells whether there is a next page, so that no page is ever empty but the only one.
         # In the order in which a subscription becomes another one (ending, plain, with a filter): it is in the later
         # list before it has left the earlier one.
-        others = await self._ending.topics(client, after, limit + 1) if ending else []
-        page = await self._topics_of.page(client, after, limit + 1)
-        if filters:
-            others += await self._filtered.topics(client, after, limit + 1)
-        if others:
-            page = sorted({*page, *others}, key=place_of)[: limit + 1]
+        page = await self._ending.topics(client, after, limit + 1)
+        page += await self._topics_of.page(client, after, limit + 1)
+        page += await self._filtered.topics(client, after, limit + 1)
+        page = sorted(set(page), key=place_of)[: limit + 1]
         if len(page) <= limit:
             return page, None
         return page[:limit], place_of(page[limit - 1]).hex()
 
-    async def subscribed(
-        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
-    ) -> list[bool]:
+    async def subscribed(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> list[bool]:
         self._require_open()
         pairs = dict.fromkeys((client, topic) for topic in topics)  # each once, and in order
         found: set[Pair] = set()
-        # By what delivers, and not by the client's lists, which a crash leaves behind. Meanwhile a subscription may
-        # become one of another kind: it is of the new kind before it is of the old one no more. So the new kind has to
-        # be read behind the old one, whichever they are. Only what has not been found yet is looked for again.
-        kinds = [self._ending.held] * ending + [self._plain] + [self._filtered.held] * filters
-        for held in (*kinds, *kinds[:-1]):
-            found |= await held(pairs.keys() - found)
+
+        async def look(kind: Callable[[Collection[Pair]], Awaitable[set[Pair]]]) -> None:
+            found.update(await kind(wanted))
+
+        # By what delivers, and not by the client's lists, which a crash leaves behind. A subscription may become one of
+        # another kind meanwhile, and be looked for too early there and too late where it was: a second look finds it.
+        kinds = [self._ending.held, self._plain]
+        if not unfiltered:
+            kinds.append(self._filtered.held)
+        for _ in range(2):
+            if wanted := pairs.keys() - found:
+                await each(kinds, look, len(kinds))
         return [(client, topic) in found for topic in topics]
 
-    def subscribed_now(
-        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
-    ) -> list[bool] | None:
+    def subscribed_now(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> list[bool] | None:
         return None
 
     # Subscriptions with filters.
@@ -412,13 +418,7 @@ class RiakStore:
         if not replaced:
             return
         # Only now: at every moment, and after a crash at any, there is one or the other, or both.
-        await self.unsubscribe(replaced, ending=await self._may_have_ending())
-
-    async def _may_have_ending(self) -> bool:
-        """Whether there may be ending subscriptions: else their bucket type need not be there. To be on once is enough,
-        since the type stays."""
-        self._has_ending = self._has_ending or ENDING in await self.features()
-        return self._has_ending
+        await self._unsubscribe(replaced, filters=False)
 
     async def unsubscribe_filtered(self, batch: Sequence[tuple[str, Sequence[str], str]]) -> None:
         self._require_open()
@@ -483,6 +483,7 @@ class RiakStore:
         kept: Sequence[Kept],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
+        whole: Sequence[int] = (),
     ) -> None:
         raise StoreError(NO_JOURNAL)
 
@@ -520,7 +521,7 @@ class RiakStore:
 
     # Locations.
 
-    async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
+    async def listen(self, clients: Sequence[str], incarnation: str) -> list[tuple[Location, Ended | None]]:
         found: list[Location | None] = [None] * len(clients)
         least = int(self._wall_clock() * 1000)
 
@@ -536,7 +537,9 @@ class RiakStore:
             await self._objects.change(Whereabouts, self._buckets.location(clients[position]), edit)
 
         await each(range(len(clients)), move, self._at_once)
-        return [location for location in found if location is not None]
+        ended = await self._ending.ended(clients)  # after the locations, or an ``end`` could be missed (``ending.py``)
+        drawn = [location for location in found if location is not None]
+        return list(zip(drawn, ended, strict=True))
 
     async def unlisten(self, batch: Sequence[tuple[str, Location]]) -> None:
         async def leave(entry: tuple[str, Location]) -> None:
@@ -606,33 +609,30 @@ class RiakStore:
     async def endpoints(self) -> list[Endpoint]:
         return await self._registry.endpoints()
 
-    # Features, in the layout object.
+    # The cluster's settings, in the layout object. Versions of it that contradict each other are a person's to decide,
+    # so none is written back from here.
 
-    async def features(self) -> frozenset[str]:
-        # Versions that contradict each other are a person's to decide, so none is written back from here.
+    async def settings(self, first: Settings | None = None) -> Settings | None:
+        found = (await self._layout()).settings
+        if found is not None or first is None:
+            return found
+        await self._record(first, is_first=True)
+        return (await self._layout()).settings  # another process may have recorded some at the same time
+
+    async def set_settings(self, settings: Settings) -> None:
+        await self._record(settings, is_first=False)
+
+    async def _layout(self) -> Layout:
         layout = await self._objects.read_only(Layout, self._buckets.layout)
         if not layout.partitions_per_slot:
             raise StoreMisconfigured(GONE)
-        return layout.features
+        return layout
 
-    async def switch(self, feature: str, on: bool) -> None:
-        require_name(feature)
-        if feature == ENDING and on:
-            backend = await check_ending_type(self._pool, self.ending_type)
-            try:
-                # Riak makes a type whatever backend it names; one that a node does not have shows when it is used.
-                await self._ending_objects.get(self._buckets.ending_partition(0, 0))
-            except StoreUnavailable as error:
-                raise StoreUnavailable(
-                    f"nothing can be read in bucket type {self.ending_type!r}: {error}. If other types can be read, a "
-                    f"node has no backend {backend!r} in its riak.conf (docs/riak.md, {ENDING_SECTION})"
-                ) from error
-        for _ in range(SWITCHES_MAX):
-            await self._objects.change(Layout, self._buckets.layout, lambda layout: layout.switch(feature, on))
-            # An *off* that missed a write under way is not true, and this is when it shows.
-            if on or feature not in await self.features():
-                return
-        raise StoreUnavailable(f"other processes switch {feature!r} on at the same time: it is still on, try again")
+    async def _record(self, settings: Settings, *, is_first: bool) -> None:
+        packed(settings)  # or it raises
+        await self._objects.change(
+            Layout, self._buckets.layout, lambda layout: layout.record(settings, is_first=is_first)
+        )
 
     # Revoked tokens, in an object beside it.
 
@@ -641,7 +641,10 @@ class RiakStore:
         await self._objects.change(Revoked, self._buckets.revocations, lambda revoked: revoked.revoke(batch, now))
 
     async def revocations(self) -> list[Revocation]:
-        return (await self._objects.read(Revoked, self._buckets.revocations)).revocations
+        found = (await self._objects.read(Revoked, self._buckets.revocations)).revocations
+        if not found:
+            await self._layout()  # every endpoint asks all the time, so it finds out when the store is gone
+        return found
 
 
 def _expiry(value: bytes) -> float:

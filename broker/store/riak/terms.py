@@ -38,7 +38,7 @@ _TIME_BYTES: Final = 9
 
 MARKED_MS: Final = 60_000
 """How long a mark is one: longer than a reader takes for two reads. After it nobody sees it, and the next write leaves
-it out; so one that an ``unsubscribe`` of a time when the feature was off did not know of comes to nothing."""
+it out."""
 
 
 class Stamped(NamedTuple):
@@ -149,12 +149,14 @@ class TermPartition:
         self.topics.setdefault(topic, {})[client] = _anew(None, term, self._now_ms)
         return True
 
-    def mark(self, topic: str, client: str) -> None:
-        """The subscription has become a plain one."""
+    def mark(self, topic: str, client: str) -> Stamped | None:
+        """The subscription has become a plain one; what it was, if it is in here."""
         clients = self.topics.get(topic, {})
-        if client in clients:
+        held = clients.get(client)
+        if held is not None:
             self.dirty = True
-            clients[client] = _anew(clients[client], _MARK, self._now_ms)
+            clients[client] = _anew(held, _MARK, self._now_ms)
+        return held
 
     def take(self, topic: str, client: str, stamp: int | None) -> Stamped | None:
         """Take the subscription out if it has this stamp (``None``: whichever it has); the one that has another."""
@@ -199,11 +201,13 @@ class TermObject(SetObject):
         self.terms[client] = _anew(self.terms.get(client), term, self._now_ms)
         return True
 
-    def mark(self, client: str) -> None:
+    def mark(self, client: str) -> Stamped | None:
         """As ``TermPartition.mark``."""
-        if client in self.terms:
+        held = self.terms.get(client)
+        if held is not None:
             self.dirty = True
-            self.terms[client] = _anew(self.terms[client], _MARK, self._now_ms)
+            self.terms[client] = _anew(held, _MARK, self._now_ms)
+        return held
 
     def take(self, client: str, stamp: int | None) -> Stamped | None:
         """As ``TermPartition.take``."""

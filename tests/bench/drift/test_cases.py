@@ -15,7 +15,7 @@ from ingeborg.bench.errors import BenchError
 
 pytestmark = pytest.mark.cluster
 
-HISTORY = {"INGEBORG_HISTORY_BYTES": str(1 << 20)}
+HISTORY = {"INGEBORG_HISTORY": "memory", "INGEBORG_HISTORY_BYTES": str(1 << 20)}
 CASES = [case for setting in cases.SETTINGS for case in setting.cases if not case.rests]
 
 

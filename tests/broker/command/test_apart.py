@@ -84,6 +84,6 @@ async def test_a_parent_that_is_killed_leaves_no_child(tmp_path: Path) -> None:
 
 def test_it_is_waited_for_in_the_middle_of_other_work(capfd: pytest.CaptureFixture[str]) -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    assert apart.run("features", Path("/the/store"), lambda: print("from the child") or 3) == 3
+    assert apart.run("export", Path("/the/store"), lambda: print("from the child") or 3) == 3
     assert capfd.readouterr().out == "from the child\n"
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before

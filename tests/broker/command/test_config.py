@@ -20,9 +20,9 @@ import pytest
 from ingeborg.bench.starting import environment
 from ingeborg.broker.command import cli, config, serve, supervisor
 from ingeborg.broker.command.config import ENDPOINTS_MAX, TEXT_CHARS_MAX, ConfigError, ServeOptions, load, parse_store
-from ingeborg.broker.core.model import StoreError
+from ingeborg.broker.core.model import Settings, StoreError
 from ingeborg.broker.shell import logs, machine
-from ingeborg.broker.shell.server import EndpointServer
+from ingeborg.broker.store.base import Store
 
 #: To make one takes longer than all else in a test of an option.
 parser_made_once = functools.cache(cli.parser)
@@ -68,6 +68,7 @@ def other_value(option: str, default: Any) -> Any:
         "max_held_bytes": 1 << 30,
         "history_topics": "news/=60",
         "history": "store",
+        "standby": "on",
     }
     if option in by_name:
         return by_name[option]
@@ -78,12 +79,10 @@ def other_value(option: str, default: Any) -> Any:
 def test_every_option_can_come_from_a_variable_and_from_the_file(tmp_path: Path, option: str) -> None:
     value = other_value(option, getattr(ServeOptions(), option))
     spelled = str(value).lower() if isinstance(value, bool) else str(value)
-    # Without room for it there is nothing to be said of history.
-    beside = {"INGEBORG_HISTORY_BYTES": "1000000"} if option in ("history", "history_topics") else {}
-    assert getattr(load({}, {**beside, f"INGEBORG_{option.upper()}": spelled}, None), option) == value
+    assert getattr(load({}, {f"INGEBORG_{option.upper()}": spelled}, None), option) == value
     toml = f'"{value}"' if isinstance(value, str) else spelled
     for key in (option, option.replace("_", "-")):
-        assert getattr(load({}, beside, written(tmp_path, f"{key} = {toml}\n")), option) == value
+        assert getattr(load({}, {}, written(tmp_path, f"{key} = {toml}\n")), option) == value
 
 
 def test_the_store_defaults_to_the_users_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,14 +368,19 @@ def _quoted(text: str) -> str:
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str], dict[str, str]], int]:
     """`ingeborg serve` in this process, up to where its store would be opened; its exit code, 0: it came so far."""
+    listens: list[socket.socket] = []
 
-    async def start(
-        self: EndpointServer, sock: socket.socket, internal: socket.socket | None = None, *, shared: bool = False
-    ) -> None:
-        sock.close()
-        if internal is not None:
-            internal.close()
+    def listen(*arguments: Any, **more: Any) -> socket.socket:
+        listens.append(real_listen(*arguments, **more))
+        return listens[-1]
+
+    async def settled(options: ServeOptions, store: Store) -> Settings:
         raise StoreError("it came so far")
+
+    async def agrees(options: ServeOptions) -> int:
+        return 0
+
+    real_listen = serve.listen
 
     resolve = socket.getaddrinfo
 
@@ -385,7 +389,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[s
         return resolve(host, port, flags=flags | socket.AI_NUMERICHOST, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", numeric)
-    monkeypatch.setattr(EndpointServer, "start", start)
+    monkeypatch.setattr(serve, "listen", listen)
+    monkeypatch.setattr(serve, "settled", settled)
+    monkeypatch.setattr(serve, "agrees", agrees)
     monkeypatch.setattr(serve, "gc", mock.Mock())
     monkeypatch.setattr(serve, "_last_words", lambda: -1)  # this process's own go where pytest has them
     monkeypatch.setattr(machine, "return_large_memory", lambda: None)
@@ -401,6 +407,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[s
                 code = cli.main(["serve", *arguments])
             except SystemExit as ended:  # of argparse
                 return int(ended.code or 0)
+            finally:
+                while listens:
+                    listens.pop().close()
             return 0 if code == 1 else code
 
     return run
@@ -467,11 +476,17 @@ def test_presence_that_cannot_be_is_refused_in_words(options: dict[str, str], sa
         load(options, {}, None)
 
 
-# -- History
+# -- Cluster settings, and history
+
+
+def test_the_settings_that_were_asked_for_are_named() -> None:
+    assert load({}, {}, None).asked == {}
+    assert load({"standby": "off", "history": ""}, {}, None).asked == {"standby": "off"}
+    assert load({"standby": "on", "history": "store"}, {}, None).asked == {"standby": "on", "history": "store"}
 
 
 def test_topics_that_are_kept_are_named_by_what_they_begin_with() -> None:
-    options = load({"history_bytes": "1", "history_topics": " news/=3600, a=b=60,,=1 "}, {}, None)
+    options = load({"history_topics": " news/=3600, a=b=60,,=1 "}, {}, None)
     assert options.kept_topics == (("news/", 3600), ("a=b", 60), ("", 1))
     assert load({}, {}, None).kept_topics == ()
 
@@ -490,28 +505,30 @@ def test_topics_that_are_kept_are_named_by_what_they_begin_with() -> None:
 )
 def test_topics_that_are_kept_and_are_none_are_refused(topics: str, why: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(why)):
-        load({"history_bytes": "1000000", "history_topics": topics}, {}, None)
+        load({"history_topics": topics}, {}, None)
 
 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"history_topics": "a=1"}, "needs history-bytes"),
-        ({"history": "store"}, "store needs history-bytes"),
-        ({"history": "disk", "history_bytes": "1000000"}, "has to be memory or store"),
-        (
-            {"history": "store", "history_bytes": "1000000", "store": "riak://127.0.0.1:8087"},
-            "with Riak messages are kept in memory",
-        ),
-        ({"history_bytes": "1000000", "routing": "lookup"}, "needs routing home"),
-        ({"history_size": "0"}, "history"),
+        ({"standby": "yes"}, "standby 'yes': has to be off or on"),
+        ({"standby": "on", "routing": "lookup"}, "standby 'on': needs routing home"),
+        ({"standby": "on", "dedup_ttl": "0"}, "standby 'on': needs a dedup-ttl"),
+        ({"history": "disk"}, "history 'disk': has to be off, memory or store"),
+        ({"history": "store", "store": "riak:127.0.0.1:8087"}, "needs the embedded store, lmdb:DIR: Riak has no"),
+        ({"history": "memory", "routing": "lookup"}, "history 'memory': needs routing home"),
+        ({"history_topics": "a=1", "history": "off"}, "needs history memory or store"),
+        ({"history_topics": "a=1", "history_bytes": "0"}, "needs history-bytes"),
+        ({"history_bytes": "-1"}, "history-bytes -1: has to be at least 0"),
+        ({"history_size": "0"}, "history-size 0: has to be at least 1"),
     ],
 )
-def test_history_that_cannot_be_is_refused(options: dict[str, str], why: str) -> None:
+def test_settings_that_cannot_be_are_refused(options: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(why)):
         load(options, {}, None)
 
 
-def test_with_riak_messages_are_kept_in_memory() -> None:
-    options = load({"history_bytes": "1000000", "store": "riak://127.0.0.1:8087"}, {}, None)
-    assert options.features == {"history"}
+def test_what_settings_need_is_asked_only_of_those_that_want_it() -> None:
+    load({"standby": "off", "history": "off", "routing": "lookup", "dedup_ttl": "0"}, {}, None)
+    load({"standby": "on", "history": "memory", "store": "riak:127.0.0.1:8087"}, {}, None)
+    load({"standby": "on", "history": "store", "history_bytes": "0"}, {}, None)

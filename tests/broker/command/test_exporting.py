@@ -27,6 +27,7 @@ from ingeborg.broker.store.riak import RiakStore
 from ingeborg.protocol.filters import canonical_filter
 from ingeborg.protocol.hashes import SLOTS
 from tests.riak.double import RiakDouble
+from tests.store.asked import subscribers
 
 from ..running import PATIENCE_S, ingeborg, plain, serving
 
@@ -355,8 +356,7 @@ async def test_ending_subscriptions_come_behind_the_plain_ones_and_are_there_aga
     wanted = {("hit", f"client {index}", (GONE, LATER, BOTH)[index % 3]) for index in range(PAGE_SUBSCRIPTIONS + 50)}
     wanted |= {(f"topic {index}", "ann", BOTH) for index in range(50)}
     async with opened(EmbeddedStore(tmp_path / "store")) as store:
-        await store.switch("ending", True)
-        await store.subscribe([("ann", ["hit", "plain"])], True)
+        await store.subscribe([("ann", ["hit", "plain"])])
         await store.subscribe_ending([(client, [topic], term) for topic, client, term in sorted(wanted)])
         code, told = await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out")
         assert code == 0
@@ -373,23 +373,14 @@ async def test_ending_subscriptions_come_behind_the_plain_ones_and_are_there_aga
     assert sorted(found) == sorted(wanted)
     assert len(lines) < 2 + 50 + PAGE_SUBSCRIPTIONS  # neighbours share lines
 
-    told_, out = io.StringIO(), io.StringIO()
+    out = io.StringIO()
     with (tmp_path / "out").open("rb") as file:
-        assert await importing.run(file, EmbeddedStore(tmp_path / "second"), out=out, told=told_) == 0
-    assert told_.getvalue().count("the feature 'ending' has been switched on for this store") == 1
+        assert await importing.run(file, EmbeddedStore(tmp_path / "second"), out=out, told=io.StringIO()) == 0
     assert out.getvalue().startswith("imported 1,102 subscriptions (1,100 of them ending ones) of ")
     async with opened(EmbeddedStore(tmp_path / "second")) as second:
-        assert await second.features() == {"ending"}
         assert await ending_of(second) == wanted
-        assert await second.subscribers(["hit", "plain"]) == [{"ann"}, {"ann"}]
-
-
-async def test_with_the_feature_off_they_are_not_looked_for(tmp_path: Path) -> None:
-    async with opened(EmbeddedStore(tmp_path / "store")) as store:
-        await store.subscribe_ending([("ann", ["left"], GONE)])
-        await store.subscribe([("ann", ["plain"])])
-    assert (await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out"))[0] == 0
-    assert (tmp_path / "out").read_bytes() == b'{"topic":"plain","client_ids":["ann"]}\n'
+        assert await subscribers(second, ["plain"]) == [{"ann"}]
+        assert await second.terms([("ann", "hit")]) == [None]
 
 
 # -- Subscriptions with filters
@@ -406,13 +397,11 @@ async def filtered_of(store: Store) -> set[tuple[str, str, str]]:
     }
 
 
-async def test_filters_come_last_and_are_there_again_and_an_older_release_refuses_their_lines(tmp_path: Path) -> None:
+async def test_filters_come_last_and_are_there_again(tmp_path: Path) -> None:
     wanted = {("offers", f"client {index:04}", (CHEAP, NEAR)[index % 2]) for index in range(PAGE_SUBSCRIPTIONS + 50)}
     wanted |= {("offers", "ann", CHEAP), ("offers", "ann", NEAR), ("more", "ann", NEAR)}
     async with opened(EmbeddedStore(tmp_path / "store")) as store:
-        await store.switch("ending", True)
-        await store.switch("filters", True)
-        await store.subscribe([("ann", ["offers", "plain"])], True)
+        await store.subscribe([("ann", ["offers", "plain"])])
         await store.subscribe_ending([("bob", ["offers"], GONE)])
         await store.subscribe_filtered([(client, [topic], text, False) for topic, client, text in sorted(wanted)])
         code, told = await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out")
@@ -427,48 +416,31 @@ async def test_filters_come_last_and_are_there_again_and_an_older_release_refuse
     assert len(found) == len(wanted)
     assert {(topic, client, canonical_filter(filter)) for topic, client, filter in found} == wanted
     assert len(lines) < 20  # who has the same filter shares a line
-    # What a release of before does with such a line: it knows `client_ids`, and else takes it for a client's.
-    assert all(not {"client_ids", "client_id"} & line.keys() for line in lines[len(others) :])
-
-    told_, out = io.StringIO(), io.StringIO()
+    out = io.StringIO()
     with (tmp_path / "out").open("rb") as file:
-        assert await importing.run(file, EmbeddedStore(tmp_path / "second"), out=out, told=told_) == 0
-    assert told_.getvalue().count("the feature 'filters' has been switched on for this store") == 1
+        assert await importing.run(file, EmbeddedStore(tmp_path / "second"), out=out, told=io.StringIO()) == 0
     assert out.getvalue().startswith("imported 1,056 subscriptions (1 of them ending ones, 1,053 of them with filters)")
     async with opened(EmbeddedStore(tmp_path / "second")) as second:
-        assert await second.features() == {"ending", "filters"}
         assert await filtered_of(second) == wanted
-        assert await second.subscribers(["offers", "plain", "more"], True) == [{"ann", "bob"}, {"ann"}, set()]
+        assert await subscribers(second, ["offers", "plain", "more"]) == [{"ann", "bob"}, {"ann"}, set()]
 
 
-async def test_without_filters_it_says_how_many_are_left_out(tmp_path: Path) -> None:
-    async with opened(EmbeddedStore(tmp_path / "store")) as store:
-        await store.switch("filters", True)
-        await store.subscribe([("ann", ["plain"])])
-        await store.subscribe_filtered([("ann", ["a", "b"], CHEAP, False)])
-    told, out = io.StringIO(), tmp_path / "out"
-    store = EmbeddedStore(tmp_path / "store", read_only=True)
-    assert await exporting.run(store, str(out), filters=False, told=told) == 0
-    assert out.read_bytes() == b'{"topic":"plain","client_ids":["ann"]}\n'
-    assert told.getvalue().endswith("; 2 with filters are left out\n")
-
-
-def test_the_command_line_leaves_filters_out_where_it_is_told_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def run(store: Store, path: str, *, filters: bool, as_json: bool) -> int:
-        return 10 + filters  # the command runs in a process of its own: only this comes back
-
-    monkeypatch.setattr(exporting, "run", run)
-    for arguments, code in (([], 11), (["--without-filters"], 10)):
-        assert cli.main(["export", *arguments, "--store", f"lmdb:{tmp_path}"]) == code
+async def test_a_file_of_this_format_is_read_and_written_again_as_it_was(tmp_path: Path) -> None:
+    text = (
+        b'{"topic":"plain","client_ids":["ann","bob"]}\n'
+        b'{"topic":"gone","client_ids":["cid"],"until":"disconnect"}\n'
+        b'{"topic":"offers","filtered_ids":["dan","eve"],"filter":{"price":[{"numeric":["<",5]}]}}\n'
+    )
+    (tmp_path / "in").write_bytes(text)
+    await fill_from(tmp_path / "in", EmbeddedStore(tmp_path / "store"))
+    assert (await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out"))[0] == 0
+    assert (tmp_path / "out").read_bytes() == text
 
 
 async def test_of_an_earlier_boot_there_are_none(tmp_path: Path) -> None:
     async with opened(EmbeddedStore(tmp_path / "store")) as store:
-        await store.switch("ending", True)
         await store.subscribe_ending([("ann", ["lost"], GONE)])
-        await store.subscribe([("ann", ["plain"])], True)
+        await store.subscribe([("ann", ["plain"])])
     (tmp_path / "store" / "soft" / "boot_id").write_text("another boot")
     assert (await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out"))[0] == 0
     assert read(tmp_path / "out") == {("plain", "ann")}

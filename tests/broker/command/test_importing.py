@@ -13,6 +13,7 @@ from ingeborg.broker.core.model import Endpoint
 from ingeborg.broker.store.base import Term
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol.hashes import slot_of
+from tests.store.asked import subscribers
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ async def test_every_line_is_in_the_store(
         b'{"client_id": "c%d", "topic": ["t", "t%d", "\xc3\xa9"]}\n' % (number, number) for number in range(20)
     )
     assert await command.run(lines + b'\n{"client_id": 7, "topic": "alone"}') == 0
-    sets = await store.subscribers(["t", "t3", "é", "alone"])
+    sets = await subscribers(store, ["t", "t3", "é", "alone"])
     assert sets == [{f"c{number}" for number in range(20)}, {"c3"}, sets[0], {"7"}]
     assert command.out.getvalue().startswith("imported 61 subscriptions of 22 lines in ")
 
@@ -86,7 +87,7 @@ async def test_a_bad_line_ends_it_and_everything_before_is_in(
     assert "line 3: " in told
     assert words in told
     assert command.out.getvalue() == ""
-    assert await store.subscribers(["good"]) == [{"c"}]
+    assert await subscribers(store, ["good"]) == [{"c"}]
 
 
 @pytest.mark.parametrize("end", [b"", b'"}\n{"client_id": "c", "topic": "after"}\n'])
@@ -101,7 +102,7 @@ async def test_a_line_that_is_too_long_is_told_and_not_read_to_its_end(
     assert await command.read(lines) == 1
     assert "line 3: too_large: longer than 100 bytes" in command.told.getvalue()
     assert lines.tell() == len(before) + 101
-    assert await store.subscribers(["good", "after"]) == [{"c"}, set()]
+    assert await subscribers(store, ["good", "after"]) == [{"c"}, set()]
 
 
 async def test_ending_ones_are_taken_from_lines_of_either_kind_and_those_that_are_over_left_out(
@@ -118,25 +119,13 @@ async def test_ending_ones_are_taken_from_lines_of_either_kind_and_those_that_ar
     assert await command.run(b"\n".join(lines)) == 0
     assert command.out.getvalue().startswith("imported 6 subscriptions (5 of them ending ones) of 6 lines in ")
     assert command.out.getvalue().endswith("; 3 were over and are left out\n")
-    assert "the feature 'ending' has been switched on" in command.told.getvalue()
-    assert await store.features() == {"ending"}
-    assert await store.subscribers(["a", "b", "over", "and out"], True) == [{"c", "d", "7"}, {"c"}, set(), set()]
+    assert await subscribers(store, ["a", "b", "over", "and out"]) == [{"c", "d", "7"}, {"c"}, set(), set()]
     pairs = [("c", "a"), ("c", "b"), ("7", "a"), ("d", "a")]
     assert await store.terms(pairs) == [Term(True, 0.0), Term(True, 4e9), Term(False, 4e9 + 0.5), None]
-    assert await store.subscribers(["a"]) == [{"d"}]
-    # With the feature on nothing is said of it, and what is plain takes the place of what ends.
-    again = Command(store._directory)
-    assert await again.run(b'{"client_id": "c", "topic": "a"}') == 0
-    assert "switched on" not in again.told.getvalue()
-    assert [each.client for each in (await store.ending(slot_of("a"), None, 10))[0]] == ["7"]
-
-
-async def test_a_file_without_them_or_with_none_but_such_as_are_over_switches_nothing_on(
-    command: Command, store: EmbeddedStore
-) -> None:
-    assert await command.run(b'{"client_id": "c", "topic": "a"}\n{"client_id": "c", "topic": "b", "ends_at": 1}') == 0
-    assert await store.features() == frozenset()
     assert command.told.getvalue() == ""
+    # A plain one takes the place of one that ends.
+    assert await command.run(b'{"client_id": "c", "topic": "a"}') == 0
+    assert [each.client for each in (await store.ending(slot_of("a"), None, 10))[0]] == ["7"]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +146,7 @@ async def test_a_bad_term_is_named(command: Command, store: EmbeddedStore, keys:
         assert await command.run(b'{"client_id": "c", "topic": "good", "ends_at": 4e9}\n' + line % keys) == 1
         assert "line 2: " in command.told.getvalue()
         assert words in command.told.getvalue()
-    assert await store.subscribers(["t", "good"], True) == [set(), {"c"}]
+    assert await subscribers(store, ["t", "good"]) == [set(), {"c"}]
 
 
 async def test_filters_are_taken_from_lines_of_either_kind_and_come_beside_what_there_is(
@@ -170,11 +159,7 @@ async def test_filters_are_taken_from_lines_of_either_kind_and_come_beside_what_
     ]
     assert await command.run(b"\n".join(lines)) == 0
     assert command.out.getvalue().startswith("imported 5 subscriptions (4 of them with filters) of 3 lines in ")
-    assert (
-        "the file has subscriptions with filters: the feature 'filters' has been switched on" in command.told.getvalue()
-    )
-    assert await store.features() == {"filters"}
-    assert await store.subscribers(["a", "b"]) == [{"c"}, set()]
+    assert await subscribers(store, ["a", "b"]) == [{"c"}, set()]
     cheap, near = '{"price":[5,{"numeric":["<",2]}]}', '{"zip":[{"prefix":"81"}]}'
     assert await store.filters_of([("c", "a"), ("c", "b"), ("7", "a")]) == [[cheap, near], [cheap], [near]]
 
@@ -199,8 +184,7 @@ async def test_a_line_with_a_bad_filter_is_named(
     assert await command.run(b'{"client_id": "c", "topic": "good"}\n' + line) == 1
     assert "line 2: " in command.told.getvalue()
     assert words in command.told.getvalue()
-    assert await store.subscribers(["t", "good"]) == [set(), {"c"}]
-    assert await store.features() == frozenset()
+    assert await subscribers(store, ["t", "good"]) == [set(), {"c"}]
 
 
 async def test_a_store_that_endpoints_are_using_is_left_alone(
@@ -219,7 +203,7 @@ async def test_a_store_that_endpoints_are_using_is_left_alone(
     monkeypatch.setattr(f"{__name__}.EmbeddedStore", Beating)
     assert await command.run(b'{"client_id": "c", "topic": "t"}') == 1
     assert "in use by alive, whose" in command.told.getvalue()
-    assert await store.subscribers(["t"]) == [set()]
+    assert await subscribers(store, ["t"]) == [set()]
 
 
 def test_a_file_that_is_not_there_is_wrong_usage(lmdb: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,6 @@ from ingeborg.broker.core.clients.outbox import Outbox
 from ingeborg.broker.core.clients.replies import Replies
 from ingeborg.broker.core.clients.sending import Sending
 from ingeborg.broker.core.cluster.copies import Copies
-from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.cluster.membership import Membership
 from ingeborg.broker.core.cluster.standby import Standbys
 from ingeborg.broker.core.cluster.underway import UnderWay
@@ -35,7 +34,7 @@ from ingeborg.broker.core.messages.guard import Guard
 from ingeborg.broker.core.messages.kept import KeptMessages
 from ingeborg.broker.core.messages.names import Names
 from ingeborg.broker.core.messages.routes import Routes
-from ingeborg.broker.core.model import Endpoint, Shape
+from ingeborg.broker.core.model import NO_INTRODUCTION, NO_SETTINGS, Endpoint, Settings, Shape
 from ingeborg.broker.core.topics.locations import Locations
 from ingeborg.broker.core.topics.sweeping import Sweeping
 from ingeborg.protocol.hashes import slot_of
@@ -60,14 +59,15 @@ def command(name: str, client: str = "anna", **fields: Any) -> Command:
 
 
 class Surroundings:
-    """This endpoint is ``ME``; the peers are linked, and have welcomed it, if it has ``joined``."""
+    """This endpoint is ``ME``; the peers are linked, and have welcomed it, if it has ``joined``.
+    ``settings``: of the cluster."""
 
-    def __init__(self, *peers: str, joined: bool = True) -> None:
+    def __init__(self, *peers: str, joined: bool = True, settings: Settings = NO_SETTINGS) -> None:
         self.desk = fake = FakeDesk()
         desk = fake.real
-        self.members = Membership(ME, desk.now)
+        self.members = Membership(ME, desk.now, settings=settings)
         for incarnation in peers:
-            self.members.connected(peer(incarnation), desk.now)
+            self.members.connected(peer(incarnation), desk.now, NO_INTRODUCTION._replace(settings=settings))
         if joined:
             self.join()
         self.hub = Hub()
@@ -81,21 +81,21 @@ class Surroundings:
         self._written: defaultdict[Connection, list[bytes]] = defaultdict(list)
 
     def sweeping(self, routes: Routes, writes: UnderWay, *, shape: Shape = MEMORY) -> Sweeping:
-        """The part that ends subscriptions, and has the switch of those that end."""
-        parts = (self.members, self.hub, routes, self.locations, writes, Switch(), self.keepalive)
+        """The part that ends subscriptions."""
+        parts = (self.members, self.hub, routes, self.locations, writes, self.keepalive)
         return Sweeping(self.desk.real, *parts, shape)
 
-    def recovering(self, limits: Limits = NO_HISTORY) -> Recovering:
-        """The part that recovers clients, where nothing is kept."""
+    def recovering(
+        self, limits: Limits = NO_HISTORY, settings: Settings = NO_SETTINGS, *, has_journal: bool = True
+    ) -> Recovering:
+        """The part that recovers clients; by default nothing is kept. ``has_journal``: the store has one."""
         desk = self.desk.real
-        self.history = history = HistoryParts(desk, self.members, limits)
-        self.of_ending, self.of_filters = Switch(), Switch()
+        self.history = history = HistoryParts(desk, self.members, limits, settings, has_journal)
         copies = Copies(desk, self.members, [])
-        standbys = Standbys(desk, self.members, copies)
+        standbys = Standbys(desk, self.members, copies, settings.standby)
         history.keep(copies, standbys, Guard(KeptMessages(desk, Dedup(60.0, 1_000), Names()), standbys))
         delivery = Delivery(desk, self.hub, self.sending, self.moved_away, {}, self.desk.counters, bytes)
-        switches = (self.of_ending, self.of_filters)
-        return history.recover(self.hub, delivery, self.sending, self.memory, self.replies, *switches, bytes)
+        return history.recover(self.hub, delivery, self.sending, self.memory, self.replies, bytes)
 
     def join(self) -> None:
         """Every peer has welcomed this endpoint."""

@@ -141,7 +141,7 @@ def test_of_what_waits_when_the_client_closes_all_is_begun_but_listens_and_reads
     anna.close()
     there = cluster.listener("anna", "b")
     assert berta.heard[-1] == "news: 'x'"
-    assert cluster.world.store.subscribers(["t", "u"]) == [set(), {"anna"}]
+    assert cluster.world.store.subscribers(["t", "u"])[0] == [set(), {"anna"}]
     assert router.counters.drops["command_of_closed_connection"] == 2
     assert "closed 4001" not in there.hear()
 
@@ -581,7 +581,7 @@ def test_a_change_that_an_endpoint_slept_over_does_not_undo_a_later_one() -> Non
     cluster.world.run(5.0)
     assert asleep.router.members.joined
     assert asleep.router.counters.drops["outdated_change"] == 1
-    assert cluster.world.store.subscribers([topic]) == [{"anna"}]
+    assert cluster.world.store.subscribers([topic])[0] == [{"anna"}]
     assert bert.say(f"publish {topic} 'x' #3") == ["ok 3"]
     assert anna.heard[-1] == f"{topic}: 'x'"
 

@@ -6,6 +6,7 @@ an effect out. A test drives one part of these, and looks at what that part aske
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ingeborg.broker.core.clients.hub import Connection, Hub
@@ -15,7 +16,6 @@ from ingeborg.broker.core.clients.outbox import Outbox
 from ingeborg.broker.core.clients.replies import Replies
 from ingeborg.broker.core.clients.sending import Sending
 from ingeborg.broker.core.cluster.copies import Copies
-from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.cluster.handover import KeyHandover, SeenPayloads
 from ingeborg.broker.core.cluster.homes import Homes
 from ingeborg.broker.core.cluster.membership import Membership
@@ -42,7 +42,7 @@ from ingeborg.broker.core.messages.outcomes import Outcomes
 from ingeborg.broker.core.messages.repeats import Repeats
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.messages.sharing import Sharing
-from ingeborg.broker.core.model import Endpoint, Location
+from ingeborg.broker.core.model import NO_SETTINGS, Endpoint, Location, Settings
 from ingeborg.broker.core.topics.locations import Locations, Whereabouts
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.messages import Command, notification
@@ -54,11 +54,12 @@ ANN = Endpoint("ann", "a", "ws://ann", 1)
 BOB = Endpoint("bob", "b", "ws://bob", 1)
 
 DEDUP_TTL_S = 60.0
+NO_LIMITS = Limits()
 
 
-def joined(desk: Desk, *peers: Endpoint) -> Membership:
-    """An endpoint's membership, after all these peers have let it in."""
-    members = Membership(ME, desk.now)
+def joined(desk: Desk, *peers: Endpoint, settings: Settings = NO_SETTINGS) -> Membership:
+    """An endpoint's membership, after all these peers have let it in. ``settings``: of the cluster."""
+    members = Membership(ME, desk.now, settings=settings)
     members.heartbeat_written(desk.now)
     members.registry(peers, desk.now, desk.now)
     for peer in peers:
@@ -85,7 +86,7 @@ def topic_moving(before: Homes, old: str, after: Homes, new: str) -> str:
 
 
 class Way:
-    """One endpoint, as far as messages pass through it. ``peers``: those in its view."""
+    """One endpoint, as far as messages pass through it. ``peers``: those in its view. ``settings``: of the cluster."""
 
     def __init__(
         self,
@@ -94,10 +95,12 @@ class Way:
         lookup: bool = False,
         sizes: Sizes = SIZES,
         routes: Routes | None = None,
+        settings: Settings = NO_SETTINGS,
+        limits: Limits = NO_LIMITS,
     ) -> None:
         self.desk = fake = FakeDesk()
         desk = fake.real
-        self.members = members = members or joined(desk, *peers)
+        self.members = members = members or joined(desk, *peers, settings=settings)
         self.homes: Homes = Homes(ME.incarnation, joined=True) if lookup else members
         self.hub = Hub()
         self.memory = memory = Memory(1 << 40, lambda: 0)
@@ -120,9 +123,9 @@ class Way:
         self.payloads = SeenPayloads(desk, self.dedup, Names())
         kept = self.payloads.at_standby = KeptMessages(desk, self.dedup, Names())
         self.copies = copies = Copies(desk, members, [self.payloads])
-        self.standbys = Standbys(desk, members, copies)
+        self.standbys = Standbys(desk, members, copies, settings.standby)
         self.guard = Guard(kept, self.standbys)
-        self.history = HistoryParts(desk, members, Limits())
+        self.history = HistoryParts(desk, members, limits, settings, True)
         self.keeping = self.history.keep(copies, self.standbys, self.guard)
         self.keys = KeyHandover(desk, members, self.dedup, self.repeats, self.handovers, copies, self.payloads, sizes)
         self.outcomes = Outcomes(desk, self.inflight)
@@ -139,8 +142,7 @@ class Way:
             self.outcomes,
             sizes,
         )
-        self.ending = Switch()
-        self.filtering = Filtering(desk, self.routes, self.ending)
+        self.filtering = Filtering(desk, self.routes)
         make_home = LookupHome if lookup else Home
         self.home = make_home(
             desk,
@@ -205,7 +207,7 @@ class Way:
 
     def lets_in(self, peer: Endpoint) -> None:
         """The peer joins: some slots are its own from here on. The parts have yet to be told."""
-        self.members.connected(peer, self.desk.now)
+        self.members.connected(peer, self.desk.now, self.members.introduction)
         self.members.joined_by(peer.incarnation, 1, 1)
 
     def loses(self, peer: Endpoint) -> None:
@@ -213,6 +215,10 @@ class Way:
         self.members.left(peer.incarnation)
 
     # What comes, and what goes
+
+    def has_subscribers(self, read: Stored, *clients: set[str] | tuple[str, ...], filtered: Sequence[str] = ()) -> None:
+        """The store says who subscribes to the topics that it was asked about, and which of them have filters."""
+        read.end((list(clients), list(filtered)))
 
     def flush(self) -> list[Stored]:
         """The home's turn ends; what the store is asked then, since the last call of this kind."""

@@ -29,16 +29,16 @@ class Memory:
         self.later: list[list[str]] = []  # topics that were asked for in the other way
         self.asked = asyncio.Event()
 
-    async def subscribers(self, topics: list[str], ending: bool = False) -> list[Subscribers]:
+    async def subscribers(self, topics: list[str]) -> tuple[list[Subscribers], list[str]]:
         self.later.append(topics)
         self.asked.set()
-        return [() for _ in topics]
+        return [() for _ in topics], []
 
-    def subscribers_now(self, topics: Sequence[str], ending: bool = False) -> list[Subscribers] | None:
+    def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], list[str]] | None:
         answer: Any = self.at_once.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return None if answer is None else [answer for _ in topics]
+        return None if answer is None else ([answer for _ in topics], [])
 
     def locations_now(self, clients: Sequence[str]) -> list[Location | None]:
         return [None for _ in clients]
@@ -48,10 +48,8 @@ class Memory:
     ) -> list[tuple[list[tuple[str, str]], str | None]]:
         return [([("ann", f"{topic} {limit}")], after) for topic, after in asked]
 
-    def subscribed_now(
-        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
-    ) -> list[bool]:
-        return [topic == f"{client} {ending} {filters}" for topic in topics]
+    def subscribed_now(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> list[bool]:
+        return [topic == f"{client} {unfiltered}" for topic in topics]
 
 
 class Endpointed:

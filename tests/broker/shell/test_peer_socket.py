@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -16,20 +17,15 @@ from typing import Any
 
 import ormsgpack
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
 
 from ingeborg.broker.command.serve import listen
-from ingeborg.broker.core.links.capabilities import CAPABILITIES_MAX, with_grace
-from ingeborg.broker.core.model import Endpoint
+from ingeborg.broker.core.links.capabilities import CAPABILITIES_MAX
+from ingeborg.broker.core.model import Endpoint, Settings
 from ingeborg.broker.core.router import Router
 from ingeborg.broker.shell import peer_socket as peers
-from ingeborg.broker.shell.peer_socket import (
-    CAPABLE,
-    HANDSHAKE_BYTES_MAX,
-    LINK_BYTES_AT_ONCE,
-    PEER_PATH,
-    VERSION,
-    proof,
-)
+from ingeborg.broker.shell.peer_socket import HANDSHAKE_BYTES_MAX, LINK_BYTES_AT_ONCE, PEER_PATH, VERSION, proof
 from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol import sockets
@@ -54,9 +50,11 @@ from ..transports import Authority
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
 
 SUCCESS = {"result": "success"}
-CAPABILITIES = sorted(with_grace(60.0))  # of an endpoint with default options
+SETTINGS = [60.0, False, "off"]  # of an endpoint with default options
+TOLD: peers.Told = ([], SETTINGS)
 REFUSALS = 'ingeborg_errors_total{code="peer_handshake"}'
 ENDED = "ingeborg_subscriptions_ended_total"
+DIFFERING = "ingeborg_settings_differ"
 NONCE = b"n" * 16
 STRANGER = Endpoint("stranger", "00", "ws://127.0.0.1:9", 0)
 
@@ -69,14 +67,18 @@ async def at_the_reserved_path(endpoint: Running) -> AsyncIterator[tuple[Raw, by
     async with raw(endpoint.url) as connection:
         assert (await connection.upgrade(PEER_PATH)).startswith(b"HTTP/1.1 101 ")
         first, frame = await connection.frame()
-        kind, version, nonce = ormsgpack.unpackb(frame)
+        kind, version, nonce, *told = ormsgpack.unpackb(frame)
         assert (first, kind, version, len(nonce)) == (BINARY, "challenge", VERSION, 16)
+        assert tuple(told) == TOLD
         yield connection, nonce
 
 
-def hello(nonce: bytes, secret: bytes = SECRET, *, role: bytes = b"dialler", version: int = VERSION) -> list[Any]:
-    shown = proof(secret, role, (nonce, NONCE), STRANGER)
-    return ["hello", version, NONCE, STRANGER.name, STRANGER.incarnation, STRANGER.url, shown]
+def hello(
+    nonce: bytes, secret: bytes = SECRET, *, role: bytes = b"dialler", told: Any = TOLD, proved: Any = None
+) -> list[Any]:
+    """``told``: what the stranger tells of itself. ``proved``: what its proof is for, if that is something else."""
+    shown = proof(secret, role, (nonce, NONCE), STRANGER, (TOLD, told if proved is None else proved))
+    return ["hello", VERSION, NONCE, STRANGER.name, STRANGER.incarnation, STRANGER.url, *told, shown]
 
 
 async def refused(endpoint: Running, connection: Raw, frame: bytes, code: int = 1008) -> None:
@@ -90,15 +92,18 @@ async def refused(endpoint: Running, connection: Raw, frame: bytes, code: int = 
     assert endpoint.server.peers.sockets == {}
 
 
-async def test_who_knows_the_secret_is_welcomed_by_who_knows_it_too(shared: Running) -> None:
+async def test_who_knows_the_secret_is_welcomed_by_who_knows_it_too(shared: Running, logged: Logged) -> None:
+    logged.expect("grace times differ")
     me = shared.server.router.me
     async with at_the_reserved_path(shared) as (connection, nonce):
-        connection.writer.write(raw_frame(BINARY, ormsgpack.packb(hello(nonce))))
+        told: peers.Told = ([], [7.5, False, "off"])
+        connection.writer.write(raw_frame(BINARY, ormsgpack.packb(hello(nonce, told=told))))
         _, frame = await connection.frame()
         kind, name, incarnation, url, given = ormsgpack.unpackb(frame)
         assert (kind, name, incarnation, url) == ("welcome", me.name, me.incarnation, me.url)
-        assert given == proof(SECRET, b"acceptor", (nonce, NONCE), me)
+        assert given == proof(SECRET, b"acceptor", (nonce, NONCE), me, (TOLD, told))
         assert list(shared.server.peers.sockets) == [STRANGER.incarnation]
+        assert shared.server.router.members.peers[STRANGER.incarnation].grace_s == 7.5
         # Now it is a link, and may carry more than a handshake may.
         assert (await connection.frame())[0] == BINARY
         connection.writer.write(raw_frame(BINARY, b"\xc1" + bytes(2 * HANDSHAKE_BYTES_MAX)))
@@ -115,12 +120,12 @@ async def test_who_knows_the_secret_is_welcomed_by_who_knows_it_too(shared: Runn
         lambda nonce: hello(NONCE),
         lambda nonce: hello(nonce, role=b"acceptor"),
         lambda nonce: [*hello(nonce)[:3], "other", *hello(nonce)[4:]],
-        lambda nonce: [*hello(nonce)[:6], None],
-        lambda nonce: [*hello(nonce)[:6], ""],
-        lambda nonce: hello(nonce, version=VERSION + 1)[:-1],
+        lambda nonce: [*hello(nonce)[:-1], None],
+        lambda nonce: [*hello(nonce)[:-1], ""],
+        lambda nonce: hello(nonce)[:-1],
         lambda nonce: [*hello(nonce), "more"],
         lambda nonce: ["hello"],
-        lambda nonce: ["hello", VERSION, *[[[]]] * 5],
+        lambda nonce: ["hello", VERSION, *[[[]]] * 7],
         lambda nonce: ["welcome", *hello(nonce)[3:]],
         lambda nonce: ["challenge", VERSION, NONCE],
         lambda nonce: ["listen"],
@@ -135,68 +140,85 @@ async def test_who_knows_the_secret_is_welcomed_by_who_knows_it_too(shared: Runn
     ],
 )
 async def test_who_does_not_know_the_secret_is_refused_and_counted(shared: Running, made: Any, logged: Logged) -> None:
-    logged.expect("no link with 127.0.0.1: (it does not know the shared secret|a handshake|it speaks version)")
-    async with at_the_reserved_path(shared) as (connection, nonce):
-        await refused(shared, connection, raw_frame(BINARY, ormsgpack.packb(made(nonce))))
-
-
-# -- capabilities
-
-
-@asynccontextmanager
-async def capable(endpoint: Running) -> AsyncIterator[tuple[Raw, bytes]]:
-    """As ``at_the_reserved_path``, of a dialler that says what it can do."""
-    async with raw(endpoint.url) as connection:
-        head = await connection.upgrade(PEER_PATH, headers=f"Sec-WebSocket-Protocol: {CAPABLE}\r\n")
-        assert f"Sec-WebSocket-Protocol: {CAPABLE}".encode() in head
-        _, frame = await connection.frame()
-        kind, version, nonce, capabilities = ormsgpack.unpackb(frame)
-        assert (kind, version, capabilities) == ("challenge", VERSION, CAPABILITIES)
-        yield connection, nonce
-
-
-def capable_hello(nonce: bytes, capabilities: Any, proved: Any = None) -> list[Any]:
-    said = (CAPABILITIES, capabilities if proved is None else proved)
-    shown = proof(SECRET, b"dialler", (nonce, NONCE), STRANGER, said)
-    return ["hello", VERSION, NONCE, STRANGER.name, STRANGER.incarnation, STRANGER.url, capabilities, shown]
-
-
-async def test_both_ends_say_what_they_can_do_and_prove_it(shared: Running) -> None:
-    me = shared.server.router.me
-    async with capable(shared) as (connection, nonce):
-        mine = ["copies", "something of a later release"]
-        connection.writer.write(raw_frame(BINARY, ormsgpack.packb(capable_hello(nonce, mine))))
-        _, frame = await connection.frame()
-        kind, *_, given = ormsgpack.unpackb(frame)
-        assert kind == "welcome"
-        assert given == proof(SECRET, b"acceptor", (nonce, NONCE), me, (CAPABILITIES, mine))
-        assert shared.server.router.members.has(STRANGER.incarnation, "copies")
-    await shared.until(lambda metrics: shared.server.peers.sockets == {})
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        lambda nonce: capable_hello(nonce, ["copies"], proved=[]),
-        lambda nonce: capable_hello(nonce, "copies"),
-        lambda nonce: capable_hello(nonce, [1]),
-        lambda nonce: capable_hello(nonce, ["x"] * (CAPABILITIES_MAX + 1)),
-        hello,
-    ],
-    ids=["forged", "text", "numbers", "many", "none"],
-)
-async def test_capabilities_that_are_not_proved_or_are_none_are_refused(
-    shared: Running, made: Any, logged: Logged
-) -> None:
     logged.expect("no link with 127.0.0.1: (it does not know the shared secret|a handshake)")
-    async with capable(shared) as (connection, nonce):
+    async with at_the_reserved_path(shared) as (connection, nonce):
         await refused(shared, connection, raw_frame(BINARY, ormsgpack.packb(made(nonce))))
 
 
-async def test_who_does_not_ask_for_them_may_not_say_them(shared: Running, logged: Logged) -> None:
-    logged.expect("no link with 127.0.0.1: a handshake")
+NOT_TOLD = {
+    "text": ("copies", SETTINGS),
+    "numbers": ([1], SETTINGS),
+    "many": (["x"] * (CAPABILITIES_MAX + 1), SETTINGS),
+    "no settings": ([], None),
+    "short": ([], SETTINGS[:2]),
+    "long": ([], [*SETTINGS, "off"]),
+    "grace time none": ([], [None, *SETTINGS[1:]]),
+    "grace time 0": ([], [0, *SETTINGS[1:]]),
+    "grace time nan": ([], [float("nan"), *SETTINGS[1:]]),
+    "grace time true": ([], [True, *SETTINGS[1:]]),
+    "standby": ([], [60.0, "on", "off"]),
+    "history": ([], [60.0, False, "disk"]),
+}
+
+
+@pytest.mark.parametrize("told", NOT_TOLD.values(), ids=NOT_TOLD)
+async def test_capabilities_and_settings_that_are_none_are_refused(shared: Running, told: Any, logged: Logged) -> None:
+    logged.expect("no link with 127.0.0.1: a handshake that is not of this protocol")
     async with at_the_reserved_path(shared) as (connection, nonce):
-        await refused(shared, connection, raw_frame(BINARY, ormsgpack.packb(capable_hello(nonce, ["copies"]))))
+        await refused(shared, connection, raw_frame(BINARY, ormsgpack.packb(hello(nonce, told=told))))
+
+
+@pytest.mark.parametrize("told", [(["copies"], SETTINGS), ([], [60.0, True, "off"])], ids=["capabilities", "settings"])
+async def test_those_that_are_not_proved_are_refused(shared: Running, told: Any, logged: Logged) -> None:
+    logged.expect("no link with 127.0.0.1: it does not know the shared secret")
+    async with at_the_reserved_path(shared) as (connection, nonce):
+        await refused(shared, connection, raw_frame(BINARY, ormsgpack.packb(hello(nonce, told=told, proved=TOLD))))
+
+
+UNKNOWN: peers.Told = (["teleport", "fly"], SETTINGS)
+UNABLE = "it needs fly, teleport, which this version does not know: start a version that does"
+
+
+async def test_a_dialler_that_needs_what_is_not_known_here_is_refused_and_the_log_names_it(
+    shared: Running, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    logged.expect(re.escape(UNABLE))
+    async with at_the_reserved_path(shared) as (connection, nonce):
+        await refused(shared, connection, raw_frame(BINARY, ormsgpack.packb(hello(nonce, told=UNKNOWN))))
+    assert f"no link with 127.0.0.1: {UNABLE}" in caplog.messages
+
+
+@pytest.mark.over_tcp
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        (UNKNOWN, UNABLE),
+        (([], [60.0, False, "disk"]), "a handshake that is not of this protocol"),
+    ],
+    ids=["capabilities", "settings"],
+)
+async def test_so_is_an_acceptor(
+    shared: Running, told: Any, why: str, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    logged.expect(re.escape(why))
+    closed: asyncio.Future[int | None] = asyncio.Future()
+
+    async def accept(ws: ServerConnection) -> None:
+        await ws.send(ormsgpack.packb(["challenge", VERSION, NONCE, *told]))
+        with suppress(ConnectionClosed):
+            while True:
+                _, _, nonce, *_ = ormsgpack.unpackb(await ws.recv(decode=False))
+                shown = proof(SECRET, b"acceptor", (NONCE, nonce), far, (told, TOLD))
+                await ws.send(ormsgpack.packb(["welcome", far.name, far.incarnation, far.url, shown]))
+        closed.set_result(ws.close_code)
+
+    async with serve(accept, "127.0.0.1", 0) as server:
+        (sock,) = server.sockets
+        far = Endpoint("far", "f" * 16, f"ws://127.0.0.1:{sock.getsockname()[1]}", 0)
+        await shared.server.peers._dial(far)
+        assert await asyncio.wait_for(closed, PATIENCE_S) == 1008
+    assert f"no link with {far.url}: {why}" in caplog.messages
+    assert shared.server.peers.sockets == {}
 
 
 async def test_garbage_is_refused_with_the_code_it_deserves(shared: Running, logged: Logged) -> None:
@@ -255,6 +277,24 @@ async def test_endpoints_with_different_grace_times_tell_and_keep_the_least(tmp_
                 own = sum(homes[slot_of(topic)] == endpoint.server.router.me.incarnation for topic in topics)
                 await endpoint.until(partial(lambda ends, metrics: metrics[ENDED] == ends, 2 * own))
                 assert 0 < own < 50
+
+
+async def test_endpoints_with_different_settings_of_the_cluster_say_so_and_are_counted(
+    tmp_path: Path, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    logged.expect("setting ")
+    async with (
+        running(tmp_path) as one,
+        running(tmp_path) as same,
+        running(tmp_path, settings=Settings(True, "memory")) as other,
+    ):
+        for endpoint, differing in ((one, 1), (same, 1), (other, 2)):
+            await endpoint.until(partial(lambda count, metrics: metrics[DIFFERING] == count, differing))
+        mine, theirs = (endpoint.server.router.me.name for endpoint in (one, other))
+        for setting, has, others in (("standby", "off", "on"), ("history", "off", "memory")):
+            said = f"setting {setting} differs: {mine} has {has}, {theirs} has {others}; "
+            assert said + "the lesser promise counts until all are restarted" in caplog.messages
+        assert not [line for line in caplog.messages if "differs" in line and theirs not in line]
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["connected", "lost meanwhile"])

@@ -14,6 +14,7 @@ from ingeborg.broker.command import cli
 from ingeborg.broker.command.config import ServeOptions
 from ingeborg.broker.command.doctor import command
 from ingeborg.broker.command.doctor.findings import Finding, Level, ended, error, in_thread, ok, warning
+from ingeborg.broker.core.model import Settings
 from tests.broker.running import ingeborg, serving
 
 ONE_OF_EACH = [ok("a", "fine"), warning("b", "so so\nmore of it", "mend it"), error("c", "bad", "do this\nthen that")]
@@ -76,6 +77,18 @@ def test_names_of_one_and_of_several() -> None:
     assert command.own_names(ServeOptions(name="e", endpoints=2)) == ["e-1", "e-2"]
 
 
+def test_settings_of_the_cluster_are_shown_and_compared_with_the_options() -> None:
+    recorded = Settings(True, "memory")
+    for options in (ServeOptions(), ServeOptions(standby="on", history="memory")):
+        assert command.settings_found(options, recorded) == ok("cluster settings", "standby on, history memory")
+    other = command.settings_found(ServeOptions(standby="off"), recorded)
+    assert (other.level, "the cluster has standby on, as its store records" in other.seen) == (Level.ERROR, True)
+    unable = command.settings_found(ServeOptions(routing="lookup"), recorded)
+    assert (unable.level, "needs routing home" in unable.seen) == (Level.ERROR, True)
+    none = command.settings_found(ServeOptions(standby="on"), None)
+    assert (none.level, "the first endpoint records its own" in none.seen) == (Level.OK, True)
+
+
 @pytest.mark.cluster
 async def test_beside_a_real_endpoint_everything_is_well_and_nothing_is_changed(tmp_path: Path) -> None:
     async with serving(tmp_path, "--name", "one") as (_, url):
@@ -87,6 +100,10 @@ async def test_beside_a_real_endpoint_everything_is_well_and_nothing_is_changed(
         assert sorted((tmp_path / "store").rglob("*")) == before
         seen = {finding["check"]: finding for finding in report["findings"]}
         assert seen["endpoint one"]["level"] == "ok"
+        assert (seen["cluster settings"]["level"], seen["cluster settings"]["seen"]) == (
+            "ok",
+            "standby off, history off",
+        )
         assert "an endpoint holds it" in next(
             finding["seen"] for check, finding in seen.items() if check[:5] == "port "
         )

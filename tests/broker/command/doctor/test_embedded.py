@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 
+import lmdb
 import pytest
 
 from ingeborg.broker.command.config import ServeOptions
@@ -132,14 +133,10 @@ async def test_what_is_no_store_is_found(tmp_path: Path, store: Path) -> None:
 
 
 async def test_a_feature_that_is_not_known_here_is_found(store: Path) -> None:
-    endpoint = EmbeddedStore(store, map_size_bytes=MAP_BYTES)
-    await endpoint.open()
-    await endpoint.switch("standby", True)
-    assert (await embedded.contents(store, MAP_BYTES))[0].level == "ok"
-    await endpoint.switch("later", True)
-    await endpoint.close()
+    with lmdb.open(str(store / "durable"), max_dbs=16) as environment, environment.begin(write=True) as txn:
+        txn.put(b"features", b"later")
     (finding,) = await embedded.contents(store, MAP_BYTES)
-    assert (finding.level, "used with the feature 'later'" in finding.seen) == ("error", True)
+    assert (finding.level, "features that this version does not know: 'later'" in finding.seen) == ("error", True)
 
 
 async def test_a_directory_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +145,7 @@ async def test_a_directory_that_does_not_answer_is_given_up(tmp_path: Path, monk
     monkeypatch.setattr(Path, "exists", lambda self: over.wait() and False)
     options = ServeOptions(store=f"lmdb:{tmp_path}")
     try:
-        for looked in (embedded.contents(tmp_path, 1 << 20), command._others(options, tmp_path)):
+        for looked in (embedded.contents(tmp_path, 1 << 20), command._cluster(options, tmp_path)):
             (finding,) = await ended("the store", looked, limit_s=0.1)
             assert (finding.level, finding.seen) == ("error", "nothing was known after 0.1 s")
     finally:

@@ -85,9 +85,15 @@ class Pages:
     """An endpoint's pages as they are told to be; its clock is ``ahead_s`` of this one."""
 
     def __init__(
-        self, name: str = "there", *, ready: bool = True, version: str = VERSION, ahead_s: float = 0.0
+        self,
+        name: str = "there",
+        *,
+        ready: bool = True,
+        version: str = VERSION,
+        ahead_s: float = 0.0,
+        differing: int = 0,
     ) -> None:
-        self.name, self.ready, self.version, self.ahead_s = name, ready, version, ahead_s
+        self.name, self.ready, self.version, self.ahead_s, self.differing = name, ready, version, ahead_s, differing
 
     async def __aenter__(self) -> Pages:
         self._server = await serve(_never, "127.0.0.1", 0, process_request=self._answer)
@@ -100,7 +106,8 @@ class Pages:
 
     def _answer(self, connection: Any, request: Any) -> Any:
         status = HTTPStatus.OK if self.ready or request.path != "/readyz" else HTTPStatus.SERVICE_UNAVAILABLE
-        text = f'ingeborg_info{{name="{self.name}",version="{self.version}"}} 1\n'
+        labels = f'name="{self.name}",version="{self.version}",standby="off",history="store"'
+        text = f"ingeborg_info{{{labels}}} 1\ningeborg_settings_differ {self.differing}\n"
         response = connection.respond(status, text if request.path == "/metrics" else "the store\ndoes not answer\n")
         del response.headers["Date"]
         response.headers["Date"] = email.utils.formatdate(time.time() + self.ahead_s, usegmt=True)
@@ -117,6 +124,7 @@ class Pages:
         ({"ready": False}, "error", "not ready: the store; does not answer"),
         ({"version": "0.0.9"}, "warning", "version 0.0.9"),
         ({"name": "someone"}, "error", "two endpoints advertise the same URL"),
+        ({"differing": 2}, "warning", "it has standby off, history store, and 2 other endpoints have other settings"),
         ({"ahead_s": 5.0}, "warning", "its clock is +"),
         ({"ahead_s": -60.0}, "error", "by which the times of tokens may be off"),
         ({"ahead_s": 0.4}, "ok", "its clock is"),

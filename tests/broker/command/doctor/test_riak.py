@@ -80,15 +80,19 @@ async def test_the_type_of_ending_subscriptions_is_looked_at_and_what_cannot_be_
         riak.memory.create_type("ingeborg_ending")
         assert (await found()).level == "warning"
         assert "names no backend" in (await found()).seen
+        await store.close()
         riak.memory.create_type("ingeborg_ending", last_write_wins=True)
-        assert (await found()).level == "warning"
+        assert (await found()).level == "error"
         assert "bucket-type create ingeborg_ending" in (await found()).todo
-        del riak.memory.types[b"ingeborg_ending"]
-        assert (await found()).level == "ok"
-        assert "wanted only while the feature `ending` is switched on" in (await found()).seen
-        riak.memory.create_type("ingeborg_ending")
-        await store.switch("ending", True)
         del riak.memory.types[b"ingeborg_ending"]
         assert (await found()).level == "error"
         assert "bucket-type create ingeborg_ending" in (await found()).todo
-        await store.close()
+
+
+async def test_the_type_of_ending_subscriptions_is_wanted_before_there_is_a_store() -> None:
+    async with RiakDouble(nodes=3) as riak:
+        riak.create_broker_types()
+        del riak.memory.types[b"ingeborg_ending"]
+        errors = [each for each in await checks.set_up(riak.addresses, "ingeborg") if each.level == "error"]
+        assert len(errors) == 1
+        assert "bucket-type create ingeborg_ending" in errors[0].todo

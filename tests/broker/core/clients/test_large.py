@@ -203,7 +203,7 @@ def test_a_large_message_is_whole_however_it_comes(data: bytes, mask: bytes, dra
 # -- The router
 
 #: Calls of the store that are answered with a list, which is empty.
-READS = ("endpoints", "features", "revocations")
+READS = ("endpoints", "revocations")
 
 
 class Talk:

@@ -10,11 +10,9 @@ from ingeborg.broker.core.clients.cut_off import CutOff
 from ingeborg.broker.core.clients.doubts import CLEAR_AGAIN_S, LATE_S
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.listening import LISTENS_PER_BATCH, Listening
-from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
-from ingeborg.broker.core.links.capabilities import with_grace
-from ingeborg.broker.core.model import Ended, Location, StoreUnavailable
+from ingeborg.broker.core.model import Ended, Introduction, Location, StoreUnavailable
 from ingeborg.broker.core.topics.sweeping import KEPT_S
 from ingeborg.protocol.errors import REPLACED, SUBSCRIPTIONS_ENDED
 
@@ -28,6 +26,11 @@ def here(number: int) -> Location:
     return Location(number, "m", True)
 
 
+def written(*locations: Location) -> list[tuple[Location, Ended | None]]:
+    """What the store answers to a `listen` of clients of whom nothing has ended."""
+    return [(location, None) for location in locations]
+
+
 def at(peer: str, number: int, *, online: bool = True) -> Location:
     return Location(number, peer, online)
 
@@ -35,10 +38,9 @@ def at(peer: str, number: int, *, online: bool = True) -> Location:
 class Endpoint(Surroundings):
     def __init__(self, *peers: str, joined: bool = True) -> None:
         super().__init__(*peers, joined=joined)
-        self.ending = Switch()
         self.part = Listening(
             *(self.desk.real, self.members, self.members, self.hub, self.locations, self.moved_away),
-            *(self.replies, self.sending, self.memory, self.ending, self.recovering(), self.history.admitting),
+            *(self.replies, self.sending, self.memory, self.recovering(), self.history.admitting),
         )
 
     def say(self, name: str, client: str = "anna", connection: Connection | None = None) -> Connection:
@@ -55,7 +57,7 @@ class Endpoint(Surroundings):
     def listening(self, client: str = "anna", number: int = 1) -> Connection:
         """A client that listens, and has had its reply."""
         connection = self.say("listen", client)
-        self.turn("listen")[0].end([here(number)])
+        self.turn("listen")[0].end(written(here(number)))
         for call in self.desk.asked:
             self.part.answered(call, None)
         self.desk.asked.clear()
@@ -94,7 +96,7 @@ def test_success_is_said_when_it_is_stored_and_every_peer_has_corrected_its_cach
     (call,) = endpoint.turn("listen")
     assert call.arguments == (["anna"], "m")
     assert endpoint.desk.asked == []
-    call.end([here(4)])
+    call.end(written(here(4)))
     p, q = endpoint.desk.asked
     assert endpoint.told() == [("p", [("anna", 4, "m", True)]), ("q", [("anna", 4, "m", True)])]
     assert endpoint.locations.get("anna") == here(4)
@@ -106,7 +108,7 @@ def test_success_is_said_when_it_is_stored_and_every_peer_has_corrected_its_cach
 
 def test_a_peer_that_is_alive_and_did_not_answer_makes_it_no_success(endpoint: Endpoint) -> None:
     anna = endpoint.say("listen")
-    endpoint.turn("listen")[0].end([here(1)])
+    endpoint.turn("listen")[0].end(written(here(1)))
     p, q = endpoint.desk.asked
     endpoint.part.failed(p, "peer_unavailable", "no answer in time")
     assert endpoint.results(anna) == []
@@ -116,7 +118,7 @@ def test_a_peer_that_is_alive_and_did_not_answer_makes_it_no_success(endpoint: E
 
 def test_a_peer_that_is_gone_is_not_asked_elsewhere_and_has_no_cache_to_be_wrong(endpoint: Endpoint) -> None:
     anna = endpoint.say("listen")
-    endpoint.turn("listen")[0].end([here(1)])
+    endpoint.turn("listen")[0].end(written(here(1)))
     p, q = endpoint.desk.asked
     assert endpoint.part.lost(p) is None
     endpoint.part.answered(q, None)
@@ -129,7 +131,7 @@ def test_the_listens_of_a_turn_are_one_call_and_one_announcement(endpoint: Endpo
     second = endpoint.say("listen", "anna")
     (call,) = endpoint.turn("listen")
     assert call.arguments == (["anna", "bert"], "m")  # anna's two are one to the store
-    call.end([here(1), here(7)])
+    call.end(written(here(1), here(7)))
     assert [peer for peer, _ in endpoint.told()] == ["p", "q"]
     assert endpoint.bound() is second
 
@@ -146,7 +148,7 @@ def test_many_are_cut_into_batches() -> None:
 def test_before_this_endpoint_has_joined_nobody_is_told_and_success_waits() -> None:
     endpoint = Endpoint("p", joined=False)
     anna = endpoint.say("listen")
-    endpoint.turn("listen")[0].end([here(1)])
+    endpoint.turn("listen")[0].end(written(here(1)))
     assert endpoint.told() == []
     endpoint.join()
     endpoint.part.joined()
@@ -160,7 +162,7 @@ def test_whose_connection_ends_meanwhile_is_announced_as_one_that_is_gone() -> N
     # With a later number than where the client listens by now, it would be closed upon there.
     endpoint = Endpoint("p", joined=False)
     anna, bert = endpoint.say("listen"), endpoint.say("listen", "bert")
-    endpoint.turn("listen")[0].end([here(1), here(2)])
+    endpoint.turn("listen")[0].end(written(here(1), here(2)))
     endpoint.part.closed(anna)
     endpoint.join()
     endpoint.part.joined()
@@ -173,7 +175,7 @@ def test_whose_connection_ends_meanwhile_is_announced_as_one_that_is_gone() -> N
 def test_and_is_given_up_in_time() -> None:
     endpoint = Endpoint("p", joined=False)
     anna = endpoint.say("listen")
-    endpoint.turn("listen")[0].end([here(1)])
+    endpoint.turn("listen")[0].end(written(here(1)))
     endpoint.desk.now += TIMEOUT_S - 0.01
     endpoint.part.tick()
     assert endpoint.results(anna) == []
@@ -232,27 +234,27 @@ def test_the_former_connection_is_closed_when_the_new_place_is_stored_and_not_be
     (call,) = endpoint.turn("listen")
     assert endpoint.closes() == []
     assert endpoint.memory.of(before) == 0
-    call.end([here(2)])
+    call.end(written(here(2)))
     assert endpoint.closes() == [(before.number, REPLACED.code)]
 
 
 def test_a_connection_whose_clients_all_go_at_once_is_closed_once(endpoint: Endpoint) -> None:
     before = endpoint.listening()
     endpoint.say("listen", "bert", before)
-    endpoint.turn("listen")[0].end([here(1)])
+    endpoint.turn("listen")[0].end(written(here(1)))
     after = endpoint.client("listen")
     for client in ("anna", "bert"):
         endpoint.say("listen", client, after)
-    endpoint.turn("listen")[0].end([here(2), here(2)])
+    endpoint.turn("listen")[0].end(written(here(2), here(2)))
     assert endpoint.closes() == [(before.number, REPLACED.code)]
 
 
 def test_a_connection_that_has_other_clients_stays(endpoint: Endpoint) -> None:
     before = endpoint.listening()
     endpoint.say("listen", "bert", before)
-    endpoint.turn("listen")[0].end([here(1)])
+    endpoint.turn("listen")[0].end(written(here(1)))
     endpoint.say("listen")
-    endpoint.turn("listen")[0].end([here(2)])
+    endpoint.turn("listen")[0].end(written(here(2)))
     assert endpoint.closes() == []
 
 
@@ -300,7 +302,7 @@ def test_while_a_listen_is_written_one_elsewhere_is_judged_by_the_number_that_th
     endpoint.announced("anna", at("p", 5))
     endpoint.announced("anna", at("q", 4))  # late
     assert endpoint.bound() is anna
-    call.end([here(number)])
+    call.end(written(here(number)))
     assert (endpoint.bound() is anna) == stays
     assert endpoint.locations.get("anna") == (here(number) if stays else at("p", 5))
     assert endpoint.closes() == ([] if stays else [(anna.number, REPLACED.code)])
@@ -314,7 +316,7 @@ def test_a_rival_of_a_listen_that_failed_is_forgotten(endpoint: Endpoint) -> Non
     endpoint.announced("anna", at("p", 9))
     endpoint.turn("listen")[0].end(error=DOWN)
     endpoint.say("listen", connection=anna)
-    endpoint.turn("listen")[0].end([here(8)])  # nothing that it would be compared with is known any more
+    endpoint.turn("listen")[0].end(written(here(8)))  # nothing that it would be compared with is known any more
     assert endpoint.bound() is anna
 
 
@@ -346,7 +348,7 @@ def test_an_unlisten_that_overtakes_its_listen_leaves_the_clearing_to_it(endpoin
     (call,) = endpoint.turn("listen")
     endpoint.say("unlisten", connection=anna)
     endpoint.stored()  # it has no number yet
-    call.end([here(4)])
+    call.end(written(here(4)))
     assert endpoint.turn("unlisten")[0].arguments == ([("anna", here(4))],)
     assert endpoint.told()[0] == ("p", [("anna", 4, "m", False)])
 
@@ -362,7 +364,7 @@ def test_who_does_not_listen_here_has_nothing_to_take_back(endpoint: Endpoint) -
 def test_the_clients_of_a_connection_that_is_over_are_cleared_in_one_call(endpoint: Endpoint) -> None:
     anna = endpoint.listening(number=3)
     endpoint.say("listen", "bert", anna)
-    endpoint.turn("listen")[0].end([here(5)])
+    endpoint.turn("listen")[0].end(written(here(5)))
     endpoint.part.closed(anna)
     assert endpoint.hub.bindings == {}
     (call,) = endpoint.turn("unlisten")
@@ -380,7 +382,7 @@ def test_many_are_unbound_in_slices_but_for_those_who_have_gone_elsewhere_meanwh
     for client in clients:
         endpoint.say("listen", client, connection)
     for call in endpoint.turn(*["listen"] * 2):
-        call.end([here(1)] * len(call.arguments[0]))
+        call.end(written(here(1)) * len(call.arguments[0]))
     endpoint.part.closed(connection)
     assert len(connection.clients) == len(clients)
     (job,) = endpoint.desk.jobs
@@ -400,7 +402,7 @@ def test_a_client_that_has_gone_while_its_listen_was_written_is_told_of_as_gone(
     (call,) = endpoint.turn("listen")
     endpoint.part.closed(anna)
     assert endpoint.turn() == []  # without a number there is nothing to clear yet
-    call.end([here(4)])
+    call.end(written(here(4)))
     assert endpoint.told()[0] == ("p", [("anna", 4, "m", False)])
     assert endpoint.locations.get("anna") is None  # the store knows whether it listens elsewhere
     assert endpoint.turn("unlisten")[0].arguments == ([("anna", here(4))],)
@@ -412,7 +414,7 @@ def test_where_it_was_before_is_still_believed_then(endpoint: Endpoint) -> None:
     anna = endpoint.say("listen")
     (call,) = endpoint.turn("listen")
     endpoint.part.closed(anna)
-    call.end([here(4)])
+    call.end(written(here(4)))
     assert endpoint.locations.get("anna") == at("p", 3)
 
 
@@ -421,7 +423,7 @@ def test_a_client_that_is_here_while_a_peer_says_it_went_from_there_is_said_to_b
     endpoint.announced("anna", at("p", 4, online=False))
     assert endpoint.bound() is anna
     (call,) = endpoint.turn("listen")
-    call.end([here(5)])
+    call.end(written(here(5)))
     assert endpoint.locations.get("anna") == here(5)
     for announcement in endpoint.desk.asked:
         endpoint.part.answered(announcement, None)
@@ -434,10 +436,10 @@ def test_a_listen_that_is_written_meanwhile_is_written_again_before_success_is_s
     (call,) = endpoint.turn("listen")
     endpoint.announced("anna", at("p", 7, online=False))  # of a connection that has ended, where time had stood still
     endpoint.announced("anna", at("q", 6, online=False))
-    call.end([here(5)])
+    call.end(written(here(5)))
     assert endpoint.told() == []
     assert endpoint.closes() == []
-    endpoint.turn("listen")[0].end([here(8)])
+    endpoint.turn("listen")[0].end(written(here(8)))
     for announcement in endpoint.desk.asked:
         endpoint.part.answered(announcement, None)
     assert endpoint.told()[0] == ("p", [("anna", 8, "m", True)])
@@ -451,7 +453,7 @@ def test_it_is_not_where_its_number_is_the_higher_one_or_the_client_has_gone(end
     endpoint.announced("anna", at("p", 4, online=False))
     endpoint.announced("bert", at("p", 7, online=False))
     endpoint.part.closed(bert)
-    call.end([here(5), here(5)])
+    call.end(written(here(5), here(5)))
     assert endpoint.told()[0] == ("p", [("anna", 5, "m", True), ("bert", 5, "m", False)])
     assert endpoint.bound() is anna
     endpoint.turn("unlisten")
@@ -462,8 +464,8 @@ def test_a_later_place_elsewhere_counts_then_too(endpoint: Endpoint) -> None:
     (call,) = endpoint.turn("listen")
     endpoint.announced("anna", at("p", 7, online=False))
     endpoint.announced("anna", at("q", 9))
-    call.end([here(5)])
-    endpoint.turn("listen")[0].end([here(8)])
+    call.end(written(here(5)))
+    endpoint.turn("listen")[0].end(written(here(8)))
     assert endpoint.bound() is None
     assert endpoint.closes() == [(anna.number, REPLACED.code)]
 
@@ -533,53 +535,28 @@ def test_where_the_store_cannot_say_its_clients_stay_and_that_is_counted(endpoin
 
 
 def test_a_listen_says_what_has_ended_as_the_store_knows_it_when_the_place_is_written(endpoint: Endpoint) -> None:
-    endpoint.ending.turn(True)
     anna, bert = endpoint.say("listen"), endpoint.say("listen", "bert")
-    endpoint.turn("listen")[0].end([here(1), here(2)])
-    (ended,) = endpoint.stored("ended")
-    assert ended.arguments == (["anna", "bert"],)
+    endpoint.turn("listen")[0].end([(here(1), Ended(["t", "u"], 3)), (here(2), None)])
+    assert endpoint.heard(anna) == []
     for call in endpoint.desk.asked:
         endpoint.part.answered(call, None)
-    assert endpoint.heard(anna) == []
-    ended.end([Ended(["t", "u"], 3), None])
     assert endpoint.heard(anna) == [{"result": "success", "id": 1, "ended": ["t", "u"], "ended_count": 3}]
     assert endpoint.heard(bert) == [{"result": "success", "id": 1}]
 
 
-def test_where_that_cannot_be_read_it_is_to_be_repeated(endpoint: Endpoint) -> None:
-    endpoint.ending.turn(True)
-    anna = endpoint.say("listen")
-    endpoint.turn("listen")[0].end([here(1)])
-    for call in endpoint.desk.asked:
-        endpoint.part.answered(call, None)
-    endpoint.stored("ended")[0].end(error=DOWN)
-    assert endpoint.results(anna) == ["peer_unavailable 1"]
-    assert endpoint.bound() is anna
-
-
-def test_while_there_are_none_nothing_more_is_asked(endpoint: Endpoint) -> None:
-    endpoint.say("listen")
-    endpoint.turn("listen")[0].end([here(1)])
-    assert endpoint.stored() == []
-
-
-def test_a_place_that_could_not_be_cleared_is_cleared_later_where_subscriptions_wait_for_it(endpoint: Endpoint) -> None:
-    for on in (False, True):
-        endpoint.ending.turn(on)
-        connection = endpoint.client()
-        endpoint.hub.bind("anna", connection)
-        endpoint.hub.bindings["anna"].location = here(1)
-        endpoint.part.closed(connection)
-        endpoint.turn("unlisten")[0].end(error=DOWN)
-        endpoint.part.tick()
-        endpoint.turn()
-        endpoint.desk.now += CLEAR_AGAIN_S
-        endpoint.part.tick()
-        if on:
-            assert endpoint.turn("unlisten")[0].arguments == ([("anna", here(1))],)
-        else:
-            endpoint.turn()
-        endpoint.desk.stored.clear()
+def test_a_place_that_could_not_be_cleared_is_cleared_later_since_subscriptions_wait_for_it(
+    endpoint: Endpoint,
+) -> None:
+    connection = endpoint.client()
+    endpoint.hub.bind("anna", connection)
+    endpoint.hub.bindings["anna"].location = here(1)
+    endpoint.part.closed(connection)
+    endpoint.turn("unlisten")[0].end(error=DOWN)
+    endpoint.part.tick()
+    endpoint.turn()
+    endpoint.desk.now += CLEAR_AGAIN_S
+    endpoint.part.tick()
+    assert endpoint.turn("unlisten")[0].arguments == ([("anna", here(1))],)
 
 
 @pytest.mark.parametrize("seconds", [GRACE_S - 1.0, GRACE_S])
@@ -587,8 +564,7 @@ def test_who_has_stayed_here_while_the_others_took_us_for_dead_is_told_to_listen
     endpoint: Endpoint, seconds: float
 ) -> None:
     anna, bert = endpoint.listening(), endpoint.listening("bert", 2)
-    endpoint.ending.turn(True)
-    part = CutOff(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending, endpoint.ending)
+    part = CutOff(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending)
     part.tick()
     endpoint.members.joined = False
     endpoint.desk.now += seconds / 2
@@ -597,7 +573,7 @@ def test_who_has_stayed_here_while_the_others_took_us_for_dead_is_told_to_listen
     endpoint.members.joined = True
     part.joined()
     if seconds < GRACE_S:
-        endpoint.stored()
+        assert endpoint.desk.stored == []
         return
     (ended,) = endpoint.stored("ended")
     ended.end([Ended(["t"], 1), None])
@@ -605,15 +581,14 @@ def test_who_has_stayed_here_while_the_others_took_us_for_dead_is_told_to_listen
     assert bert.ends_at is None
     part.tick()
     part.joined()
-    endpoint.stored()
+    assert endpoint.desk.stored == []
 
 
 def test_what_others_go_by_is_remembered_while_they_are_out_of_sight(endpoint: Endpoint) -> None:
     anna = endpoint.listening()
-    endpoint.ending.turn(True)
     incarnation = endpoint.members.view()[0]
-    endpoint.members.connected(peer(incarnation), endpoint.desk.now, with_grace(GRACE_S / 4))
-    part = CutOff(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending, endpoint.ending)
+    endpoint.members.connected(peer(incarnation), endpoint.desk.now, Introduction(GRACE_S / 4))
+    part = CutOff(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending)
     part.tick()
     endpoint.members.left(incarnation)
     endpoint.members.joined = False
@@ -627,12 +602,11 @@ def test_what_others_go_by_is_remembered_while_they_are_out_of_sight(endpoint: E
 
 def test_after_so_long_that_it_is_forgotten_what_has_ended_everybody_is_told(endpoint: Endpoint) -> None:
     anna = endpoint.listening()
-    endpoint.ending.turn(True)
-    part = CutOff(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending, endpoint.ending)
+    part = CutOff(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending)
     part.tick()
     endpoint.desk.now += GRACE_S + KEPT_S
     part.joined()
-    assert endpoint.stored() == []
+    assert endpoint.desk.stored == []
     assert endpoint.closes() == [(anna.number, SUBSCRIPTIONS_ENDED.code)]
 
 
@@ -645,7 +619,6 @@ def test_a_place_that_is_left_before_it_is_known_whether_it_was_the_last_is_not_
 
 
 def test_a_listen_that_failed_is_looked_for_since_it_may_have_been_written_late(endpoint: Endpoint) -> None:
-    endpoint.ending.turn(True)
     endpoint.say("listen")
     endpoint.turn("listen")[0].end(error=DOWN)
     endpoint.desk.now += LATE_S - 0.1
@@ -661,7 +634,6 @@ def test_a_listen_that_failed_is_looked_for_since_it_may_have_been_written_late(
 
 
 def test_so_is_one_whose_connection_went_before_it_was_known_what_came_of_it(endpoint: Endpoint) -> None:
-    endpoint.ending.turn(True)
     endpoint.part.closed(endpoint.say("listen"))
     endpoint.turn("listen")[0].end(error=DOWN)
     endpoint.desk.now += LATE_S

@@ -138,7 +138,7 @@ def test_long_replies_that_wait_for_earlier_ones_are_held() -> None:
         router.frame(one, orjson.dumps({"command": "nothing", "id": "i" * 1_000}), 100.0)
     assert router.memory.of(one) > before + 10_000
     (call,) = router.flush(100.0).store
-    router.stored(call.number, [Location(1, "i", True)], None, 100.0)
+    router.stored(call.number, [(Location(1, "i", True), None)], None, 100.0)
     ((connection, frames),) = router.flush(100.0).write
     assert (connection, len(frames)) == (one, 11)
     assert one.waiting == 0

@@ -21,41 +21,32 @@ from ingeborg.broker.core.clients.revoking import (
     Revoking,
 )
 from ingeborg.broker.core.clients.sessions import Sessions
-from ingeborg.broker.core.cluster.features import LOOK_S, Features
 from ingeborg.broker.core.effects import Close, Knows
 from ingeborg.broker.core.limits import Limits, Sizes
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
-from ingeborg.broker.core.links.capabilities import NONE, REVOCATION
 from ingeborg.broker.core.messages.inflight import InFlight
 from ingeborg.broker.core.model import JTI, SUB, Revocation, StoreUnavailable, TooManyRevocations
 from ingeborg.protocol.errors import TOKEN_REVOKED
 
-from ..surroundings import Surroundings, command, peer
+from ..surroundings import Surroundings, command
 
 UNIX_S = 1_800_000_000.0
 LATER = int(UNIX_S) + 600
-ABLE = frozenset({REVOCATION})
 OPS = Grant("anna", (), (), False, UNIX_S + 60, revoke=True)
 
 
 class Endpoint(Surroundings):
-    """``on``: the store's feature is. It has read the record, unless it is not ``ready``."""
+    """It has read the record, unless it is not ``ready``."""
 
-    def __init__(self, *peers: str, on: bool = True, ready: bool = True, sizes: Sizes | None = None) -> None:
+    def __init__(self, *peers: str, ready: bool = True, sizes: Sizes | None = None) -> None:
         super().__init__(*peers, joined=False)
-        for incarnation in peers:
-            self.members.connected(peer(incarnation), self.desk.now, ABLE)
         desk = self.desk.real
-        self.features = Features(desk, self.members, {}, frozenset())
         self.sessions = Sessions(desk, Limits(), self.sending, self.replies, self.memory, InFlight(9, 1 << 20))
         self.keepalive = Keepalive(desk, self.sending, 25.0, UNIX_S)
-        arguments = desk, self.members, self.features, self.sessions, self.sending, self.replies, self.keepalive
+        arguments = desk, self.members, self.sessions, self.sending, self.replies, self.keepalive
         self.part = Revoking(*arguments, sizes or Sizes())
         self.sessions.bind({"revoke": self.part.revoke, "listen": self._begin, "subscribe": self._begin})
         self.begun = 0
-        if on:
-            self.part.switch(True)
-            self.stored("revocations")
         if ready:
             self.joins()
 
@@ -83,11 +74,6 @@ class Endpoint(Surroundings):
     def tick(self, seconds: float = 0.1) -> None:
         self.desk.now += seconds
         self.part.tick()
-
-    def switched(self, on: bool) -> None:
-        """The store's feature is on by now, or not: the next look shows it."""
-        self.features.on = frozenset({REVOCATION} if on else ())
-        self.part.switch(on)
 
 
 def token(jti: str = "t", client: str = "bert", issued_at: float | None = UNIX_S) -> Grant:
@@ -178,9 +164,9 @@ def test_of_several_that_are_too_many_together_only_those_without_room_are_refus
 
 
 def test_one_too_many_waiting_is_refused() -> None:
-    endpoint = Endpoint(on=False)
+    endpoint = Endpoint()
     ops = endpoint.connect()
-    for number in range(WAITING_MAX + 1):
+    for number in range(1 + WAITING_MAX + 1):  # the first is being written
         endpoint.revoke(ops, jti=f"t{number}")
     assert endpoint.replies.tally("revoke") == {"store_unavailable": 1}
 
@@ -209,60 +195,16 @@ def test_where_no_tokens_are_wanted_it_is_forbidden() -> None:
     assert (reply["error"], "wants no tokens" in reply["info"]) == ("forbidden", True)
 
 
-# The store's feature
-
-
-def test_the_first_one_switches_the_feature_on_and_waits_for_it() -> None:
-    endpoint = Endpoint(on=False)
+def test_what_waits_too_long_for_the_store_to_write_others_is_given_up() -> None:
+    endpoint = Endpoint()
     ops = endpoint.connect()
-    endpoint.revoke(ops, jti="t")
-    endpoint.stored()
-    endpoint.features.tick()
-    endpoint.stored("features")[0].end(frozenset())
-    (switch,) = endpoint.stored("switch")
-    assert switch.arguments == (REVOCATION, True)
-    switch.end()
-    endpoint.features.tick()
-    endpoint.stored("features")[0].end(frozenset({REVOCATION}))
-    write, read = endpoint.stored("revocations", "revoke")[::-1]
-    read.end([])
-    write.end()
-    assert endpoint.results(ops) == ["ok"]
-
-
-def test_where_an_endpoint_cannot_do_it_that_one_is_named_after_a_while() -> None:
-    endpoint = Endpoint("a", on=False)
-    endpoint.members.connected(peer("old"), endpoint.desk.now, NONE)
-    ops = endpoint.connect()
-    endpoint.revoke(ops, jti="t")
+    endpoint.revoke(ops, jti="t", id=1)
+    endpoint.stored("revoke")
+    endpoint.revoke(ops, jti="u", id=2)
     endpoint.tick(TIMEOUT_S - 0.1)
-    assert endpoint.heard(ops) == []
+    assert endpoint.replies.tally("revoke") == {}
     endpoint.tick()
-    (reply,) = endpoint.heard(ops)
-    assert reply["error"] == "peer_unavailable"
-    assert reply["info"].startswith("old cannot be told")
-
-
-def test_one_that_comes_without_being_able_makes_no_success_of_what_was_written() -> None:
-    endpoint = Endpoint("a")
-    ops = endpoint.connect()
-    endpoint.revoke(ops, jti="t")
-    endpoint.members.connected(peer("old"), endpoint.desk.now, NONE)
-    endpoint.members.joined_by("old", 1, 1)
-    endpoint.stored("revoke")[0].end()
-    (asked,) = endpoint.desk.asked
-    assert asked.target == "a"  # the old one would not know what to do with it
-    endpoint.part.answered(asked, None)
-    assert endpoint.results(ops) == ["peer_unavailable"]
-
-
-def test_where_the_feature_does_not_come_on_in_time_that_is_said() -> None:
-    endpoint = Endpoint(on=False)
-    ops = endpoint.connect()
-    endpoint.revoke(ops, jti="t")
-    endpoint.tick(TIMEOUT_S)
-    (reply,) = endpoint.heard(ops)
-    assert (reply["error"], REVOCATION in reply["info"]) == ("store_unavailable", True)
+    assert endpoint.replies.tally("revoke") == {"store_unavailable": 1}
 
 
 def test_before_it_has_joined_nothing_is_written_and_what_was_written_waits_to_be_told() -> None:
@@ -399,7 +341,7 @@ def test_who_comes_with_a_revoked_token_is_counted() -> None:
 
 
 def test_it_knows_when_it_has_read_the_record_after_all_others_have_let_it_in() -> None:
-    endpoint = Endpoint("a", on=False, ready=False)
+    endpoint = Endpoint("a", ready=False)
     endpoint.tick()
     endpoint.stored()  # nothing of that before: others need not tell it
     assert not endpoint.part.knows
@@ -418,26 +360,19 @@ def test_it_knows_when_it_has_read_the_record_after_all_others_have_let_it_in() 
     assert endpoint.part.refuses(token())
 
 
-def test_a_read_that_began_before_it_has_joined_is_not_enough() -> None:
+def test_a_read_that_began_before_it_joined_again_is_not_enough() -> None:
     endpoint = Endpoint("a", ready=False)
-    endpoint.part.switch(True)
+    endpoint.join()
+    endpoint.part.joined()
     (early,) = endpoint.stored("revocations")
+    endpoint.lose_lease()
+    endpoint.part.lapsed()
     endpoint.join()
     endpoint.part.joined()
     (read,) = endpoint.stored("revocations")
     early.end([])
     assert not endpoint.part.knows
     read.end([])
-    assert endpoint.part.knows
-
-
-def test_while_nobody_has_ever_revoked_the_record_is_read_once() -> None:
-    endpoint = Endpoint(on=False)
-    for _ in range(10):
-        endpoint.tick(READ_S)
-        endpoint.stored()
-    endpoint.lose_lease()
-    endpoint.part.lapsed()
     assert endpoint.part.knows
 
 
@@ -453,15 +388,6 @@ def test_later_it_is_read_every_ten_seconds_and_what_is_over_is_forgotten() -> N
     endpoint.tick(LATER + KEPT_S - UNIX_S)
     endpoint.stored("revocations")[0].end([Revocation(JTI, "t", 0, LATER)])
     assert len(endpoint.part.known) == 0
-
-
-def test_off_again_what_is_recorded_holds_all_the_same() -> None:
-    endpoint = Endpoint()
-    endpoint.part.told("a", 7, [[["jti", "t", 0, LATER]]])
-    endpoint.switched(False)
-    assert endpoint.part.refuses(token())
-    endpoint.tick(READ_S)
-    endpoint.stored()
 
 
 def lapsed(*peers: str) -> tuple[Endpoint, Connection, Connection]:
@@ -522,12 +448,3 @@ def test_one_that_leaves_holds_nobody_back() -> None:
     endpoint.members.leave()
     endpoint.part.lapsed()
     assert endpoint.part.knows
-
-
-def test_the_feature_is_looked_for_as_others_are() -> None:
-    endpoint = Endpoint(on=False)
-    endpoint.desk.now += LOOK_S
-    endpoint.features.tick()
-    endpoint.stored("features")[0].end(frozenset({REVOCATION}))
-    assert endpoint.part.on
-    endpoint.stored("revocations")[0].end([])

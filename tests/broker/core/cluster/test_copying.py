@@ -316,15 +316,3 @@ def test_a_copy_that_misses_keys_is_not_taken_for_whole() -> None:
         (Kind.COPIED, True),
         (Kind.COPIED, False),
     ]
-
-
-def test_of_an_endpoint_of_before_it_is_not_known_what_there_was() -> None:
-    both = cluster("a")
-    fill(both)
-    a = both.nodes["a"]
-    a.capabilities = frozenset()
-    b = both.nodes["b"] = both.world.start("b")
-    both.world.run(3.0)
-    assert b.router.members.joined
-    assert pages_of(b).in_part == b.router.members.table.count(b.me.incarnation)
-    assert not a.router.copies.watching

@@ -9,10 +9,16 @@ from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, FORGET_AFTER_S
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.effects import DropLink, Gone, Joined, Stop
 from ingeborg.broker.core.links.calls import Call, Calls, Kind
-from ingeborg.broker.core.links.capabilities import CAPABILITIES
 from ingeborg.broker.core.links.mesh import Mesh
 from ingeborg.broker.core.messages.inflight import InFlight
-from ingeborg.broker.core.model import Endpoint, StoreError, StoreLost, StoreUnavailable, Superseded
+from ingeborg.broker.core.model import (
+    NO_INTRODUCTION,
+    Endpoint,
+    StoreError,
+    StoreLost,
+    StoreUnavailable,
+    Superseded,
+)
 from ingeborg.broker.core.part import Part
 
 from ..fake_desk import FakeDesk, Stored
@@ -74,6 +80,17 @@ class Newcomer:
     def stopped(self) -> list[str]:
         return [act.why for act in self.desk.acts if isinstance(act, Stop)]
 
+    def link_up(self, incarnation: str) -> None:
+        self.joining.link_up(peer(incarnation), NO_INTRODUCTION)
+
+    def prepare(self, *peers: str) -> None:
+        """These have copied all that will be this endpoint's. The peers were asked for that, and for nothing else."""
+        asked = self.desk.asked[:]
+        self.desk.asked.clear()
+        assert [(call.kind, call.target) for call in asked] == [(Kind.PREPARE, peer) for peer in peers]
+        for call in asked:
+            self.joining.answered(call, True)
+
     def register(self) -> None:
         """The name is free, and the entry is written."""
         self.joining.tick()
@@ -91,12 +108,13 @@ class Newcomer:
         """The peers are linked, and have welcomed this endpoint."""
         self.register()
         for incarnation in peers:
-            self.joining.link_up(peer(incarnation))
+            self.link_up(incarnation)
+        self.read(*map(peer, peers))
+        self.prepare(*peers)
         calls = list(self.desk.asked)
         self.desk.asked.clear()
-        self.read(*map(peer, peers))
         for call in calls:
-            self.joining.answered(call, None)
+            self.joining.answered(call, 0)
         assert self.members.joined
         self.follower.told.clear()
         self.desk.acts.clear()
@@ -242,29 +260,29 @@ def test_it_has_joined_when_all_peers_have_welcomed_it(newcomer: Newcomer) -> No
     newcomer.register()
     newcomer.read(peer("p"), peer("q"))
     assert newcomer.asked() == []  # they cannot be reached yet
-    newcomer.joining.link_up(peer("p"))
+    newcomer.link_up("p")
+    newcomer.prepare("p")
     assert newcomer.asked() == []  # nobody is to let go of a slot before all can
-    newcomer.joining.link_up(peer("q"))
+    newcomer.link_up("q")
+    newcomer.prepare("q")
     of_p, of_q = newcomer.desk.asked
     assert newcomer.asked() == [(Kind.JOIN, "p"), (Kind.JOIN, "q")]
     assert of_p.arguments == of_q.arguments == (newcomer.members.round,)
     newcomer.later()
     assert newcomer.asked() == []  # once in a round
-    newcomer.joining.answered(of_p, None)
+    newcomer.joining.answered(of_p, 0)
     assert not newcomer.members.joined
-    newcomer.joining.answered(of_q, None)
+    newcomer.joining.answered(of_q, 0)
     assert newcomer.members.joined
     assert newcomer.follower.told.count("joined") == 1
     assert Joined() in newcomer.desk.acts
 
 
-def test_peers_that_copy_are_asked_to_join_when_all_have_copied() -> None:
-    newcomer = Newcomer()
+def test_peers_are_asked_to_join_when_all_have_copied(newcomer: Newcomer) -> None:
     newcomer.register()
-    newcomer.read(peer("p"), peer("q"), peer("r"))
-    newcomer.joining.link_up(peer("p"), CAPABILITIES)
-    newcomer.joining.link_up(peer("q"), CAPABILITIES)
-    newcomer.joining.link_up(peer("r"))
+    newcomer.read(peer("p"), peer("q"))
+    newcomer.link_up("p")
+    newcomer.link_up("q")
     of_p, of_q = newcomer.desk.asked
     assert newcomer.asked() == [(Kind.PREPARE, "p"), (Kind.PREPARE, "q")]
     newcomer.joining.answered(of_p, True)
@@ -276,13 +294,12 @@ def test_peers_that_copy_are_asked_to_join_when_all_have_copied() -> None:
     newcomer.later(AGAIN_S)
     assert newcomer.asked() == [(Kind.PREPARE, "p"), (Kind.PREPARE, "q")]
     newcomer.joining.answered(newcomer.last, True)
-    assert newcomer.asked() == [(Kind.JOIN, "p"), (Kind.JOIN, "q"), (Kind.JOIN, "r")]
+    assert newcomer.asked() == [(Kind.JOIN, "p"), (Kind.JOIN, "q")]
 
 
-def test_one_that_copies_for_too_long_is_waited_for_no_longer() -> None:
-    newcomer = Newcomer()
+def test_one_that_copies_for_too_long_is_waited_for_no_longer(newcomer: Newcomer) -> None:
     newcomer.register()
-    newcomer.joining.link_up(peer("p"), CAPABILITIES)
+    newcomer.link_up("p")
     newcomer.read(peer("p"))
     assert newcomer.asked() == [(Kind.PREPARE, "p")]
     waited_s = 0.0
@@ -298,22 +315,23 @@ def test_one_that_copies_for_too_long_is_waited_for_no_longer() -> None:
 
 def test_a_peer_that_did_not_answer_is_asked_again(newcomer: Newcomer) -> None:
     newcomer.register()
-    newcomer.joining.link_up(peer("p"))
+    newcomer.link_up("p")
+    newcomer.prepare("p")
     newcomer.asked()
     newcomer.joining.failed(newcomer.last, "peer_unavailable", "")
     newcomer.later(0.1)
     assert newcomer.asked() == [(Kind.JOIN, "p")]
 
 
-@pytest.mark.parametrize(("answer", "missed"), [(0, []), (7, [("p", 7)]), (None, [("p", None)])])
+@pytest.mark.parametrize(("answer", "missed"), [(0, []), (7, [("p", 7)])])
 def test_the_welcome_says_whether_the_peer_has_acted_without_this_endpoint(
-    newcomer: Newcomer, answer: int | None, missed: list[tuple[str, int | None]]
+    newcomer: Newcomer, answer: int, missed: list[tuple[str, int | None]]
 ) -> None:
-    """One of before does not say: it may have."""
     told: list[tuple[str, int | None]] = []
     newcomer.joining.missed = lambda peer, void_before: told.append((peer, void_before))
     newcomer.register()
-    newcomer.joining.link_up(peer("p"))
+    newcomer.link_up("p")
+    newcomer.prepare("p")
     newcomer.asked()
     newcomer.joining.answered(newcomer.last, answer)
     assert told == missed
@@ -323,7 +341,8 @@ def test_a_welcome_that_did_not_come_may_have_said_so(newcomer: Newcomer) -> Non
     told: list[tuple[str, int | None]] = []
     newcomer.joining.missed = lambda peer, void_before: told.append((peer, void_before))
     newcomer.register()
-    newcomer.joining.link_up(peer("p"))
+    newcomer.link_up("p")
+    newcomer.prepare("p")
     newcomer.asked()
     newcomer.joining.failed(newcomer.last, "peer_unavailable", "")
     assert told == [("p", None)]
@@ -331,7 +350,8 @@ def test_a_welcome_that_did_not_come_may_have_said_so(newcomer: Newcomer) -> Non
 
 def test_one_that_is_gone_is_not(newcomer: Newcomer) -> None:
     newcomer.register()
-    newcomer.joining.link_up(peer("p"))
+    newcomer.link_up("p")
+    newcomer.prepare("p")
     newcomer.asked()
     assert newcomer.joining.lost(newcomer.last) is None
     newcomer.later(0.1)
@@ -339,11 +359,12 @@ def test_one_that_is_gone_is_not(newcomer: Newcomer) -> None:
 
 
 def test_a_welcome_is_a_lease_from_when_it_was_asked_for(newcomer: Newcomer) -> None:
-    newcomer.joining.link_up(peer("p"))
+    newcomer.link_up("p")
+    newcomer.prepare("p")
     asked_at = newcomer.desk.now
     newcomer.desk.now += 1.0
     newcomer.asked()
-    newcomer.joining.answered(newcomer.last, None)
+    newcomer.joining.answered(newcomer.last, 0)
     assert not newcomer.members.lapsed(asked_at + LEASE_S - 0.01)
     assert newcomer.members.lapsed(asked_at + LEASE_S)
 
@@ -355,7 +376,8 @@ def test_a_lapsed_lease_is_counted_told_and_followed_by_a_new_round(member: Newc
     assert member.follower.told == ["lapsed"]
     assert member.desk.counts["leases_lapsed"] == 1
     member.later()
-    assert sorted(member.asked()) == [(Kind.JOIN, "p"), (Kind.JOIN, "q")]
+    member.prepare("p", "q")
+    assert member.asked() == [(Kind.JOIN, "p"), (Kind.JOIN, "q")]
     assert member.last.context == 2
 
 
@@ -363,7 +385,7 @@ def test_a_lapsed_lease_is_counted_told_and_followed_by_a_new_round(member: Newc
 
 
 def test_a_newcomer_is_welcome_when_nothing_is_under_way_for_the_slots_that_are_its(member: Newcomer) -> None:
-    member.joining.link_up(peer("new"))
+    member.link_up("new")
     assert member.members.table.count("new") == 0
     member.writes.begin("write")
     member.handovers.begin("keys of before")
@@ -376,12 +398,12 @@ def test_a_newcomer_is_welcome_when_nothing_is_under_way_for_the_slots_that_are_
     member.handovers.end("keys of before")
     assert member.desk.answers == []
     member.handovers.end("keys")
-    assert member.desk.answers == [("new", 5, None)]
+    assert member.desk.answers == [("new", 5, 0)]
 
 
 def test_a_peer_that_joins_again_and_has_its_slots_still_changes_no_view(member: Newcomer) -> None:
     member.joining.join_requested("p", 5, [2])
-    assert member.desk.answers == [("p", 5, None)]
+    assert member.desk.answers == [("p", 5, 0)]
     assert member.follower.told == []
 
 
@@ -486,10 +508,10 @@ def test_one_that_comes_later_is_told_when_it_joins(member: Newcomer) -> None:
     member.joining.leave()
     member.joining.tick()
     member.asked()
-    member.joining.link_up(peer("new"))
+    member.link_up("new")
     member.joining.join_requested("new", 5, [1])
     assert member.asked() == [(Kind.LEAVE, "new")]
-    assert member.desk.answers == [("new", 5, None)]
+    assert member.desk.answers == [("new", 5, 0)]
 
 
 def test_it_is_gone_when_its_clients_are_it_is_out_of_the_registry_and_idle(member: Newcomer) -> None:

@@ -28,9 +28,9 @@ class Endpoint(Surroundings):
         inflight = InFlight(10, 1_000)
         mesh = Mesh(self.desk.real, self.members, Calls(), inflight, self.desk.counters.errors)
         self.writes, self.handovers = UnderWay(), UnderWay()
-        self.copying = Copying(
-            self.desk.real, self.members, Copies(self.desk.real, self.members, []), [], Held(), self.handovers
-        )
+        copies = Copies(self.desk.real, self.members, [])
+        self.copying = Copying(self.desk.real, self.members, copies, [], Held(), self.handovers)
+        self._copy_all(copies)
         self.busy = False
         self.joining = Joining(
             *(self.desk.real, self.members, mesh, self.writes, self.handovers, [], lambda: not self.busy),
@@ -39,6 +39,15 @@ class Endpoint(Surroundings):
         self.sessions = Sessions(self.desk.real, Limits(), self.sending, self.replies, self.memory, inflight)
         self.leaving = Leaving(self.desk.real, self.joining, self.copying, self.sessions, self.sending, inflight)
         self.connections = [self.sessions.connected(number, None, False, 1 << 20) for number in range(clients)]
+
+    def _copy_all(self, copies: Copies) -> None:
+        """Its peer has what belongs to its slots, of which there is nothing."""
+        assert not self.copying.prepared_to_leave()
+        self.desk.work()
+        copies.flush()
+        for call in self.desk.asked:
+            call.asker.answered(call, True)
+        assert self.copying.prepared_to_leave()
 
     def later(self, seconds: float = STEP_S) -> None:
         """So much later a turn ends."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import inf, sqrt
+from math import sqrt
 
 import pytest
 from hypothesis import given
@@ -17,8 +17,7 @@ from ingeborg.broker.core.cluster.membership import (
     WRITTEN_OFF_MAX,
     Membership,
 )
-from ingeborg.broker.core.links.capabilities import CAPABILITIES, GRACE, grace_of, with_grace
-from ingeborg.broker.core.model import Endpoint
+from ingeborg.broker.core.model import NO_INTRODUCTION, Endpoint, Introduction, Settings
 from ingeborg.protocol.hashes import SLOTS, slot_of
 
 ME = Endpoint("a", "a1", "ws://a", 0)
@@ -453,16 +452,14 @@ def test_one_that_is_told_while_the_others_leave_already_is_the_last_one() -> No
     assert set(members.table) == {"a1"}
 
 
-# The grace time
+# What peers introduce themselves with
 
 
 def test_the_grace_time_is_the_least_of_those_in_the_view() -> None:
     members = Membership(ME, START, grace_s=60.0)
     assert members.grace_s == 60.0
-    members.connected(B, START, with_grace(7.5))
-    members.connected(C, START, with_grace(90.0))
-    assert members.grace_s == 7.5
-    members.connected(C, START, CAPABILITIES)  # of a release that does not say it
+    members.connected(B, START, Introduction(7.5))
+    members.connected(C, START, Introduction(90.0))
     assert members.grace_s == 7.5
     members.disconnected("b1")
     assert members.grace_s == 7.5
@@ -473,20 +470,38 @@ def test_the_grace_time_is_the_least_of_those_in_the_view() -> None:
 def test_a_newcomer_counts_once_it_may_become_a_home() -> None:
     members = Membership(ME, START, grace_s=60.0)
     members.registry([], START, START)
-    members.connected(B, START, with_grace(1.0))
+    members.connected(B, START, Introduction(1.0))
     assert members.grace_s == 60.0
     members.joined_by("b1", 1, 0)
     assert members.grace_s == 1.0
 
 
-@pytest.mark.parametrize("said", ["", "x", "nan", "-1", "0", "1e999", "60 s"])
-def test_what_is_no_grace_time_is_none(said: str) -> None:
-    assert grace_of({"copies", GRACE + said}) == inf
+def test_endpoints_that_go_by_other_settings_are_named_from_their_link_to_their_death() -> None:
+    members = Membership(ME, START, settings=Settings(standby=True))
+    members.registry([B, C], START, START)
+    assert members.differing() == []  # neither has introduced itself yet
+    members.connected(C, START, Introduction(60.0, Settings()))
+    members.connected(B, START, Introduction(60.0, Settings(True, "memory")))
+    assert members.differing() == ["b", "c"]
+    members.connected(C, START, Introduction(1.0, Settings(standby=True)))  # it has started again with these
+    assert members.differing() == ["b"]
+    members.registry([B, C], START + DEAD_AFTER_S, START + DEAD_AFTER_S)
+    assert members.differing() == []
 
 
-def test_a_grace_time_comes_across_as_it_is() -> None:
-    for grace_s in (1.0, 60.0, 0.1 + 0.2, 86_400.0):
-        assert grace_of(with_grace(grace_s)) == grace_s
+@pytest.mark.parametrize("history", ["memory", "store"])
+def test_messages_are_kept_where_any_endpoint_keeps_them(history: str) -> None:
+    keeping = Settings(history=history)
+    assert Membership(ME, START, settings=keeping).keep_messages
+    members = Membership(ME, START)
+    members.registry([B], START, START)
+    assert not members.keep_messages
+    members.connected(B, START, NO_INTRODUCTION)
+    assert not members.keep_messages
+    members.connected(B, START, Introduction(60.0, keeping))
+    assert members.keep_messages
+    members.left("b1")
+    assert not members.keep_messages
 
 
 def test_this_endpoint_is_in_its_own_view() -> None:

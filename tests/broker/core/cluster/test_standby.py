@@ -13,7 +13,7 @@ from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, Membership
 from ingeborg.broker.core.cluster.slots import pack_slots
 from ingeborg.broker.core.links.calls import Asker, Kind
-from ingeborg.broker.core.links.capabilities import COPIES, STANDBY
+from ingeborg.broker.core.model import Settings
 from ingeborg.protocol.hashes import SLOTS
 from tests import wants
 from tests.planted import finds
@@ -28,7 +28,7 @@ TAKEN_OVER_S = DEAD_AFTER_S + 2.0
 
 
 def cluster(*names: str, **options: Any) -> Cluster:
-    made = Cluster(*names, states=lambda: [Pages(at_standbys=True)], wanted=frozenset({STANDBY}), **options)
+    made = Cluster(*names, states=lambda: [Pages(at_standbys=True)], settings=Settings(standby=True), **options)
     made.world.run(4.0)
     if len(names) > 1:
         forget_the_start(made)
@@ -68,14 +68,6 @@ def test_nothing_is_kept_where_it_is_not_wanted() -> None:
     two.world.run(1.0)
     assert [len(node.router.copies) for node in two.nodes.values()] == [0, 0]
     assert [node.router.copies.watching for node in two.nodes.values()] == [False, False]
-    two.nodes["a"].event(lambda now: two.nodes["a"].router.guard.switch(True))
-    two.world.run(1.0)
-    assert two.nodes["a"].router.standbys.without == 0
-    two.nodes["a"].event(lambda now: two.nodes["a"].router.guard.switch(False))
-    two.world.run(1.0)
-    assert len(two.nodes["a"].router.copies) == 0
-    b = two.nodes["b"]
-    assert all(b.router.members.table[slot] == b.me.incarnation for slot, _ in pages_of(b).pages)
 
 
 @pytest.mark.parametrize("crashing", "abc")
@@ -92,7 +84,7 @@ def test_what_belongs_to_slots_is_whole_after_the_crash_of_any(crashing: str) ->
 
 
 def test_a_state_that_standbys_have_nothing_of_is_not_called_whole_after_a_crash() -> None:
-    made = Cluster("a", "b", "c", states=lambda: [Pages()], wanted=frozenset({STANDBY}))
+    made = Cluster("a", "b", "c", states=lambda: [Pages()], settings=Settings(standby=True))
     made.world.run(4.0)
     forget_the_start(made)
     fill(made)
@@ -241,18 +233,6 @@ def test_an_endpoint_that_leaves_hands_over_in_order_and_keeps_nothing() -> None
     assert pages_of(a).pages == {}
     assert without(three) == 0
     assert sum(node.router.counters.drops["copies_broken"] for node in (a, *three.nodes.values())) == 0
-
-
-def test_an_endpoint_of_before_is_nobody_s_standby() -> None:
-    both = cluster("a")
-    fill(both)
-    a = both.nodes["a"]
-    b = both.world.start("b")
-    b.capabilities = a.capabilities = frozenset({COPIES})
-    both.world.run(5.0)
-    assert b.router.members.joined
-    assert not a.router.guard.on
-    assert len(a.router.copies) == 0
 
 
 def test_what_was_taken_out_while_the_standby_could_not_be_told_does_not_come_back() -> None:

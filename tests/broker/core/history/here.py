@@ -1,6 +1,7 @@
 """One endpoint's parts of history at a fake desk, with real state around them: for tests that drive these parts alone.
 
-Owns: short words for what comes, and for what its clients are sent. Must never: answer for a peer or the store.
+Owns: short words for what comes, and for what its clients are sent. Must never: answer for a peer or the store, except
+that clients have no filters.
 """
 
 from __future__ import annotations
@@ -13,27 +14,25 @@ from ingeborg.broker.core.history.positions import Positions
 from ingeborg.broker.core.history.rounds import ALL_SLOTS
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import Call, Kind
-from ingeborg.broker.core.links.capabilities import HISTORY
 from ingeborg.broker.core.messages.message import Message
+from ingeborg.broker.core.model import Settings
 from ingeborg.protocol.hashes import slot_of
 
-from ..surroundings import Surroundings, command, peer
+from ..surroundings import Surroundings, command
 
 LINE = "m"
 KEPT_S = 600.0
 LIMITS = Limits(history_bytes=1 << 24)
+IN_MEMORY = Settings(history="memory")
 
 
 class Here(Surroundings):
     """It has joined, ``peers`` are linked and have history, and each has told its mark: 0."""
 
-    def __init__(self, *peers: str, limits: Limits = LIMITS) -> None:
-        super().__init__(*peers)
-        for incarnation in peers:
-            self.members.connected(peer(incarnation), self.desk.now, frozenset((HISTORY,)))
-        self.part = self.recovering(limits)
+    def __init__(self, *peers: str, limits: Limits = LIMITS, settings: Settings = IN_MEMORY) -> None:
+        super().__init__(*peers, settings=settings)
+        self.part = self.recovering(limits, settings)
         history = self.history
-        history.switch.turn(True)
         self.log, self.clock, self.marks, self.missed = history.log, history.clock, history.marks, history.missed
         self.rounds, self.journal, self.state = history.rounds, history.journal, history.state
         self.positions = next(part for part in history.parts if isinstance(part, Positions))
@@ -60,9 +59,16 @@ class Here(Surroundings):
 
     # Peers
 
-    def told(self, incarnation: str, mark: int, clock: int | None = None, again: list[str] | None = []) -> None:  # noqa: B006
-        """The peer tells its mark."""
-        count = len(self.members.view()) + 1
+    def told(
+        self,
+        incarnation: str,
+        mark: int,
+        clock: int | None = None,
+        again: list[str] | None = [],  # noqa: B006
+        count: int = 0,
+    ) -> None:
+        """The peer tells its mark. ``count``: of endpoints that take part, as it sees it; 0: as this one does."""
+        count = count or len(self.members.view()) + 1
         self.marks.mark_told(incarnation, 1, [mark, mark if clock is None else clock, [LINE], again, count])
 
     def take_asked(self, kind: Kind | None = None) -> list[Call]:
@@ -104,12 +110,27 @@ class Here(Surroundings):
         """Time passes, up to where what has failed is begun anew; and all that can be done is."""
         self.desk.now += 3.0
         self.rounds.tick()
+        self.work()
+
+    def work(self) -> None:
+        """All that can be done is."""
         self.desk.work()
+        while self.has_no_filters():
+            self.desk.work()
+
+    def has_no_filters(self) -> bool:
+        """The store says that clients have no filters at the topics that it has been asked about. Were there any?"""
+        stored = self.desk.stored
+        asked = [call for call in stored if call.operation == "filters_of"]
+        stored[:] = [call for call in stored if call not in asked]
+        for call in asked:
+            call.end([[] for _ in call.arguments[0]])
+        return bool(asked)
 
     def said(self, connection: Connection) -> list[str]:
         """What the connection has been written since the last look: ``t 7`` a message by its number, ``t 7 kept``,
         ``at 5`` a position, ``recovered at 5``, ``gap t``, ``gap 12`` (a slot), ``gap any``."""
-        self.desk.work()
+        self.work()
         return [short(frame) for frame in self.heard(connection)]
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ingeborg.broker.core.model import NO_SETTINGS
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 
@@ -33,12 +34,11 @@ def test_a_payload_that_has_no_room_is_refused_where_its_publisher_asks_for_it()
     assert keeping.seconds("t", 0, 9_200) == 60  # its home forgets it at once, and tells who has missed it
 
 
-def test_where_it_cannot_be_kept_only_its_publisher_that_asks_for_it_is_refused(here: Here) -> None:
+def test_where_nothing_is_kept_only_a_publisher_that_asks_for_it_is_refused() -> None:
+    here = Here(limits=replace(LIMITS, history_topics=(("news/", 60),)), settings=NO_SETTINGS)
     keeping = here.history.keeping
-    assert keeping.seconds("news/1", 0, 10) == 60
-    here.history.switch.turn(False)
-    keeping.refusal = lambda: ProtocolError("peer_unavailable", "not yet")
-    with pytest.raises(ProtocolError, match="not yet"):
+    here.history.follow(False, here.keepalive)
+    with pytest.raises(ProtocolError, match="this endpoint's setting 'history' is off"):
         keeping.seconds("news/1", 7, 10)
     assert keeping.seconds("news/1", 0, 10) == 0
 

@@ -8,11 +8,10 @@ import pytest
 
 from ingeborg.broker.core.history.marks import MISSED_MAX, NOT_YET, PERIOD_S, Marks
 from ingeborg.broker.core.links.calls import Call, Kind
-from ingeborg.broker.core.links.capabilities import HISTORY
-from ingeborg.broker.core.model import LINES_MAX
+from ingeborg.broker.core.model import LINES_MAX, NO_INTRODUCTION, NO_SETTINGS
 
 from ..surroundings import peer
-from .here import LINE, Here, at
+from .here import IN_MEMORY, LINE, Here, at
 
 
 class Listened:
@@ -66,9 +65,7 @@ def test_no_position_passes_a_message_that_has_not_ended_at_one_of_the_homes(her
     assert (marks.stable, marks.position) == (7, at(7))
 
 
-def test_a_mark_is_told_once_a_second_to_those_who_know_what_it_is(here: Here) -> None:
-    here.members.connected(peer("c"), here.desk.now)
-    here.members.joined_by("c", 1, 1)
+def test_a_mark_is_told_once_a_second(here: Here) -> None:
     here.desk.now += PERIOD_S
     here.marks.tick()
     assert [call.target for call in here.take_asked(Kind.MARK)] == ["a", "b"]
@@ -77,15 +74,24 @@ def test_a_mark_is_told_once_a_second_to_those_who_know_what_it_is(here: Here) -
     assert here.take_asked() == []
     here.clock.stamp()
     here.clock.see(9)
-    assert told_to(here, "a").arguments == (0, 9, [LINE], [], 4)
+    assert told_to(here, "a").arguments == (0, 9, [LINE], [], 3)
 
 
-def test_without_the_feature_nothing_is_told(here: Here) -> None:
-    here.history.switch.turn(False)
-    here.desk.now += PERIOD_S
-    here.marks.tick()
-    here.marks.tell("a")
-    assert here.take_asked() == []
+def test_marks_are_told_where_at_least_one_endpoint_keeps_messages() -> None:
+    here = Here("a", settings=NO_SETTINGS)
+
+    def told() -> list[str]:
+        here.desk.now += PERIOD_S
+        here.marks.tick()
+        here.marks.tell("a")
+        return [call.target for call in here.take_asked(Kind.MARK)]
+
+    assert told() == []
+    here.members.connected(peer("b"), here.desk.now, NO_INTRODUCTION._replace(settings=IN_MEMORY))
+    here.members.joined_by("b", 1, 1)
+    assert told() == ["a", "b", "a"]
+    here.members.left("b")
+    assert told() == []
 
 
 def test_clients_that_missed_something_are_named_until_their_endpoint_has_heard_of_it(here: Here) -> None:
@@ -166,6 +172,25 @@ def test_no_position_is_told_before_all_that_act_have_heard_of_each_others_begin
     assert (here.marks.known, here.marks.stable) == (True, 9)
 
 
+def test_no_position_is_told_before_this_endpoint_sees_all_that_a_peer_sees(here: Here) -> None:
+    here.clock.see(9)
+    here.marks.lapsed()
+    here.told("a", 9, count=4)
+    here.told("b", 9)
+    assert not here.marks.known  # who comes may have set floors above
+    here.members.connected(peer("c"), here.desk.now, here.members.introduction)
+    here.members.joined_by("c", 1, 1)
+    here.marks.view_changed()
+    here.told("c", 9)
+    assert (here.marks.known, here.marks.stable) == (True, 9)
+    here.told("a", 9, count=5)  # once all is known a newcomer is told before it comes
+    assert here.marks.known
+    here.marks.lapsed()
+    for incarnation in "abc":
+        here.told(incarnation, 9)
+    assert here.marks.known
+
+
 def test_who_is_gone_has_no_say_and_is_told_nothing_of_before_when_it_comes_back(here: Here) -> None:
     here.clock.see(9)
     here.told("a", 8)
@@ -176,7 +201,7 @@ def test_who_is_gone_has_no_say_and_is_told_nothing_of_before_when_it_comes_back
     here.marks.delivery_failed("b", ["anna"])  # it recovers all its clients when it comes back
     here.marks.tick()
     assert here.marks.stable == 8
-    here.members.connected(peer("c"), here.desk.now, frozenset((HISTORY,)))
+    here.members.connected(peer("c"), here.desk.now, here.members.introduction)
     here.members.joined_by("c", 1, 1)
     here.marks.view_changed()
     here.told("a", 9)
@@ -187,7 +212,7 @@ def test_who_is_gone_has_no_say_and_is_told_nothing_of_before_when_it_comes_back
 
 def test_who_begins_alone_begins_a_line_and_who_comes_takes_over_the_others(here: Here) -> None:
     assert list(here.marks.lines) == [LINE]
-    first = Marks(here.desk.real, here.members, here.clock, here.history.switch)
+    first = Marks(here.desk.real, here.members, here.clock)
     listened = Listened(first)
     first.mark_told("a", 1, [0, 0, ["z"], [], 1])
     first.joined()

@@ -215,6 +215,7 @@ def test_a_slow_reader_is_sent_as_much_as_it_takes_and_is_not_closed(here: Here)
         for _ in range(20):  # slices in one turn, before anything is written
             if here.desk.jobs and not next(job := here.desk.jobs.popleft(), True):
                 here.desk.jobs.append(job)
+            here.has_no_filters()
         most = max(most, anna.outbox.size)
         new = [short(frame) for frame in here.heard(anna)]
         heard += new
@@ -235,7 +236,6 @@ def test_a_client_with_filters_is_sent_what_they_take(here: Here) -> None:
         [(topic, payload) for topic in (plain, filtered, both) for payload in (rock, pop)], 1
     ):
         here.keep(topic, stamp, payload)
-    here.of_filters.turn(True)
     anna, _ = begun(here, plain, filtered, both)
     here.desk.work()
     (call,) = here.stored("filters_of")
@@ -244,7 +244,7 @@ def test_a_client_with_filters_is_sent_what_they_take(here: Here) -> None:
     text = '{"genre":["rock"]}'
     call.end([[], [text], [text]])
     (call,) = here.stored("subscribed")
-    assert call.arguments == ("anna", [filtered, both], False, False)
+    assert call.arguments == ("anna", [filtered, both], True)
     call.end([False, True])
     heard = [said for said in here.said(anna) if said.endswith("kept")]
     assert [said.split()[0] for said in heard] == [plain, plain, filtered, both, both]
@@ -253,7 +253,6 @@ def test_a_client_with_filters_is_sent_what_they_take(here: Here) -> None:
 def test_where_filters_cannot_be_read_it_is_begun_anew(here: Here) -> None:
     (topic,) = here.topics("m", 1)
     entry = here.keep(topic, 1)
-    here.of_filters.turn(True)
     anna, _ = begun(here, topic)
     here.desk.work()
     here.stored("filters_of")[0].end(None, OSError("down"))
@@ -296,6 +295,7 @@ def test_a_fast_reader_is_not_closed_by_large_messages_of_its_own_home(here: Her
         for _ in range(20):  # slices in one turn, before anything is written
             if here.desk.jobs and not next(job := here.desk.jobs.popleft(), True):
                 here.desk.jobs.append(job)
+            here.has_no_filters()
         assert anna.outbox.size <= anna.outbox.bytes_max
         heard += [short(frame) for frame in here.heard(anna)]
     assert here.closes() == []
@@ -330,7 +330,7 @@ def test_the_home_here_is_asked_for_a_page_when_the_last_one_has_been_sent(here:
     round = anna.follower.rounds[0]
     heard: list[str] = []
     most = 0
-    while here.desk.jobs:
+    while here.desk.jobs or here.has_no_filters():
         if not next(job := here.desk.jobs.popleft(), True):
             here.desk.jobs.append(job)
         most = max([most, *(len(source.rows) for source in round.sources.values())])

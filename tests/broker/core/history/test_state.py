@@ -25,7 +25,8 @@ ALL = frozenset(range(SLOTS))
 def contents(here: Here) -> dict[str, Any]:
     """All that its log says."""
     log: Log = here.log
-    found: dict[str, Any] = {"floors": {slot: log.floor(slot) for slot in range(SLOTS) if log.floor(slot)}}
+    floors = {slot: log.floor(slot) for slot in range(SLOTS) if log.floor(slot)}
+    found: dict[str, Any] = {"floors": floors, "written": set(log.written)}
     for slot in range(SLOTS):
         for topic in log.topics_of(slot):
             rows = [(one.stamp, one.payload, one.origin, one.number, one.expires) for one in topic.entries]
@@ -48,7 +49,7 @@ def apply(here: Here, data: st.DataObject) -> None:
     """Some messages are kept, and some are not any more."""
     entries = []
     for _ in range(data.draw(st.integers(0, 12))):
-        what = data.draw(st.sampled_from(("keep", "keep", "forget", "remove", "anew", "floor", "wait")))
+        what = data.draw(st.sampled_from(("keep", "keep", "forget", "remove", "anew", "floor", "written", "wait")))
         if what == "keep":
             expires_s = data.draw(st.sampled_from((1.0, 600.0)))
             entries.append(
@@ -56,6 +57,8 @@ def apply(here: Here, data: st.DataObject) -> None:
             )
         elif what == "floor":
             here.log.raise_floor(data.draw(st.integers(0, SLOTS - 1)), here.clock.step())
+        elif what == "written":
+            here.log.written.add(data.draw(st.integers(0, SLOTS - 1)))
         elif what == "wait":
             here.desk.now += 1.0
             here.log.sweep(here.desk.now)
@@ -136,7 +139,7 @@ def test_of_an_entry_that_is_gone_it_is_said_why() -> None:
     assert rows == [
         [state_module.NONE, "t", "o", removed.number],
         [state_module.FORGOTTEN, "u", 2],
-        [state_module.FLOOR, slot_of("v"), 5],
+        [state_module.FLOOR, slot_of("v"), 5, False],
     ]
     there.state.absorb(ormsgpack.packb(rows))
     assert there.log.get(slot_of("t"), "t") is None
@@ -179,9 +182,11 @@ ROW = [state_module.ENTRY, "t", b"1", "o", 1, 7, 60.0]
                 *([*ROW[:index], None, *ROW[index + 1 :]] for index in range(len(ROW))),
                 [state_module.NONE, "t", "o"],
                 [state_module.FORGOTTEN, "t", "7"],
-                [state_module.FLOOR, SLOTS, 7],
-                [state_module.FLOOR, -1, 7],
-                [state_module.FLOOR, True, 7],
+                [state_module.FLOOR, 7, 7],
+                [state_module.FLOOR, 7, 7, 1],
+                [state_module.FLOOR, SLOTS, 7, True],
+                [state_module.FLOOR, -1, 7, True],
+                [state_module.FLOOR, True, 7, True],
             )
         ),
     ],
@@ -211,8 +216,9 @@ def test_slots_that_go_take_all_with_them(what: str) -> None:
     here = Here()
     here.keep("t", 3)
     here.log.raise_floor(slot_of("t"), 2)
+    here.log.written.add(slot_of("t"))
     getattr(here.state, what)([slot_of("t")])
-    assert contents(here) == {"floors": {}}
+    assert contents(here) == {"floors": {}, "written": set()}
     assert here.log.bytes == 0
 
 

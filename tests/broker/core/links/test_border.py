@@ -38,7 +38,6 @@ SOUND: dict[Kind, list[list[Any]]] = {
     Kind.COPY_BEGINS: [[1, pack_slots([0, SLOTS - 1])], [1, b""]],
     Kind.COPY: [[1, "seen", b"1"]],
     Kind.COPIED: [[1, 7, False], [1, 0, True]],
-    Kind.SWITCHED: [[["ending"]], [[]]],
     Kind.REVOKED: [[[["jti", "t-1", 0, 1_800_000_000], ["sub", "gw-*", 1_700_000_000, 1_800_000_000]]], [[]]],
     Kind.MARK: [[3, 7, ["line"], ["anna"], 2], [0, 0, [], [], 1], [7, 7, ["a", "b"], None, 3]],
     Kind.MISSED: [
@@ -60,12 +59,11 @@ ANSWERS: dict[Kind, list[Any]] = {
     Kind.PUBLISH: [True, False],
     Kind.DELIVER: [[], ["anna"]],
     Kind.BROADCAST: [None, [], [["anna", 1.5], ["bert", 0]]],
-    Kind.JOIN: [None, 0, 7],
+    Kind.JOIN: [0, 7],
     Kind.PREPARE: [True, False],
     Kind.COPIED: [True, False],
     Kind.FIGURES: [{"clients": 1, "of": {"a": [1, None, "x", True, 1.5]}}],
     **{kind: [None] for kind in (Kind.CHANGE, Kind.LISTEN, Kind.LEAVE, Kind.SEEN, Kind.COPY_BEGINS, Kind.COPY)},
-    Kind.SWITCHED: [None],
     Kind.REVOKED: [None],
     Kind.MARK: [None],
     Kind.MISSED: MISSED,
@@ -164,6 +162,7 @@ def test_an_argument_more_or_less_or_of_another_type_is_not(kind: Kind) -> None:
         (Kind.CHANGE, ["anna", ["t"], True, None]),
         (Kind.LISTEN, [[["anna", 1, "o"]]]),
         (Kind.COPY_BEGINS, [1, b"1"]),
+        (Kind.COPY_BEGINS, [1, b"", {"at": "now"}]),
         (Kind.REVOKED, [[["kid", "k", 0, 1]]]),
         (Kind.REVOKED, [[["jti", "t", 0, 1.5]]]),
         (Kind.REVOKED, [[["jti", "t", 0]]]),
@@ -173,6 +172,7 @@ def test_an_argument_more_or_less_or_of_another_type_is_not(kind: Kind) -> None:
         (Kind.MARK, [-2, 7, [], [], 1]),
         (Kind.MARK, [0, 7, [1], [], 1]),
         (Kind.MARK, [0, 7, [], [1], 1]),
+        (Kind.MARK, [0, 7, [], []]),
         (Kind.MISSED, ["anna", 0, [1], {}]),
         (Kind.MISSED, ["anna", 0, None, None]),
         (Kind.MISSED, ["anna", 0, None, {"name": ["o"]}]),
@@ -206,6 +206,11 @@ def test_what_a_home_does_not_say_of_what_was_missed(kind: Kind) -> None:
 @pytest.mark.parametrize("terms", [{"until": "disconnect"}, {"until": "disconnect", "ttl_s": 7}, {"of later": [1]}, {}])
 def test_a_change_may_say_when_it_ends(terms: dict[str, Any]) -> None:
     assert is_request(int(Kind.CHANGE), packed(["anna", ["t", "u"], True, terms]))
+
+
+@pytest.mark.parametrize("options", [{"at": 1.8e9}, {"at": 1.8e9, "standby": True}, {"of later": [1]}, {}])
+def test_a_copy_may_say_when_it_began_and_what_it_is(options: dict[str, Any]) -> None:
+    assert is_request(int(Kind.COPY_BEGINS), packed([1, b"", options]))
 
 
 def test_what_a_batch_and_a_refusal_may_be() -> None:

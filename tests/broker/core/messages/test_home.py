@@ -14,11 +14,14 @@ from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, Kind
 from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import StoreUnavailable
+from ingeborg.protocol.filters import canonical_filter
 from ingeborg.protocol.hashes import slot_of
 
 from ..way import ANN, BOB, ME, Way, at, note, topic_at, topic_moving, topics_at
 
 PEER = "a"
+EVERYTHING = canonical_filter({"no such attribute": [{"exists": False}]})
+LOUD = canonical_filter({"volume": [{"numeric": [">", 7]}]})
 DOWN = StoreUnavailable("down")
 
 
@@ -70,7 +73,7 @@ def test_who_subscribes_is_asked_at_the_end_of_the_turn_once_for_all_topics_and_
     assert way.take_stored() == []
     (read,) = way.flush()
     assert (read.operation, read.arguments) == ("subscribers", ([x, y],))
-    read.end([{"carl"}, {"carl", "dora"}])
+    way.has_subscribers(read, {"carl"}, {"carl", "dora"})
     (find,) = way.flush()
     assert (find.operation, sorted(find.arguments[0])) == ("locations", ["carl", "dora"])
     find.end([at(ANN) for _ in find.arguments[0]])
@@ -93,8 +96,46 @@ def test_many_topics_are_read_in_several_calls_each_of_which_brings_its_own_mess
         way.publish(topic)
     reads = way.flush()
     assert [read.arguments[0] for read in reads] == [topics[:2], topics[2:4], topics[4:]]
-    reads[1].end([{"carl"}, {"carl"}])
+    way.has_subscribers(reads[1], {"carl"}, {"carl"})
     assert [call.arguments[2] for call in way.take_asked()] == topics[2:4]
+
+
+def test_filters_are_read_of_topics_that_have_some_and_the_others_go_on(way: Asked) -> None:
+    way.listens_at(ANN, "carl", "dora")
+    plain, with_filters = topics_at(way.members, "m", 2)
+    for topic in (with_filters, plain):
+        way.publish(topic)
+    (read,) = way.flush()
+    way.has_subscribers(read, {"carl"}, {"carl"}, filtered=[with_filters])
+    assert [call.arguments[2] for call in way.take_asked()] == [plain]
+    (read,) = way.take_stored()
+    assert (read.operation, read.arguments[0]) == ("filtered", [(with_filters, None)])
+    read.end([([("dora", EVERYTHING)], None)])
+    (call,) = way.take_asked()
+    assert (call.arguments[2], sorted(call.arguments[4])) == (with_filters, ["carl", "dora"])
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_first_filter_that_is_confirmed_while_the_set_is_being_read_is_read_with_the_rest(
+    way: Asked, topic: str, replace: bool
+) -> None:
+    """The set that comes may be from before: it names no filters, and may have the client without one."""
+    way.listens_at(ANN, "carl", "dora")
+    way.publish(topic)
+    (read,) = way.flush()
+    if replace:
+        way.routes.change("dora", [topic], False)
+    way.filtering.change("dora", [topic], LOUD, True, replace)
+    way.has_subscribers(read, {"carl", "dora"} if replace else {"carl"})
+    (read,) = way.take_stored()
+    assert (read.operation, read.arguments[0]) == ("filtered", [(topic, None)])
+    assert way.take_asked() == []
+    read.end([([("dora", LOUD)], None)])
+    (call,) = way.take_asked()
+    assert call.arguments[4] == ["carl"]
+    way.publish(topic, b'{"volume":9}')
+    (call,) = way.take_asked()
+    assert sorted(call.arguments[4]) == ["carl", "dora"]
 
 
 def test_what_the_store_says_at_once_brings_the_messages_on_in_their_turn(way: Asked, topic: str) -> None:
@@ -102,7 +143,7 @@ def test_what_the_store_says_at_once_brings_the_messages_on_in_their_turn(way: A
     way.publish(topic)
     way.home.ask()
     (read,) = way.take_stored()
-    read.end([("carl",)])
+    way.has_subscribers(read, ("carl",))
     way.home.ask()
     assert way.take_stored() == []
     assert way.written(carl) == [note(topic)]
@@ -118,7 +159,7 @@ def test_a_topic_that_a_full_cache_does_not_take_is_there_for_as_long_as_its_mes
         way.publish(topic, b"2")
         assert topic in way.routes.topics()
         (read,) = way.flush()
-        read.end([{"carl"}])
+        way.has_subscribers(read, {"carl"})
         assert [call.arguments[3] for call in way.take_asked()] == [b"1", b"2"]
         seen.append(topic in way.routes.topics())
     assert 0 < sum(seen) < 20
@@ -199,7 +240,7 @@ def test_duplicates_of_one_under_way_wait_and_are_in_flight_with_it(way: Asked, 
     numbers = [way.publish(topic) for _ in range(3)]
     assert way.inflight.messages == 3
     (read,) = way.flush()
-    read.end([set()])
+    way.has_subscribers(read, set())
     assert sorted(way.answers()) == [(numbers[0], False), (numbers[1], True), (numbers[2], True)]
     assert way.inflight.messages == 0
     assert way.desk.counts["duplicates_dropped"] == 2
@@ -307,7 +348,7 @@ def test_what_waits_of_slots_that_go_is_sent_back_with_its_duplicates_and_late_a
     assert sorted(way.answers()) == [(number, NOT_HOME) for number in numbers]
     assert way.inflight.messages == 1
     assert way.routes.topics() == [staying]
-    read.end([{"carl"}, set()])
+    way.has_subscribers(read, {"carl"}, set())
     assert way.answers() == [(stays, False)]
     assert way.flush() == []  # nobody looks for carl
     assert not way.knows(going)
@@ -344,7 +385,7 @@ def test_before_it_has_joined_messages_wait_and_are_in_flight() -> None:
     assert way.members.joined
     way.home.tick()
     (read,) = way.flush()
-    read.end([set()])
+    way.has_subscribers(read, set())
     assert way.answers() == [(number, False)]
     assert way.inflight.messages == 0
 

@@ -8,9 +8,10 @@ import orjson
 import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import KEPT, Call, Kind
 from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
-from ingeborg.broker.core.model import StoreUnavailable
+from ingeborg.broker.core.model import VOID, Settings, StoreUnavailable
 from ingeborg.broker.core.stores import FAILED
 from ingeborg.protocol.hashes import slot_of
 
@@ -122,7 +123,7 @@ def test_when_its_home_is_lost_and_the_next_is_this_endpoint_it_goes_on_here(way
     assert way.inflight.messages == 1  # counted once, though two parts have it in turn
     (read,) = way.flush()
     assert (read.operation, read.arguments) == ("subscribers", ([topic],))
-    read.end([set()])
+    way.has_subscribers(read, set())
     way.origin.take_outcomes()
     assert told(way, paul) == [{"result": "success", "duplicate": False, "id": 1}]
     assert way.inflight.messages == 0
@@ -175,9 +176,14 @@ def test_what_the_home_here_lets_go_of_is_sent_to_the_new_home_before_anything_l
 # It is to be kept
 
 
-def test_a_kept_message_without_dedup_is_no_duplicate_of_its_own_retry(way: Way) -> None:
+@pytest.fixture
+def keeping() -> Way:
+    return Way(ANN, BOB, settings=Settings(history="memory"), limits=Limits(history_bytes=1 << 20))
+
+
+def test_a_kept_message_without_dedup_is_no_duplicate_of_its_own_retry(keeping: Way) -> None:
     """It has a key of its own making: nothing but itself, handed over by a home that crashed, is known by it."""
-    way.history.switch.turn(True)
+    way = keeping
     paul, topic = way.connection(), topic_at(way.members, "a")
     keys = set()
     for answer, is_kept in ((KEPT, True), (False, False), (True, False)):
@@ -191,17 +197,16 @@ def test_a_kept_message_without_dedup_is_no_duplicate_of_its_own_retry(way: Way)
     assert len(way.repeats) == 0
 
 
-def test_a_kept_message_with_dedup_is_one_and_keeps_nothing(way: Way) -> None:
-    way.history.switch.turn(True)
+def test_a_kept_message_with_dedup_is_one_and_keeps_nothing(keeping: Way) -> None:
+    way = keeping
     paul, topic = way.connection(), topic_at(way.members, "a")
     call = sent(way, paul, topic, keep_s=60)
     call.asker.answered(call, True)
     assert told(way, paul) == [{"result": "success", "duplicate": True, "kept": False}]
 
 
-def test_two_kept_messages_of_one_payload_without_dedup_are_both_kept_here(way: Way) -> None:
-    way.history.switch.turn(True)
-    way.history.log.bytes_max = 1 << 20
+def test_two_kept_messages_of_one_payload_without_dedup_are_both_kept_here(keeping: Way) -> None:
+    way = keeping
     paul, topic = way.connection(), topic_at(way.members, "m")
     way.subscribed(topic)
     for _ in range(2):
@@ -209,6 +214,22 @@ def test_two_kept_messages_of_one_payload_without_dedup_are_both_kept_here(way: 
     way.origin.take_outcomes()
     assert told(way, paul) == 2 * [{"result": "success", "duplicate": False, "kept": True}]
     assert way.history.log.entries == 2
+
+
+def test_the_first_message_that_is_kept_in_memory_waits_until_the_journal_knows_that_its_slot_is(keeping: Way) -> None:
+    way = keeping
+    paul, carl, topic = way.connection(), way.listens("carl"), topic_at(way.members, "m")
+    way.subscribed(topic, "carl")
+    way.history.state.begun([slot_of(topic)])
+    way.origin.publish(paul, publish(topic, dedup=False, keep_s=60))
+    assert way.written(carl) == []
+    way.history.journal.flush()
+    (call,) = way.take_stored()
+    assert call.arguments == ([], [], [(slot_of(topic), VOID)], [])
+    call.end()
+    assert len(way.written(carl)) == 1
+    way.origin.publish(paul, publish(topic, dedup=False, keep_s=60))
+    assert len(way.written(carl)) == 1
 
 
 # Broadcasts

@@ -8,7 +8,6 @@ from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
 from ingeborg.broker.core.cluster.standby import WAIT_S
 from ingeborg.broker.core.links.calls import Kind
-from ingeborg.broker.core.links.capabilities import STANDBY
 from ingeborg.broker.core.messages.dedup import KEY_BYTES, Dedup, key_of
 from ingeborg.broker.core.messages.delivery import RECENT_S
 from ingeborg.broker.core.messages.inflight import InFlight
@@ -17,7 +16,7 @@ from ingeborg.broker.core.messages.message import ELSEWHERE, Handover, Outcome
 from ingeborg.broker.core.messages.names import Names
 from ingeborg.broker.core.messages.outcomes import Outcomes
 from ingeborg.broker.core.messages.recovery import Recovery
-from ingeborg.broker.core.model import Endpoint
+from ingeborg.broker.core.model import Endpoint, Settings
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import SLOTS, slot_of
 from tests.simulator.world import Node
@@ -32,7 +31,7 @@ TAKEN_OVER_S = DEAD_AFTER_S + 2.0
 
 
 def cluster(names: str = NAMES) -> Cluster:
-    made = Cluster(*names, wanted=frozenset({STANDBY}))
+    made = Cluster(*names, settings=Settings(standby=True))
     made.world.run(4.0)
     assert not any(node.router.standbys.without for node in made.nodes.values())
     return made
@@ -260,7 +259,7 @@ def test_what_cannot_be_handed_over_at_once_is_tried_again() -> None:
 class Alone:
     """One endpoint's, with another one, ``new``, in its view."""
 
-    def __init__(self, *, able: bool = True) -> None:
+    def __init__(self) -> None:
         self.desk = FakeDesk()
         self.members = joined(self.desk.real)
         self.dedup: Dedup[Handover] = Dedup(60.0, 1_000)
@@ -270,7 +269,6 @@ class Alone:
         self.part = Recovery(self.desk.real, self.members, self.dedup, self.kept, self.outcomes, self.taken.append)
         self.concluded: list[tuple[str, int]] = []
         self.part.concluded = lambda origin, number: self.concluded.append((origin, number))
-        self.able = able
         self.topic = "t"
 
     def begin(self) -> int:
@@ -295,7 +293,7 @@ class Alone:
 
     def goes_to(self, peer: Endpoint) -> None:
         """The slot is that peer's now."""
-        self.members.connected(peer, self.desk.now, frozenset({STANDBY} if self.able else ()))
+        self.members.connected(peer, self.desk.now)
         self.members.table = [peer.incarnation] * SLOTS
 
 
@@ -350,14 +348,16 @@ def test_it_goes_on_to_the_home_of_its_slot() -> None:
     assert alone.desk.drops["recovered_given_up"] == 0
 
 
-def test_a_home_that_cannot_take_it_under_its_identity_is_not_asked_and_at_last_it_is_given_up() -> None:
-    alone = Alone(able=False)
+def test_what_no_home_hands_over_is_given_up_at_last() -> None:
+    alone = Alone()
     alone.begin()
     alone.goes_to(NEW)
     alone.ends(ELSEWHERE)
     for _ in range(40):
         alone.pass_time(1.1)
-    assert alone.desk.asked == []
+        for call in alone.desk.asked:
+            alone.part.failed(call, "store_unavailable", "")
+        alone.desk.asked.clear()
     assert alone.desk.drops["recovered_given_up"] == 1
     assert alone.concluded == [("origin", 7)]
 

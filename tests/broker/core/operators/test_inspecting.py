@@ -10,7 +10,6 @@ import pytest
 
 from ingeborg.broker.core.clients.grants import Grant
 from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import Call, Kind
 from ingeborg.broker.core.model import Location, StoreUnavailable, Term
@@ -198,10 +197,7 @@ class Alone(Surroundings):
         super().__init__("p", "q")
         self.members.disconnected("q")
         self.own: Any = {"figures": "ours"}
-        self.ending = Switch()
-        self.filters = Switch()
-        given = (self.desk.real, self.members, self.replies, self.figures, self.ending, self.filters, SIZES)
-        self.parts = looks(*given)
+        self.parts = looks(self.desk.real, self.members, self.replies, self.figures, SIZES)
         self.commands = bind(self.parts).commands
         self.part = next(part for part in self.parts if isinstance(part, inspecting.Inspecting))
 
@@ -227,6 +223,11 @@ class Alone(Surroundings):
         """The answer: endpoint -> its figures, where it is up."""
         (reply,) = self.heard(connection)
         return {row["name"]: row["figures"] for row in reply["endpoints"] if row["up"]}
+
+    def all_plain(self, count: int) -> None:
+        """None of the page's subscriptions ends, or has filters."""
+        self.stored("terms")[0].end([None] * count)
+        self.stored("filters_of")[0].end([[]] * count)
 
 
 @pytest.fixture
@@ -305,6 +306,7 @@ def test_a_page_of_topics_is_what_the_store_says(alone: Alone) -> None:
     (call,) = alone.stored("topics")
     assert call.arguments == ("anna", "after", 2)
     call.end((["s", "t"], "t"))
+    alone.all_plain(2)
     assert alone.heard(anna) == [{"result": "success", "topic": ["s", "t"], "cursor": "t"}]
 
 
@@ -323,12 +325,13 @@ def test_of_many_subscribers_only_those_of_the_page_are_located(alone: Alone) ->
     anna = alone.ask("subscribers", topic="t", cursor="b", limit=2)
     (read,) = alone.stored("subscribers")
     assert read.arguments == (["t"],)
-    read.end([{"a", "b", "c", "d", "e"}])
+    read.end(([{"a", "b", "c", "d", "e"}], []))
     alone.stored()
     alone.desk.work()
     (locate,) = alone.stored("locations")
     assert locate.arguments == (["c", "d"],)
     locate.end([Location(1, "p", True), None])
+    alone.all_plain(2)
     (reply,) = alone.heard(anna)
     assert (reply["topic"], reply["count"], reply["cursor"]) == ("t", 5, "d")
     assert reply["subscribers"] == [
@@ -340,9 +343,8 @@ def test_of_many_subscribers_only_those_of_the_page_are_located(alone: Alone) ->
 def test_who_is_no_operator_is_told_who_listens_and_neither_where_nor_until_when(alone: Alone) -> None:
     anna = alone.client("subscribers")
     anna.grant = Grant("anna", (), (), False, 0.0, presence=("t",))
-    alone.ending.turn(True)
     alone.commands["subscribers"](anna, command("subscribers", topic="t"))
-    alone.stored("subscribers")[0].end([{"a", "b", "c"}])
+    alone.stored("subscribers")[0].end(([{"a", "b", "c"}], []))
     alone.desk.work()
     alone.stored("locations")[0].end([Location(1, "p", True), Location(1, "p", False), Location(1, "dead", True)])
     alone.stored()
@@ -357,7 +359,7 @@ def test_who_is_no_operator_is_told_who_listens_and_neither_where_nor_until_when
 def test_few_sets_are_in_memory_at_once_and_the_next_is_read_when_one_is_sorted(alone: Alone) -> None:
     askers = [alone.ask("subscribers", topic=f"t{number}") for number in range(subscribers.READS_AT_ONCE + 2)]
     first, second = alone.stored("subscribers", "subscribers")
-    first.end([{"a"}])
+    first.end(([{"a"}], []))
     alone.stored()  # it is read, and still there
     alone.desk.work()
     third, _ = alone.stored("subscribers", "locations")
@@ -401,15 +403,15 @@ def test_no_question_changes_anything_or_is_answered_without_the_store(alone: Al
 
 def test_topics_and_subscribers_have_the_terms_of_those_that_end() -> None:
     alone = Alone()
-    alone.ending.turn(True)
     anna = alone.client("subscriptions")
     alone.commands["subscriptions"](anna, command("subscriptions", id=1))
     (topics,) = alone.stored("topics")
-    assert topics.arguments == ("anna", None, 1_000, True)
+    assert topics.arguments == ("anna", None, 1_000)
     topics.end((["t", "u", "v"], None))
     (terms,) = alone.stored("terms")
     assert terms.arguments == ([("anna", "t"), ("anna", "u"), ("anna", "v")],)
     terms.end([Term(True, 0.0), None, Term(True, 12.5)])
+    alone.stored("filters_of")[0].end([[]] * 3)
     assert alone.heard(anna) == [
         {
             "result": "success",
@@ -421,13 +423,14 @@ def test_topics_and_subscribers_have_the_terms_of_those_that_end() -> None:
     ]
     alone.commands["subscribers"](anna, command("subscribers", topic="t"))
     (subscribers,) = alone.stored("subscribers")
-    assert subscribers.arguments == (["t"], True)
-    subscribers.end([{"anna", "bert"}])
+    assert subscribers.arguments == (["t"],)
+    subscribers.end(([{"anna", "bert"}], []))
     alone.desk.work()
     alone.stored("locations")[0].end([None, None])
     (terms,) = alone.stored("terms")
     assert terms.arguments == ([("anna", "t"), ("bert", "t")],)
     terms.end([None, Term(False, 7.0)])
+    alone.stored("filters_of")[0].end([[]] * 2)
     (reply,) = alone.heard(anna)
     assert reply["subscribers"] == [
         {"client_id": "anna", "online": False, "endpoint": None},
@@ -437,7 +440,6 @@ def test_topics_and_subscribers_have_the_terms_of_those_that_end() -> None:
 
 def test_where_no_page_has_any_nothing_is_said_of_it_and_a_failure_is_told() -> None:
     alone = Alone()
-    alone.ending.turn(True)
     anna = alone.client("subscriptions")
     for result in ([None], StoreUnavailable("down")):
         alone.commands["subscriptions"](anna, command("subscriptions"))
@@ -447,6 +449,7 @@ def test_where_no_page_has_any_nothing_is_said_of_it_and_a_failure_is_told() -> 
             terms.end(error=result)
         else:
             terms.end(result)
+            alone.stored("filters_of")[0].end([[]])
     first, second = alone.heard(anna)
     assert first == {"result": "success", "topic": ["t"], "cursor": None}
     assert second["error"] == "store_unavailable"

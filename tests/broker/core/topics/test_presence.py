@@ -50,7 +50,7 @@ class Told(Way):
         desk, me = self.desk.real, ME.incarnation
         writes = UnderWay()
         self.keepalive = Keepalive(desk, self.sending, 25.0, 0.0)
-        parts = (self.members, self.hub, self.routes, self.locations, writes, self.ending, self.keepalive)
+        parts = (self.members, self.hub, self.routes, self.locations, writes, self.keepalive)
         self.sweeping = Sweeping(desk, *parts, Shape(reads_memory=True))
         self.part = self.sweeping.presence = Presence(
             desk,
@@ -61,7 +61,6 @@ class Told(Way):
             self.inflight,
             self.routes,
             self.replies,
-            self.ending,
             self.origin.publish,
             prefixes,
         )
@@ -121,7 +120,7 @@ def test_a_join_is_told_when_the_store_and_the_cache_have_it_and_nobody_waits_fo
     ours = told.write("carl", told.elsewhere)
     (read,) = told.store("subscribers")
     assert read.arguments == ([told.elsewhere],)
-    read.end([{"dora"}])
+    read.end(([{"dora"}], []))
     (write,) = told.store("subscribe")
     told.cached(told.elsewhere, "dora")
     assert (told.said(), ours.told) == ([], [])
@@ -149,17 +148,16 @@ def test_only_who_was_not_in_the_set_joins_and_only_who_was_leaves(
         told.cached(told.elsewhere, *before)
     told.write("carl", told.elsewhere, added=added)
     if not is_cached:
-        told.store("subscribers")[0].end([before])
+        told.store("subscribers")[0].end(([before], []))
     told.store("subscribe" if added else "unsubscribe")[0].end()
     assert told.said() == ([] if added == is_in else [{"joined" if added else "left": ["carl"]}])
 
 
-def test_with_subscriptions_that_end_the_whole_set_is_read_and_an_ending_one_is_a_join(told: Told) -> None:
-    told.ending.turn(True)
+def test_to_subscribe_until_an_end_is_a_join(told: Told) -> None:
     told.write("carl", told.elsewhere, term=Term(True, 0.0))
     (read,) = told.store("subscribers")
-    assert read.arguments == ([told.elsewhere], True)
-    read.end([set()])
+    assert read.arguments == ([told.elsewhere],)
+    read.end(([set()], []))
     told.store("subscribe_ending")[0].end()
     assert told.said() == [{"joined": ["carl"]}]
 
@@ -195,7 +193,7 @@ def test_of_a_topic_that_leaves_no_room_for_the_prefix_nothing_is_told_but_count
     told.write("carl", fits, too_long)
     (read,) = told.store("subscribers")
     assert read.arguments == ([fits],)
-    read.end([set()])
+    read.end(([set()], []))
     told.store("subscribe")[0].end()
     assert [call.arguments[0] for call in told.asked()] == [PRESENCE + fits]
     assert told.lost == 1
@@ -206,11 +204,11 @@ def test_of_a_topic_that_leaves_no_room_for_the_prefix_nothing_is_told_but_count
 
 def test_two_subscribes_of_a_client_that_overlap_are_one_join(told: Told) -> None:
     first, second = told.write("carl", told.elsewhere), told.write("carl", told.elsewhere)
-    told.store("subscribers")[0].end([set()])
+    told.store("subscribers")[0].end(([set()], []))
     told.store("subscribe")[0].end()
     assert (first.told, second.told) == (["ok"], [])
     told.desk.work()
-    told.store("subscribers")[0].end([{"carl"}])
+    told.store("subscribers")[0].end(([{"carl"}], []))
     told.store("subscribe")[0].end()
     assert second.told == ["ok"]
     assert told.said() == [{"joined": ["carl"]}]
@@ -219,11 +217,11 @@ def test_two_subscribes_of_a_client_that_overlap_are_one_join(told: Told) -> Non
 def test_a_leave_behind_a_join_waits_for_it_and_is_told_behind_it(told: Told) -> None:
     told.write("carl", told.elsewhere)
     told.write("carl", told.elsewhere, added=False)
-    told.store("subscribers")[0].end([set()])
+    told.store("subscribers")[0].end(([set()], []))
     told.store("subscribe")[0].end()
     (join,) = told.asked()
     told.desk.work()
-    told.store("subscribers")[0].end([{"carl"}])
+    told.store("subscribers")[0].end(([{"carl"}], []))
     told.store("unsubscribe")[0].end()
     assert told.said() == []  # one message of a topic at a time
     told.part.answered(join, False)
@@ -262,7 +260,7 @@ def test_other_writes_of_a_client_wait_for_one_that_is_told_and_others_clients_d
     told.write("dora", "other")
     read, write = told.store("subscribers", "subscribe")
     assert write.arguments == ([("dora", ["other"])],)
-    read.end([set()])
+    read.end(([set()], []))
     told.store("subscribe")[0].end()
     told.desk.work()
     (write,) = told.store("subscribe")
@@ -281,14 +279,14 @@ def test_where_the_set_cannot_be_read_the_change_is_made_and_counted_as_lost(tol
 
 def test_of_a_write_that_fails_nothing_is_told(told: Told) -> None:
     ours = told.write("carl", told.elsewhere)
-    told.store("subscribers")[0].end([set()])
+    told.store("subscribers")[0].end(([set()], []))
     told.store("subscribe")[0].end(error=DOWN)
     assert (ours.told, told.said(), told.lost) == (["store_unavailable"], [], 1)
 
 
 def test_nor_of_one_that_another_home_may_have_made_meanwhile(told: Told) -> None:
     ours = told.write("carl", told.elsewhere)
-    told.store("subscribers")[0].end([set()])
+    told.store("subscribers")[0].end(([set()], []))
     (write,) = told.store("subscribe")
     told.members.round += 1
     write.end()
@@ -299,10 +297,10 @@ def test_who_is_home_no_more_when_the_set_has_been_read_does_not_write(told: Tol
     ours = told.write("carl", told.elsewhere)
     (read,) = told.store("subscribers")
     told.members.round += 1
-    read.end([set()])
+    read.end(([set()], []))
     told.store()
     told.writing.tick()  # it is again by now
-    told.store("subscribers")[0].end([set()])
+    told.store("subscribers")[0].end(([set()], []))
     told.store("subscribe")[0].end()
     assert ours.told == ["ok"]
 
@@ -360,7 +358,7 @@ def test_where_this_endpoint_is_its_home_it_waits_for_the_store_as_any_message(t
     told.part.flush()
     (read,) = told.flush()
     assert read.arguments == ([PRESENCE + told.here],)
-    read.end([{"watcher"}])
+    told.has_subscribers(read, {"watcher"})
     told.part.flush()
     assert (told.desk.counts["presence_told"], told.part.waiting, told.inflight.messages) == (1, 0, 0)
     assert [orjson.loads(frame)["broadcast"] for frame in told.written(watcher)] == [{"left": ["carl"]}]
@@ -418,7 +416,6 @@ class Ends(Told):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ending.turn(True)
         self.keepalive.expire(100.0)
         self.record = Ending(self.elsewhere, "carl", Term(False, 50.0), 1)
 
@@ -486,7 +483,7 @@ def test_who_subscribes_anew_meanwhile_joins_behind_the_leave() -> None:
     told.desk.work()
     (write,) = [call for call in told.take_stored() if call.operation in ("subscribe", "subscribers")]
     if write.operation == "subscribers":
-        write.end([set()])
+        write.end(([set()], []))
         (write,) = told.store("subscribe")
     write.end()
     told.part.answered(left, False)

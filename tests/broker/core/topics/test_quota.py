@@ -8,7 +8,6 @@ import pytest
 
 from ingeborg.broker.core.clients.hub import Connection, Reply
 from ingeborg.broker.core.clients.outbox import Outbox
-from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.limits import SIZES, Limits, Sizes
 from ingeborg.broker.core.model import StoreUnavailable
 from ingeborg.broker.core.topics import quota
@@ -97,7 +96,7 @@ class Alone:
     def __init__(self, sizes: Sizes = SIZES) -> None:
         self.desk = FakeDesk()
         self.decided: list[str] = []
-        self.quota = quota.Quota(self.desk.real, 3, self._begin, self._refuse, Switch(), Switch(), sizes)
+        self.quota = quota.Quota(self.desk.real, 3, self._begin, self._refuse, sizes)
         self.connection = Connection(1, Outbox(1))
 
     def ask(self, name: str, topics: Any, client: str = "anna") -> Change:

@@ -8,20 +8,13 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.cluster.features import Features
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
-from ingeborg.broker.core.links.capabilities import CAPABILITIES, ENDING, FILTERS, with_grace
 from ingeborg.broker.core.messages.filtering import Filtering
 from ingeborg.broker.core.messages.routes import Routes
-from ingeborg.broker.core.model import Shape, StoreUnavailable, Term
-from ingeborg.broker.core.topics.subscribing import (
-    FEATURE_S,
-    TOPICS_PER_SLICE,
-    WRITE_S_LONG,
-    Subscribing,
-)
+from ingeborg.broker.core.model import Introduction, Shape, StoreUnavailable, Term
+from ingeborg.broker.core.topics.subscribing import TOPICS_PER_SLICE, WRITE_S_LONG, Subscribing
 from ingeborg.broker.core.topics.writing import Writing
 from ingeborg.protocol.hashes import slot_of
 
@@ -41,12 +34,10 @@ class Endpoint(Surroundings):
         super().__init__(*peers, joined=joined)
         routes, writes = Routes(1_000, 10_000), UnderWay()
         sweeps = self.sweeping(routes, writes)
-        self.filtering = Filtering(self.desk.real, routes, sweeps.switch)
-        switches = {ENDING: sweeps.switch.turn, FILTERS: self.filtering.turn}
-        self.features = Features(self.desk.real, self.members, switches, ())
+        self.filtering = Filtering(self.desk.real, routes)
         self.writing = Writing(self.desk.real, "m", self.members, routes, {}, writes, sweeps, self.filtering)
         self.part = Subscribing(
-            *(self.desk.real, "m", self.members, self.writing, None if lookup else self.features),
+            *(self.desk.real, "m", self.members, self.writing, lookup),
             *(self.replies, self.memory, shape or Shape(), quota, self.recovering()),
         )
         self.anna = self.client()
@@ -340,21 +331,12 @@ def test_to_take_topics_back_nobody_is_counted() -> None:
 # What ends by itself
 
 
-def end_everywhere(endpoint: Endpoint) -> None:
-    """The feature is on, and all know it."""
-    for incarnation in endpoint.members.view():
-        endpoint.features.switched_on(incarnation, 1, [[ENDING]])
-    endpoint.features._turn(ENDING, True)
-    endpoint.desk.asked.clear()
-
-
 def say_ending(endpoint: Endpoint, topics: list[str], term: tuple[bool, int] = (True, 0)) -> None:
     said = command("subscribe", topic=topics, id=1)._replace(term=term)
     endpoint.part.commands()["subscribe"](endpoint.anna, said)
 
 
 def test_each_home_is_told_when_it_ends(endpoint: Endpoint) -> None:
-    end_everywhere(endpoint)
     topics = {home: endpoint.topics(home, 1) for home in "mp"}
     say_ending(endpoint, topics["m"] + topics["p"], (True, 7))
     assert endpoint.asked() == [("p", ("anna", topics["p"], True, {"until": "disconnect", "ttl_s": 7}))]
@@ -366,15 +348,13 @@ def test_each_home_is_told_when_it_ends(endpoint: Endpoint) -> None:
 
 
 def test_the_reply_tells_the_grace_time_that_counts_at_every_home(endpoint: Endpoint) -> None:
-    end_everywhere(endpoint)
-    endpoint.members.connected(peer("q"), endpoint.desk.now, with_grace(7.5))
+    endpoint.members.connected(peer("q"), endpoint.desk.now, Introduction(7.5))
     say_ending(endpoint, endpoint.topics("m", 1))
     endpoint.stored("subscribe_ending")[0].end()
     assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1, "grace_s": 7.5}]
 
 
 def test_the_reply_to_a_plain_one_says_no_grace_time_and_so_that_it_is_plain(endpoint: Endpoint) -> None:
-    end_everywhere(endpoint)
     for term, more in (((False, 7), {"grace_s": 60}), (None, {})):
         said = command("subscribe", topic=endpoint.topics("m", 1), id=1)._replace(term=term)
         endpoint.part.commands()["subscribe"](endpoint.anna, said)
@@ -382,49 +362,16 @@ def test_the_reply_to_a_plain_one_says_no_grace_time_and_so_that_it_is_plain(end
         assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1, **more}]
 
 
-def test_the_first_one_waits_until_all_know_that_there_are_such(endpoint: Endpoint) -> None:
-    for state in endpoint.members.peers.values():
-        state.capabilities = CAPABILITIES
-    say_ending(endpoint, endpoint.topics("m", 1))
-    endpoint.part.tick()
-    assert endpoint.stored() == []
-    end_everywhere(endpoint)
-    endpoint.part.tick()
-    endpoint.stored("subscribe_ending")[0].end()
-    assert endpoint.results(endpoint.anna) == ["ok 1"]
-
-
-def test_and_is_refused_where_that_takes_too_long(endpoint: Endpoint) -> None:
-    say_ending(endpoint, endpoint.topics("m", 1))
-    endpoint.features.tick()
-    endpoint.stored("features")[0].end(frozenset())
-    endpoint.desk.now += FEATURE_S - 0.1
-    endpoint.part.tick()
-    assert endpoint.results(endpoint.anna) == []
-    endpoint.desk.now += 0.2
-    endpoint.part.tick()
-    (reply,) = endpoint.heard(endpoint.anna)
-    assert reply["error"] == "peer_unavailable"
-    assert "p, q cannot do it" in reply["info"]
-
-
-def test_with_lookup_routing_there_is_none() -> None:
+def test_with_lookup_routing_no_subscription_ends_or_has_a_filter() -> None:
     endpoint = Endpoint(lookup=True)
     say_ending(endpoint, ["t"])
-    (reply,) = endpoint.heard(endpoint.anna)
-    assert reply["error"] == "bad_state"
-    assert "lookup" in reply["info"]
+    say_filtered(endpoint, "subscribe", ["t"])
+    replies = endpoint.heard(endpoint.anna)
+    assert [reply["error"] for reply in replies] == ["bad_state", "bad_state"]
+    assert ["'until'" in replies[0]["info"], "'filter'" in replies[1]["info"]] == [True, True]
 
 
 # What has a filter
-
-
-def filter_everywhere(endpoint: Endpoint) -> None:
-    """The feature is on, and all know it."""
-    for incarnation in endpoint.members.view():
-        endpoint.features.switched_on(incarnation, 1, [[FILTERS]])
-    endpoint.features._turn(FILTERS, True)
-    endpoint.desk.asked.clear()
 
 
 def say_filtered(endpoint: Endpoint, name: str, topics: list[str], *, replace: bool = False) -> None:
@@ -434,7 +381,6 @@ def say_filtered(endpoint: Endpoint, name: str, topics: list[str], *, replace: b
 
 @pytest.mark.parametrize("replace", [False, True])
 def test_each_home_is_told_the_filter(endpoint: Endpoint, replace: bool) -> None:
-    filter_everywhere(endpoint)
     topics = {home: endpoint.topics(home, 1) for home in "mp"}
     say_filtered(endpoint, "subscribe", topics["m"] + topics["p"], replace=replace)
     options = {"filter": "{}", "replace": True} if replace else {"filter": "{}"}
@@ -447,59 +393,13 @@ def test_each_home_is_told_the_filter(endpoint: Endpoint, replace: bool) -> None
 
 
 def test_and_which_one_is_taken_back(endpoint: Endpoint) -> None:
-    filter_everywhere(endpoint)
     topics = {home: endpoint.topics(home, 1) for home in "mp"}
     say_filtered(endpoint, "unsubscribe", topics["m"] + topics["p"])
     assert endpoint.asked() == [("p", ("anna", topics["p"], False, {"filter": "{}"}))]
     assert endpoint.stored("unsubscribe_filtered")[0].arguments == ([("anna", topics["m"], "{}")],)
 
 
-def test_to_take_back_all_takes_back_filters_as_well(endpoint: Endpoint) -> None:
-    filter_everywhere(endpoint)
-    topics = endpoint.topics("m", 1)
-    endpoint.say("unsubscribe", topics)
-    assert endpoint.stored("unsubscribe")[0].arguments == ([("anna", topics)], False, True)
-    endpoint.desk.stored.clear()
-
-
-def test_the_first_filter_waits_until_all_know_and_nothing_that_ends_waits_for_it(endpoint: Endpoint) -> None:
-    for state in endpoint.members.peers.values():
-        state.capabilities = CAPABILITIES
-    say_filtered(endpoint, "subscribe", endpoint.topics("m", 1))
-    end_everywhere(endpoint)
-    say_ending(endpoint, endpoint.topics("m", 1))
-    endpoint.part.tick()
-    endpoint.stored("subscribe_ending")[0].end()
-    assert endpoint.results(endpoint.anna) == []  # replies keep their order
-    filter_everywhere(endpoint)
-    endpoint.part.tick()
-    endpoint.stored("subscribe_filtered")[0].end()
-    assert endpoint.results(endpoint.anna) == ["ok 1", "ok 1"]
-
-
-def test_and_is_refused_where_not_all_can_do_it(endpoint: Endpoint) -> None:
-    say_filtered(endpoint, "subscribe", endpoint.topics("m", 1))
-    endpoint.features.tick()
-    endpoint.stored("features")[0].end(frozenset())
-    endpoint.desk.now += FEATURE_S + 0.1
-    endpoint.part.tick()
-    (reply,) = endpoint.heard(endpoint.anna)
-    assert reply["error"] == "peer_unavailable"
-    assert reply["info"].startswith("No subscription has a filter yet: p, q cannot do it")
-
-
-def test_while_there_may_be_some_the_store_is_told_so_with_plain_ones_too(endpoint: Endpoint) -> None:
-    end_everywhere(endpoint)
-    (topic,) = endpoint.topics("m", 1)
-    for name in ("subscribe", "unsubscribe"):
-        endpoint.say(name, [topic])
-        (call,) = endpoint.stored(name)
-        assert call.arguments == ([("anna", [topic])], True)
-        call.end()
-
-
 def test_a_plain_one_of_the_same_client_waits_for_an_ending_one(endpoint: Endpoint) -> None:
-    end_everywhere(endpoint)
     (topic,) = endpoint.topics("m", 1)
     say_ending(endpoint, [topic])
     (first,) = endpoint.stored("subscribe_ending")

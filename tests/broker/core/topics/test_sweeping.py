@@ -8,10 +8,9 @@ import pytest
 
 from ingeborg.broker.core.clients.hub import Binding
 from ingeborg.broker.core.cluster.underway import UnderWay
-from ingeborg.broker.core.links.capabilities import with_grace
 from ingeborg.broker.core.messages.message import Handover, Message
 from ingeborg.broker.core.messages.routes import Routes
-from ingeborg.broker.core.model import Ending, Location, Shape, StoreUnavailable, Term
+from ingeborg.broker.core.model import Ending, Introduction, Location, Shape, StoreUnavailable, Term
 from ingeborg.broker.core.stores import STORE_TIMEOUT_S
 from ingeborg.broker.core.topics.sweeping import (
     EMPTY_S,
@@ -39,7 +38,6 @@ class Endpoint(Surroundings):
         super().__init__(*peers, joined=joined)
         self.routes, self.writes = Routes(1_000, 10_000), UnderWay()
         self.part = self.sweeping(self.routes, self.writes, shape=shape)
-        self.part.switch.turn(True)
         self.keepalive.expire(UNIX_S)
         self.records: list[Ending] = []
         self.places: dict[str, Location] = {}
@@ -119,12 +117,6 @@ def endpoint() -> Endpoint:
     return Endpoint()
 
 
-def test_while_there_can_be_none_nothing_is_asked(endpoint: Endpoint) -> None:
-    endpoint.part.switch.turn(False)
-    endpoint.ending("anna")
-    assert endpoint.walk() == []
-
-
 @pytest.mark.parametrize("place", [None, Location(7, "m", False), Location(7, "dead", True)])
 def test_one_ends_when_its_client_has_been_away_for_the_grace_time(endpoint: Endpoint, place: Location | None) -> None:
     endpoint.ending("anna")
@@ -145,7 +137,7 @@ def test_one_ends_when_its_client_has_been_away_for_the_grace_time(endpoint: End
 
 def test_where_endpoints_differ_the_least_grace_time_counts() -> None:
     endpoint = Endpoint("p")
-    endpoint.members.connected(peer("p"), endpoint.desk.now, with_grace(GRACE_S / 4))
+    endpoint.members.connected(peer("p"), endpoint.desk.now, Introduction(GRACE_S / 4))
     endpoint.ending("anna")
     assert endpoint.gone() == endpoint.gone(GRACE_S / 4 - 3) == []
     assert endpoint.gone(3) == ["anna"]

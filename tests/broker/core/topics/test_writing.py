@@ -9,7 +9,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, WAIT
-from ingeborg.broker.core.links.capabilities import CAPABILITIES, FILTERS
 from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.messages.filtering import Filtering
 from ingeborg.broker.core.messages.routes import Routes
@@ -33,7 +32,7 @@ class Home(Surroundings):
         self.writes = UnderWay()
         self.links = {"p": Link("m.1")}
         self.sweeps = self.sweeping(self.routes, self.writes)
-        self.filtering = Filtering(self.desk.real, self.routes, self.sweeps.switch)
+        self.filtering = Filtering(self.desk.real, self.routes)
         parts = (self.routes, self.links, self.writes, self.sweeps, self.filtering)
         self.writing = Writing(self.desk.real, "m", self.members, *parts)
         self.ours = self.topics("m", 3)
@@ -294,7 +293,7 @@ def test_a_parked_one_is_given_up_in_time() -> None:
     home.writing.take(write)
     home.desk.now += TIMEOUT_S - 0.01
     home.writing.tick()
-    assert (home.said(), own.told) == ([], [])
+    assert (home.said(), own.told) == ([(7, WAIT)], [])
     home.desk.now += 0.01
     home.writing.tick()
     assert (home.said(), own.told) == ([(7, "peer_unavailable")], ["peer_unavailable"])
@@ -343,11 +342,7 @@ def test_a_newcomer_can_wait_for_the_writes_that_are_under_way(home: Home) -> No
     assert welcomed == ["newcomer"]
 
 
-@pytest.mark.parametrize("capabilities", [CAPABILITIES, CAPABILITIES - {FILTERS}])
-def test_a_peer_is_told_that_its_change_takes_longer_if_it_knows_what_that_means(capabilities: frozenset[str]) -> None:
-    home = Home()
-    home.members.peers["p"].capabilities = capabilities
-    waits = [] if FILTERS not in capabilities else [(1, WAIT), (2, WAIT)]
+def test_a_peer_is_told_that_its_change_takes_longer(home: Home) -> None:
     home.ask(1, home.ours)
     home.ask(2, home.ours, added=False)  # it waits for the one before
     (first,) = home.stored("subscribe")
@@ -357,7 +352,7 @@ def test_a_peer_is_told_that_its_change_takes_longer_if_it_knows_what_that_means
         assert home.said() == []
         home.desk.now += 0.1
         home.writing.tick()
-        assert home.said() == waits
+        assert home.said() == [(1, WAIT), (2, WAIT)]
     first.end()
     home.desk.work()
     (second,) = home.stored("unsubscribe")

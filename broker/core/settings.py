@@ -1,0 +1,25 @@
+"""The cluster settings as text: their names and values.
+
+Owns: the spelling that command lines, files and logs share. Must never: open a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from .model import HISTORIES, NO_SETTINGS, Settings
+
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"standby": ("off", "on"), "history": HISTORIES}
+"""The values of each setting, by its name."""
+
+
+def words(settings: Settings) -> dict[str, str]:
+    """The value of each setting, by its name."""
+    return {"standby": "on" if settings.standby else "off", "history": settings.history}
+
+
+def with_words(changes: Mapping[str, str], settings: Settings = NO_SETTINGS) -> Settings:
+    """These settings, or the default ones, with changes. ``changes``: values by name, one of ``CHOICES`` each."""
+    values = {**words(settings), **changes}
+    return Settings(values["standby"] == "on", values["history"])
