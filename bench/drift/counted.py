@@ -69,6 +69,7 @@ def variables(tree: Path) -> dict[str, str]:
     return environment(
         {
             "PYTHONPATH": str(tree),
+            "PYTHONSAFEPATH": "1",  # else the store's writers are those of the folder that this was started in
             "PYTHONHASHSEED": "0",
             "PYTHONDONTWRITEBYTECODE": "1",
             VARIABLE: "0",
