@@ -119,8 +119,10 @@ async def dump(store: Store, lines: Lines, told: TextIO | None) -> Exported:
 
     async for page in store.subscriptions():
         await write([{"topic": topic, "client_ids": clients} for topic, clients in page])
-    for first in range(0, SLOTS, SLOTS_AT_ONCE):
-        slots = range(first, min(first + SLOTS_AT_ONCE, SLOTS))
+    with_ending = await store.ending_slots()
+    all_slots = range(SLOTS) if with_ending is None else with_ending
+    for first in range(0, len(all_slots), SLOTS_AT_ONCE):
+        slots = all_slots[first : first + SLOTS_AT_ONCE]
         pages = await asyncio.gather(*(store.ending(slot, None, PAGE_SUBSCRIPTIONS) for slot in slots))
         for slot, (found, cursor) in zip(slots, pages, strict=True):
             await write(_ending_lines(found))

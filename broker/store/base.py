@@ -190,6 +190,10 @@ class Store(Protocol):
         """One page of about ``limit`` of the ending subscriptions to topics of the slot, and the cursor of the next or
         ``None``. What stays from the first page to the last comes, once. ``ValueError`` for a cursor that is none."""
 
+    async def ending_slots(self) -> list[int] | None:
+        """The slots that have ending subscriptions, in order, where the store can say so without reading all slots;
+        else ``None``."""
+
     async def end(self, batch: Sequence[tuple[Sequence[Ending], Location | None, bool]]) -> list[list[Ending]]:
         """Take out ending subscriptions, each entry's those of one client; what of each entry has been taken out, or
         was gone (wherever the client listens), with no plain subscription beside it. One that has another stamp by now

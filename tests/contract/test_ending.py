@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingeborg.broker.store.base import ENDED_TOPICS_MAX, Ended, Ending, Location, Store, StoreUnavailable, Term
+from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol.hashes import slot_of
 from tests import proof
 from tests.contract.conftest import STORES, OpenStore, Storage
@@ -108,6 +109,18 @@ async def test_an_ending_one_is_there_for_whoever_asks(store: Store, other: Stor
         assert found[:3] == ("rock", "ann", GONE)
     if not isinstance(store, Virtual):
         assert await everything(store) == {("rock", "bob"): 1}
+
+
+async def test_the_slots_that_have_any_are_told_where_that_takes_no_reading_of_all(store: Store, other: Store) -> None:
+    assert await store.ending_slots() in (None, [])
+    await store.subscribe([("ann", ["plain"])])
+    topics = [f"song {number}" for number in range(20)]
+    await store.subscribe_ending([("ann", topics, GONE), ("bob", topics[:3], LATER)])
+    assert await other.ending_slots() in (None, sorted(set(map(slot_of, topics))))
+    await store.unsubscribe([("ann", topics), ("bob", topics[1:3])])
+    assert await other.ending_slots() in (None, [slot_of(topics[0])])
+    if isinstance(store, EmbeddedStore):
+        assert await store.ending_slots() is not None
 
 
 async def test_the_sets_are_the_callers_to_change(store: Store) -> None:

@@ -15,7 +15,7 @@ from .history import History, Subscriber
 from .world import Client
 
 #: Seeds whose histories have something of everything: moves, repetitions, and one that stays where it is.
-PEACEFUL, DISTURBED = 6, 4
+PEACEFUL, DISTURBED = 4, 1
 
 
 def connections(history: History) -> list[Client]:

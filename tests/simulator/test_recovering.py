@@ -91,7 +91,7 @@ KINDS: dict[str, Kind] = {
     "crash with standbys": Kind({"faults": ("crash guarded",), "standby": True, "every_s": 0.5}, 8, 107),
     "crash": Kind(_lossy("crash", every_s=3.0), 5, 70),
     "home, then the next": Kind(_lossy("crash home", every_s=4.0, endpoints=4), 4, 42),
-    "with standbys, too": Kind(_lossy("crash home", every_s=4.0, endpoints=4, standby=True), 5, 10),
+    "with standbys, too": Kind(_lossy("crash home", every_s=4.0, endpoints=4, standby=True), 4, 42),
     "lapses": Kind(_lossy("stall", "cut"), 5, 70),
     "long cuts": Kind(_lossy("long cut", every_s=3.0, restless=0.1, endpoints=4, readers=8), 5, 56),
     "lapses, standbys": Kind(_lossy("stall", "cut", standby=True), 3, 50),
@@ -124,7 +124,7 @@ KINDS: dict[str, Kind] = {
     "settings change, all end": Kind(
         _lossy("set", "leave", "leave", "restart all", journal=True, every_s=1.5), 6, 60, PATCHES
     ),
-    "settings change, crash": Kind(_lossy("set", "crash", "restart all", journal=True, every_s=1.5), 6, 20),
+    "settings change, crash": Kind(_lossy("set", "crash", "restart all", journal=True, every_s=1.5), 6, 60),
     "journal, everything": Kind(_lossy("restart all", *FAULTS, journal=True, standby=True), 5, 49),
 }
 
@@ -142,7 +142,7 @@ def test_nothing_kept_is_missing_without_a_word_and_no_gap_is_told_without_a_rea
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patched(kind.patches, monkeypatch)
-    drawn = seeds(180_000, kind.histories)
+    drawn = seeds(180_010, kind.histories)
     owed = 0
     for seed in drawn:
         history = RecoveringHistory(seed, **kind.options)
@@ -323,7 +323,7 @@ def a_further_listen_goes_on(patch: pytest.MonkeyPatch) -> None:
     true = Recovering.listened
 
     def listened(recovering: Recovering, connection: Connection, client: str, position: str) -> dict[str, Any]:
-        if position and connection.follower.listened:
+        if position and connection.follower is not None and connection.follower.listened:
             position = recovering._marks.position
         return true(recovering, connection, client, position)
 
@@ -335,25 +335,25 @@ def a_further_listen_goes_on(patch: pytest.MonkeyPatch) -> None:
     ("plant", "name", "seed"),
     [
         fault(a_home_is_forgotten, "in peace", seed=181_000),
-        fault(position_before_what_it_covers, "slow", seed=181_005),
-        fault(nobody_recovers_after_a_lapse, "stalls and crash", seed=181_124),
-        fault(no_floor, "crash", seed=181_000),
+        fault(position_before_what_it_covers, "slow", seed=181_001),
+        fault(nobody_recovers_after_a_lapse, "stalls and crash", seed=181_007),
+        fault(no_floor, "crash", seed=181_001),
         fault(always_a_gap, "in peace", seed=181_000),
-        fault(failures_are_not_told, "long cuts", seed=181_003),
+        fault(failures_are_not_told, "long cuts", seed=181_009),
         fault(some_marks_only, "in peace", seed=181_000),
-        fault(not_written_and_handed_over, "journal, everything", seed=181_006),
-        fault(kept_by_its_home_alone, "crash with standbys", seed=181_001),
+        fault(not_written_and_handed_over, "journal, everything", seed=181_002),
+        fault(kept_by_its_home_alone, "crash with standbys", seed=181_000),
         fault(let_go_of_without_a_word, "few of a topic", seed=181_000),
-        fault(the_first_of_equal_stamps_covers_all, "small pages", seed=181_000),
+        fault(the_first_of_equal_stamps_covers_all, "small pages", seed=181_004),
         fault(nothing_after_an_unknown_position, "forged", seed=181_000),
-        fault(positions_from_the_first_moment, "just begun", seed=181_000),
-        fault(leaves_while_it_joins, "many topics", seed=181_078),
-        fault(names_are_forgotten, "lapses", seed=181_372),
-        fault(names_stay_behind, "lapses, standbys", seed=181_056),
+        fault(positions_from_the_first_moment, "just begun", seed=181_006),
+        fault(leaves_while_it_joins, "many topics", seed=181_083),
+        fault(names_are_forgotten, "crash with standbys", seed=181_025),
+        fault(names_stay_behind, "lapses, standbys", seed=181_004),
         fault(kept_where_there_is_no_room, "one keeps nothing", seed=181_000),
-        fault(an_old_journal_is_taken_for_the_last, "journal, put back", seed=181_008),
+        fault(an_old_journal_is_taken_for_the_last, "journal, put back", seed=181_004),
         fault(a_further_listen_goes_on, "varied", seed=181_000),
-        fault(a_home_in_memory_says_nothing, "settings change, crash", seed=181_009),
+        fault(a_home_in_memory_says_nothing, "settings change, crash", seed=181_006),
     ],
 )
 def test_a_planted_fault_is_found(

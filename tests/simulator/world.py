@@ -143,6 +143,7 @@ class Store:
         self.endings: dict[tuple[str, str], Ending] = {}  # by topic and client
         self.taken: dict[tuple[str, str], Ending] = {}  # out of these, by an `end` that is under way
         self.ended_of: dict[str, tuple[float, int, list[str]]] = {}  # by client: when the last one, how many, topics
+        self.tells_slots = False  # as a store does that is in this machine's memory
         self.stamps = itertools.count(1)
         self.journal: dict[tuple[int, int], Kept] = {}  # by slot and stamp
         self.floors: dict[int, int] = {}  # by slot
@@ -267,6 +268,9 @@ class Store:
     def terms(self, pairs: list[tuple[str, str]]) -> list[Term | None]:
         found = [self.endings.get((topic, client)) for client, topic in pairs]
         return [None if ending is None else ending.term for ending in found]
+
+    def ending_slots(self) -> list[int] | None:
+        return sorted({slot_of(topic) for topic, _ in self.endings}) if self.tells_slots else None
 
     def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Ending], str | None]:
         if cursor is not None and "\0" not in cursor:
@@ -772,7 +776,7 @@ class World:
         self.numbers = itertools.count(1)
         self.options = {"limits": Limits(), **options}
         shape: Shape | None = options.get("shape")
-        self.reads_memory = shape is not None and shape.reads_memory
+        self.reads_memory = self.store.tells_slots = shape is not None and shape.reads_memory
         self.forgets = forgets
         self.on_effects: Callable[[Node, Effects], object] = lambda node, effects: None  # a turn has ended
         self.payload_name: Callable[[Any], Any] = lambda payload: payload  # what a note says that has come

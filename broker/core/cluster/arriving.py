@@ -29,8 +29,8 @@ NOT_THEIRS: Final = "not_theirs"
 #: An endpoint that joins waits this long for copies that others pass on to it, in seconds. Then it joins without them.
 PASSED_ON_S: Final = 30.0
 
-#: Of two homes that copy the same slot the one that began later has acted later, if it began so many seconds later by
-#: the clocks of their machines: who takes a peer for dead has heard nothing of it for twice as long.
+#: Two homes may copy the same slot. The one that began this many seconds later, by the clocks of their machines, has
+#: acted later: an endpoint has heard nothing of a peer for twice as long when it takes the peer for dead.
 LATER_S: Final = DEAD_AFTER_S / 2
 
 #: Copies that come at a time. A home makes one for each endpoint, and a few where the view changes again and again.

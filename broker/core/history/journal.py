@@ -186,11 +186,18 @@ class Journal(Part):
         forgotten: list[tuple[int, int]] = []
         if not self._rows:
             forgotten, self._forgotten = self._forgotten, []
-        arguments = (kept, forgotten, list(self._floors.items()), sorted(self._whole))
+        whole, later = self._whole, dict[int, int]()
+        if whole and not self._members.joined:
+            # Another endpoint may be home of these by now, and keep them in memory.
+            later = {slot: self._floors.pop(slot) for slot in whole}
+            whole = set()
+        arguments = (kept, forgotten, list(self._floors.items()), sorted(whole))
+        self._floors = later
+        if not rows and not any(arguments):
+            return
+        self._whole -= whole
         self._writing = True
         self._desk.store("keep", arguments, self._done, ([handover for _, (_, handover) in rows], arguments))
-        self._floors = {}
-        self._whole = set()
 
     def _done(self, context: Any, result: Any, error: Exception | None) -> None:
         handovers, arguments = context
@@ -207,8 +214,7 @@ class Journal(Part):
             for slot, stamp in arguments[2]:
                 if stamp != VOID or table[slot] == self._me:  # else its present home has to say what the journal has
                     self.floor(slot, stamp)
-            if self._members.joined:
-                self._whole.update([slot for slot in arguments[3] if table[slot] == self._me])
+            self._whole.update([slot for slot in arguments[3] if table[slot] == self._me])
         for handover in handovers:
             self.written(handover, error)
 
@@ -254,16 +260,12 @@ class Journal(Part):
         self._read_next()
         return True
 
-    def lapsed(self) -> None:
-        """Others may act for this endpoint's slots, and say what the journal has of them."""
-        self._whole.clear()
-
     def let_go(self, slots: Sequence[int]) -> None:
         """They are not ours any more. Their new home says what the journal has of them, and reads what is unread."""
         for slot in slots:
             self.loading.pop(slot, None)
-            self._whole.discard(slot)
-            if self._floors.get(slot) == VOID:
+            if slot in self._whole or self._floors.get(slot) == VOID:
+                self._whole.discard(slot)
                 del self._floors[slot]
 
     def _loaded(self, number: int, slots: Sequence[int]) -> None:

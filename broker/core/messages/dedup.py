@@ -352,11 +352,6 @@ class Dedup(Generic[Waiter]):
             found.append(0.0 if expiry is None else expiry - now)
         return found
 
-    def snapshot(self) -> list[int]:
-        """All keys whose time may not be over."""
-        generations = (self._young, *(generation for generation, _ in self._old))
-        return [key for generation in generations for part in generation for key in part]
-
     def take(self, key: int, now: float) -> float:
         """Take the key out. Returns what is left of its time, in seconds; 0 or less: nothing."""
         index = key & _PART_MASK

@@ -107,6 +107,7 @@ class Sweeping(Part):
         self._walk_at = desk.now  # when the next one begins, or this one goes on
         self._busy = False  # a call to the store is under way
         self._records = self._slots = 0  # that may still be read in this tick
+        self._survey_at = desk.now  # when the store is asked which slots have any
         self._empty: dict[int, float] = {}  # slots, and when they are looked into again
         self._written: dict[int, float] = {}  # slots, and when a write to them was last begun
         self._whole = False  # the last walk has come to its end
@@ -140,6 +141,7 @@ class Sweeping(Part):
         """Other endpoints have written into slots that come back."""
         self._empty.clear()
         self._renewed.clear()
+        self._survey_at = self._desk.now
         self._walk_at = min(self._walk_at, self._desk.now)
 
     def lapsed(self) -> None:
@@ -161,6 +163,25 @@ class Sweeping(Part):
         if self._slot == SLOTS or self._version != members.version or self._round != members.round:
             self._begin()
         self._records, self._slots = self._records_per_tick, self._slots_per_tick
+        if now < self._survey_at:
+            self._go_on()
+        else:
+            self._busy = True
+            self._desk.store("ending_slots", (), self._surveyed)
+
+    def _surveyed(self, context: Any, result: list[int] | None, error: Exception | None) -> None:
+        """The store has told which slots there is anything in, if it can."""
+        if self._outdated():
+            return
+        now = self._desk.now
+        if error is not None:
+            self._walk_at = now + PAUSE_S
+            return
+        self._survey_at = now + EMPTY_S
+        if result is not None:
+            # A write may be on its way to a slot that has none yet.
+            empty = set(range(SLOTS)).difference(result, self._written)
+            self._empty.update(dict.fromkeys(empty, now + EMPTY_S))
         self._go_on()
 
     def _tidied(self, context: Any, result: Any, error: Exception | None) -> None:

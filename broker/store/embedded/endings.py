@@ -225,6 +225,16 @@ class Endings:
         plain = {pair for pair, is_plain in zip(ending, await self._plain(ending), strict=True) if is_plain}
         return [None if pair in plain else term for pair, term in zip(pairs, terms, strict=True)]
 
+    def slots(self) -> list[int]:
+        """Those that have any, in order: a look for each, 4 ms at most."""
+        found: list[int] = []
+        with self._reading(Lane.SOFT, "ending") as (_, entries):
+            there = entries.first()
+            while there:
+                found.append(int.from_bytes(entries.key()[:SLOT_BYTES], "big"))
+                there = entries.set_range((found[-1] + 1).to_bytes(SLOT_BYTES, "big"))
+        return found
+
     async def page(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Ending], str | None]:
         """Some of those of the slot, in the order of their keys."""
         prefix, last = slot.to_bytes(SLOT_BYTES, "big"), from_cursor(cursor)

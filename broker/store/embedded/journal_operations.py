@@ -27,7 +27,8 @@ class JournalOperations:
 
     def keep(self, txn: lmdb.Transaction, argument: Sequence[Any]) -> list[Any]:
         """Write, then delete, raise floors, record the greatest stamp; the argument is a ``Frame``."""
-        entries, forgotten, floors, whole = argument
+        entries, forgotten, floors, slots = argument
+        whole = frozenset(slots)
         with txn.cursor(self._kept) as cursor:
             cursor.putmulti([(key, value) for key, value in entries])
         for key in forgotten:

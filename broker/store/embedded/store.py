@@ -227,11 +227,11 @@ class EmbeddedStore:
 
     def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], list[str]] | None:
         if not self._holds(Lane.SOFT, "ending"):
-            return self._subscribers_beside(None, topics)
+            return self._read_subscribers(None, topics)
         with self._reading(Lane.SOFT, "ending") as (_, endings):  # the first (``endings.py``)
-            return self._subscribers_beside(endings, topics)
+            return self._read_subscribers(endings, topics)
 
-    def _subscribers_beside(
+    def _read_subscribers(
         self, endings: lmdb.Cursor | None, topics: Sequence[str]
     ) -> tuple[list[Subscribers], list[str]] | None:
         with self._reading(Lane.DURABLE, "subscribers") as (txn, cursor):
@@ -276,11 +276,11 @@ class EmbeddedStore:
     def _subscribed_from(self, start: int, client: str, topics: Sequence[str], unfiltered: bool) -> list[bool]:
         """A slice of it."""
         if not self._holds(Lane.SOFT, "ending_of"):
-            return self._subscribed_beside(None, start, client, topics, unfiltered)
+            return self._read_subscribed(None, start, client, topics, unfiltered)
         with self._reading(Lane.SOFT, "ending_of") as (_, endings):  # the first (``endings.py``)
-            return self._subscribed_beside(endings, start, client, topics, unfiltered)
+            return self._read_subscribed(endings, start, client, topics, unfiltered)
 
-    def _subscribed_beside(
+    def _read_subscribed(
         self, endings: lmdb.Cursor | None, start: int, client: str, topics: Sequence[str], unfiltered: bool
     ) -> list[bool]:
         with self._reading(Lane.DURABLE, "topics_of") as (txn, plain):
@@ -372,6 +372,9 @@ class EmbeddedStore:
     async def terms(self, pairs: Sequence[tuple[str, str]]) -> list[Term | None]:
         self._reads += len(pairs)
         return await self._endings.terms(pairs)
+
+    async def ending_slots(self) -> list[int] | None:
+        return self._endings.slots() if self._holds(Lane.SOFT, "ending") else []
 
     async def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Ending], str | None]:
         if not self._holds(Lane.SOFT, "ending"):

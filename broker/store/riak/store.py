@@ -455,6 +455,9 @@ class RiakStore:
         self._require_open()
         return await self._ending.terms(pairs)
 
+    async def ending_slots(self) -> list[int] | None:
+        return None
+
     async def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Ending], str | None]:
         self._require_open()
         return await self._ending.page(slot, cursor, limit)

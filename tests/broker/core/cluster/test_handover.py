@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import ormsgpack
@@ -14,7 +15,7 @@ from ingeborg.broker.core.limits import Sizes
 from ingeborg.broker.core.links.calls import Kind
 from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
 from ingeborg.broker.core.messages.message import Handover
-from ingeborg.protocol.hashes import slot_of
+from ingeborg.protocol.hashes import SLOTS, slot_of
 
 from ..way import ANN, BOB, DEDUP_TTL_S, Way, message, topic_at, topic_moving, topics_at
 
@@ -29,7 +30,7 @@ def handover(topic: str) -> Handover:
 
 def knows(way: Way, *keys: int) -> list[bool]:
     """Which keys are in the table of duplicates."""
-    kept = way.dedup.snapshot()
+    kept = set(chain.from_iterable(way.dedup.keys_of(frozenset(range(SLOTS)))))
     return [one in kept for one in keys]
 
 

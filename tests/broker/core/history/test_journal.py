@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ingeborg.broker.core.cluster.membership import LEASE_S
 from ingeborg.broker.core.history import journal as journal_module
 from ingeborg.broker.core.history.admitting import WAIT_S
 from ingeborg.broker.core.history.clock import STAMPS_PER_MS
@@ -416,6 +417,26 @@ def test_a_floor_that_could_not_be_written_makes_only_slots_whole_that_are_still
     here.journal.flush()
     (call,) = here.stored("keep")
     assert call.arguments == ([], [], floors, [SLOT + 1])
+
+
+def test_an_endpoint_that_may_not_act_makes_no_slot_whole(here: Here) -> None:
+    """Another one may be home, keep messages in memory, and have said so."""
+    here.state.arrived([SLOT, SLOT + 1], True)
+    here.desk.now += 10 * LEASE_S
+    here.lose_lease()
+    here.journal.floor(SLOT + 2, 5)
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    assert call.arguments == ([], [], [(SLOT + 2, 5)], [])
+    call.end()
+    here.journal.flush()
+    assert here.stored() == []
+    goes(here, SLOT)
+    here.members.joined = True  # the others have let it in
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    assert call.arguments[3] == [SLOT + 1]
+    assert [slot for slot, _ in call.arguments[2]] == [SLOT + 1]
 
 
 def test_a_home_in_memory_does_not_void_a_slot_again_that_has_gone() -> None:

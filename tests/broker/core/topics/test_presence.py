@@ -433,6 +433,8 @@ class Ends(Told):
                         return
                 elif call.operation == "tidy":
                     call.end(0)
+                elif call.operation == "ending_slots":
+                    call.end(None)
         raise AssertionError("it was not found")
 
 

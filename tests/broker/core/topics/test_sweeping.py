@@ -46,6 +46,7 @@ class Endpoint(Surroundings):
         self.down_for: set[str] = set()  # operations
         self.held: list[Stored] = []  # ends that the store has not answered
         self.hold = False
+        self.tells_slots = False  # the store says which slots have any
 
     def ending(self, client: str, topic: str | None = None, term: Term = UNTIL) -> str:
         """A client's subscription; without a topic to one of ours."""
@@ -82,6 +83,9 @@ class Endpoint(Surroundings):
         before = self.records[:]
         self.walk(seconds)
         return sorted({record.client for record in before if record not in self.records})
+
+    def _ending_slots(self) -> list[int] | None:
+        return sorted({slot_of(record.topic) for record in self.records}) if self.tells_slots else None
 
     def _ending(self, slot: int, cursor: str | None, limit: int) -> Any:
         of_slot = [record for record in self.records if slot_of(record.topic) == slot]
@@ -288,6 +292,35 @@ def test_a_slot_that_is_written_into_is_looked_at_again(endpoint: Endpoint) -> N
     endpoint.records.clear()
     assert of(endpoint.walk(), "ending") == [(slot, None, RECORDS_PER_TICK)]
     assert of(endpoint.walk(), "ending") == []
+
+
+def test_where_the_store_says_which_slots_have_any_no_other_is_looked_into(endpoint: Endpoint) -> None:
+    endpoint.tells_slots = True
+    assert of(endpoint.walk(), "ending") == []
+    topic = endpoint.ending("anna")
+    endpoint.part.written([topic])
+    assert of(endpoint.walk(), "ending") == [(slot_of(topic), None, RECORDS_PER_TICK)]
+    assert len(of(endpoint.asked, "ending_slots")) == 1
+    endpoint.ending("bob", "of a home before")
+    endpoint.part.view_changed()
+    assert {slot for slot, _, _ in of(endpoint.walk(), "ending")} == {slot_of(topic), slot_of("of a home before")}
+    endpoint.records.clear()
+    endpoint.walk()
+    endpoint.walk(EMPTY_S)
+    assert len(of(endpoint.asked, "ending_slots")) == 3
+
+
+def test_a_slot_that_is_being_written_into_is_looked_into_though_the_store_has_none_of_it(endpoint: Endpoint) -> None:
+    endpoint.tells_slots = True
+    endpoint.part.written(["t"])
+    assert of(endpoint.walk(), "ending") == [(slot_of("t"), None, RECORDS_PER_TICK)]
+
+
+def test_where_it_cannot_say_so_it_is_asked_again_a_moment_later(endpoint: Endpoint) -> None:
+    endpoint.down_for = {"ending_slots"}
+    assert of(endpoint.tick(), "ending") == []
+    endpoint.down_for = set()
+    assert len(of(endpoint.walk(PAUSE_S), "ending")) == SLOTS
 
 
 def test_slots_that_come_are_looked_into() -> None:
