@@ -259,6 +259,24 @@ async def test_everybody_in_line_is_served_at_once_when_the_node_recovers(
     pool.close()
 
 
+async def test_one_that_waits_is_served_before_one_that_asks_again_and_again(listen: Listen) -> None:
+    pool, _ = pool_of(await listen(pong), connections=1)
+    served: list[str] = []
+
+    async def ask_again_and_again() -> None:
+        while "patient" not in served and len(served) < 100:
+            await ask(pool)
+            served.append("busy")
+
+    busy = asyncio.create_task(ask_again_and_again())
+    await asyncio.sleep(0)  # it has the connection
+    await ask(pool)
+    served.append("patient")
+    await busy
+    assert served.count("busy") <= 2
+    pool.close()
+
+
 async def test_closing_ends_what_is_under_way_and_what_waits(
     listen: Listen,
 ) -> None:

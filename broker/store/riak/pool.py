@@ -219,12 +219,15 @@ class Pool:
         that live have been tried."""
         loop = asyncio.get_running_loop()
         first_in_line = False
-        turn: Node | None = None  # what this one was woken for
+        turn: Node | None = None  # has kept a place for this one
         try:
             while True:
                 now = loop.time()
                 if self._closed:
                     raise StoreUnavailable("the store is closed")
+                if turn is not None:
+                    node, turn = turn, None
+                    return node
                 if now >= deadline:
                     self._counters["unavailable"] += 1
                     raise StoreUnavailable(f"Riak did not answer within {self._timeout_s:g} s: {reason}")
@@ -238,27 +241,23 @@ class Pool:
                     return None
                 if ready := [node for node in usable if node.in_use < self._connections_per_node]:
                     node = min(ready, key=lambda node: node.in_use)
-                    node.in_use += 1
-                    node.probing = node.failures > 0
-                    if node is turn:
-                        turn = None
+                    self._enter(node)
                     return node
                 if all(node.failures and node.misconfigured for node in self.nodes):  # and none is due for another try
                     self._counters["unavailable"] += 1
                     why = grouped((node, node.misconfigured) for node in self.nodes)
                     raise StoreMisconfigured(f"no Riak node lets the broker in: {why}. See docs/riak.md")
                 retries = [node.retry_at for node in self.nodes if node.failures and not node.probing]
-                turn = None  # somebody else has taken it
                 turn = await self._wait(tried, min([deadline, *(at for at in retries if at > now)]), first_in_line)
                 first_in_line = True
         finally:
             if turn is not None:
-                self._wake(turn)  # it is another's
+                self._leave(turn)
 
     async def _wait(self, tried: set[Node], until: float, first_in_line: bool) -> Node | None:
         """Until a connection to a node not ``tried`` is given back; or the time has come, or a node is set aside."""
         waiting = _Waiting(asyncio.get_running_loop().create_future(), tried)
-        # Whoever was woken and found the place taken again keeps the head of the line.
+        # Whoever was woken, and has got no place, keeps the head of the line.
         (self._waiting.appendleft if first_in_line else self._waiting.append)(waiting)
         turn = waiting.turn
         try:
@@ -266,23 +265,31 @@ class Pool:
             return turn.result() if turn.done() else None
         except asyncio.CancelledError:
             if turn.done() and (node := turn.result()) is not None:
-                self._wake(node)  # the turn was meant for somebody who still wants it
+                self._leave(node)
             raise
         finally:
             if not turn.done():  # else it was taken out of the line with that
                 self._waiting.remove(waiting)
 
     def _wake(self, node: Node) -> None:
-        """Whoever waits for longest for a node such as this one."""
+        """Keep a free place at the node for the request that has waited for one for longest. Otherwise a request that
+        comes before the waiting one goes on would take it, again and again."""
+        if node.in_use >= self._connections_per_node or not node.usable(asyncio.get_running_loop().time()):
+            return
         for waiting in self._waiting:
             if node not in waiting.tried:
                 self._waiting.remove(waiting)
+                self._enter(node)
                 waiting.turn.set_result(node)
                 return
 
     def _wake_all(self) -> None:
         while self._waiting:
             self._waiting.popleft().turn.set_result(None)
+
+    def _enter(self, node: Node) -> None:
+        node.in_use += 1
+        node.probing = node.failures > 0
 
     def _leave(self, node: Node) -> None:
         node.in_use -= 1
