@@ -43,9 +43,8 @@ async def chat(client: Client, name: str, rooms: list[str]) -> None:
     """Join the rooms, then say what is typed until it ends."""
 
     async def joined() -> list[str]:
-        return sorted(
-            [topic.removeprefix(PREFIX) async for topic in client.subscriptions() if topic.startswith(PREFIX)]
-        )
+        topics = [each.topic async for each in client.subscriptions()]
+        return sorted(topic.removeprefix(PREFIX) for topic in topics if topic.startswith(PREFIX))
 
     await client.subscribe([PREFIX + room for room in rooms])
     await client.listen()

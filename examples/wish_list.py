@@ -26,7 +26,7 @@ async def wish(client: Client, songs: list[str]) -> None:
     if songs:
         await client.subscribe(songs)
     # Subscriptions are the broker's to keep: these are of today, and of all the days before.
-    wishes = [song async for song in client.subscriptions()]
+    wishes = [each.topic async for each in client.subscriptions()]
     await client.listen()
     print(f"{client.client_id} waits for {len(wishes)} songs", flush=True)
     async for note in client:

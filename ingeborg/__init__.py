@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from ingeborg.protocol.credentials import read_token
     from ingeborg.protocol.errors import ProtocolError
-    from ingeborg.protocol.listings import Filtered, Subscriber
+    from ingeborg.protocol.listings import Subscriber, Subscription
 
 __all__ = [
     "Client",
@@ -35,13 +35,13 @@ __all__ = [
     "CommandTimeout",
     "ConnectFailed",
     "ConnectionLost",
-    "Filtered",
     "Gap",
     "History",
     "Notification",
     "PositionError",
     "ProtocolError",
     "Subscriber",
+    "Subscription",
     "read_token",
 ]
 
@@ -61,8 +61,8 @@ if os.environ.get("INGEBORG_PURE") or os.path.isfile(os.path.join(os.path.dirnam
 _HOMES = {
     **dict.fromkeys(__all__, "ingeborg.protocol.client"),
     "ProtocolError": "ingeborg.protocol.errors",
-    "Filtered": "ingeborg.protocol.listings",
     "Subscriber": "ingeborg.protocol.listings",
+    "Subscription": "ingeborg.protocol.listings",
     "read_token": "ingeborg.protocol.credentials",
 }
 """The module of each name."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from .ending import Again, Kept, Now
 from .errors import ProtocolError
+from .listings import Subscription
 
 Reply = Mapping[str, Any]
 
@@ -23,7 +24,7 @@ class Endings:
 
     ``subscribe``: one try; ``None``: it may be at another time, ``ProtocolError``: it is refused for good. ``listen``:
     once more; ``None``: there is no reply. ``delay_s``: how long to wait after so many failures in a row.
-    ``on_ended``: topics, and how many, that are not renewed here; ``on_refused``: why, where that is the reason;
+    ``on_ended``: those that are not renewed here, and how many; ``on_refused``: why, where that is the reason;
     ``on_failure``: one of these has raised something.
     """
 
@@ -33,7 +34,7 @@ class Endings:
         subscribe: Callable[[Again], Awaitable[Sequence[Reply] | None]],
         listen: Callable[[], Awaitable[Reply | None]],
         delay_s: Callable[[int], float],
-        on_ended: Callable[[list[str], int], None],
+        on_ended: Callable[[list[Subscription], int], None],
         on_refused: Callable[[ProtocolError], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
@@ -52,20 +53,29 @@ class Endings:
         return _now()
 
     def subscribed(
-        self, topics: Sequence[str], fields: Mapping[str, Any], replies: Sequence[Reply], began: Now
+        self,
+        topics: Sequence[str],
+        filter: str | None,
+        fields: Mapping[str, Any],
+        replies: Sequence[Reply],
+        began: Now,
     ) -> None:
-        """There was success for these, with the fields of an ending subscription, or none: so many replies, to commands
-        of which the first was sent at ``began``."""
+        """There was success for these, with this filter and these fields for when they end: so many replies, to
+        commands of which the first was sent at ``began``."""
         if "until" not in fields:
-            self._kept.gone(topics)  # plain now, or with another term
+            self._kept.out((topic, filter) for topic in topics)
             return
         self._take_grace(replies)
-        self._kept.subscribed(topics, fields.get("ttl_s"), _now(), began if len(replies) > 1 else None)
+        self._kept.subscribed(topics, filter, fields.get("ttl_s"), _now(), began if len(replies) > 1 else None)
         self._begin()
 
     def gone(self, topics: Iterable[str]) -> None:
-        """They were unsubscribed from, or are about to be."""
+        """All at these topics was taken out, or is about to be."""
         self._kept.gone(topics)
+
+    def out(self, topics: Iterable[str], filter: str) -> None:
+        """Those with this filter were taken out, or are about to be."""
+        self._kept.out((topic, filter) for topic in topics)
 
     def left(self, *, is_over: bool = False) -> None:
         """The client listens nowhere any more. ``is_over``: endpoints took it for gone before."""
@@ -76,7 +86,7 @@ class Endings:
         ended = self._kept.listened(reply, _now(), is_last=is_last, since=since)
         self._begin()
         if ended is not None:
-            self._on_ended(ended.topics, ended.total)
+            self._on_ended(ended.subscriptions, ended.total)
 
     def _begin(self) -> None:
         if self._kept.is_due and not self._over and (self._task is None or self._task.done()):
@@ -124,9 +134,9 @@ class Endings:
         try:
             replies = await self._subscribe(again)
         except ProtocolError as error:
-            self._kept.gone(again.topics)
+            self._kept.out((topic, again.filter) for topic in again.topics)
             self._on_refused(error)
-            self._on_ended(again.topics, len(again.topics))
+            self._on_ended(again.subscriptions, len(again.topics))
             return True
         if replies is None:
             return False

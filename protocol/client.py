@@ -38,7 +38,7 @@ from .failures import CommandTimeout as CommandTimeout
 from .failures import ConnectFailed as ConnectFailed
 from .failures import ConnectionLost as ConnectionLost
 from .failures import PositionError as PositionError
-from .listings import Filtered, Subscriber
+from .listings import Subscriber, Subscription
 from .messages import SINCE_TOPICS_MAX, check_dedup, check_revoke
 from .notifications import Gap as Gap
 from .notifications import History as History
@@ -52,6 +52,7 @@ from .requests import (
     check_client_id,
     error_of,
     filter_fields,
+    filter_text,
     keys_of,
     may_retry,
     topic_bodies,
@@ -133,12 +134,12 @@ class Client:
     is refused, having expired perhaps, is a warning (``RuntimeWarning``).
 
     Of subscriptions that end (``subscribe``) those until disconnect are subscribed to again by itself, if they have
-    ended while the client was away. ``on_ended(topics, count)`` is told of the others: what a ``ttl_s`` ended, what an
-    earlier program with this client id had subscribed to, and what was refused now (``on_error`` is told why). With
-    ``recover`` what was kept of those meanwhile comes too; ``subscribe(..., since=client.position)`` brings that of the
-    others, in ``on_ended``.
-    ``topics`` are the latest 1,000 at most, ``count`` how many there are. Each ``listen`` says so until they are
-    subscribed to again, for ten minutes.
+    ended while the client was away. ``on_ended(subscriptions, count)`` is told of the others: what a ``ttl_s`` ended,
+    what an earlier program with this client id had subscribed to, and what was refused now (``on_error`` is told why).
+    With ``recover`` what was kept of those meanwhile comes too; ``subscribe(..., since=client.position)`` brings that
+    of the others, in ``on_ended``.
+    ``subscriptions`` are the latest 1,000 at most, with ``topic`` and ``filter``; ``count`` says how many there are.
+    Each ``listen`` says so until they are subscribed to again, for ten minutes.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class Client:
         on_error: Callable[[ProtocolError], None] | None = None,
         on_lost: Callable[[ConnectionLost], None] | None = None,
         on_unreachable: Callable[[ConnectFailed], None] | None = None,
-        on_ended: Callable[[list[str], int], None] | None = None,
+        on_ended: Callable[[list[Subscription], int], None] | None = None,
         on_gap: Callable[[Gap], None] | None = None,
         on_unsaved: Callable[[OSError], None] | None = None,
     ) -> None:
@@ -340,15 +341,15 @@ class Client:
     ) -> None:
         """Subscribe to one topic or to any number of them.
 
-        A plain subscription stays until it is taken back. With ``until="disconnect"`` it ends when the client has
-        listened nowhere for the endpoints' grace time (60 s by default): for a client whose id is not used again. The
-        client keeps a list of these topics, and subscribes to them again where they have ended while it was away. With
-        ``ttl_s`` it ends after so many seconds, 30 days at most. A plain one that is there stays plain.
+        With a ``filter`` the client is sent what matches it (SPEC section 2.6). Another filter is another subscription
+        beside those that are there: one that matches suffices, and one without a filter gets all. With ``replace`` this
+        one takes the place of everything that the client has at these topics. ``bad_filter``: checked before anything
+        is sent.
 
-        With a ``filter`` the client is sent what matches it (SPEC section 2.6), until that is taken back; beside
-        ``until`` or ``ttl_s`` it is a ``ValueError``. Another filter comes beside those that are there: one that
-        matches suffices. A subscription without a filter beside them gets all. With ``replace`` this one takes the
-        place of everything that the client has at these topics. ``bad_filter``: checked before anything is sent.
+        It stays until it is taken back. With ``until="disconnect"`` it ends when the client has listened nowhere for
+        the endpoints' grace time (60 s by default): for a client whose id is not used again. The client keeps a list of
+        these, and subscribes to them again where they have ended while it was away. With ``ttl_s`` it ends after so
+        many seconds, 30 days at most. One that is there and stays is left as it is, but by ``replace``.
 
         With ``last`` so many of the latest kept messages of each topic, 1,000 at most, come as notifications before
         this returns; with ``since``, a position, those since then. They have ``kept``. The client has to be listening
@@ -361,19 +362,16 @@ class Client:
         ``bad_topic``: checked before anything is sent.
         """
         chosen = _listed(topics)
-        kept = kept_fields(last, since)
-        fields = filter_fields(filter, replace, until is not None or ttl_s is not None)
-        if fields:
-            if replace:
-                self._endings.gone(chosen)  # now, so that none of them is subscribed to again meanwhile
-            await self._with_topics("subscribe", chosen, timeout_s, fields | kept)
-            if replace:
-                self._endings.gone(chosen)  # and if a subscribe was under way before
-        else:
-            fields = term_fields(until, ttl_s)
-            began = self._endings.now()
-            replies = await self._with_topics("subscribe", chosen, timeout_s, fields | kept)
-            self._endings.subscribed(chosen, fields, replies, began)
+        text, term = filter_text(filter), term_fields(until, ttl_s)
+        fields = filter_fields(text) | term | kept_fields(last, since)
+        if replace:
+            fields["replace"] = True
+            self._endings.gone(chosen)  # now, so that none of it is subscribed to again meanwhile
+        began = self._endings.now()
+        replies = await self._with_topics("subscribe", chosen, timeout_s, fields)
+        if replace:
+            self._endings.gone(chosen)  # and if a subscribe was under way before
+        self._endings.subscribed(chosen, text, term, replies, began)
         if self._recovery is not None:
             self._recovery.subscribed(chosen)
 
@@ -387,8 +385,11 @@ class Client:
         """Undo ``subscribe``, in the same way: everything that the client has at these topics, or only the subscription
         with this ``filter``."""
         chosen = _listed(topics)
-        if filter is not None:
-            await self._with_topics("unsubscribe", chosen, timeout_s, filter_fields(filter, False, False))
+        text = filter_text(filter)
+        if text is not None:
+            self._endings.out(chosen, text)
+            await self._with_topics("unsubscribe", chosen, timeout_s, filter_fields(text))
+            self._endings.out(chosen, text)
             return
         self._endings.gone(chosen)  # now, so that it is not subscribed to again meanwhile
         await self._with_topics("unsubscribe", chosen, timeout_s)
@@ -451,15 +452,11 @@ class Client:
         """Publish to every listening client there is. Otherwise as ``publish``."""
         return await self._publish("broadcast", {"payload": payload}, ack, dedup)
 
-    def subscriptions(self, limit: int = 1000) -> AsyncIterator[str]:
-        """This client's topics, read in pages of at most ``limit``."""
-        found = listings.topics(self._asked, limit)
+    def subscriptions(self, limit: int = 1000) -> AsyncIterator[Subscription]:
+        """This client's subscriptions, those to one topic one after the other, read in pages of at most ``limit``
+        topics."""
+        found = listings.subscriptions(self._asked, limit)
         return found if self._recovery is None else _noted(self._recovery, found)
-
-    def filters(self, limit: int = 1000) -> AsyncIterator[Filtered]:
-        """The topics at which this client has filters, each with them. All its topics are read for that, in pages of at
-        most ``limit``."""
-        return listings.filtered(self._asked, limit)
 
     def subscribers(self, topic: str, limit: int = 1000) -> AsyncIterator[Subscriber]:
         """The topic's subscribers, in the order of their ids, read in pages of at most ``limit``: what changes
@@ -867,7 +864,7 @@ class Client:
         """To what has ended. ``None``: not now; ``ProtocolError``: it is refused for good."""
         try:
             async with asyncio.timeout(self._timeout_s), self._slots:
-                fields = again.fields
+                fields = filter_fields(again.filter) | again.fields
                 if not self._listening:  # any more: what it misses from now on comes when it listens again
                     fields = {key: value for key, value in fields.items() if key != "since"}
                 bodies = self._topic_bodies("subscribe", again.topics, fields)
@@ -886,9 +883,9 @@ class Client:
         except (ClientError, ProtocolError):
             return None  # what was not named is told when it listens the next time
 
-    def _on_these_ended(self, topics: list[str], count: int) -> None:
+    def _on_these_ended(self, subscriptions: list[Subscription], count: int) -> None:
         if self._on_ended is not None:
-            self._call(self._on_ended, topics, count)
+            self._call(self._on_ended, subscriptions, count)
 
     def _call(self, callback: Callable[..., None], *arguments: object) -> None:
         try:
@@ -1054,12 +1051,12 @@ def _read(read: Callable[[Any], _T], value: object) -> _T:
         raise _Garbage(f"the endpoint sent {error}") from None
 
 
-async def _noted(recovery: Recovery, topics: AsyncIterator[str]) -> AsyncIterator[str]:
-    """The client's topics, as they are read: which all of them are is known in the end."""
+async def _noted(recovery: Recovery, found: AsyncIterator[Subscription]) -> AsyncIterator[Subscription]:
+    """What the client has, as it is read: which all of its topics are is known in the end."""
     recovery.begins_reading()
-    async for topic in topics:
-        recovery.subscribed((topic,))
-        yield topic
+    async for subscription in found:
+        recovery.subscribed((subscription.topic,))
+        yield subscription
     recovery.has_read()
 
 

@@ -1,7 +1,7 @@
 """Subscriptions that end by themselves, as a client sees them: what it has asked for, and what it asks for again.
 
-Owns: the list of topics that were subscribed to until the client disconnects, and which of them are due once more. Must
-never: send anything, or read a clock: both clocks come in as arguments. SPEC sections 2.2 and 9.
+Owns: the list of what was subscribed to until the client disconnects, and which of it is due once more. Must never:
+send anything, or read a clock: both clocks come in as arguments. SPEC sections 2.2 and 9.
 
 The list is as long as what was subscribed to so; who never asks for such a subscription has an empty one.
 """
@@ -13,9 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, inf
 from typing import Any, Final, NamedTuple
 
+import orjson
+
 from .errors import ProtocolError
+from .listings import Subscription
 from .messages import TTL_S_MAX
 from .requests import neighbours
+from .wire import canonical
 
 #: Topics that are subscribed to again in one command: many clients do this in the same seconds, after a crash, so each
 #: sends one command after the other, and none is long.
@@ -24,9 +28,12 @@ AGAIN_TOPICS_MAX: Final = 1_000
 #: Of the grace time: who was away for longer may have come too late, by the endpoints' clocks.
 _SURE: Final = 0.5
 
+Key = tuple[str, str | None]
+"""One subscription of a client: its topic, and the canonical text of its filter."""
+
 
 def term_fields(until: str | None, ttl_s: int | None) -> dict[str, Any]:
-    """The fields of a subscribe that ends by itself; empty: a plain one. Raises ``bad_state`` for what is neither."""
+    """The fields of a subscribe for when it ends; empty: it stays. Raises ``bad_state`` for what is no term."""
     fields: dict[str, Any] = {}
     if until is not None:
         if until != "disconnect":
@@ -47,17 +54,23 @@ class Now(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Topics whose subscriptions have ended, the latest 1,000 at most, and how many there were."""
+    """Subscriptions that have ended, the latest 1,000 at most, and how many there were."""
 
-    topics: list[str]
+    subscriptions: list[Subscription]
     total: int
 
 
 class Again(NamedTuple):
-    """Topics to subscribe to in one command, and its other fields."""
+    """Topics to subscribe to in one command with this filter, and its other fields."""
 
     topics: list[str]
+    filter: str | None
     fields: dict[str, Any]
+
+    @property
+    def subscriptions(self) -> list[Subscription]:
+        """What it subscribes to."""
+        return [_subscription((topic, self.filter)) for topic in self.topics]
 
 
 class Kept:
@@ -66,9 +79,10 @@ class Kept:
     def __init__(self) -> None:
         self.grace_s = inf  # as an endpoint said last
         self.is_unsure = False  # more had ended than were named: whose they are is known when these are subscribed to
-        self._ends_s: dict[str, float] = {}  # by topic: when its time is up, by the clock that goes on; or infinity
+        self._ends_s: dict[Key, float] = {}  # when its time is up, by the clock that goes on; or infinity
+        self._filters: dict[str, set[str]] = {}  # of these, by topic
         self._timed_max = 1_000  # of those whose time may be up, before they are looked through
-        self._due: deque[str] = deque()
+        self._due: deque[Key] = deque()
         #: With which position the client listened when the first of those that are due were named; None: with none.
         self._since: str | None = None
         self._all_taken = True  # none is due, nor is being subscribed to again
@@ -78,34 +92,55 @@ class Kept:
     def __len__(self) -> int:
         return len(self._ends_s)
 
-    def __contains__(self, topic: str) -> bool:
-        return topic in self._ends_s
+    def __contains__(self, key: Key) -> bool:
+        return key in self._ends_s
 
     @property
     def is_due(self) -> bool:
         """Is there something to subscribe to again?"""
         return bool(self._due)
 
-    def subscribed(self, topics: Sequence[str], ttl_s: int | None, now: Now, began: Now | None = None) -> None:
-        """There was success for these. ``began``: when the first of several commands was sent."""
+    def subscribed(
+        self, topics: Sequence[str], filter: str | None, ttl_s: int | None, now: Now, began: Now | None = None
+    ) -> None:
+        """There was success for these, with this filter. ``began``: when the first of several commands was sent."""
         first = began or now
         if not self._ends_s and self._listens is None:
             self._left_s = first.all_s  # SPEC 2.2: for a client that has never listened, from the subscribe on
         ends_s = inf if ttl_s is None else now.all_s + ttl_s
-        self._ends_s |= dict.fromkeys(topics, ends_s)
+        keys = [(topic, filter) for topic in topics]
+        self._ends_s |= dict.fromkeys(keys, ends_s)
+        self._index(keys)
         if ttl_s is not None and len(self._ends_s) > self._timed_max:
             # A program may subscribe to ever new topics whose time is up later; twice as many until the next look.
-            self._ends_s = {topic: at_s for topic, at_s in self._ends_s.items() if at_s > now.all_s}
+            self._ends_s = {key: at_s for key, at_s in self._ends_s.items() if at_s > now.all_s}
             self._timed_max = max(2 * len(self._ends_s), 1_000)
+            self._filters = {}
+            self._index(self._ends_s)
         if self._listens is not None and self._listens.all_s > first.all_s:
             # It was away in between: what the first commands had subscribed to may have ended before the last one.
-            self._due.extend(topics)
+            self._due.extend(keys)
+
+    def _index(self, keys: Iterable[Key]) -> None:
+        for topic, filter in keys:
+            if filter is not None:
+                self._filters.setdefault(topic, set()).add(filter)
 
     def gone(self, topics: Iterable[str]) -> None:
-        """They were unsubscribed from, or are plain subscriptions now."""
+        """Nothing at these topics is in the list any more."""
         if self._ends_s:
             for topic in topics:
-                self._ends_s.pop(topic, None)
+                self.out((topic, filter) for filter in (None, *self._filters.get(topic, ())))
+
+    def out(self, keys: Iterable[Key]) -> None:
+        """These were unsubscribed from, or have another term now."""
+        for topic, filter in keys:
+            self._ends_s.pop((topic, filter), None)
+            filters = None if filter is None else self._filters.get(topic)
+            if filters is not None and filter is not None:
+                filters.discard(filter)
+                if not filters:
+                    del self._filters[topic]
 
     def left(self, now: Now, *, is_over: bool = False) -> None:
         """It listens nowhere any more. What the machine slept through before counts: endpoints did not sleep.
@@ -130,53 +165,75 @@ class Kept:
         self.left(now)
         away_s = now.all_s - self._left_s
         self._listens = now
-        named = reply.get("ended")
-        ended = [topic for topic in named if type(topic) is str] if type(named) is list else []
+        ended = _named(reply.get("ended"))
         counted = reply.get("ended_count")
         count = max(counted, len(ended)) if type(counted) is int else len(ended)
-        others = [topic for topic in ended if self._ends_s.get(topic, 0.0) <= now.all_s]
+        others = [key for key in ended if self._ends_s.get(key, 0.0) <= now.all_s]
         self.is_unsure = count > len(ended) and bool(self._ends_s) and not is_last
         if self._ends_s and (self.is_unsure or away_s > _SURE * self.grace_s):
-            due: Iterable[str] = self._ends_s
+            due: Iterable[Key] = self._ends_s
         else:
             mine = set(ended).difference(others)
-            due = [*self._due, *(topic for topic in ended if topic in mine)]
-        self._due = deque(_ordered(list(dict.fromkeys(due))))
+            due = [*self._due, *(key for key in ended if key in mine)]
+        self._due = deque(_ordered(dict.fromkeys(due)))
         if self._all_taken:  # else the former one stays, which is older: others are due since then
             self._since = since
         self._all_taken = self._all_taken and not self._due
-        self.gone(others)
+        self.out(others)
         left = count - (len(ended) - len(others))
-        return Ended(others, left) if left and not self.is_unsure else None
+        return Ended(list(map(_subscription, others)), left) if left and not self.is_unsure else None
 
     def take(self, now: Now) -> Again | None:
         """The next ones that are due, with what is left of their time; ``None``: there are none, and those that were
         taken before are subscribed to, or given up."""
         topics: list[str] = []
-        of_these: int | None = None  # seconds
+        of_these: tuple[str | None, int | None] = None, None  # their filter, and the seconds that are left
         while self._due and len(topics) < AGAIN_TOPICS_MAX:
-            topic = self._due[0]
-            left_s = self._ends_s.get(topic, 0.0) - now.all_s
+            topic, filter = key = self._due[0]
+            left_s = self._ends_s.get(key, 0.0) - now.all_s
             if left_s <= 0:  # its time is up, or it was unsubscribed from meanwhile
                 self._due.popleft()
-                self.gone((topic,))
+                self.out((key,))
                 continue
-            ttl_s = None if left_s == inf else min(ceil(left_s), TTL_S_MAX)
-            if topics and ttl_s != of_these:
+            its = filter, None if left_s == inf else min(ceil(left_s), TTL_S_MAX)
+            if topics and its != of_these:
                 break
-            of_these = ttl_s
-            topics.append(self._due.popleft())
+            of_these = its
+            self._due.popleft()
+            topics.append(topic)
         if not topics:
             self._all_taken, self._since = True, None
             return None
+        filter, ttl_s = of_these
         since = {} if self._since is None else {"since": self._since}
-        return Again(topics, term_fields("disconnect", of_these) | since)
+        return Again(topics, filter, term_fields("disconnect", ttl_s) | since)
 
     def put_back(self, again: Again) -> None:
         """That did not work: they are due still."""
-        self._due.extendleft(reversed(again.topics))
+        self._due.extendleft((topic, again.filter) for topic in reversed(again.topics))
 
 
-def _ordered(topics: list[str]) -> list[str]:
-    """Neighbours together, where they are more than go into one command."""
-    return neighbours(topics) if len(topics) > AGAIN_TOPICS_MAX else topics
+def _named(ended: object) -> list[Key]:
+    """What a reply names; what is not of this form names nothing."""
+    return [
+        (each["topic"], canonical(each["filter"]).decode() if "filter" in each else None)
+        for each in (ended if type(ended) is list else ())
+        if type(each) is dict and type(each.get("topic")) is str and type(each.get("filter", {})) is dict
+    ]
+
+
+def _subscription(key: Key) -> Subscription:
+    topic, filter = key
+    return Subscription(topic, None if filter is None else orjson.loads(filter))
+
+
+def _ordered(keys: Iterable[Key]) -> list[Key]:
+    """Those of one filter together; of these neighbours, where they are more than go into one command."""
+    by_filter: dict[str | None, list[str]] = {}
+    for topic, filter in keys:
+        by_filter.setdefault(filter, []).append(topic)
+    return [
+        (topic, filter)
+        for filter, topics in by_filter.items()
+        for topic in (neighbours(topics) if len(topics) > AGAIN_TOPICS_MAX else topics)
+    ]

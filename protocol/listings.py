@@ -1,4 +1,4 @@
-"""What a client asks for page by page: its topics, its filters, a topic's subscribers. SPEC sections 2.2 to 2.4.
+"""What a client asks for page by page: its subscriptions, a topic's subscribers. SPEC sections 2.2 to 2.4.
 
 Owns: how pages are asked for one after the other, and what their rows mean. Must never: know a connection: whoever
 calls it brings what sends a command. No more than one page is held.
@@ -7,12 +7,25 @@ calls it brings what sends a command. No more than one page is held.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from .topics import check_topic
 
 #: A command by its name and its fields: its reply.
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+
+#: What a client has at a topic of which the page says nothing more.
+_PLAIN: Final[tuple[dict[str, Any], ...]] = ({},)
+
+
+class Subscription(NamedTuple):
+    """One of a client. ``filter``: a JSON value; ``None``: all messages. ``until``: ``"disconnect"``, or ``None``.
+    ``ends_at``: Unix time in seconds, or ``None``. Without either of the two it stays."""
+
+    topic: str
+    filter: dict[str, Any] | None = None
+    until: str | None = None
+    ends_at: float | None = None
 
 
 class Subscriber(NamedTuple):
@@ -24,26 +37,13 @@ class Subscriber(NamedTuple):
     filtered: bool = False
 
 
-class Filtered(NamedTuple):
-    """A topic at which a client has filters, and these as JSON values: any of them suffices. Where the client has
-    another subscription to the topic beside them, it is sent every message."""
-
-    topic: str
-    filters: list[dict[str, Any]]
-
-
-async def topics(ask: Ask, limit: int) -> AsyncIterator[str]:
-    """The client's topics, in pages of at most ``limit``."""
+async def subscriptions(ask: Ask, limit: int) -> AsyncIterator[Subscription]:
+    """The client's subscriptions, topic by topic, in pages of at most ``limit`` topics."""
     async for page in _pages(ask, "subscriptions", {"limit": limit}):
+        told = page.get("subscriptions", {})
         for topic in page["topic"]:
-            yield topic
-
-
-async def filtered(ask: Ask, limit: int) -> AsyncIterator[Filtered]:
-    """Those of the client's topics at which it has filters, in pages of at most ``limit`` topics of any kind."""
-    async for page in _pages(ask, "subscriptions", {"limit": limit}):
-        for topic, filters in page.get("filters", {}).items():
-            yield Filtered(topic, filters)
+            for fields in told.get(topic, _PLAIN):
+                yield Subscription(topic, fields.get("filter"), fields.get("until"), fields.get("ends_at"))
 
 
 async def subscribers(ask: Ask, topic: str, limit: int) -> AsyncIterator[Subscriber]:

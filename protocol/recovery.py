@@ -18,7 +18,6 @@ import orjson
 
 from .bounded import BoundedMap
 from .errors import ProtocolError
-from .filters import canonical_filter
 from .hashes import slot_of
 from .messages import (
     KEEP_S_MAX,
@@ -28,6 +27,7 @@ from .messages import (
     is_text_of,
 )
 from .notifications import Gap, read_position
+from .requests import filter_fields, filter_text
 
 #: Names of the latest messages, by which repeats are dropped: what comes in some seconds, as positions do.
 MIDS_MAX: Final = 10_000
@@ -170,9 +170,7 @@ def history_fields(last: int | None, since: str | None, limit: int | None, filte
         if type(limit) is not int or not 1 <= limit <= LAST_MAX:
             raise ProtocolError("bad_state", f"Key 'limit' has to be an integer from 1 to {LAST_MAX}")
         fields["limit"] = limit
-    if filter is not None:
-        fields["filter"] = orjson.Fragment(canonical_filter(filter))
-    return fields
+    return fields | filter_fields(filter_text(filter))
 
 
 def _last(last: int | None, since: str | None) -> dict[str, Any]:

@@ -39,25 +39,14 @@ def keys_of(beginning: str) -> Iterator[str]:
     return (f"{beginning}-{number}" for number in count(1))
 
 
-def filter_fields(filter: object, replace: bool, ends: bool) -> dict[str, Any]:
-    """The fields that a subscribe or an unsubscribe has for its filter; empty: it has none.
+def filter_text(filter: object) -> str | None:
+    """Its canonical text; ``None``: there is none. ``bad_filter``: it is none, and ``info`` says where and why."""
+    return None if filter is None else canonical_filter(filter)
 
-    ``ends``: the subscription is to end by itself, too, which none with a filter does. ``ValueError``: what goes
-    together in no subscribe; ``bad_filter``: it is none, and ``info`` says where and why.
-    """
-    if filter is None:
-        if replace:
-            raise ValueError("replace goes with a filter: without one, unsubscribe and subscribe anew")
-        return {}
-    if ends:
-        raise ValueError(
-            "a subscription with a filter does not end by itself: leave out until and ttl_s, and unsubscribe when it "
-            "is not wanted any more"
-        )
-    fields: dict[str, Any] = {"filter": orjson.Fragment(canonical_filter(filter))}
-    if replace:
-        fields["replace"] = True
-    return fields
+
+def filter_fields(text: str | None) -> dict[str, Any]:
+    """The field that a command has for its filter, of this canonical text; empty: it has none."""
+    return {} if text is None else {"filter": orjson.Fragment(text)}
 
 
 def body(command: str, client_id: str | int, fields: Mapping[str, Any], frame_bytes_max: int) -> bytes:

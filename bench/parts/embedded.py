@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from ingeborg.broker.store.base import Endpoint, Term
+from ingeborg.broker.store.base import Endpoint, Subscribe, Term
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 
 BULK_TOPICS = 100_000
@@ -25,7 +25,8 @@ PRELOADED_TOPICS = 1_000_000
 SINGLE_WRITES = 300
 CONCURRENT_WRITES = 20_000
 FILTERS = 1_000_000
-PAGE_FILTERS = 1_000
+PAGE_FILTERS = 500
+AWAY = Term(True, 0.0)
 
 
 async def _longest_gap(work: Awaitable[object]) -> tuple[float, float]:
@@ -87,42 +88,57 @@ async def _measure(directory: Path, loop_name: str) -> None:
     await other.open()
     bulk = [f"song/{index:07d}/artist-title" for index in range(BULK_TOPICS)]
 
-    took_s, gap_s = await _longest_gap(store.subscribe([("bulk", bulk)]))
+    took_s, gap_s = await _longest_gap(store.subscribe([Subscribe("bulk", bulk)]))
     _row(f"subscribe {BULK_TOPICS:,} topics in one call, empty store", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
     took_s, gap_s = await _longest_gap(store.subscribers(bulk))
     _row(f"subscribers of {BULK_TOPICS:,} topics in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
     took_s, gap_s = await _longest_gap(store.topics("bulk", None, BULK_TOPICS))
     _row(f"topics of a client with {BULK_TOPICS:,}, one page", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
-    took_s, gap_s = await _longest_gap(store.unsubscribe([("bulk", bulk)]))
+    took_s, gap_s = await _longest_gap(store.unsubscribe([("bulk", bulk, None)]))
     _row(f"unsubscribe {BULK_TOPICS:,} topics in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
 
     _row(
         "subscribe 1 topic, one after the other",
-        await _each_ms(lambda i: store.subscribe([(f"c{i}", ["x"])]), SINGLE_WRITES),
+        await _each_ms(lambda i: store.subscribe([Subscribe(f"c{i}", ["x"])]), SINGLE_WRITES),
     )
-    many = asyncio.gather(*(store.subscribe([(f"c{i}", [f"t{i}"])]) for i in range(CONCURRENT_WRITES)))
+    many = asyncio.gather(*(store.subscribe([Subscribe(f"c{i}", [f"t{i}"])]) for i in range(CONCURRENT_WRITES)))
     took_s, _ = await _longest_gap(many)
     _row(f"subscribe 1 topic, {CONCURRENT_WRITES:,} callers at once", f"{CONCURRENT_WRITES / took_s:,.0f} a second")
     _row("subscribers of 1 topic", await _each_ms(lambda i: store.subscribers([f"t{i}"]), 5_000))
     _row("subscribers of 1 topic, at once", f"{_now_us(store, 't'):.1f} us")
-    await store.subscribe_ending([(f"c{i}", [f"e{i}"], Term(True, 0.0)) for i in range(CONCURRENT_WRITES)])
-    _row("  the same while there are ending ones", f"{_now_us(store, 't'):.1f} us")
-    _row("  of a topic with an ending one", f"{_now_us(store, 'e'):.1f} us")
+    many = asyncio.gather(
+        *(store.subscribe([Subscribe(f"c{i}", [f"e{i}"], None, AWAY)]) for i in range(CONCURRENT_WRITES))
+    )
+    took_s, _ = await _longest_gap(many)
+    _row("subscribe 1 topic with a term, as many callers at once", f"{CONCURRENT_WRITES / took_s:,.0f} a second")
+    _row("subscribers of 1 topic with a term, at once", f"{_now_us(store, 'e'):.1f} us")
     me = Endpoint("e", "i", "ws://127.0.0.1:1", 1)
     _row("heartbeat", await _each_ms(lambda i: store.heartbeat(me), SINGLE_WRITES))
     took_s, gap_s = await _longest_gap(store.listen([f"c{i}" for i in range(BULK_TOPICS)], "i"))
     _row(f"listen of {BULK_TOPICS:,} clients in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
 
     preload = [f"preload/{index:07d}" for index in range(PRELOADED_TOPICS)]
-    took_s, gap_s = await _longest_gap(store.subscribe([("preload", preload)]))
+    took_s, gap_s = await _longest_gap(store.subscribe([Subscribe("preload", preload)]))
     _row(f"subscribe {PRELOADED_TOPICS:,} topics in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
     size = os.stat(directory / "durable" / "data.mdb").st_size
     _row("  the file then", f"{size / 1e6:.0f} MB")
-    writing = asyncio.create_task(store.subscribe([("bulk", bulk)]))
+    began = time.thread_time()
+    ending = [
+        one for slot in await store.ending_slots() or [] for one in (await store.ending(slot, None, BULK_TOPICS))[0]
+    ]
+    _row(
+        f"read {len(ending):,} with a term, of all slots, beside these", f"{(time.thread_time() - began) * 1e3:.0f} ms"
+    )
+    took_s, gap_s = await _longest_gap(store.end([([one], None, True) for one in ending]))
+    _row("  end them in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    took_s, gap_s = await _longest_gap(store.subscribe([Subscribe("bulk", bulk, None, AWAY)]))
+    _row(f"subscribe {BULK_TOPICS:,} topics with a term in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    await store.unsubscribe([("bulk", bulk, None)])
+    writing = asyncio.create_task(store.subscribe([Subscribe("bulk", bulk)]))
     started = time.perf_counter()
     beats = await _each_ms(lambda i: other.heartbeat(me), SINGLE_WRITES)
-    ours = await _each_ms(lambda i: store.subscribe([(f"c{i}", ["y"])]), 20)
-    theirs = await _each_ms(lambda i: other.subscribe([(f"c{i}", ["z"])]), 20)
+    ours = await _each_ms(lambda i: store.subscribe([Subscribe(f"c{i}", ["y"])]), 20)
+    theirs = await _each_ms(lambda i: other.subscribe([Subscribe(f"c{i}", ["z"])]), 20)
     assert not writing.done(), "the bulk was over before the small ones; its neighbours were not measured"
     await writing
     _row(f"subscribe {BULK_TOPICS:,} topics beside {PRELOADED_TOPICS:,}", f"{time.perf_counter() - started:.2f} s")
@@ -142,51 +158,48 @@ async def _measure_filters(directory: Path) -> None:
     await store.open()
     _row(
         "subscribe 1 topic, one after the other",
-        await _each_ms(lambda i: store.subscribe([(f"c{i}", ["x"])]), SINGLE_WRITES),
+        await _each_ms(lambda i: store.subscribe([Subscribe(f"c{i}", ["x"])]), SINGLE_WRITES),
     )
     _row(
         "  with a filter",
-        await _each_ms(lambda i: store.subscribe_filtered([(f"c{i}", ["x"], _filter(i), False)]), SINGLE_WRITES),
+        await _each_ms(lambda i: store.subscribe([Subscribe(f"c{i}", ["x"], _filter(i))]), SINGLE_WRITES),
     )
     _row(
         "  with one that takes the place of all",
-        await _each_ms(lambda i: store.subscribe_filtered([(f"c{i}", ["x"], _filter(i + 1), True)]), SINGLE_WRITES),
+        await _each_ms(
+            lambda i: store.subscribe([Subscribe(f"c{i}", ["x"], _filter(i + 1), replace=True)]), SINGLE_WRITES
+        ),
     )
-    plain = asyncio.gather(*(store.subscribe([(f"c{i}", [f"t{i}"])]) for i in range(CONCURRENT_WRITES)))
+    plain = asyncio.gather(*(store.subscribe([Subscribe(f"c{i}", [f"t{i}"])]) for i in range(CONCURRENT_WRITES)))
     took_s, _ = await _longest_gap(plain)
     _row(f"subscribe 1 topic, {CONCURRENT_WRITES:,} callers at once", f"{CONCURRENT_WRITES / took_s:,.0f} a second")
     many = asyncio.gather(
-        *(store.subscribe_filtered([(f"c{i}", [f"f{i}"], _filter(i), False)]) for i in range(CONCURRENT_WRITES))
+        *(store.subscribe([Subscribe(f"c{i}", [f"f{i}"], _filter(i))]) for i in range(CONCURRENT_WRITES))
     )
     took_s, _ = await _longest_gap(many)
     _row("  with a filter", f"{CONCURRENT_WRITES / took_s:,.0f} a second")
-    began = time.thread_time()
-    for index in range(CONCURRENT_WRITES):
-        store.filtered_now([(f"t{index}", None)], PAGE_FILTERS)
-    _row("filtered of 1 topic without, at once", f"{(time.thread_time() - began) / CONCURRENT_WRITES * 1e6:.1f} us")
-    began = time.thread_time()
-    for index in range(CONCURRENT_WRITES):
-        store.filtered_now([(f"f{index}", None)], PAGE_FILTERS)
-    _row("  of a topic with one", f"{(time.thread_time() - began) / CONCURRENT_WRITES * 1e6:.1f} us")
+    _row("subscribers of 1 topic without a filter, at once", f"{_now_us(store, 't'):.1f} us")
+    _row("  of a topic with one", f"{_now_us(store, 'f'):.1f} us")
 
     before = os.stat(directory / "durable" / "data.mdb").st_size
-    offers = [(f"client {i}", ["offers"], _filter(i), False) for i in range(FILTERS)]
-    took_s, gap_s = await _longest_gap(store.subscribe_filtered(offers))
+    offers = [Subscribe(f"client {i}", ["offers"], _filter(i)) for i in range(FILTERS)]
+    took_s, gap_s = await _longest_gap(store.subscribe(offers))
     _row(f"{FILTERS:,} filters of one topic in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
     size = os.stat(directory / "durable" / "data.mdb").st_size - before
     _row("  in the file", f"{size / FILTERS:.0f} bytes each")
 
     async def read() -> None:
-        cursor: str | None = None
-        count = 0
-        while count == 0 or cursor is not None:
-            ((page, cursor),) = await store.filtered([("offers", cursor)], PAGE_FILTERS)
+        page, cursor = (await store.subscribers(["offers"]))[1]["offers"]
+        count = len(page)
+        while cursor is not None:
+            page, cursor = await store.filtered("offers", cursor, PAGE_FILTERS)
             count += len(page)
+            await asyncio.sleep(0)
         assert count == FILTERS
 
     took_s, gap_s = await _longest_gap(read())
     _row(f"  read in pages of {PAGE_FILTERS:,}", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
-    took_s, gap_s = await _longest_gap(store.unsubscribe([(client, ["offers"]) for client, *_ in offers]))
+    took_s, gap_s = await _longest_gap(store.unsubscribe([(row.client, ["offers"], None) for row in offers]))
     _row("  unsubscribed from", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
     await store.close()
 

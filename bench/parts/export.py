@@ -15,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from ingeborg.broker.store.base import Subscribe
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 
 
@@ -25,11 +26,11 @@ async def fill(directory: Path, subscriptions: int) -> None:
     clients = subscriptions // 10
     for first in range(0, clients, 10_000):
         batch = [
-            (f"client-{number:07}", ["the hit"] if number % 10 == 0 else songs(drawn, subscriptions))
+            Subscribe(f"client-{number:07}", ["the hit"] if number % 10 == 0 else songs(drawn, subscriptions))
             for number in range(first, min(first + 10_000, clients))
         ]
         await store.subscribe(batch)
-    await store.subscribe([(f"fan-{number:07}", ["the hit"]) for number in range(subscriptions // 100 * 9)])
+    await store.subscribe([Subscribe(f"fan-{number:07}", ["the hit"]) for number in range(subscriptions // 100 * 9)])
     await store.close()
 
 

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import uvloop
 
 from ingeborg.broker.core.topics.subscribing import TOPICS_PER_SLICE
+from ingeborg.broker.store.base import Subscribe
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 
 SUBSCRIPTIONS = 1 << 21
@@ -62,7 +63,7 @@ async def measure(directory: Path, subscriptions: int, under_way: int) -> Measur
     async def call(topics: list[str]) -> None:
         nonlocal longest_s
         before_s = time.perf_counter()
-        await store.subscribe([("client", topics)])
+        await store.subscribe([Subscribe("client", topics)])
         after_s = time.perf_counter()
         longest_s = max(longest_s, after_s - before_s)
         ends_s.append(after_s - began_s)

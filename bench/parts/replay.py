@@ -57,8 +57,7 @@ class Store:
             "heartbeat": self._register,
             "revocations": list,
             "subscribe": self._subscribe,
-            "subscribers": lambda names: ([tuple(self._sets[name]) for name in names], []),
-            "filtered": lambda asked, limit: [([], None) for _ in asked],
+            "subscribers": lambda names: ([tuple(self._sets[name]) for name in names], {}),
             "listen": self._listen,
             "locations": lambda clients: [self._places.get(client) for client in clients],
             "ended": lambda clients: [None for _ in clients],
@@ -76,8 +75,8 @@ class Store:
     def _register(self, endpoint: Endpoint) -> None:
         self._me = endpoint
 
-    def _subscribe(self, batch: list[tuple[str, list[str]]]) -> None:
-        for client, names in batch:
+    def _subscribe(self, batch: list[Any]) -> None:
+        for client, names, *_ in batch:
             for name in names:
                 self._sets[name].append(client)
 

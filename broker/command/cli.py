@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
         "--until",
         choices=("disconnect",),
         metavar="disconnect",
-        help="these subscriptions end by themselves when the client has listened nowhere for the endpoints' grace "
+        help="the subscriptions end by themselves when the client has listened nowhere for the endpoints' grace "
         "time: for an ID that is not used again. Without it, and without --ttl-s, they stay",
     )
     options.add_argument(
@@ -72,16 +72,14 @@ def parser() -> argparse.ArgumentParser:
         "--filter",
         metavar="JSON",
         help="only messages whose payload matches (docs/filters.md), such as "
-        """'{"restaurant": ["Dominos"], "discount": [{"numeric": [">=", 30]}]}'; @FILE: it is in this file. Another """
-        "one comes beside those that the ID has there already. It stays when this command ends, and goes neither with "
-        "--until nor with --ttl-s",
+        """'{"restaurant": ["Dominos"], "discount": [{"numeric": [">=", 30]}]}'; @FILE: it is in this file. It comes """
+        "beside what the ID has there already",
     )
     options.add_argument(
         "--replace",
         action="store_true",
-        help="the filter takes the place of everything that the ID has at these topics",
+        help="the subscriptions take the place of everything that the ID has at these topics",
     )
-
     options.add_argument(
         "--recover",
         metavar="FILE",
@@ -143,9 +141,9 @@ def parser() -> argparse.ArgumentParser:
         "import",
         help=text,
         description=f'{_sentence(text)}. A line is {{"client_id": "…", "topic": "…"}}, or has a list of topics, '
-        'or is {"topic": "…", "client_ids": […]}, as `ingeborg export` writes them; a line again is harmless. '
-        'Lines with "until": "disconnect" or "ends_at" are of subscriptions that end by themselves, lines with a '
-        '"filter" of such as have one.',
+        'or is {"topic": "…", "client_ids": […], "subscriptions": […]}, as `ingeborg export` writes them; a line again '
+        'is harmless. Beside a "client_id" there may be "filter", "until": "disconnect" and "ends_at" (Unix time in '
+        "seconds). What is over is left out.",
         argument_default=argparse.SUPPRESS,
     )
     options.add_argument("file", metavar="FILE", help="-: standard input")
@@ -156,10 +154,10 @@ def parser() -> argparse.ArgumentParser:
     options = subcommands.add_parser(
         "export",
         help=text,
-        description=f'{_sentence(text)}. A line is {{"topic": "…", "client_ids": […]}}, which `ingeborg import` '
-        "reads; a topic with many subscribers has several. What stays subscribed from the beginning to the end is in "
-        "it. FILE gets its name when everything is in it. On Riak all partition objects are read, and where some are "
-        "full all keys are listed, which is expensive for the cluster: choose a quiet hour (docs/riak.md).",
+        description=f'{_sentence(text)}. A line is {{"topic": "…", "client_ids": […], "subscriptions": […]}}, which '
+        "`ingeborg import` reads: clients that have neither a filter nor an end there, and all other subscriptions. A "
+        "topic with many subscribers has several lines. What stays subscribed from the beginning to the end is in "
+        "it. FILE gets its name when everything is in it. On Riak all partition objects are read (docs/riak.md).",
         argument_default=argparse.SUPPRESS,
     )
     options.add_argument("file", metavar="FILE", nargs="?", default="-", help="-: standard output (-)")
@@ -326,9 +324,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             url, client_id = parsed["url"], parsed["client_id"]
             if command == "sub":
                 topics, file, count = parsed["topics"], parsed["topics_file"], parsed["count"]
-                kind = commands.Kind(*(parsed[name] for name in ("until", "ttl_s", "filter", "replace")))
+                how = commands.How(*(parsed[name] for name in ("until", "ttl_s", "filter", "replace")))
                 kept = {name: parsed[name] for name in ("recover", "last")}
-                return asyncio.run(commands.sub(url, client_id, topics, file, count, kind=kind, **kept, token=token))
+                return asyncio.run(commands.sub(url, client_id, topics, file, count, how=how, **kept, token=token))
             if command == "history":
                 what = {name: parsed[name] for name in ("topic", "last", "since", "filter")}
                 return asyncio.run(commands.history(url, client_id, **what, token=token))

@@ -33,10 +33,11 @@ from ingeborg.protocol.client import (
 )
 from ingeborg.protocol.errors import TOKEN_REVOKED, ProtocolError
 from ingeborg.protocol.hashes import SLOTS
+from ingeborg.protocol.listings import Subscription
 from ingeborg.protocol.messages import HISTORY_LIMIT_DEFAULT, LAST_MAX
 from ingeborg.protocol.pages import PageError, fetch, samples
 from ingeborg.protocol.redaction import redacted
-from ingeborg.protocol.requests import filter_fields
+from ingeborg.protocol.requests import filter_text
 from ingeborg.protocol.wire import decode
 
 from ..access import tokens as auth
@@ -51,7 +52,7 @@ USAGE = 2
 
 #: A million topics may take the store a while; nobody waits longer than this for one frame of them.
 _SUBSCRIBE_TIMEOUT_S = 300.0
-#: Topics that have ended are named, so many of them.
+#: What has ended, or may lack messages, is named: so many of them.
 _NAMED_MAX = 10
 #: Between the two scrapes that rates are taken from.
 _RATE_INTERVAL_S = 1.0
@@ -69,9 +70,9 @@ def _say(text: str) -> None:
     print(printable(redacted(text)), file=sys.stderr, flush=True)
 
 
-class Kind(NamedTuple):
-    """Of which kind ``sub``'s subscriptions are: ``Client.subscribe`` has the fields. ``filter``: as JSON text, or
-    ``@`` and the name of the file that has it."""
+class How(NamedTuple):
+    """How ``sub`` subscribes: ``Client.subscribe`` has the fields. ``filter``: as JSON text, or ``@`` and the name of
+    the file that has it."""
 
     until: str | None = None
     ttl_s: int | None = None
@@ -80,17 +81,10 @@ class Kind(NamedTuple):
 
     def options(self) -> dict[str, Any]:
         """What ``Client.subscribe`` is given. Raises ``_Unusable``."""
-        try:
-            given = self._replace(filter=None if self.filter is None else _read_filter(self.filter))._asdict()
-            filter_fields(given["filter"], self.replace, self.until is not None or self.ttl_s is not None)
-        except ProtocolError as error:
-            raise _Unusable(f"--filter: {error.info}") from None
-        except ValueError as error:
-            raise _Unusable(str(error)) from None
-        return given
+        return self._replace(filter=_read_filter(self.filter))._asdict()
 
 
-PLAIN = Kind()
+FOR_GOOD = How()
 
 
 async def sub(
@@ -100,7 +94,7 @@ async def sub(
     topics_file: str | None = None,
     count: int | None = None,
     *,
-    kind: Kind = PLAIN,
+    how: How = FOR_GOOD,
     recover: str | None = None,
     last: int | None = None,
     token: str | None = None,
@@ -114,7 +108,7 @@ async def sub(
     out = out or sys.stdout
     try:
         wanted = [*topics, *(_read_topics(topics_file) if topics_file is not None else ())]
-        options = kind.options()
+        options = how.options()
     except _Unusable as error:
         _say(f"ingeborg sub: {error}")
         return USAGE
@@ -135,9 +129,13 @@ async def sub(
             said = str(error)
             _say(f"ingeborg sub: still not connected: {said}")
 
-    def ended(topics: list[str], count: int) -> None:
-        named = ", ".join(topics[:_NAMED_MAX]) + (", …" if count > min(len(topics), _NAMED_MAX) else "")
-        _say(f"ingeborg sub: ended by themselves, and not subscribed to again: {count} topics: {named}")
+    def ended(subscriptions: list[Subscription], count: int) -> None:
+        names = [
+            each.topic if each.filter is None else f"{each.topic} {orjson.dumps(each.filter).decode()}"
+            for each in subscriptions[:_NAMED_MAX]
+        ]
+        named = ", ".join(names) + (", …" if count > len(names) else "")
+        _say(f"ingeborg sub: ended by themselves, and not subscribed to again: {count} subscriptions: {named}")
 
     def gap(gap: Gap) -> None:
         _say(f"ingeborg sub: messages may be lacking here, of {_concerned(gap, wanted)}: read anew what they are about")
@@ -156,7 +154,7 @@ async def sub(
 
     #: Does it listen before it subscribes? Some end while nobody listens, and many take their time; and what is kept is
     #: sent to who listens.
-    first = kind.until is not None or last is not None or recover is not None
+    first = how.until is not None or last is not None or recover is not None
     left = count
     beginning: asyncio.Task[None] | None = None
     try:
@@ -336,14 +334,16 @@ def _time(unix_s: int | None) -> str:
     return "?" if unix_s is None else f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _read_filter(text: str) -> Any:
-    """What JSON says, here or in a file. Raises ``_Unusable``."""
+def _read_filter(text: str | None) -> Any:
+    """The filter that JSON says, here or in a file; ``None``: none is given. Raises ``_Unusable``."""
+    if text is None:
+        return None
     where = "--filter"
     try:
         if text.startswith("@"):
             where = f"--filter {text}"
             text = Path(text[1:]).read_text(encoding="utf-8-sig")
-        return decode(text.encode())
+        filter = decode(text.encode())
     except OSError as error:
         raise _Unusable(f"{where}: {error.strerror}; behind the @ stands the name of a file with the filter") from None
     except UnicodeError:
@@ -351,6 +351,11 @@ def _read_filter(text: str) -> Any:
     except ProtocolError as error:
         example = """{"discount": [{"numeric": [">=", 30]}]}"""
         raise _Unusable(f"{where}: {error.info}; a filter is one JSON object, such as {example}") from None
+    try:
+        filter_text(filter)
+    except ProtocolError as error:
+        raise _Unusable(f"--filter: {error.info}") from None
+    return filter
 
 
 def _read_topics(path: str) -> list[str]:
@@ -465,13 +470,9 @@ async def history(
     out = out or sys.stdout
     left = None if since is not None else HISTORY_LIMIT_DEFAULT if last is None else last
     try:
-        wanted = None if filter is None else _read_filter(filter)
-        filter_fields(wanted, False, False)
+        wanted = _read_filter(filter)
     except _Unusable as error:
         _say(f"ingeborg history: {error}")
-        return USAGE
-    except ProtocolError as error:
-        _say(f"ingeborg history: --filter: {error.info}")
         return USAGE
     is_whole = True
     try:

@@ -83,10 +83,6 @@ NOT_SENT_ON = frozenset(
 )
 
 
-#: A home writes all ending subscriptions again three times in that time: more often is a load of its own.
-RIAK_EXPIRY_MIN_S = 600.0
-
-
 class ConfigError(Exception):
     """An option is wrong; the text names it, where it came from, and what it should be."""
 
@@ -221,12 +217,6 @@ class ServeOptions:
     max_duplicate_keys: int = option(1_000_000, "payload hashes in the table of duplicates", least=1)
     riak_namespace: str = option("ingeborg", "what bucket names begin with: one per broker on the Riak cluster")
     riak_node_confirms: int = option(2, "machines that have to have a write; 1 for a cluster of one node")
-    riak_ending_expiry: float = option(
-        86_400.0,
-        "seconds after which Riak deletes what belongs to ending subscriptions and was not written again; not above "
-        "what riak.conf has for their backend",
-        least=RIAK_EXPIRY_MIN_S,
-    )
     riak_user: str = option("", "of Riak's security: connections are TLS, never plain text", "USER")
     riak_password_file: str = option("", "its password, alone in a file that others cannot read", "FILE")
     riak_ca_file: str = option("", "PEM: who signs the nodes' certificates; empty: the system's authorities", "FILE")

@@ -4,12 +4,11 @@ Owns: the lines, where they go, what is said of the progress. Must never: write 
 it, or call an output whole that is not: a file has its name only once everything is in it, and the exit code is 1
 before that.
 
-A line is ``{"topic": "…", "client_ids": ["…"]}``: stores keep subscriber sets, so this is the order in which they can
-be gone through. A topic with more subscribers than a page holds has several lines. Endpoints may go on meanwhile;
-``Store.subscriptions`` says what is promised then. Behind all plain subscriptions come the ending ones, slot by slot,
-in lines that have ``"until": "disconnect"``, ``"ends_at"`` (Unix time in seconds), or both.
-
-Behind these come the subscriptions with filters, in lines ``{"topic": "…", "filtered_ids": ["…"], "filter": {…}}``.
+A line is ``{"topic": "…", "client_ids": ["…"], "subscriptions": [{…}]}``: stores keep subscriber sets, so this is the
+order in which they can be gone through. ``client_ids`` are those that have neither a filter nor a term there.
+``subscriptions`` are all others, each with ``client_id``, and with ``filter``, ``"until": "disconnect"`` and
+``ends_at`` (Unix time in seconds) where it has them. Either list may be absent. A topic with more subscriptions than a
+page holds has several lines. Endpoints may go on meanwhile; ``Store.all_subscriptions`` says what is promised then.
 """
 
 from __future__ import annotations
@@ -20,33 +19,25 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import orjson
 
-from ingeborg.protocol.hashes import SLOTS
-
-from ..store.base import PAGE_SUBSCRIPTIONS, Ending, Store, StoreError, Term
+from ..store.base import Store, StoreError, Subscription, TopicPage
 
 SAY_EVERY_S = 1.0
 
 #: What a pipe that has room takes without making its writer wait (pipe(7), ``PIPE_BUF``).
 PIPE_BYTES = 4096
 
-#: Slots whose ending subscriptions are asked for at once: on Riak each is a request or a few, and most have none.
-SLOTS_AT_ONCE = 16
-
 OK, FAILED = 0, 1
 
 
 class Exported(NamedTuple):
-    """How much has been written. ``ending``: so many of the subscriptions end by themselves; ``filtered``: so many have
-    a filter."""
+    """How much has been written. ``ending``: so many of the subscriptions have a term; ``filtered``: so many have a
+    filter."""
 
     lines: int
     subscriptions: int
@@ -56,10 +47,16 @@ class Exported(NamedTuple):
 
     def __str__(self) -> str:
         rate = self.subscriptions / max(self.seconds, 1e-9)
-        kinds = ((self.ending, "ending ones"), (self.filtered, "with filters"))
-        among = ", ".join(f"{count:,} of them {kind}" for count, kind in kinds if count)
-        counts = f"{self.subscriptions:,} subscriptions{f' ({among})' if among else ''} in {self.lines:,} lines"
+        among = among_them(self.ending, self.filtered)
+        counts = f"{self.subscriptions:,} subscriptions{among} in {self.lines:,} lines"
         return f"{counts}, in {self.seconds:.1f} s ({rate:,.0f} a second)"
+
+
+def among_them(ending: int, filtered: int) -> str:
+    """In words, in brackets, with a space before: how many of some subscriptions have a term, and how many a filter."""
+    texts = ((ending, "that end"), (filtered, "with filters"))
+    among = ", ".join(f"{count:,} of them {text}" for count, text in texts if count)
+    return f" ({among})" if among else ""
 
 
 class Lines:
@@ -108,56 +105,39 @@ async def dump(store: Store, lines: Lines, told: TextIO | None) -> Exported:
     def exported() -> Exported:
         return Exported(count, subscriptions, time.monotonic() - began_s, ending, filtered)
 
-    async def write(values: list[dict[str, Any]], ids: str = "client_ids") -> None:
-        nonlocal count, subscriptions, said_s
-        await lines.write(b"".join(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE) for value in values))
-        count += len(values)
-        subscriptions += sum(len(value[ids]) for value in values)
+    async for page in store.all_subscriptions():
+        await lines.write(b"".join(orjson.dumps(_line(each), option=orjson.OPT_APPEND_NEWLINE) for each in page))
+        count += len(page)
+        for _, clients, others in page:
+            subscriptions += len(clients) + len(others)
+            ending += sum(each.term is not None for each in others)
+            filtered += sum(each.filter is not None for each in others)
         if told is not None and time.monotonic() - said_s >= SAY_EVERY_S:
             said_s = time.monotonic()
             print(f"ingeborg export: {exported()}", file=told, flush=True)
-
-    async for page in store.subscriptions():
-        await write([{"topic": topic, "client_ids": clients} for topic, clients in page])
-    with_ending = await store.ending_slots()
-    all_slots = range(SLOTS) if with_ending is None else with_ending
-    for first in range(0, len(all_slots), SLOTS_AT_ONCE):
-        slots = all_slots[first : first + SLOTS_AT_ONCE]
-        pages = await asyncio.gather(*(store.ending(slot, None, PAGE_SUBSCRIPTIONS) for slot in slots))
-        for slot, (found, cursor) in zip(slots, pages, strict=True):
-            await write(_ending_lines(found))
-            ending += len(found)
-            while cursor is not None:
-                found, cursor = await store.ending(slot, cursor, PAGE_SUBSCRIPTIONS)
-                await write(_ending_lines(found))
-                ending += len(found)
-        await asyncio.sleep(0)
-    async for pairs in store.filtered_subscriptions():
-        await write(_filtered_lines(pairs), "filtered_ids")
-        filtered += sum(len(found) for _, found in pairs)
     return exported()
 
 
-def _filtered_lines(page: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> list[dict[str, Any]]:
-    """Clients of one topic with the same filter share a line."""
-    return [
-        {"topic": topic, "filtered_ids": [client for client, _ in found], "filter": orjson.Fragment(text)}
-        for topic, pairs in page
-        for text, found in groupby(sorted(pairs, key=itemgetter(1, 0)), itemgetter(1))
-    ]
+def _line(page: TopicPage) -> dict[str, Any]:
+    topic, clients, others = page
+    line: dict[str, Any] = {"topic": topic}
+    if clients:
+        line["client_ids"] = clients
+    if others:
+        line["subscriptions"] = [_fields(each) for each in others]
+    return line
 
 
-def _ending_lines(page: Sequence[Ending]) -> list[dict[str, Any]]:
-    """Neighbours of one topic that end in the same way share a line."""
-    return [
-        {"topic": topic, "client_ids": [each.client for each in found], **_term_fields(term)}
-        for (topic, term), found in groupby(page, lambda each: (each.topic, each.term))
-    ]
-
-
-def _term_fields(term: Term) -> dict[str, Any]:
-    until = {"until": "disconnect"} if term.disconnect else {}
-    return {**until, "ends_at": term.ends_at} if term.ends_at else until
+def _fields(subscription: Subscription) -> dict[str, Any]:
+    fields: dict[str, Any] = {"client_id": subscription.client}
+    if subscription.filter is not None:
+        fields["filter"] = orjson.Fragment(subscription.filter)
+    if (term := subscription.term) is not None:
+        if term.disconnect:
+            fields["until"] = "disconnect"
+        if term.ends_at:
+            fields["ends_at"] = term.ends_at
+    return fields
 
 
 async def run(store: Store, path: str, *, as_json: bool = False, told: TextIO | None = None) -> int:

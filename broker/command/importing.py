@@ -3,12 +3,11 @@
 Owns: reading and checking the lines, batches for the store, what is said of the progress. Must never: write to a store
 with living endpoints: their caches would not know, and publishes would miss the new subscribers.
 
-A line is ``{"client_id": "…", "topic": "…"}``, or has a list of topics; or it is ``{"topic": "…", "client_ids": […]}``,
-as `ingeborg export` writes them. They are checked as a ``subscribe`` is (SPEC section 2). Adding is idempotent: a file
-may be imported again, from any line on.
-
-A line with ``"until": "disconnect"``, ``"ends_at"`` (Unix time in seconds) or both is of ending subscriptions. Those
-that are over are left out, and counted.
+A line is of a client, ``{"client_id": "…", "topic": "…"}``, with a topic or a list of them, and with ``filter``,
+``"until": "disconnect"`` and ``ends_at`` (Unix time in seconds) where its subscriptions have them. Or it is of a topic,
+``{"topic": "…", "client_ids": […], "subscriptions": […]}``, as `ingeborg export` writes them. They are checked as a
+``subscribe`` is (SPEC section 2). Adding is idempotent: a file may be imported again, from any line on. What is over is
+left out, and counted.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
 import orjson
@@ -27,7 +26,8 @@ from ingeborg.protocol.messages import check
 from ingeborg.protocol.topics import check_topic
 from ingeborg.protocol.wire import decode
 
-from ..store.base import Store, StoreError, Term
+from ..store.base import Store, StoreError, Subscribe, Term
+from .exporting import among_them
 
 #: Subscriptions handed to the store at once, and how often that may be under way: 20 MB of topics of usual length. The
 #: embedded store writes large batches in the order of its pages.
@@ -42,46 +42,28 @@ ENDS_AT_MAX = 10_000_000_000
 
 OK, FAILED = 0, 1
 
-Subscriptions = list[tuple[str, list[str]]]
-
-
-class Line(NamedTuple):
-    """What one line says. ``filter``: canonical text; without term and filter they are plain."""
-
-    subscriptions: Subscriptions
-    term: Term | None = None
-    filter: str | None = None
-
 
 class Batch:
     """What some lines have."""
 
     def __init__(self) -> None:
         self.last_line = 0
-        self.plain: Subscriptions = []
-        self.ending: list[tuple[str, list[str], Term]] = []
-        self.filters: list[tuple[str, list[str], str, bool]] = []
+        self.rows: list[Subscribe] = []
         self.size = 0  # subscriptions in all of them
-        self.expired = 0  # that are over already
+        self.ending = 0  # of these
+        self.filtered = 0  # of these
+        self.expired = 0  # that are over already, and not among the rows
 
-    def add(self, line: Line, unix_s: float) -> None:
-        """What it has, but what is over."""
-        subscriptions, term, text = line
-        size = sum(len(topics) for _, topics in subscriptions)
-        if term is not None and term.ends_at and term.ends_at <= unix_s:
+    def add(self, row: Subscribe, unix_s: float) -> None:
+        """It, if it is not over."""
+        size = len(row.topics)
+        if row.term is not None and row.term.ends_at and row.term.ends_at <= unix_s:
             self.expired += size
             return
+        self.rows.append(row)
         self.size += size
-        if text is not None:
-            self.filters += [(client, topics, text, False) for client, topics in subscriptions]
-        elif term is not None:
-            self.ending += [(client, topics, term) for client, topics in subscriptions]
-        else:
-            self.plain += subscriptions
-
-    def counts(self) -> tuple[int, int, int]:
-        """Subscriptions of every kind, ending ones, and those with a filter."""
-        return self.size, sum(len(topics) for _, topics, _ in self.ending), sum(len(each[1]) for each in self.filters)
+        self.ending += size * (row.term is not None)
+        self.filtered += size * (row.filter is not None)
 
 
 class ImportFailed(Exception):
@@ -89,8 +71,8 @@ class ImportFailed(Exception):
 
 
 class Imported(NamedTuple):
-    """How much is in the store. ``ending``: so many of the subscriptions end by themselves; ``expired``: so many more
-    were over; ``filtered``: so many of them have a filter."""
+    """How much is in the store. ``ending``: so many of the subscriptions have a term; ``expired``: so many more were
+    over; ``filtered``: so many of them have a filter."""
 
     lines: int
     subscriptions: int
@@ -101,10 +83,9 @@ class Imported(NamedTuple):
 
     def __str__(self) -> str:
         rate = self.subscriptions / max(self.seconds, 1e-9)
-        kinds = ((self.ending, "ending ones"), (self.filtered, "with filters"))
-        among = ", ".join(f"{count:,} of them {kind}" for count, kind in kinds if count)
         expired = f"; {self.expired:,} were over and are left out" if self.expired else ""
-        counts = f"{self.subscriptions:,} subscriptions{f' ({among})' if among else ''} of {self.lines:,} lines"
+        among = among_them(self.ending, self.filtered)
+        counts = f"{self.subscriptions:,} subscriptions{among} of {self.lines:,} lines"
         return f"{counts} in {self.seconds:.1f} s ({rate:,.0f} a second){expired}"
 
 
@@ -141,7 +122,8 @@ async def _batches(lines: BinaryIO) -> AsyncIterator[Batch]:
                     f"line {number}: {error}; everything before it is in the store: mend the line, and import the file "
                     "again"
                 ) from None
-            batch.add(found, unix_s)
+            for row in found:
+                batch.add(row, unix_s)
             batch.last_line = number
             if batch.size >= BATCH:
                 yield batch
@@ -163,71 +145,70 @@ def _read(lines: BinaryIO) -> list[bytes]:
     return part
 
 
-def _line(line: bytes) -> Line:
+def _line(line: bytes) -> list[Subscribe]:
     if len(line) > LINE_BYTES_MAX:
         raise ProtocolError(
             "too_large", f"longer than {LINE_BYTES_MAX} bytes; one client, or topic, may have several lines"
         )
     value = decode(line)
-    term, text = _term(value), _filter(value)
-    if text is not None and term is not None:
-        raise ProtocolError(
-            "bad_state", "Key 'filter' with 'until' or 'ends_at': what has a filter does not end by itself"
-        )
-    if "filtered_ids" in value:
-        if text is None or "client_ids" in value:
-            raise ProtocolError("bad_state", "Key 'filtered_ids' goes with a 'filter', and without 'client_ids'")
-        return Line(_subscribers(value, "filtered_ids"), None, text)
-    if "client_ids" in value:
-        if text is not None:
-            raise ProtocolError("bad_state", "Key 'client_ids' with a 'filter': there it is 'filtered_ids'")
-        return Line(_subscribers(value, "client_ids"), term)
-    value["command"] = "subscribe"
-    command = check(value, 0)
-    return Line([(command.client, list(command.topics))], term, text)
+    if not value.keys() & {"client_ids", "filtered_ids", "subscriptions"}:
+        named = {key: value[key] for key in ("client_id", "topic") if key in value}
+        command = check({"command": "subscribe"} | named, 0)
+        return [Subscribe(command.client, list(command.topics), *_how(value))]
+    topic = value.get("topic")
+    if type(topic) is not str:
+        raise ProtocolError("bad_state", "Key 'topic' has to be one string where clients are listed")
+    if "client_id" in value:
+        raise ProtocolError("bad_state", "Key 'client_id' does not go with a list of clients")
+    topics = [check_topic(topic)]
+    # Lines are read, too, that have these fields once for all of their ids. Those with a filter are ``filtered_ids``.
+    how = _how(value)
+    if ("filtered_ids" in value) is not (how[0] is not None):
+        raise ProtocolError("bad_state", "Key 'filter' goes with a 'client_id', or with 'filtered_ids'")
+
+    def of_id(client: Any) -> Subscribe:
+        return Subscribe(check({"command": "listen", "client_id": client}, 0).client, topics, *how)
+
+    def of_fields(fields: Any) -> Subscribe:
+        if type(fields) is not dict or "client_id" not in fields:
+            raise ProtocolError("bad_state", "Has to be an object with a 'client_id'")
+        filter, term = _how(fields)
+        return of_id(fields["client_id"])._replace(filter=filter, term=term)
+
+    ids = [*_items(value, "client_ids", of_id), *_items(value, "filtered_ids", of_id)]
+    return [*ids, *_items(value, "subscriptions", of_fields)]
 
 
-def _filter(value: dict[str, Any]) -> str | None:
-    """Of a line, without whose keys the rest is that of one without a filter; ``None``: it is one."""
-    if "replace" in value:
-        raise ProtocolError("bad_state", "Key 'replace' is for commands: a line takes nothing out")
-    return canonical_filter(value.pop("filter")) if "filter" in value else None
+def _items(value: dict[str, Any], key: str, row: Callable[[Any], Subscribe]) -> Iterator[Subscribe]:
+    items = value.get(key, [])
+    if type(items) is not list:
+        raise ProtocolError("bad_state", f"Key '{key}' has to be a list")
+    for number, item in enumerate(items, 1):
+        try:
+            yield row(item)
+        except ProtocolError as error:
+            raise ProtocolError("bad_state", f"Item {number} of '{key}': {error}") from None
+
+
+def _how(value: dict[str, Any]) -> tuple[str | None, Term | None]:
+    """The filter and the term of a client, or of all that a line lists by their ids only."""
+    for key, text in (("replace", "a line takes nothing out"), ("ttl_s", "a line has 'ends_at', Unix time in seconds")):
+        if key in value:
+            raise ProtocolError("bad_state", f"Key '{key}' is for commands: {text}")
+    return canonical_filter(value["filter"]) if "filter" in value else None, _term(value)
 
 
 def _term(value: dict[str, Any]) -> Term | None:
-    """Of a line, without whose keys the rest is that of a plain one; ``None``: it is one."""
-    if "ttl_s" in value:
-        raise ProtocolError("bad_state", "Key 'ttl_s' is for commands: a line has 'ends_at', Unix time in seconds")
     if "until" not in value and "ends_at" not in value:
         return None
-    disconnect = "until" in value
-    if disconnect and value.pop("until") != "disconnect":
+    if value.get("until", "disconnect") != "disconnect":
         raise ProtocolError("bad_state", "Key 'until' has to be \"disconnect\"; leave it out for what stays")
-    if "ends_at" not in value:
-        return Term(disconnect, 0.0)
-    ends_at = value.pop("ends_at")
-    if type(ends_at) not in (int, float) or not 0 < ends_at < ENDS_AT_MAX:
+    ends_at = value.get("ends_at", 0.0)
+    if "ends_at" in value and (type(ends_at) not in (int, float) or not 0 < ends_at < ENDS_AT_MAX):
         raise ProtocolError(
             "bad_state", f"Key 'ends_at' has to be a number above 0 and below {ENDS_AT_MAX}: Unix time in seconds"
         )
-    return Term(disconnect, float(ends_at))
-
-
-def _subscribers(value: dict[str, Any], key: str) -> Subscriptions:
-    """Of a line with one topic and its clients, which are at this key."""
-    clients, topic = value[key], value.get("topic")
-    if "client_id" in value or type(clients) is not list:
-        raise ProtocolError("bad_state", f"Key '{key}' has to be a list, without a 'client_id' beside it")
-    if type(topic) is not str:
-        raise ProtocolError("bad_state", f"Key 'topic' has to be one string where there are '{key}'")
-    topics = [check_topic(topic)]
-    batch = []
-    for number, client in enumerate(clients, 1):
-        try:
-            batch.append((check({"command": "listen", "client_id": client}, 0).client, topics))
-        except ProtocolError as error:
-            raise ProtocolError("bad_state", f"Item {number} of '{key}': {error}") from None
-    return batch
+    return Term("until" in value, float(ends_at))
 
 
 async def load(lines: BinaryIO, store: Store, told: TextIO, *, progress: bool = True) -> Imported:
@@ -242,9 +223,9 @@ async def load(lines: BinaryIO, store: Store, told: TextIO, *, progress: bool = 
         while len(under_way) > most:
             finished, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
             for task in finished:
-                counts = under_way.pop(task).counts()
+                batch = under_way.pop(task)
                 task.result()
-                done, ending, filtered = done + counts[0], ending + counts[1], filtered + counts[2]
+                done, ending, filtered = done + batch.size, ending + batch.ending, filtered + batch.filtered
 
     def imported() -> Imported:
         return Imported(line, done, time.monotonic() - began_s, ending, expired, filtered)
@@ -252,7 +233,7 @@ async def load(lines: BinaryIO, store: Store, told: TextIO, *, progress: bool = 
     try:
         async for batch in _batches(lines):
             await finish_some(BATCHES_AT_ONCE - 1)
-            under_way[asyncio.create_task(_write(store, batch))] = batch
+            under_way[asyncio.create_task(_write(store, batch.rows))] = batch
             line = batch.last_line
             expired += batch.expired
             if progress and time.monotonic() - said_s >= SAY_EVERY_S:
@@ -269,13 +250,9 @@ async def load(lines: BinaryIO, store: Store, told: TextIO, *, progress: bool = 
     return imported()
 
 
-async def _write(store: Store, batch: Batch) -> None:
-    if batch.plain:
-        await store.subscribe(batch.plain)
-    if batch.ending:
-        await store.subscribe_ending(batch.ending)
-    if batch.filters:
-        await store.subscribe_filtered(batch.filters)
+async def _write(store: Store, rows: list[Subscribe]) -> None:
+    if rows:
+        await store.subscribe(rows)
 
 
 async def run(

@@ -166,7 +166,6 @@ def make_store(options: ServeOptions, *, read_only: bool = False, death_fd: int 
         where,
         namespace=options.riak_namespace,
         node_confirms=options.riak_node_confirms,
-        ending_expiry_s=options.riak_ending_expiry,
         read_only=read_only,
         connecting=Secured(credentials.current) if credentials else None,
     )

@@ -5,6 +5,7 @@ Owns: their fields, and which of two locations, or of two revocations, is true. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 #: The claims of a token that it may be revoked by.
@@ -78,38 +79,48 @@ NO_INTRODUCTION: Final = Introduction()
 class Shape(NamedTuple):
     """How a store likes to be used. ``topics_at_once``: as many of large subscribes as it wants to have at a time;
     ``slots_together``: it keeps topics of one slot in one place, so that they should come together; ``reads_memory``:
-    it reads a few subscribers from this machine's memory, in microseconds; ``renew_s``: ending subscriptions vanish
-    from it unless they are renewed so often, in seconds; 0: they stay until they are taken out; ``topics_at_least``: as
-    many of large subscribes as it writes in time even when it is slow; ``journal``: it can keep messages."""
+    it reads a few subscribers from this machine's memory, in microseconds; ``topics_at_least``: as many of large
+    subscribes as it writes in time even when it is slow; ``journal``: it can keep messages."""
 
     topics_at_once: int = 2_000
     slots_together: bool = True
     reads_memory: bool = False
-    renew_s: float = 0.0
     topics_at_least: int = 2_000
     journal: bool = False
 
 
 class Term(NamedTuple):
-    """When an *ending* subscription ends by itself; the first that comes to pass counts. SPEC section 2.2."""
+    """When a subscription ends by itself; the first that comes to pass counts. SPEC section 2.2."""
 
     disconnect: bool  # when its client has listened nowhere for the grace time
     ends_at: float  # Unix time in seconds; 0.0: never for that
 
 
-class Ending(NamedTuple):
-    """One ending subscription, as the store has it."""
+class Subscription(NamedTuple):
+    """One subscription, as the store has it: of a client, to a topic, with a filter or none, with a term or none."""
 
     topic: str
     client: str
-    term: Term
-    stamp: int  # tells it from one that was written anew since: greater at every ``Store.subscribe_ending``
+    filter: str | None = None  # canonical text (``protocol.filters``); None: all messages
+    term: Term | None = None  # None: it stays until it is taken out
+    stamp: int = 0  # of the term: greater at every write that gives it one; 0: it has no term
+
+
+class Subscribe(NamedTuple):
+    """What a client subscribes to: one row of ``Store.subscribe``."""
+
+    client: str
+    topics: Sequence[str]
+    filter: str | None = None
+    term: Term | None = None
+    replace: bool = False  # it takes the place of all that the client has at these topics
 
 
 class Ended(NamedTuple):
-    """What has ended of a client: the latest topics (``ENDED_TOPICS_MAX`` at most), and how many there were."""
+    """What has ended of a client: topics and filters of the latest (``ENDED_MAX`` and
+    ``ENDED_BYTES_MAX`` at most), and how many there were."""
 
-    topics: list[str]
+    subscriptions: list[tuple[str, str | None]]
     total: int
 
 
@@ -131,14 +142,24 @@ VOID: Final = (1 << 64) - 1
 LINES_MAX: Final = 64
 """Earlier lives of the cluster that a journal records. A position of an older one gets a gap."""
 
-ENDED_TOPICS_MAX: Final = 1_000
-"""Topics of one client that are remembered as ended: a reply that names them all fits any outbox."""
+ENDED_MAX: Final = 1_000
+"""Subscriptions of one client that are remembered as ended,"""
+
+ENDED_BYTES_MAX: Final = 1 << 20
+"""and bytes of their topics and filters: a reply that names them all fits any outbox."""
 
 FILTERS_MAX: Final = 64
 """Filters of one client at one topic."""
 
 Subscribers = tuple[str, ...] | set[str]
-"""The clients that are subscribed to a topic, each once. A set is whose it was given to; a few come as a tuple."""
+"""The clients that are subscribed to a topic without a filter, each once. A set belongs to the caller; a few come as a
+tuple."""
+
+FilterPage = tuple[list[tuple[str, str]], str | None]
+"""Clients of a topic and their filters, each pair once, and the cursor of what follows; ``None``: nothing does."""
+
+TopicPage = tuple[str, list[str], list[Subscription]]
+"""Subscriptions of one topic: the clients that have one with neither a filter nor a term, and all others."""
 
 
 class StoreError(Exception):

@@ -171,12 +171,12 @@ class Router(Turns):
             desk, mine, homes, home, outcomes, repeats, inflight, replies, counters, keeping, dedup_ttl_s > 0
         )
 
-        self.sweeping = sweeping = Sweeping(desk, members, hub, routes, locations, writes, keepalive, shape)
+        self.sweeping = sweeping = Sweeping(
+            desk, members, hub, routes, filtering, locations, writes, keepalive, shape.reads_memory
+        )
         self._writing = writing = Writing(desk, mine, homes, routes, links, writes, sweeping, filtering, sizes)
         if presence and not lookup:
-            sweeping.presence = Presence(
-                desk, mine, homes, home, outcomes, inflight, routes, replies, origin.publish, presence
-            )
+            sweeping.presence = Presence(desk, mine, homes, home, outcomes, inflight, replies, origin.publish, presence)
         most = limits.subscriptions
         subscribing = Subscribing(desk, mine, homes, writing, lookup, replies, memory, shape, most, recovering, sizes)
         both = recovering, history.admitting

@@ -64,6 +64,7 @@ class Driver:
             "locations": store.locations_now,
             "filtered": store.filtered_now,
             "subscribed": store.subscribed_now,
+            "subscriptions_of": store.subscriptions_of_now,
         }
         self._saying = Sparing(SAY_S)
         self._store_tasks: set[asyncio.Task[None]] = set()

@@ -33,7 +33,6 @@ _COUNTERS = {
     "messages_forwarded": "Items sent by this endpoint, as home, to other endpoints",
     "lists_sent": "Lists of recipients sent to other endpoints, once for each version of a large set",
     "subscriptions_ended": "Subscriptions that this endpoint, as home, has found to be over",
-    "renewals_failed": "Slots whose ending subscriptions the store has not renewed in time",
     "presence_told": "Joins and leaves of topics with presence told by this endpoint, as home",
     "presence_lost": "Joins and leaves that it could not tell, or not to all, or that it could not know of",
     "duplicates_dropped": "Publishes dropped by this endpoint, as home, because their payload was seen lately",

@@ -67,7 +67,7 @@ def measure(subscribers: int, endpoints: int, sizes: Sizes = SIZES) -> None:
     world.run(60.0)
     clients = {f"client {number:07}" for number in range(subscribers)}
     # A plain set, for the simulator's own costs the sorting.
-    world.store.subscribers = lambda topics: ([set(clients) for _ in topics], [])  # type: ignore[method-assign,misc]
+    world.store.subscribers = lambda topics: ([set(clients) for _ in topics], {})  # type: ignore[method-assign]
     publisher = cluster.client("publisher", names[0])
     sent_bytes = 0
     send_link = world.send_link

@@ -30,7 +30,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from ingeborg.bench.starting import Child, awaited, environment, python, ready
 from ingeborg.broker.command.serve import listen
 from ingeborg.broker.core.limits import Patience
-from ingeborg.broker.core.model import Endpoint, Location, Subscribers
+from ingeborg.broker.core.model import Endpoint, FilterPage, Location, Subscribers, Subscription
 from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.broker.shell.tls import Certificate
 from ingeborg.broker.store.base import Store
@@ -144,19 +144,20 @@ class Gated:
         """Calls go on, those that wait first."""
         self._gate.set()
 
-    def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], list[str]] | None:
+    def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]] | None:
         return self._store.subscribers_now(topics) if self._gate.is_set() else None
 
     def locations_now(self, clients: Sequence[str]) -> list[Location | None] | None:
         return self._store.locations_now(clients) if self._gate.is_set() else None
 
-    def filtered_now(
-        self, asked: Sequence[tuple[str, str | None]], limit: int
-    ) -> list[tuple[list[tuple[str, str]], str | None]] | None:
-        return self._store.filtered_now(asked, limit) if self._gate.is_set() else None
+    def filtered_now(self, topic: str, cursor: str, limit: int) -> FilterPage | None:
+        return self._store.filtered_now(topic, cursor, limit) if self._gate.is_set() else None
 
-    def subscribed_now(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> list[bool] | None:
-        return self._store.subscribed_now(client, topics, unfiltered) if self._gate.is_set() else None
+    def subscriptions_of_now(self, pairs: Sequence[tuple[str, str]]) -> list[list[Subscription]] | None:
+        return self._store.subscriptions_of_now(pairs) if self._gate.is_set() else None
+
+    def subscribed_now(self, client: str, topics: Sequence[str]) -> list[bool] | None:
+        return self._store.subscribed_now(client, topics) if self._gate.is_set() else None
 
     def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
         async def call(*arguments: Any) -> Any:

@@ -254,10 +254,10 @@ async def test_it_shows_which_subscriptions_end_and_when(page: Page, cluster: Cl
         """
         const { ending } = await import("/console/words.js");
         const now = new Date(2026, 0, 31, 12, 0, 0), at = ms => new Date(now.getTime() + ms).getTime() / 1e3;
-        const terms = [undefined, {}, { ends_at: at(3_600_000) }, { until: "disconnect", ends_at: at(86_400_000) }];
+        const terms = [{}, { ends_at: at(3_600_000) }, { until: "disconnect", ends_at: at(86_400_000) }];
         return terms.map(term => ending(term, now));
         """
-    ) == ["", "", "until 13:00:00", "until it disconnects, or 01/02/2026, 12:00:00"]
+    ) == ["", "until 13:00:00", "until it disconnects, or 01/02/2026, 12:00:00"]
 
 
 async def test_it_shows_filters_in_one_line_each_and_cut(page: Page, cluster: Cluster) -> None:
@@ -267,12 +267,15 @@ async def test_it_shows_filters_in_one_line_each_and_cut(page: Page, cluster: Cl
         long = {"note": ["x" * 300]}
         for filter in ({"price": [{"numeric": ["<", 5]}]}, {"<b>": ["&"]}, long, {"zip": ["81667"]}):
             assert await picky.ask({**subscribe, "topic": "offers", "filter": filter}) == {**SUCCESS, "filtered": True}
-        await picky.ask({**subscribe, "topic": "all of it", "filter": {"price": [1]}})
+        await picky.ask({**subscribe, "topic": "all of it", "filter": {"price": [1]}, "until": "disconnect"})
         await console(page, a, "#clients/picky")
         await page.until(says("clients-result", "2 topics"))
         rows = "return [...document.querySelectorAll('{}-result tbody tr')].map(row => row.innerText).sort();"
         every, some = await page.run(rows.format("#clients"))
-        assert every.split("\n") == ["all of it", '{"price":[1]}']
+        assert every.split("\n") == [
+            "all of it every message, for there is one without a filter, too",
+            '{"price":[1]} until it disconnects',
+        ]
         name, *filters, more = some.split("\n")
         assert (name, more) == ("offers", "and 1 more filter")
         assert {len(filter) for filter in filters} <= {len('{"<b>":["&"]}'), len('{"zip":["81667"]}'), 31, 162}
@@ -282,13 +285,18 @@ async def test_it_shows_filters_in_one_line_each_and_cut(page: Page, cluster: Cl
         assert "and 1 more filter" in (await page.run(rows.format("#topics")))[0]
         await page.run("location.hash = '#topics/all of it';")
         await page.until(says("topics-result", "every message, for there is one without a filter, too"))
+        await page.until(says("topics-result", '{"price":[1]} until it disconnects'))
     assert await page.run(
         """
         const { filtering } = await import("/console/words.js");
         const filters = [{ a: [1] }, { a: ["x".repeat(200)] }, { a: [2] }, { a: [3] }, { a: [4] }];
-        return filtering(filters).map(line => line.length > 40 ? line.length : line);
+        const lines = filtering(filters.map(filter => ({ filter, until: "disconnect" })), new Date());
+        return lines.map(([line, ends]) => [line.length > 40 ? line.length : line, ends]);
         """
-    ) == ['{"a":[1]}', 162, '{"a":[2]}', "and 2 more filters"]
+    ) == [
+        *(['{"a":[1]}', "until it disconnects"], [162, "until it disconnects"], ['{"a":[2]}', "until it disconnects"]),
+        ["and 2 more filters", ""],
+    ]
 
 
 async def test_a_name_that_is_markup_is_shown_and_not_run(page: Page, cluster: Cluster) -> None:

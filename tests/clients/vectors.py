@@ -14,6 +14,7 @@ from zlib import crc32
 
 from ingeborg.protocol.ending import term_fields
 from ingeborg.protocol.errors import ERRORS, Next, ProtocolError
+from ingeborg.protocol.filters import canonical_filter
 from ingeborg.protocol.requests import neighbours, topic_bodies
 from ingeborg.protocol.topics import check_topic
 
@@ -42,6 +43,24 @@ _TOPICS = [
 _TERMS: list[tuple[Any, Any]] = [
     *((None, None), ("disconnect", None), (None, 1), ("disconnect", 2_592_000)),
     *(("", None), ("plain", None), (1, None), (None, 0), (None, -1), (None, 2_592_001), (None, 1.5), (None, "1")),
+]
+
+
+#: Some of them are the same as others.
+_FILTERS: list[dict[str, Any]] = [
+    *({"a": [1]}, {"a": [1.0, 1]}, {"a": ["1"]}, {"a": [True]}, {"a": [None]}, {"a": [0]}, {"a": [-0.0]}),
+    *(
+        {"a": ["x", "y"]},
+        {"a": ["y", "x"]},
+        {"b": {"d": [1], "c": [2]}, "a": [3]},
+        {"a": [3], "b": {"c": [2], "d": [1]}},
+    ),
+    *({"a": [{"numeric": [">", 1, "<", 2]}]}, {"a": [{"numeric": [">", 1.0, "<", 2]}]}, {"numeric": [2, 1]}),
+    *({"numeric": [1, 2]}, {"a": [{"anything-but": "x"}]}, {"a": [{"anything-but": ["x"]}]}, {"anything-but": ["x"]}),
+    *({"a": [{"anything-but": ["y", "x", "y"]}]}, {"a": [{"anything-but": ["x", "y"]}]}),
+    *({"a": [{"anything-but": {"prefix": "x"}}]}, {"a": [{"prefix": "x"}, 1]}, {"a": [1, {"prefix": "x"}]}),
+    *({"$or": [{"a": [1]}, {"b": [2, 1]}]}, {"$or": [{"b": [1, 2]}, {"a": [1]}]}, {"a": [1e20]}, {"a": [2.0**63]}),
+    *({"é☃😀": ['"\\\u2028']}, {"é☃": ["😀"]}, {"10": [1], "9": [1]}, {"9": [1], "10": [1]}),
 ]
 
 
@@ -82,6 +101,7 @@ def vectors() -> dict[str, Any]:
         "crc32": [[text, crc32(text.encode())] for text in ("", "a", "123456789", "é☃😀", "topic 7")],
         "topics": [[topic, _code(topic)] for topic in _TOPICS],
         "terms": [[until, ttl_s, _term(until, ttl_s)] for until, ttl_s in _TERMS],
+        "filters": [[filter, canonical_filter(filter)] for filter in _FILTERS],
         "batches": [
             _batch(plain, 1300, 2000, 65_536),
             _batch(mixed, 1500, 3000),

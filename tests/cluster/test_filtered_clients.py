@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from ingeborg.broker.access.tokens import make_token, new_keys
 from ingeborg.broker.core.model import FILTERS_MAX
 from ingeborg.protocol.client import Client
 from ingeborg.protocol.errors import ProtocolError
-from ingeborg.protocol.listings import Filtered, Subscriber
+from ingeborg.protocol.listings import Subscriber, Subscription
 from tests.broker.running import ingeborg, plain, serving
 
 from .processes import PATIENCE_S, Cluster, cluster_of
@@ -54,8 +55,8 @@ async def test_a_client_has_several_filters_one_instead_of_all_and_takes_one_bac
         await ann.subscribe([topic], filter={**PIZZA, "discount": [{"numeric": [">=", 30.0]}] * 2})  # it has that
         assert await heard(ann, topic, radio, *offers) == offers[:1]
         await ann.subscribe(topic, filter=PASTA)
-        assert [each async for each in ann.filters()] == [Filtered(topic, [PIZZA, {"end": [1]}, PASTA])]
-        assert [each async for each in ann.subscriptions()] == [topic]
+        found = [each async for each in ann.subscriptions()]
+        assert found == [Subscription(topic, filter) for filter in (PIZZA, {"end": [1]}, PASTA)]
         assert await heard(ann, topic, radio, *offers) == [offers[0], offers[2]]
         await ann.unsubscribe(topic, filter=PIZZA)
         assert await heard(ann, topic, radio, *offers) == [offers[2]]
@@ -63,6 +64,9 @@ async def test_a_client_has_several_filters_one_instead_of_all_and_takes_one_bac
         assert await heard(ann, topic, radio, *offers) == offers
         await ann.subscribe(topic, filter={"$or": [PIZZA, {"end": [1]}]}, replace=True)
         assert await heard(ann, topic, radio, *offers) == offers[:1]
+        await ann.subscribe(topic, replace=True)  # all in place of the filter
+        assert await heard(ann, topic, radio, *offers) == offers
+        assert [each async for each in ann.subscriptions()] == [Subscription(topic)]
         await ann.unsubscribe(topic)
         assert [each async for each in ann.subscriptions()] == []
         await ann.subscribe(topic, filter={"end": [1]})
@@ -78,27 +82,29 @@ async def test_a_filter_outlives_its_connection_and_the_endpoints(tmp_path: Path
     store = f"lmdb:{tmp_path / 'store'}"
     async with ingeborg(tmp_path, "export", "--store", store, str(tmp_path / "all.jsonl")) as run:
         assert await run.ended() == 0
-    assert (tmp_path / "all.jsonl").read_text(encoding="utf-8").splitlines() == [
-        '{"topic":"offers","filtered_ids":["ann"],"filter":{"end":[1]}}',
-        '{"topic":"offers","filtered_ids":["ann"],"filter":{"food":["pasta"]}}',
-    ]
+    line = orjson.loads((tmp_path / "all.jsonl").read_text(encoding="utf-8"))
+    assert (line["topic"], line.get("client_ids")) == ("offers", None)
+    for filter in ({"end": [1]}, PASTA):
+        line["subscriptions"].remove({"client_id": "ann", "filter": filter})
+    assert line["subscriptions"] == []
 
 
-async def test_a_filter_ends_nothing_and_nothing_that_ends_takes_it_along(tmp_path: Path) -> None:
+async def test_what_ends_takes_nothing_along_that_the_client_has_beside_it(tmp_path: Path) -> None:
     async with serving(tmp_path, "--grace", "1") as (_, url), Client(url, "ann", listen=True) as ann:
         await ann.subscribe("offers", until="disconnect")
+        await ann.subscribe("offers", filter=PIZZA, until="disconnect")
         await ann.subscribe("offers", filter=PASTA)
         async with plain(url) as other:
             rows = (await other.ask({"command": "subscribers", "client_id": "ops", "topic": "offers"}))["subscribers"]
-            assert rows[0]["until"] == "disconnect"
-            assert rows[0]["filters"] == [PASTA]
+            until = {"until": "disconnect"}
+            assert rows[0]["subscriptions"] == [until, {"filter": PIZZA, **until}, {"filter": PASTA}]
             assert "filtered" not in rows[0]
         await ann.unlisten()
         async with asyncio.timeout(PATIENCE_S):
             while (row := await anext(ann.subscribers("offers"))) != Subscriber("ann", False, True):
                 assert row == Subscriber("ann", False)
                 await asyncio.sleep(0.05)
-        assert [each async for each in ann.filters()] == [Filtered("offers", [PASTA])]
+        assert [each async for each in ann.subscriptions()] == [Subscription("offers", PASTA)]
 
 
 async def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
@@ -112,14 +118,12 @@ async def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
         command = {"command": "subscribe", "client_id": "ann", "topic": "t", "id": 1}
         for fields, code, words in (
             ({"filter": {"price": [{"like": 1}]}}, "bad_filter", "price[0].like: is no operator"),
-            ({"filter": {"price": [1]}, "ttl_s": 5}, "bad_state", "does not end by itself"),
-            ({"filter": {"price": [1]}, "until": "disconnect"}, "bad_state", "does not end by itself"),
-            ({"replace": True}, "bad_state", "'replace'"),
+            ({"filter": {"price": [1]}, "ttl_s": 0}, "bad_state", "'ttl_s'"),
             ({"filter": {"price": [1]}, "replace": 1}, "bad_state", "'replace'"),
         ):
             reply = await raw.ask({**command, **fields})
             assert (reply["error"], words in reply["info"]) == (code, True), reply
-        assert [len(each.filters) async for each in ann.filters()] == [FILTERS_MAX]
+        assert len([each async for each in ann.subscriptions()]) == FILTERS_MAX
 
 
 async def test_a_filter_wants_the_permission_to_subscribe_and_counts_its_topic_once(tmp_path: Path) -> None:
@@ -139,7 +143,7 @@ async def test_a_filter_wants_the_permission_to_subscribe_and_counts_its_topic_o
         await ann.subscribe("more", filter=PASTA)
         with pytest.raises(ProtocolError, match="too_many_topics"):
             await ann.subscribe("more of them", filter=PASTA)
-        assert sorted([each async for each in ann.subscriptions()]) == ["more", "offers"]
+        assert {each.topic async for each in ann.subscriptions()} == {"more", "offers"}
         # Without `inspect` it is told that there is nothing but filters, and not which.
         assert [each async for each in ann.subscribers("offers")] == [Subscriber("ann", False, True)]
         async with plain(f"{url}?access_token={token}") as raw:

@@ -43,11 +43,13 @@ async def test_who_comes_to_a_room_and_who_leaves_it_is_told(cluster: Cluster, h
         assert await heard(watcher, room) == {"joined": ["ann"]}
         await ann.subscribe(room)  # is none; nor is her moving
         async with Client(urls[0], "ann", listen=True) as moved:
-            await moved.subscribe(room, until="disconnect")  # nor this, beside a plain one
+            await moved.subscribe(room, until="disconnect", filter={"a": [1]})  # nor this, beside another
+            await moved.unsubscribe(room, filter={"a": [1]})
+            await moved.subscribe(room, until="disconnect", replace=True)
             await moved.unsubscribe(room)
         assert await heard(watcher, room) == {"left": ["ann"]}
         async with Client(urls[1], "visitor", listen=True) as visitor:
-            await visitor.subscribe(room, until="disconnect")
+            await visitor.subscribe(room, until="disconnect", filter={"a": [1]})
             assert await heard(watcher, room) == {"joined": ["visitor"]}
         assert await heard(watcher, room) == {"left": ["visitor"]}  # the grace time after
         await cluster.idle()  # the last one is counted when its outcome is known, which is after it is heard

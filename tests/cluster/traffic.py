@@ -83,8 +83,8 @@ class Ear:
         assert self.client.reconnects >= 1
 
     async def topics(self) -> set[str]:
-        """Its subscriptions, as the broker keeps them."""
-        return {topic async for topic in self.client.subscriptions()}
+        """Of its subscriptions, as the broker keeps them."""
+        return {each.topic async for each in self.client.subscriptions()}
 
 
 async def each(count: int, action: Callable[[int], Awaitable[Any]], *, workers: int = 32) -> list[Any]:

@@ -1,8 +1,8 @@
-"""The stores the contract suite runs on.
+"""The stores the contract suites run on.
 
-Owns: the `open_store` fixture and the table of stores. A new store adds one entry to ``STORES``: its id and an async
+Owns: the `open_store` fixture and the tables of stores. A new store adds one entry to ``STORES``: its id and an async
 context manager that makes one empty underlying storage and yields a function; each call of that function opens another
-handle on the storage, as another endpoint process would have it. Must never: know what the suite tests.
+handle on the storage, as another endpoint process would have it. Must never: know what the suites test.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pytest
 from ingeborg.broker.store.base import Store
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from tests import wants
+from tests.contract.virtual import virtual
 from tests.riak.storages import riak_double, riak_double_tls, riak_real
 from tests.store.forked import forked
 
@@ -45,18 +46,20 @@ STORES: dict[str, Storage] = {
     "riak-real": riak_real,
 }
 
+ALL: dict[str, Storage] = {**STORES, "simulator": virtual}
+"""And the one that the simulator's endpoints have, which is held to the contract as well."""
 
 HERE = Path(__file__).parent
 
 MODEL = "test_any_sequence_of_operations_gives_what_the_model_gives"
 
 LARGE = {
-    "test_ten_thousand_subscribers_of_one_topic",
-    "test_ten_thousand_topics_in_one_batch",
+    "test_thousands_of_subscribers_of_one_topic",
+    "test_thousands_of_topics_in_one_batch",
     "test_many_and_odd_clients_listen",
     "test_many_hashes_at_once",
-    "test_a_topic_with_thousands_of_pairs",
-    "test_all_of_them_come_once_while_others_come_and_go",
+    "test_all_of_them_come_once_whole_pages_too",
+    "test_what_stays_comes_once_among_all_while_others_come_and_go",
     MODEL,
 }
 """Tests whose many thousand requests show nothing of TLS that a few do not, and take two minutes over it."""
@@ -74,12 +77,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.prove)
 
 
-@pytest.fixture(params=sorted(STORES))
+@pytest.fixture(params=sorted(ALL))
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
-    """Opens handles on one new, empty storage; closes them after the test."""
+    """Opens handles on one new, empty storage; closes them after the test. A suite parametrizes it for less stores."""
     if request.param == "riak-double-tls" and request.node.originalname in LARGE and "CONTRACT_LARGE" not in os.environ:
         wants.skip("two minutes more", "CONTRACT_LARGE=1 runs what is large over TLS too")
-    async with STORES[request.param](tmp_path) as opener:
+    async with ALL[request.param](tmp_path) as opener:
         yield opener
 
 

@@ -6,13 +6,25 @@ Owns: the way from an awaited operation to the one of the same name. Must never:
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
-from ingeborg.broker.store.base import Ended, Ending, Location, Shape, Store
-from tests.simulator import world
+from ingeborg.broker.store.base import (
+    PAGE_SUBSCRIPTIONS,
+    Ended,
+    Location,
+    Shape,
+    Store,
+    StoreUnavailable,
+    Subscribe,
+    Subscription,
+    TopicPage,
+)
+from tests.simulator import store as simulator
 
 
 class Virtual:
@@ -20,64 +32,65 @@ class Virtual:
 
     shape = Shape(journal=True)
 
-    def __init__(self, store: world.Store) -> None:
+    def __init__(self, store: simulator.Store) -> None:
         self._store = store
+        self._is_closed = False
 
     async def open(self) -> None:
         """There is nothing to open."""
 
     async def close(self) -> None:
-        """Nor to close."""
+        """Nothing is answered any more."""
+        self._is_closed = True
 
     async def listen(self, clients: Sequence[str], incarnation: str) -> list[tuple[Location, Ended | None]]:
         """It begins and takes effect in one instant."""
-        return self._store.listen(self._store.draw(list(clients), incarnation), incarnation)
+        return self._now().listen(self._store.draw(list(clients), incarnation), incarnation)
 
-    async def end(self, batch: list[world.End]) -> list[list[Ending]]:
+    async def end(self, batch: Sequence[simulator.End]) -> list[list[Subscription]]:
         """In two instants, as it may be in a simulation."""
-        self._store.begin_end(batch)
+        self._now().begin_end(batch)
         await asyncio.sleep(0)
-        return self._store.finish_end(batch)
+        return self._now().finish_end(batch)
 
-    async def subscribe_filtered(self, batch: list[world.Filtered]) -> None:
+    async def subscribe(self, batch: Sequence[Subscribe]) -> None:
         """As that."""
-        replaced = self._store.begin_filtered(batch)
+        replaced = self._now().begin_subscribe(batch)
         await asyncio.sleep(0)
-        self._store.finish_filtered(replaced)
+        self._store.finish_subscribe(replaced)
 
-    def subscribers_now(self, topics: Sequence[str]) -> None:
-        """Without waiting it says nothing."""
+    async def all_subscriptions(self) -> AsyncIterator[list[TopicPage]]:
+        """In pages of one topic."""
+        for topic, found in groupby(self._now().all_of_them(), key=lambda each: each.topic):
+            rows = list(found)
+            for start in range(0, len(rows), PAGE_SUBSCRIPTIONS):
+                page = rows[start : start + PAGE_SUBSCRIPTIONS]
+                plain = [each.client for each in page if each.filter is None and each.term is None]
+                yield [(topic, plain, [each for each in page if each.filter is not None or each.term is not None])]
+                await asyncio.sleep(0)
 
-    def filtered_now(self, asked: Sequence[tuple[str, str | None]], limit: int) -> None:
-        """Nor of these."""
+    def __getattr__(self, operation: str) -> Callable[..., Any]:
+        if operation.endswith("_now"):
+            return lambda *arguments: None  # without waiting it says nothing
 
-    def subscribed_now(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> None:
-        """Nor of these."""
-
-    async def filtered_subscriptions(self) -> AsyncIterator[list[tuple[str, list[tuple[str, str]]]]]:
-        """In pages of one pair."""
-        for (topic, client), filters in sorted(self._store.filters.items()):
-            for text in sorted(filters):
-                yield [(topic, [(client, text)])]
-
-    def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
-        async def ask(*arguments: Any, **options: Any) -> Any:
-            return getattr(self._store, operation)(*arguments, **options)
+        async def ask(*arguments: Any) -> Any:
+            return getattr(self._now(), operation)(*arguments)
 
         return ask
 
-
-def handle(store: world.Store) -> Store:
-    """One, of those operations that the simulator's store has under the names of the contract."""
-    return cast(Store, Virtual(store))
+    def _now(self) -> simulator.Store:
+        if self._is_closed:
+            raise StoreUnavailable("the store is closed")
+        self._store.now = time.time()
+        return self._store
 
 
 @asynccontextmanager
 async def virtual(_directory: Path) -> AsyncIterator[Callable[[], Awaitable[Store]]]:
-    """One of them, of which every handle is the same."""
-    store = world.Store()
+    """One storage."""
+    store = simulator.Store()
 
     async def open_store() -> Store:
-        return handle(store)
+        return cast(Store, Virtual(store))
 
     yield open_store

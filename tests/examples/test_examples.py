@@ -111,7 +111,7 @@ async def test_offers_come_to_whoever_waits_for_such(tmp_path: Path) -> None:
             assert await bob.end(signal.SIGINT) == 0
         for name, filters in (("ann", []), ("bob", [{"food": ["pasta", "salad"], "restaurant": [{"exists": True}]}])):
             async with Client(url, name) as client:
-                assert [filter async for each in client.filters() for filter in each.filters] == filters
+                assert [each.filter async for each in client.subscriptions()] == filters
 
 
 async def test_news_wait_for_their_reader(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ async def test_the_dashboard_shows_every_endpoint_and_what_came(tmp_path: Path) 
             await dashboard.line("does not answer")
             assert await dashboard.end(signal.SIGINT) == 0
         async with Client(url, "dashboard") as client:
-            assert [topic async for topic in client.subscriptions()] == []
+            assert [each async for each in client.subscriptions()] == []
         async with example(tmp_path, "dashboard.py", "--url", url, "--seconds", "1") as dashboard:
             assert await dashboard.line(r"^a  +1  ")  # itself
             assert await dashboard.ended() == 0

@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 from ingeborg import form
 from ingeborg.broker.command.config import ENVIRONMENT_PREFIX, ServeOptions
 from ingeborg.broker.shell.peer_socket import PEER_PATH
-from ingeborg.broker.store.riak.checks import creation_commands, ending_creation_commands
+from ingeborg.broker.store.riak.checks import creation_commands
 from ingeborg.broker.store.riak.store import RiakStore
 from tests import wants
 from tests.frame.needed import needed
@@ -172,18 +172,14 @@ def test_the_bucket_types_are_those_the_store_asks_for() -> None:
             name, _, properties = line.partition(" ")
             created[name] = json.loads(properties)["props"]
     defaults = inspect.signature(RiakStore).parameters
-    seen_type, ending_type = defaults["seen_type"].default, defaults["ending_type"].default
-    commands = creation_commands(defaults["bucket_type"].default, seen_type) | ending_creation_commands(ending_type)
+    seen_type = defaults["seen_type"].default
+    commands = creation_commands(defaults["bucket_type"].default, seen_type)
     wanted = {name: json.loads(properties)["props"] for name, properties in commands.items()}
     for properties in wanted.values():
         properties.pop("node_confirms", None)
     assert created[seen_type].pop("backend") == "expiring"
     configuration = (DEPLOY / "riak" / "riak.conf").read_text()
     assert "multi_backend.expiring.bitcask.expiry" in configuration
-    assert created[ending_type]["backend"] == "ending"
-    # What may be deleted sooner than the endpoints write it again is lost.
-    assert "\nmulti_backend.ending.bitcask.expiry = 1d\n" in configuration
-    assert defaults["ending_expiry_s"].default <= 24 * 3600
     assert created == wanted
 
 

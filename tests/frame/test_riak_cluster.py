@@ -77,7 +77,7 @@ file.write_text(json.dumps(state))
 sys.exit(0 if ok else 1)
 """
 
-ALL_ACTIVE = {"ingeborg": "active", "ingeborg_seen": "active", "ingeborg_ending": "active"}
+ALL_ACTIVE = {"ingeborg": "active", "ingeborg_seen": "active"}
 
 EMPTY = {
     "calls": [],

@@ -195,7 +195,7 @@ def _fields(rng: Random) -> dict[str, object]:
     if name in ("subscribe", "unsubscribe"):
         fields["topic"] = rng.choice(("attack", ["attack", "and another"]))
     if name == "subscribe" and rng.random() < 0.6:
-        fields |= rng.choice(({"until": "disconnect", "ttl_s": 1}, {"filter": {"a": [1]}, "replace": True}))
+        fields |= {"filter": {"a": [1]}} | rng.choice(({"until": "disconnect", "ttl_s": 1}, {"replace": True}))
     if name in ("subscribe", "history") and rng.random() < 0.6:
         fields |= rng.choice(({"last": 1}, {"since": "a.1"}))
     if name == "listen" and rng.random() < 0.6:

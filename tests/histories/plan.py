@@ -43,7 +43,9 @@ DRESSES: tuple[dict[str, Any], ...] = (
     {"until": "disconnect"},
     {"ttl_s": KEEP_S},
     {"filter": EVERYTHING},
-    {"filter": EVERYTHING, "replace": True},
+    {"filter": EVERYTHING, "until": "disconnect"},
+    {"filter": EVERYTHING, "ttl_s": KEEP_S, "replace": True},
+    {"replace": True},
 )
 
 #: Draws of positions for a reader that comes back, used in turn.

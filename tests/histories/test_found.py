@@ -10,6 +10,7 @@ from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.broker.store.riak import RiakStore
 
 from ..broker.running import Gated, plain, running
+from ..contract.asking import add, subscribers
 from ..riak.double import RiakDouble
 
 
@@ -26,15 +27,15 @@ async def test_on_riak_a_subscription_confirmed_during_a_cut_outlives_it() -> No
             await home.open()
             random = Random(1)  # requests go to the nodes in turn: others shift the turns
             topics = [f"t{number}" for number in range(60)]
-            await home.subscribe([("ann", topics)])
+            await add(home, "ann", topics)
             riak.memory.cut([0], [1, 2])
             for topic in topics:
-                for change in (home.unsubscribe, home.subscribe):
+                for change in (home.unsubscribe([("ann", [topic], None)]), add(home, "ann", [topic])):
                     for _ in range(random.randrange(3)):
                         await home.locations(["somebody"])
-                    await change([("ann", [topic])])
+                    await change
             riak.memory.heal()
-            assert await home.subscribers(topics) == ([{"ann"}] * len(topics), [])
+            assert await subscribers(home, topics) == [{"ann"}] * len(topics)
         finally:
             await home.close()
 
@@ -54,10 +55,12 @@ async def test_on_riak_topics_of_two_homes_leave_a_clients_list_together() -> No
             for round in range(20):
                 topics = [f"{round} of one home", f"{round} of the other"]
                 for home, topic in zip(homes, topics, strict=True):
-                    await home.subscribe([("ann", [topic])])
-                changes = (home.unsubscribe([("ann", [topic])]) for home, topic in zip(homes, topics, strict=True))
+                    await add(home, "ann", [topic])
+                changes = (
+                    home.unsubscribe([("ann", [topic], None)]) for home, topic in zip(homes, topics, strict=True)
+                )
                 await asyncio.gather(*changes)
-                assert await homes[0].subscribers(topics) == ([set(), set()], [])
+                assert await subscribers(homes[0], topics) == [set(), set()]
             listed, _ = await homes[0].topics("ann", None, 1000)
             assert listed == []
         finally:

@@ -15,7 +15,8 @@ from ingeborg.protocol.errors import ProtocolError
 
 UNTIL = {"until": "disconnect"}
 ENDS = {"result": "success", "grace_s": 60.0}
-PLAIN = {"result": "success"}
+STAYS = {"result": "success"}
+FILTER = '{"price":[1]}'
 
 
 class Played:
@@ -30,7 +31,7 @@ class Played:
             subscribe=self.subscribe,
             listen=self.listen,
             delay_s=self.delay_s,
-            on_ended=lambda topics, count: self.told.append((topics, count)),
+            on_ended=lambda found, count: self.told.append(([(each.topic, each.filter) for each in found], count)),
             on_refused=lambda error: self.told.append(error.code),
             on_failure=lambda error: self.told.append(error),
         )
@@ -51,7 +52,7 @@ class Played:
         return 0.0
 
     def subscribed(self, *topics: str, **fields: Any) -> None:
-        self.endings.subscribed(topics, UNTIL | fields, [ENDS], self.endings.now())
+        self.endings.subscribed(topics, None, UNTIL | fields, [ENDS], self.endings.now())
 
     async def settled(self) -> None:
         async with asyncio.timeout(10):
@@ -59,7 +60,7 @@ class Played:
 
 
 def reply(*topics: str, count: int | None = None) -> dict[str, Any]:
-    return {"result": "success", "ended": list(topics), "ended_count": count or len(topics)}
+    return {"result": "success", "ended": [{"topic": topic} for topic in topics], "ended_count": count or len(topics)}
 
 
 @pytest.fixture
@@ -89,8 +90,8 @@ async def test_what_has_ended_is_subscribed_to_again_and_what_is_another_s_told(
     played.endings.left()
     played.endings.listened(reply("a", "x"))
     await played.settled()
-    assert played.asked == [Again(["a"], UNTIL)]
-    assert played.told == [(["x"], 1)]
+    assert played.asked == [Again(["a"], None, UNTIL)]
+    assert played.told == [([("x", None)], 1)]
 
 
 async def test_all_of_it_after_a_long_absence(played: Played, clock: list[float]) -> None:
@@ -99,7 +100,7 @@ async def test_all_of_it_after_a_long_absence(played: Played, clock: list[float]
     clock[0] = 31.0
     played.endings.listened({})
     await played.settled()
-    assert played.asked == [Again(["a", "b"], UNTIL)]
+    assert played.asked == [Again(["a", "b"], None, UNTIL)]
 
 
 async def test_a_subscribe_of_several_commands_during_which_it_was_away_is_made_again(
@@ -110,25 +111,26 @@ async def test_a_subscribe_of_several_commands_during_which_it_was_away_is_made_
     clock[0] = 100.0
     played.endings.listened({})
     clock[0] = 101.0
-    played.endings.subscribed(["a"], UNTIL, [ENDS], began)  # one command, whose success came after it
+    played.endings.subscribed(["a"], None, UNTIL, [ENDS], began)  # one command, whose success came after it
     await played.settled()
     assert played.asked == []
-    played.endings.subscribed(["b", "c"], UNTIL, [ENDS, ENDS], began)
+    played.endings.subscribed(["b", "c"], None, UNTIL, [ENDS, ENDS], began)
     await played.settled()
-    assert played.asked == [Again(["b", "c"], UNTIL)]
+    assert played.asked == [Again(["b", "c"], None, UNTIL)]
 
 
-async def test_what_is_plain_or_has_only_a_time_is_not_kept(played: Played, clock: list[float]) -> None:
+async def test_what_stays_or_has_only_a_time_is_not_kept(played: Played, clock: list[float]) -> None:
     played.subscribed("a", "b", "c", "d")
-    played.endings.subscribed(["a"], {}, [PLAIN], played.endings.now())
-    played.endings.subscribed(["b"], {"ttl_s": 5}, [PLAIN], played.endings.now())
+    played.endings.subscribed(["a"], None, {}, [STAYS], played.endings.now())
+    played.endings.subscribed(["b"], None, {"ttl_s": 5}, [STAYS], played.endings.now())
+    played.endings.subscribed(["d"], FILTER, {}, [STAYS], played.endings.now())
     played.endings.gone(["c"])
     played.endings.left()
     clock[0] = 100.0
     played.endings.listened(reply("b", "d"))
     await played.settled()
-    assert played.asked == [Again(["d"], UNTIL)]
-    assert played.told == [(["b"], 1)]
+    assert played.asked == [Again(["d"], None, UNTIL)]
+    assert played.told == [([("b", None)], 1)]
 
 
 async def test_it_is_tried_again_until_it_is_taken_without_what_was_unsubscribed_from(played: Played) -> None:
@@ -149,27 +151,28 @@ async def test_it_is_tried_again_until_it_is_taken_without_what_was_unsubscribed
 
 
 async def test_what_is_refused_for_good_is_told_and_not_asked_for_any_more(played: Played, clock: list[float]) -> None:
+    played.endings.subscribed(["a"], FILTER, UNTIL, [ENDS], played.endings.now())
     played.subscribed("a", "b")
     played.answers = [ProtocolError("forbidden", "no")]
-    played.endings.listened(reply("a"))
+    played.endings.listened({"ended": [{"topic": "a", "filter": {"price": [1]}}], "ended_count": 1})
     await played.settled()
-    assert played.told == ["forbidden", (["a"], 1)]
+    assert played.told == ["forbidden", ([("a", {"price": [1]})], 1)]
     played.endings.left()
     clock[0] = 100.0
     played.endings.listened({})
     await played.settled()
-    assert [again.topics for again in played.asked] == [["a"], ["b"]]
+    assert played.asked == [Again(["a"], FILTER, UNTIL), Again(["a", "b"], None, UNTIL)]
 
 
 async def test_the_grace_time_is_the_one_that_the_endpoint_said_last(played: Played, clock: list[float]) -> None:
     played.subscribed("a")
-    played.answers = [[ENDS | {"grace_s": 10}], [PLAIN]]
+    played.answers = [[ENDS | {"grace_s": 10}], [STAYS]]
     for away_s, topics in ((1.0, ["a"]), (6.0, []), (6.0, [])):
         played.endings.left()
         clock[0] += away_s
         played.endings.listened(reply(*topics))
         await played.settled()
-    assert played.asked == [Again(["a"], UNTIL)] * 3
+    assert played.asked == [Again(["a"], None, UNTIL)] * 3
 
 
 async def test_where_more_have_ended_than_are_named_it_listens_once_more(played: Played) -> None:
@@ -177,8 +180,8 @@ async def test_where_more_have_ended_than_are_named_it_listens_once_more(played:
     played.listens = [reply("x", count=1)]
     played.endings.listened(reply("b", count=1_200))
     await played.settled()
-    assert played.asked == [Again(["a", "b"], UNTIL)]
-    assert played.told == ["listen", (["x"], 1)]
+    assert played.asked == [Again(["a", "b"], None, UNTIL)]
+    assert played.told == ["listen", ([("x", None)], 1)]
     played.listens = [None]  # it listens no more, or not now
     played.endings.listened(reply("b", count=1_200))
     await played.settled()

@@ -35,7 +35,7 @@ from ingeborg.protocol.errors import (
     CloseCode,
     ProtocolError,
 )
-from ingeborg.protocol.listings import Filtered
+from ingeborg.protocol.listings import Subscription
 from ingeborg.protocol.outgoing import OutgoingSocket, connect
 from tests import wants
 
@@ -158,26 +158,7 @@ async def test_subscriptions_are_paged_with_the_cursor(endpoint: ScriptedEndpoin
 
     endpoint.script = page
     async with client_of(endpoint) as client:
-        assert [topic async for topic in client.subscriptions(limit=2)] == ["a", "b", "c"]
-
-
-async def test_the_topics_with_filters_are_read_from_the_pages_of_subscriptions(endpoint: ScriptedEndpoint) -> None:
-    cheap, near = {"price": [{"numeric": ["<", 5]}]}, {"zip": [{"prefix": "81"}]}
-    pages: dict[str | None, dict[str, Any]] = {
-        None: {"topic": ["a", "b"], "filters": {"a": [cheap, near]}, "cursor": "p2"},
-        "p2": {"topic": ["c"], "cursor": "p3"},
-        "p3": {"topic": ["d"], "filters": {"d": [near]}, "cursor": None},
-    }
-
-    async def page(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
-        assert (command["command"], command["limit"]) == ("subscriptions", 2)
-        await endpoint.reply(connection, command, result="success", **pages[command.get("cursor")])
-
-    endpoint.script = page
-    async with client_of(endpoint) as client:
-        found = [each async for each in client.filters(limit=2)]
-        assert [topic async for topic in client.subscriptions(limit=2)] == ["a", "b", "c", "d"]
-    assert found == [Filtered("a", [cheap, near]), Filtered("d", [near])]
+        assert [each.topic async for each in client.subscriptions(limit=2)] == ["a", "b", "c"]
 
 
 async def test_a_token_is_taken_back_by_its_id_or_by_its_subject(endpoint: ScriptedEndpoint) -> None:
@@ -228,7 +209,7 @@ async def test_a_page_may_be_longer_than_a_command(endpoint: ScriptedEndpoint) -
 
     endpoint.script = page
     async with client_of(endpoint, max_frame_bytes=2_000) as client:
-        assert [topic async for topic in client.subscriptions()] == topics
+        assert [each.topic async for each in client.subscriptions()] == topics
 
 
 async def test_a_batch_over_the_frame_limit_is_split_and_complete(endpoint: ScriptedEndpoint) -> None:
@@ -780,12 +761,14 @@ async def end_them(endpoint: ScriptedEndpoint, connection: ServerConnection, com
     await endpoint.reply(connection, command, result="success", **fields)
 
 
-def ended(*topics: str) -> Script:
-    """The same, and these have ended."""
+def ended(*topics: str, **filters: Any) -> Script:
+    """The same, and these have ended: topics, and topics with their filters."""
+    named: list[dict[str, Any]] = [{"topic": topic} for topic in topics]
+    named += [{"topic": topic, "filter": filter} for topic, filter in filters.items()]
 
     async def script(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         if command["command"] == "listen":
-            await endpoint.reply(connection, command, result="success", ended=topics, ended_count=len(topics))
+            await endpoint.reply(connection, command, result="success", ended=named, ended_count=len(named))
         else:
             await end_them(endpoint, connection, command)
 
@@ -797,24 +780,24 @@ async def test_a_subscribe_says_when_it_ends(endpoint: ScriptedEndpoint) -> None
     async with client_of(endpoint) as client:
         await client.subscribe("a", until="disconnect")
         await client.subscribe(["b"], ttl_s=60)
-        await client.subscribe("c", until="disconnect", ttl_s=5)
+        await client.subscribe("c", until="disconnect", ttl_s=5, filter={"price": [2.0, 1, 1]})
         for bad in ({"until": "tomorrow"}, {"ttl_s": 0}):
             with pytest.raises(ProtocolError, match="bad_state"):
                 await client.subscribe("d", **bad)
     frames = [endpoint.frames.get_nowait() for _ in range(endpoint.frames.qsize())]
-    assert [{key: frame[key] for key in frame.keys() & {"topic", "until", "ttl_s"}} for frame in frames] == [
+    assert [{key: frame[key] for key in frame.keys() - {"id", "command", "client_id"}} for frame in frames] == [
         {"topic": ["a"], "until": "disconnect"},
         {"topic": ["b"], "ttl_s": 60},
-        {"topic": ["c"], "until": "disconnect", "ttl_s": 5},
+        {"topic": ["c"], "until": "disconnect", "ttl_s": 5, "filter": {"price": [1, 2]}},
     ]
 
 
 async def test_what_has_ended_while_it_was_away_is_subscribed_to_again(endpoint: ScriptedEndpoint) -> None:
     endpoint.script = end_them
-    told: asyncio.Queue[tuple[list[str], int]] = asyncio.Queue()
+    told: asyncio.Queue[tuple[list[Subscription], int]] = asyncio.Queue()
 
-    def on_ended(topics: list[str], count: int) -> None:
-        told.put_nowait((topics, count))
+    def on_ended(found: list[Subscription], count: int) -> None:
+        told.put_nowait((found, count))
 
     async with client_of(endpoint, listen=True, on_ended=on_ended) as client:
         await client.subscribe(["a", "b", "c"], until="disconnect")
@@ -826,7 +809,7 @@ async def test_what_has_ended_while_it_was_away_is_subscribed_to_again(endpoint:
         again = await endpoint.next("subscribe")
         assert (again["topic"], again["until"]) == (["a"], "disconnect")
         async with asyncio.timeout(PATIENCE_S):
-            assert await told.get() == (["b", "other"], 2)
+            assert await told.get() == ([Subscription("b"), Subscription("other")], 2)
 
 
 async def test_all_is_subscribed_to_again_after_close_code_4007(endpoint: ScriptedEndpoint) -> None:
@@ -888,15 +871,15 @@ async def test_what_is_unsubscribed_from_meanwhile_is_not_subscribed_to_again(en
 
 
 async def test_what_ended_before_it_connected_is_told_once_it_is(endpoint: ScriptedEndpoint) -> None:
-    told: asyncio.Queue[tuple[list[str], int]] = asyncio.Queue()
+    told: asyncio.Queue[tuple[list[Subscription], int]] = asyncio.Queue()
     endpoint.script = ended("of an earlier program")
-    options: dict[str, Any] = {"on_ended": lambda topics, count: told.put_nowait((topics, count))}
+    options: dict[str, Any] = {"on_ended": lambda found, count: told.put_nowait((found, count))}
     async with client_of(endpoint, listen=True, **options), asyncio.timeout(PATIENCE_S):
-        assert await told.get() == (["of an earlier program"], 1)
+        assert await told.get() == ([Subscription("of an earlier program")], 1)
     async with client_of(endpoint, **options) as client:
         assert told.empty()
         await client.listen()
-        assert told.get_nowait() == (["of an earlier program"], 1)
+        assert told.get_nowait() == ([Subscription("of an earlier program")], 1)
 
 
 async def test_what_is_refused_now_is_told_with_the_reason(endpoint: ScriptedEndpoint) -> None:
@@ -906,14 +889,14 @@ async def test_what_is_refused_now_is_told_with_the_reason(endpoint: ScriptedEnd
         else:
             await ended("a")(endpoint, connection, command)
 
-    told: asyncio.Queue[tuple[list[str], int]] = asyncio.Queue()
+    told: asyncio.Queue[tuple[list[Subscription], int]] = asyncio.Queue()
     endpoint.script = end_them
-    options: dict[str, Any] = {"on_ended": lambda topics, count: told.put_nowait((topics, count))}
+    options: dict[str, Any] = {"on_ended": lambda found, count: told.put_nowait((found, count))}
     async with client_of(endpoint, listen=True, **options) as client, asyncio.timeout(PATIENCE_S):
         await client.subscribe("a", until="disconnect")
         endpoint.script = refuse
         endpoint.cut()
-        assert await told.get() == (["a"], 1)
+        assert await told.get() == ([Subscription("a")], 1)
         assert client.error_counts == {"forbidden": 1}
 
 
@@ -923,21 +906,16 @@ FILTER = {"restaurant": ["Dominos"], "discount": [{"numeric": [">=", 30]}]}
 async def test_a_filter_goes_with_its_subscribe_and_its_unsubscribe(endpoint: ScriptedEndpoint) -> None:
     async with client_of(endpoint) as client:
         await client.subscribe("offers", filter=FILTER)
-        await client.subscribe(["offers", "more"], filter={"price": [2.0, 1, 1]}, replace=True)
+        await client.subscribe(["offers", "more"], replace=True)
         await client.unsubscribe("offers", filter=FILTER)
         frames = [endpoint.frames.get_nowait() for _ in range(endpoint.frames.qsize())]
         for frame in frames:
             del frame["id"], frame["client_id"]
         assert frames == [
             {"command": "subscribe", "filter": FILTER, "topic": ["offers"]},
-            {"command": "subscribe", "filter": {"price": [1, 2]}, "replace": True, "topic": ["offers", "more"]},
+            {"command": "subscribe", "replace": True, "topic": ["offers", "more"]},
             {"command": "unsubscribe", "filter": FILTER, "topic": ["offers"]},
         ]
-        for term in ({"until": "disconnect"}, {"ttl_s": 60}):
-            with pytest.raises(ValueError, match="does not end by itself: leave out until and ttl_s"):
-                await client.subscribe("t", filter=FILTER, **term)
-        with pytest.raises(ValueError, match="replace goes with a filter"):
-            await client.subscribe("t", replace=True)
         for bad in ({}, {"price": 5}, {"price": [float("nan")]}):
             with pytest.raises(ProtocolError, match="bad_filter"):
                 await client.subscribe("t", filter=bad)
@@ -946,28 +924,32 @@ async def test_a_filter_goes_with_its_subscribe_and_its_unsubscribe(endpoint: Sc
         assert endpoint.frames.empty()
 
 
-async def test_a_filter_leaves_what_ends_as_it_is_and_one_that_replaces_it_takes_it_off_the_list(
+async def test_what_has_ended_with_a_filter_is_subscribed_to_with_it_but_for_what_was_replaced(
     endpoint: ScriptedEndpoint,
 ) -> None:
-    told: asyncio.Queue[tuple[list[str], int]] = asyncio.Queue()
+    told: asyncio.Queue[tuple[list[Subscription], int]] = asyncio.Queue()
     endpoint.script = end_them
-    options: dict[str, Any] = {"on_ended": lambda topics, count: told.put_nowait((topics, count))}
+    options: dict[str, Any] = {"on_ended": lambda found, count: told.put_nowait((found, count))}
     async with client_of(endpoint, listen=True, **options) as client:
-        await client.subscribe(["a", "b"], until="disconnect")
-        await client.subscribe("a", filter=FILTER)
-        await client.subscribe("b", filter=FILTER, replace=True)
-        await client.unsubscribe("a", filter=FILTER)
+        await client.subscribe(["a", "b"], until="disconnect", filter=FILTER)
+        await client.subscribe("c", until="disconnect")
+        await client.subscribe("b", until="disconnect", replace=True)
+        await client.subscribe("c", filter=FILTER, replace=True)
+        await client.subscribe("d", filter=FILTER, until="disconnect")
+        await client.unsubscribe("d", filter=FILTER)
         await endpoint.next("unsubscribe")
-        endpoint.script = ended("a", "b")
+        endpoint.script = ended("a", "b", "c", a=FILTER, b=FILTER, d=FILTER)
         endpoint.cut()
-        again = await endpoint.next("subscribe")
-        assert (again["topic"], again["until"]) == (["a"], "disconnect")
+        again = [await endpoint.next("subscribe") for _ in range(2)]
+        asked = [(frame["topic"], frame["until"], frame.get("filter")) for frame in again]
+        assert asked == [(["b"], "disconnect", None), (["a"], "disconnect", FILTER)]
+        others = [Subscription("a"), Subscription("c"), Subscription("b", FILTER), Subscription("d", FILTER)]
         async with asyncio.timeout(PATIENCE_S):
-            assert await told.get() == (["b"], 1)
+            assert await told.get() == (others, 4)
 
 
 async def test_what_its_callbacks_of_ended_ones_raise_is_not_swallowed(endpoint: ScriptedEndpoint) -> None:
-    def on_ended(topics: list[str], count: int) -> None:
+    def on_ended(found: list[Subscription], count: int) -> None:
         raise LookupError("the program's own")
 
     endpoint.script = ended("x")

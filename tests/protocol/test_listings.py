@@ -9,7 +9,7 @@ import pytest
 
 from ingeborg.protocol import listings
 from ingeborg.protocol.errors import ProtocolError
-from ingeborg.protocol.listings import Filtered, Subscriber
+from ingeborg.protocol.listings import Subscriber, Subscription
 
 
 class Pages:
@@ -27,16 +27,20 @@ class Pages:
 
 async def test_each_page_is_asked_for_with_the_cursor_of_the_one_before_and_only_when_it_is_wanted() -> None:
     pages = Pages({"topic": ["a", "b"]}, {"topic": []}, {"topic": ["c"]})
-    found = listings.topics(pages.ask, 2)
-    assert [await anext(found), await anext(found)] == ["a", "b"]
+    found = listings.subscriptions(pages.ask, 2)
+    assert [await anext(found), await anext(found)] == [Subscription("a"), Subscription("b")]
     assert pages.asked == [("subscriptions", {"limit": 2})]
-    assert [topic async for topic in found] == ["c"]
+    assert [each.topic async for each in found] == ["c"]
     assert [fields.get("cursor") for _, fields in pages.asked] == [None, "p1", "p2"]
 
 
-async def test_topics_without_filters_are_passed_over() -> None:
-    pages = Pages({"topic": ["a", "b"], "filters": {"b": [{"x": [1]}]}}, {"topic": ["c"]})
-    assert [each async for each in listings.filtered(pages.ask, 9)] == [Filtered("b", [{"x": [1]}])]
+async def test_each_subscription_comes_with_its_filter_and_when_it_ends() -> None:
+    found = {"b": [{}, {"filter": {"x": [1]}, "until": "disconnect"}], "constructor": [{"ends_at": 1.5}]}
+    pages = Pages({"topic": ["a", "b"], "subscriptions": found}, {"topic": ["constructor"], "subscriptions": found})
+    assert [each async for each in listings.subscriptions(pages.ask, 9)] == [
+        *(Subscription("a"), Subscription("b"), Subscription("b", {"x": [1]}, "disconnect")),
+        Subscription("constructor", ends_at=1.5),
+    ]
 
 
 async def test_who_has_filters_only_is_said() -> None:

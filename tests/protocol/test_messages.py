@@ -353,6 +353,28 @@ def test_a_subscription_may_say_when_it_ends(fields: dict[str, Any], term: tuple
     assert check(good("subscribe", **fields), PAYLOAD_MAX).term == term
 
 
+@pytest.mark.parametrize("last", [{}, {"last": 3}])
+@pytest.mark.parametrize("replace", [{}, {"replace": False}, {"replace": True}])
+@pytest.mark.parametrize("ends", [{}, {"until": "disconnect", "ttl_s": 7}])
+@pytest.mark.parametrize("filtered", [{}, {"filter": {"a": [1]}}])
+def test_it_may_have_all_of_it(
+    last: dict[str, Any], replace: dict[str, Any], ends: dict[str, Any], filtered: dict[str, Any]
+) -> None:
+    got = check(good("subscribe", **last, **replace, **ends, **filtered), PAYLOAD_MAX)
+    assert got == Command(
+        *("subscribe", got.client, got.id, got.topics),
+        last=last.get("last", 0),
+        replace=replace.get("replace", False),
+        term=(True, 7) if ends else None,
+        filter='{"a":[1]}' if filtered else None,
+    )
+
+
+def test_replace_is_true_or_false() -> None:
+    with pytest.raises(ProtocolError, match="'replace'"):
+        check(good("subscribe", replace=1), PAYLOAD_MAX)
+
+
 @pytest.mark.parametrize(
     "fields",
     [

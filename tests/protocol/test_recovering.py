@@ -237,7 +237,7 @@ async def test_slots_are_the_clients_topics_where_it_knows_all_of_them(endpoint:
     async with client_of(endpoint, listen=True, recover="p", on_gap=gaps.append) as client:
         await tell(endpoint, {"gap": {"slots": slots, "topics": ["named"]}})
         await flushed(client)
-        assert [topic async for topic in client.subscriptions()] == before
+        assert [each.topic async for each in client.subscriptions()] == before
         await client.subscribe("new")
         await client.unsubscribe("gone")
         await tell(endpoint, {"gap": {"slots": slots, "topics": ["named"]}}, note(1))
@@ -320,7 +320,7 @@ async def test_what_has_ended_is_subscribed_to_since_the_position_that_it_was_aw
 
     async def away(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         if command["command"] == "listen":
-            fields = {"recovering": True, "ended": ["a"], "ended_count": 1}
+            fields = {"recovering": True, "ended": [{"topic": "a"}], "ended_count": 1}
             await endpoint.reply(connection, command, result="success", **fields)
             await tell(endpoint, {"position": f"later {len(endpoint.connections)}", "recovered": True})
         elif command["command"] == "subscribe":

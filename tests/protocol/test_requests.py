@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import check, failure
-from ingeborg.protocol.requests import body, error_of, filter_fields, may_retry, topic_bodies
+from ingeborg.protocol.requests import body, error_of, filter_fields, filter_text, may_retry, topic_bodies
 from ingeborg.protocol.wire import decode
 
 topics = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
@@ -62,10 +62,10 @@ def test_a_command_over_the_frame_limit_is_refused() -> None:
 def test_a_filter_is_sent_as_its_canonical_text_with_every_batch() -> None:
     wanted = [f"topic {number}" for number in range(200)]
     given = {"price": [{"numeric": ["<", 5.0]}, 7.0, 7], "zip": [{"suffix": "☃"}]}
-    bodies = topic_bodies("subscribe", "c", wanted, 2_000, filter_fields(given, True, False))
+    bodies = topic_bodies("subscribe", "c", wanted, 2_000, filter_fields(filter_text(given)))
     frames = [decode(body + b"}") for body in bodies]
     assert len(frames) > 1
     assert sorted(topic for frame in frames for topic in frame["topic"]) == sorted(wanted)
     sent = {"price": [7, {"numeric": ["<", 5]}], "zip": [{"suffix": "☃"}]}
-    assert all((frame["filter"], frame["replace"]) == (sent, True) for frame in frames)
-    assert filter_fields(None, False, True) == {}
+    assert all(frame["filter"] == sent for frame in frames)
+    assert filter_fields(filter_text(None)) == {}

@@ -32,6 +32,14 @@ async def riak() -> AsyncIterator[RiakDouble]:
 
 
 @pytest.fixture
+async def single() -> AsyncIterator[RiakDouble]:
+    """One node, whose requests come one after the other."""
+    async with RiakDouble(nodes=1) as riak:
+        riak.create_broker_types()
+        yield riak
+
+
+@pytest.fixture
 async def store_on() -> AsyncIterator[StoreOn]:
     """``await store_on(double, **options)``: an open store; ``nodes=[0, 1]`` gives it these nodes only."""
     async with AsyncExitStack() as handles:

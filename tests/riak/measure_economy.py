@@ -29,11 +29,13 @@ import orjson
 
 from ingeborg.bench.guards.light import dial, started
 from ingeborg.bench.guards.model import Check, show
+from ingeborg.broker.store.base import Subscribe
 from ingeborg.broker.store.riak import RiakStore
+from ingeborg.broker.store.riak.entries import PLAIN, Pair, Wanted
 from ingeborg.broker.store.riak.layout import OBJECT_BYTES_MAX, partition_of
 from ingeborg.protocol.hashes import SLOTS
 from ingeborg.protocol.outgoing import OutgoingSocket
-from tests.store.asked import subscribers
+from tests.contract.asking import subscribers
 
 from .tap import Tally, Tap, Traffic, tapped
 
@@ -105,6 +107,11 @@ async def told(socket: OutgoingSocket, **command: object) -> None:
         raise SystemExit(f"{command['command']}: {data.decode()}")
 
 
+def plain(batch: Sequence[tuple[str, Sequence[str]]]) -> dict[Pair, Wanted]:
+    """Clients and topics, as the driver writes them without the clients' own sets."""
+    return {(client, topic): Wanted(dict.fromkeys(PLAIN), False) for client, at in batch for topic in at}
+
+
 def written(traffic: Traffic) -> str:
     """What was written into a bucket, in words."""
     return (
@@ -125,9 +132,9 @@ async def batches(tap: Tap, partitions: int, topics: int) -> list[Check]:
     place = Place(tap, partitions)
     async with place.store() as store:
         await tap.tally()
-        await store.subscribe([("a client", names)])
+        await store.subscribe([Subscribe("a client", names)])
         rows += _batch(f"driver, {partitions} per slot, {topics:,} topics", await tap.tally(), goal)
-        await store.subscribe([("another client", ["economy/one more"])])
+        await store.subscribe([Subscribe("another client", ["economy/one more"])])
         more = await tap.tally()
         print(f"  one topic more: {written(more['topics'])}; {written(more['clients'])} of the client's own set")
     place = Place(tap, partitions)
@@ -196,13 +203,13 @@ async def hot(tap: Tap, sizes: Sequence[int]) -> list[Check]:
             while filled < size:
                 batch = [(f"client {number:07}", [name]) for number in range(filled, min(filled + 10_000, size))]
                 # Without the clients' own sets, which are an object for each, and beside the point.
-                await store._change_subscribers(store._plan(batch, 0))
+                await store._records._writer.write(plain(batch))
                 filled += len(batch)
             greatest = max(greatest, (await tap.tally()).greatest)
             times_ms = []
             for number in range(FURTHER):
                 begin_s = time.perf_counter()
-                await store.subscribe([(f"further {size} {number}", [name])])
+                await store.subscribe([Subscribe(f"further {size} {number}", [name])])
                 times_ms.append((time.perf_counter() - begin_s) * 1000)
             more = await tap.tally()
             greatest = max(greatest, more.greatest)
@@ -254,7 +261,7 @@ async def _latency(store: RiakStore, topic: str, numbers: Iterator[int]) -> Late
 
     async def put() -> None:
         # The subscriber set only: the client's own set is in no partition, and would hide the difference.
-        await store._change_subscribers(store._plan([(f"neighbour {next(numbers)}", [topic])], 0))
+        await store._records._writer.write(plain([(f"neighbour {next(numbers)}", [topic])]))
 
     return Latency(await times_ms(put), await times_ms(lambda: subscribers(store, [topic])))
 
@@ -263,7 +270,7 @@ async def _keep_subscribing(store: RiakStore, topic: str, stop: asyncio.Event) -
     for number in itertools.count():
         if stop.is_set():
             return number
-        await store._change_subscribers(store._plan([(f"late {number}", [topic])], 0))
+        await store._records._writer.write(plain([(f"late {number}", [topic])]))
     raise AssertionError
 
 

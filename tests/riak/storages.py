@@ -1,6 +1,6 @@
 """Riak as the contract suite takes its stores: the double, and a real cluster where one is given.
 
-``INGEBORG_TEST_RIAK=host:port[,host:port…]`` names the nodes of a real cluster with the three bucket types of
+``INGEBORG_TEST_RIAK=host:port[,host:port…]`` names the nodes of a real cluster with the two bucket types of
 ``docs/riak.md``. Every storage is a namespace of its own in it: nothing there is read or changed but what the test
 wrote, and nothing is deleted afterwards. ``INGEBORG_TEST_RIAK_NODE_CONFIRMS=1`` is for a cluster of one node,
 ``INGEBORG_TEST_RIAK_USER``, ``_PASSWORD_FILE`` and ``_CA_FILE`` are for one whose security is on.
@@ -83,7 +83,7 @@ def secure(riak: RiakDouble, authority: Authority) -> Credentials:
     nodes = authority.issue(11)
     riak.security = Security(nodes.chain, nodes.key, authority.file)
     riak.security.passwords[USER.encode()] = PASSWORD
-    riak.security.grant_all(USER.encode(), b"ingeborg", b"ingeborg_seen", b"ingeborg_ending")
+    riak.security.grant_all(USER.encode(), b"ingeborg", b"ingeborg_seen")
     return Credentials(USER, PASSWORD, authority.context)
 
 

@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingeborg.broker.core.model import HISTORIES
-from ingeborg.broker.store.base import Location, Settings, StoreMisconfigured
+from ingeborg.broker.store.base import ENDED_MAX, Ended, Location, Settings, StoreMisconfigured
 from ingeborg.broker.store.riak import layout
 from ingeborg.broker.store.riak.layout import (
+    RECENT_MS,
     VERSION,
     Buckets,
     Directory,
     Entry,
     Layout,
     ListObject,
-    Partition,
     SetObject,
     Whereabouts,
     partition_of,
@@ -45,18 +45,6 @@ def layout_of(*features: str, revision: int = 0, settings: Settings = NONE, part
 
 
 NAMES = st.text(min_size=1, max_size=4)
-PARTITIONS = st.builds(
-    lambda topics, spilled, full: ormsgpack.packb([VERSION, topics, spilled, full]),
-    st.dictionaries(NAMES, st.lists(NAMES, max_size=4, unique=True), max_size=4),
-    st.lists(NAMES, max_size=2, unique=True),
-    st.booleans(),
-)
-LOCATIONS = st.builds(
-    lambda number, incarnation, online: ormsgpack.packb([VERSION, number, incarnation, online]),
-    st.integers(1, 3),
-    st.sampled_from("ab"),
-    st.booleans(),
-)
 ENTRIES = st.builds(
     lambda *fields: ormsgpack.packb([VERSION, *fields]),
     st.integers(1, 3),
@@ -78,6 +66,23 @@ SETS = st.builds(
 )
 NOW_MS = 1_800_000_000_000
 TIMES = st.sampled_from([0, *range(NOW_MS - 3, NOW_MS)])
+PLACES = st.builds(Location, st.integers(1, 3), st.sampled_from("ab"), st.booleans())
+TIMES_ENDED = st.sampled_from([NOW_MS - RECENT_MS - 1, *range(NOW_MS - 3, NOW_MS)])
+ENDS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(["", "f"]), TIMES_ENDED),
+    max_size=3,
+    unique_by=lambda end: end[:2],
+)
+WHEREABOUTS = st.builds(
+    lambda location, names, back, unnamed, unnamed_ms: ormsgpack.packb(
+        [VERSION, location and list(location), names, back, unnamed, unnamed_ms]
+    ),
+    st.none() | PLACES,
+    ENDS,
+    ENDS,
+    st.integers(0, 2),
+    TIMES_ENDED,
+)
 LISTS = st.builds(
     lambda members, removed: ormsgpack.packb(
         [VERSION, "name", 0, members, {name: at for name, at in removed.items() if name not in members}]
@@ -98,12 +103,15 @@ def list_now() -> ListObject:
     return ListObject(NOW_MS)
 
 
+def whereabouts_now(after_ms: int = 0, kept_ms: int = RECENT_MS) -> Whereabouts:
+    return Whereabouts(NOW_MS + after_ms, kept_ms)
+
+
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
         (Layout, LAYOUTS),
-        (Partition, PARTITIONS),
-        (Whereabouts, LOCATIONS),
+        (whereabouts_now, WHEREABOUTS),
         (Entry, ENTRIES),
         (SetObject, SETS),
         (list_now, LISTS),
@@ -124,68 +132,6 @@ def test_versions_merge_to_the_same_in_any_order_and_any_number_of_times(
             assert state(kind, [*order, *order]) == expected
 
     check()
-
-
-@given(st.lists(st.tuples(NAMES, NAMES, st.booleans()), max_size=20))
-def test_a_partition_keeps_what_was_put_in_and_not_taken_out(steps: list[tuple[str, str, bool]]) -> None:
-    partition, model = Partition(), set()
-    for topic, client, adding in steps:
-        if adding:
-            assert partition.add(topic, client)
-            model.add((topic, client))
-        else:
-            partition.discard(topic, client)
-            model.discard((topic, client))
-    again = Partition()
-    again.absorb(partition.encode())
-    for found in (partition, again):
-        assert {(topic, client) for topic, clients in found.topics.items() for client in clients} == model
-
-
-def test_a_merge_is_the_union_topic_by_topic() -> None:
-    one, other = Partition(), Partition()
-    one.add("rock", "ann")
-    one.add("jazz", "ann")
-    other.add("rock", "bob")
-    merged = Partition()
-    merged.absorb(one.encode())
-    merged.absorb(other.encode())
-    assert merged.topics == {"rock": {"ann", "bob"}, "jazz": {"ann"}}
-
-
-def test_an_object_stays_within_its_limit_and_says_when_it_is_full() -> None:
-    partition = Partition()
-    kept = 0
-    while partition.add(f"a topic of some length, number {kept}", f"a client, number {kept}"):
-        kept += 1
-    assert partition.full
-    assert partition.dirty
-    assert kept > 3_000
-    assert layout.OBJECT_BYTES_MAX * 0.8 < len(partition.encode()) <= layout.OBJECT_BYTES_MAX
-    # What is in it can still be taken out and confirmed, but nothing new comes in: where to look stays the same.
-    assert partition.add("a topic of some length, number 0", "a client, number 0")
-    partition.discard("a topic of some length, number 0", "a client, number 0")
-    assert not partition.add("a topic of some length, number 0", "a client, number 0")
-
-
-def test_a_topic_with_many_subscribers_goes_on_elsewhere_and_the_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "TOPIC_CLIENTS_MAX", 3)
-    partition = Partition()
-    assert [partition.add("hit", client) for client in "abcde"] == [True, True, True, False, False]
-    assert partition.add("other", "a")
-    assert partition.elsewhere("hit")
-    assert not partition.elsewhere("other")
-    again = Partition()
-    again.absorb(partition.encode())
-    assert again.elsewhere("hit")
-
-
-def test_an_unsubscription_that_empties_a_topic_leaves_no_trace_of_it() -> None:
-    partition = Partition()
-    size = len(partition.encode())
-    partition.add("rock", "ann")
-    partition.discard("rock", "ann")
-    assert len(partition.encode()) == size
 
 
 @given(st.text(max_size=20), st.sampled_from([1, 2, 16, 256]))
@@ -251,12 +197,10 @@ def test_changes_of_a_list_are_forgotten_after_a_while() -> None:
         state.add(topic, 10_000)
     state.discard("rock")
     old = state.encode()
-    later = version(lambda: ListObject(NOW_MS + layout.RECENT_MS + 1), old)
+    later = version(lambda: ListObject(NOW_MS + RECENT_MS + 1), old)
     assert ormsgpack.unpackb(later.encode()) == [VERSION, "", 0, {"jazz": 0}, {}]
     # A version with the removal that turns up only now is merged as in other sets: nothing is lost by it.
-    again = version(
-        lambda: ListObject(NOW_MS + layout.RECENT_MS + 1), old, ormsgpack.packb([VERSION, "", 0, {"rock": 0}, {}])
-    )
+    again = version(lambda: ListObject(NOW_MS + RECENT_MS + 1), old, ormsgpack.packb([VERSION, "", 0, {"rock": 0}, {}]))
     assert again.members == {"rock", "jazz"}
 
 
@@ -280,16 +224,11 @@ def test_a_full_list_is_no_longer_than_an_object_may_be() -> None:
 
 
 def test_what_is_added_is_written_even_where_it_is_there_already() -> None:
-    partition, members = Partition(), SetObject()
-    adding: list[tuple[StoredObject, Callable[[], object]]] = [
-        (partition, lambda: partition.add("t", "ann")),
-        (members, lambda: members.add("ann", 10_000)),
-    ]
-    for kind, add in adding:
-        assert add()
-        kind.dirty = False
-        assert add()
-        assert kind.dirty
+    members = SetObject()
+    assert members.add("ann", 10_000)
+    members.dirty = False
+    assert members.add("ann", 10_000)
+    assert members.dirty
 
 
 def test_a_new_layout_has_no_features_and_no_settings() -> None:
@@ -358,13 +297,57 @@ def test_another_version_is_refused_with_what_to_do() -> None:
 
 
 def test_an_offline_location_beats_an_online_one_of_the_same_listen_only() -> None:
-    whereabouts = Whereabouts()
+    merged = whereabouts_now()
     for location in (Location(2, "a", True), Location(1, "z", False), Location(2, "a", False)):
-        whereabouts.absorb(ormsgpack.packb([VERSION, *location]))
-    assert whereabouts.location == Location(2, "a", False)
+        merged.absorb(ormsgpack.packb([VERSION, list(location), [], [], 0, 0]))
+    assert merged.location == Location(2, "a", False)
 
 
-@pytest.mark.parametrize("kind", [Layout, Partition, SetObject, Whereabouts, Directory, Entry])
+def test_a_location_and_an_end_that_missed_each_other_are_both_there() -> None:
+    moved, ended = whereabouts_now(), whereabouts_now()
+    moved.move(Location(2, "a", True))
+    ended.end([("rock", "")])
+    merged = version(whereabouts_now, moved.encode(), ended.encode())
+    assert (merged.location, merged.ended()) == (Location(2, "a", True), Ended([("rock", None)], 1))
+
+
+def test_of_an_end_and_a_subscription_that_missed_each_other_the_later_is_true() -> None:
+    ended = whereabouts_now()
+    ended.end([("rock", ""), ("rock", "f"), ("jazz", "f")])
+    first = ended.encode()
+    back = version(whereabouts_now, first)  # in the same millisecond, and after it
+    back.back([("rock", None), ("never", "")])
+    exactly = version(whereabouts_now, first)
+    exactly.back([("rock", "f"), ("jazz", "")])
+    again = version(whereabouts_now, back.encode())
+    again.end([("rock", "")])
+    cases: list[tuple[list[bytes], list[tuple[str, str | None]]]] = [
+        ([first, back.encode()], [("jazz", "f")]),
+        ([first, exactly.encode()], [("rock", None), ("jazz", "f")]),
+        ([back.encode(), again.encode(), first], [("jazz", "f"), ("rock", None)]),
+    ]
+    for versions, expected in cases:
+        assert version(lambda: whereabouts_now(2), *versions).ended() == Ended(expected, len(expected))
+
+
+def test_what_has_ended_is_named_as_far_as_there_is_room_and_for_a_while() -> None:
+    many = whereabouts_now()
+    assert many.end([(f"song {number:04}", "") for number in range(1_500)]) == 500
+    later = version(lambda: whereabouts_now(1), many.encode())
+    assert later.end([("the last", "f")]) == 1
+    names, total = later.ended() or Ended([], 0)
+    assert (names[0], names[-1]) == (("song 0501", None), ("the last", "f"))
+    assert (len(names), total) == (ENDED_MAX, 1_501)
+    later.back([(topic, None) for topic, _ in names])
+    assert later.ended() == Ended([], 501)
+    assert version(lambda: whereabouts_now(RECENT_MS + 2), later.encode()).ended() is None
+    assert version(lambda: whereabouts_now(2, kept_ms=1), many.encode()).ended() is None
+    long = whereabouts_now()
+    assert long.end([(f"{number:04}" * 256, "f" * 4_096) for number in range(500)]) == 500 - (1 << 20) // 5_120
+    assert version(whereabouts_now, long.encode()).ended() == long.ended()
+
+
+@pytest.mark.parametrize("kind", [Layout, SetObject, whereabouts_now, Directory, Entry])
 @pytest.mark.parametrize(
     "value",
     [b"", b"\xc1", b"text", ormsgpack.packb(7), ormsgpack.packb([]), ormsgpack.packb([1, {}, [], False])]

@@ -20,12 +20,12 @@ from ingeborg.bench.starting import claim
 from ingeborg.broker.command.config import ConfigError, ServeOptions
 from ingeborg.broker.command.riak_credentials import LOOK_S, RiakCredentials, riak_credentials
 from ingeborg.broker.command.serve import make_store
-from ingeborg.broker.store.base import StoreMisconfigured, StoreUnavailable
+from ingeborg.broker.store.base import StoreMisconfigured, StoreUnavailable, Subscribe
 from ingeborg.broker.store.riak import Credentials, RiakStore, Secured
 from tests import wants
 from tests.broker.running import children, ingeborg
 from tests.broker.transports import Authority
-from tests.store.asked import subscribers
+from tests.contract.asking import subscribers
 
 from .conftest import StoreOn
 from .double import RiakDouble, Security
@@ -70,7 +70,7 @@ async def complaint(store_on: StoreOn, riak: RiakDouble, credentials: Credential
 
 async def test_over_tls_it_is_a_store(riak: RiakDouble, store_on: StoreOn, credentials: Credentials) -> None:
     store = await store_on(riak, connecting=Secured(lambda: credentials), **PATIENT)
-    await store.subscribe([(f"client {number}", ["rock", f"song {number}"]) for number in range(100)])
+    await store.subscribe([Subscribe(f"client {number}", ["rock", f"song {number}"]) for number in range(100)])
     assert await subscribers(store, ["rock", "song 7"]) == [{f"client {n}" for n in range(100)}, {"client 7"}]
     async with asyncio.timeout(PATIENCE_S):
         while security_of(riak).logins != store.counters["connections_opened"]:  # noqa: ASYNC110 - one is under way
@@ -87,7 +87,7 @@ async def test_a_new_connection_is_authenticated_again(
     for number in range(3):
         await riak.nodes[number].kill()
         await riak.restart(number)
-    await store.subscribe([("ann", ["rock"])])
+    await store.subscribe([Subscribe("ann", ["rock"])])
     assert security_of(riak).logins > before
 
 
@@ -152,19 +152,11 @@ async def test_missing_grants_are_listed_with_the_commands(
     security_of(riak).grants.clear()
     said = await complaint(store_on, riak, credentials)
     assert "does not have 'riak_core.get_bucket_type' on ingeborg" in said
-    for name in ("ingeborg", "ingeborg_seen", "ingeborg_ending"):
+    for name in ("ingeborg", "ingeborg_seen"):
         assert f"security grant riak_core.get_bucket_type,riak_kv.get,riak_kv.put on {name} to USER" in said
-    for type_ in (b"ingeborg", b"ingeborg_seen", b"ingeborg_ending"):
+    for type_ in (b"ingeborg", b"ingeborg_seen"):
         security_of(riak).grants[USER.encode()].add(("riak_core.get_bucket_type", type_))
     assert "does not have 'riak_kv.get' on ingeborg/ingeborg.layout" in await complaint(store_on, riak, credentials)
-
-
-async def test_a_grant_that_ending_subscriptions_lack(
-    riak: RiakDouble, store_on: StoreOn, credentials: Credentials
-) -> None:
-    grants = security_of(riak).grants[USER.encode()]
-    grants -= {grant for grant in grants if grant == ("riak_kv.get", b"ingeborg_ending")}
-    assert "does not have 'riak_kv.get' on ingeborg_ending" in await complaint(store_on, riak, credentials)
 
 
 @pytest.mark.parametrize("step", ["StartTls", "handshake", "user"])
@@ -209,7 +201,7 @@ async def test_slow_logins_set_no_node_aside(riak: RiakDouble, store_on: StoreOn
     store = await store_on(riak, connecting=Secured(lambda: credentials), **PATIENT)
     security_of(riak).comparing_s = 2 * PATIENT["attempt_timeout_s"]
     for _ in range(3):
-        await store.subscribe([("ann", [f"song {number}" for number in range(50)])])
+        await store.subscribe([Subscribe("ann", [f"song {number}" for number in range(50)])])
     assert store.counters["nodes_set_aside"] == store.counters["unavailable"] == 0
 
 
@@ -243,19 +235,19 @@ async def test_a_password_that_is_changed_while_connections_are_open(
     security.refusing_s = 0.1
     security.passwords[USER.encode()] = b"the new one"
     # Those that are open go on, and what is refused beside them harms nobody.
-    await store.subscribe([("ann", [f"song {number}" for number in range(50)])])
+    await store.subscribe([Subscribe("ann", [f"song {number}" for number in range(50)])])
     assert store.counters["nodes_set_aside"] == 0
     # Without them it is refused, in words, and at once where all nodes have said so.
     for number in range(3):
         await riak.nodes[number].kill()
         await riak.restart(number)
     with pytest.raises(StoreMisconfigured, match="it refuses the user"):
-        await store.subscribe([("ann", ["rock"])])
+        await store.subscribe([Subscribe("ann", ["rock"])])
     # With the new one it goes on, when the nodes are tried again.
     current = replace(credentials, password=b"the new one")
     for node in store._pool.nodes:
         node.retry_at = 0.0
-    await store.subscribe([("ann", ["rock"])])
+    await store.subscribe([Subscribe("ann", ["rock"])])
     assert PASSWORD.decode() not in caplog.text
 
 
@@ -265,7 +257,7 @@ async def test_a_user_known_by_certificate(
     pair = authority.issue(5)  # for "endpoint"
     security = security_of(riak)
     security.by_certificate.add(b"endpoint")
-    security.grant_all(b"endpoint", b"ingeborg", b"ingeborg_seen", b"ingeborg_ending")
+    security.grant_all(b"endpoint", b"ingeborg", b"ingeborg_seen")
     authority.context.load_cert_chain(pair.chain, pair.key)
     await store_on(riak, connecting=hurried(Credentials("endpoint", b"", authority.context)))
     assert security.logins > 0

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingeborg.broker.store.riak import RiakStore, layout, sets
+from ingeborg.broker.store.base import Subscribe
+from ingeborg.broker.store.riak import RiakStore, layout, partitions, sets
 from tests import proof
-from tests.store.asked import subscribers
+from tests.contract.asking import subscribers
 
 from .conftest import StoreOn
 from .double import RiakDouble
@@ -19,9 +20,9 @@ from .double import RiakDouble
 
 @pytest.fixture
 def small_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "OBJECT_BYTES_MAX", 120)
-    monkeypatch.setattr(sets, "OBJECT_BYTES_MAX", 120)
-    monkeypatch.setattr(layout, "TOPIC_CLIENTS_MAX", 3)
+    for module in (layout, partitions, sets):
+        monkeypatch.setattr(module, "OBJECT_BYTES_MAX", 120)
+    monkeypatch.setattr(partitions, "TOPIC_CLIENTS_MAX", 3)
 
 
 async def pages(store: RiakStore, client: str, limit: int) -> list[str]:
@@ -40,13 +41,13 @@ async def test_a_topic_spreads_over_all_levels_and_is_read_whole(riak: RiakDoubl
     store, other = await store_on(riak), await store_on(riak)
     clients = [f"client {number}" for number in range(500)]
     for start in range(0, len(clients), 100):
-        await store.subscribe([(client, ["hit"]) for client in clients[start : start + 100]])
+        await store.subscribe([Subscribe(client, ["hit"]) for client in clients[start : start + 100]])
         assert await subscribers(other, ["hit"]) == [set(clients[: start + 100])]
     assert store.counters["topics_spilled"] + store.counters["partitions_filled"] == 1
     assert store.counters["sets_grown"] >= 2
-    await other.unsubscribe([(client, ["hit"]) for client in clients[::2]])
+    await other.unsubscribe([(client, ["hit"], None) for client in clients[::2]])
     assert await subscribers(store, ["hit"]) == [set(clients[1::2])]
-    await store.subscribe([(client, ["hit"]) for client in clients[::2]])
+    await store.subscribe([Subscribe(client, ["hit"]) for client in clients[::2]])
     assert await subscribers(other, ["hit"]) == [set(clients)]
 
 
@@ -55,7 +56,7 @@ async def test_a_clients_topics_spread_and_come_in_pages(riak: RiakDouble, store
     store = await store_on(riak)
     topics = [f"song {number}" for number in range(600)]
     for start in range(0, 600, 200):
-        await store.subscribe([("ann", topics[start : start + 200])])
+        await store.subscribe([Subscribe("ann", topics[start : start + 200])])
     assert store.counters["sets_grown"] >= 2
     for limit in (1, 7, 100, 599, 600, 601):
         found = await pages(store, "ann", limit)
@@ -67,7 +68,7 @@ async def test_two_processes_that_grow_one_set_at_once_lose_nothing(riak: RiakDo
     stores = [await store_on(riak), await store_on(riak)]
     await asyncio.gather(
         *(
-            store.subscribe([(f"client {number} {start + offset}", ["hit"]) for offset in range(10)])
+            store.subscribe([Subscribe(f"client {number} {start + offset}", ["hit"]) for offset in range(10)])
             for number, store in enumerate(stores)
             for start in range(0, 100, 10)
         )
@@ -88,9 +89,11 @@ def test_any_growing_set_is_the_set_the_model_has() -> None:
         clients: set[str] = set()
         topics: set[str] = set()
         for adding, handle, members in history:
-            operation = stores[handle].subscribe if adding else stores[handle].unsubscribe
-            await operation([(member, [topic]) for member in members])
-            await operation([(client, [topic + member for member in members])])
+            rows = [*((member, [topic]) for member in members), (client, [topic + member for member in members])]
+            if adding:
+                await stores[handle].subscribe([Subscribe(*row) for row in rows])
+            else:
+                await stores[handle].unsubscribe([(*row, None) for row in rows])
             (clients.update if adding else clients.difference_update)(members)
             (topics.update if adding else topics.difference_update)(topic + member for member in members)
         for store in stores:

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import ormsgpack
 import pytest
 
-from ingeborg.broker.store.base import Location
+from ingeborg.broker.store.base import Location, Subscribe
 from ingeborg.broker.store.riak import RiakStore
 from ingeborg.broker.store.riak.layout import VERSION, Buckets, partition_of, set_root
 from ingeborg.broker.store.riak.objects import Address
 from tests import wants
-from tests.store.asked import listen, subscribers
+from tests.contract.asking import listen, subscribers
 
 from .double import RiakDouble
 from .storages import real_nodes, real_options
@@ -142,7 +142,7 @@ def partition(riak: Riak, topic: str) -> Address:
 
 async def test_the_witness_reads_what_the_driver_wrote(witness_python: Path, riak: Riak) -> None:
     store = await riak.open_store()
-    await store.subscribe([("ann", ["rock"]), ("bob", ["rock"])])
+    await store.subscribe([Subscribe("ann", ["rock"]), Subscribe("bob", ["rock"])])
     (listening,) = await listen(store, ["ann"], "here")
     (topic,), (topics,), (location,), nothing = await witness(
         witness_python,
@@ -152,10 +152,10 @@ async def test_the_witness_reads_what_the_driver_wrote(witness_python: Path, ria
         (riak.buckets.location("ann"), "get", True),
         (riak.buckets.location("nobody"), "get", True),
     )
-    assert unpacked(topic) == [VERSION, {"rock": ["ann", "bob"]}, [], False]
+    assert unpacked(topic) == [VERSION, {"rock": ["ann", "bob"]}, {}, [], False]
     version, name, level, members, removed = unpacked(topics)
     assert (version, name, level, list(members), removed) == (VERSION, "ann", 0, ["rock"], {})
-    assert unpacked(location) == [VERSION, *listening]
+    assert unpacked(location) == [VERSION, [*listening], [], [], 0, 0]
     assert nothing == []
 
 
@@ -165,21 +165,21 @@ async def test_the_driver_reads_what_the_witness_wrote(witness_python: Path, ria
     await witness(
         witness_python,
         riak,
-        (partition(riak, "rock"), "blind", ormsgpack.packb([VERSION, {"rock": ["ann"]}, [], False])),
-        (riak.buckets.location("ann"), "blind", ormsgpack.packb([VERSION, *there])),
+        (partition(riak, "rock"), "blind", ormsgpack.packb([VERSION, {"rock": ["ann"]}, {}, [], False])),
+        (riak.buckets.location("ann"), "blind", ormsgpack.packb([VERSION, [*there], [], [], 0, 0])),
     )
     assert await subscribers(store, ["rock"]) == [{"ann"}]
     assert await store.locations(["ann"]) == [there]
     assert await listen(store, ["ann"], "here") == [Location(there.number + 1, "here", True)]
-    await store.subscribe([("bob", ["rock"])])
+    await store.subscribe([Subscribe("bob", ["rock"])])
     ((value,),) = await witness(witness_python, riak, (partition(riak, "rock"), "get", True))
     assert unpacked(value)[1] == {"rock": ["ann", "bob"]}
 
 
 async def test_the_driver_resolves_siblings_the_witness_made(witness_python: Path, riak: Riak) -> None:
     store = await riak.open_store()
-    await store.subscribe([("ann", ["rock"])])
-    rival = ormsgpack.packb([VERSION, {"rock": ["bob"], "jazz": ["bob"]}, [], False])
+    await store.subscribe([Subscribe("ann", ["rock"])])
+    rival = ormsgpack.packb([VERSION, {"rock": ["bob"], "jazz": ["bob"]}, {}, [], False])
     if partition(riak, "jazz") == partition(riak, "rock"):
         raise AssertionError("two topics of different partitions were meant")
     (made,) = await witness(witness_python, riak, (partition(riak, "rock"), "blind", rival))
@@ -193,12 +193,12 @@ async def test_the_driver_resolves_siblings_the_witness_made(witness_python: Pat
 
 async def test_the_witness_resolves_siblings_the_driver_met(witness_python: Path, riak: Riak) -> None:
     store = await riak.open_store()
-    await store.subscribe([("ann", ["rock"])])
-    united = ormsgpack.packb([VERSION, {"rock": ["ann", "bob"]}, [], False])
+    await store.subscribe([Subscribe("ann", ["rock"])])
+    united = ormsgpack.packb([VERSION, {"rock": ["ann", "bob"]}, {}, [], False])
     both, one = await witness(
         witness_python,
         riak,
-        (partition(riak, "rock"), "blind", ormsgpack.packb([VERSION, {"rock": ["bob"]}, [], False])),
+        (partition(riak, "rock"), "blind", ormsgpack.packb([VERSION, {"rock": ["bob"]}, {}, [], False])),
         (partition(riak, "rock"), "put", united),
     )
     assert len(both) == 2
@@ -209,10 +209,10 @@ async def test_the_witness_resolves_siblings_the_driver_met(witness_python: Path
 
 async def test_what_the_witness_deleted_is_an_empty_set(witness_python: Path, riak: Riak) -> None:
     store = await riak.open_store()
-    await store.subscribe([("ann", ["rock"])])
+    await store.subscribe([Subscribe("ann", ["rock"])])
     (left,) = await witness(witness_python, riak, (partition(riak, "rock"), "delete", True))
     assert left == []
     assert await subscribers(store, ["rock"]) == [set()]
-    await store.subscribe([("bob", ["rock"])])
+    await store.subscribe([Subscribe("bob", ["rock"])])
     ((value,),) = await witness(witness_python, riak, (partition(riak, "rock"), "get", True))
     assert unpacked(value)[1] == {"rock": ["bob"]}

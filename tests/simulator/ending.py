@@ -1,23 +1,28 @@
-"""A random history of subscriptions that end by themselves, and what SPEC section 2.2 promises of them.
+"""A random history of subscriptions of all kinds, and what SPEC sections 2.2 and 2.6 promise of their ends.
 
 Owns: the clients' actions, what each of them has to believe of its subscriptions, and the comparison of that with the
 store. Faults, and the cluster, are those of ``history``.
 
-A client believes what it was told: by the reply to a command, and by a ``listen`` that names what has ended. What it
-believes has to be so when all is quiet, whatever befell the cluster. What a command that failed has done is uncertain
-for a while, and nobody is held to it.
+A client subscribes with a filter or none, with a term or none, beside what it has or in place of it. It believes what
+it was told: by the reply to a command, and by a ``listen`` that names what has ended. What it believes has to be so
+when all is quiet, whatever befell the cluster. What a command that failed has done is uncertain for a while, and nobody
+is held to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Collection, Iterator
 from typing import Any
 
-from ingeborg.broker.core.model import Ending
+from ingeborg.broker.core.model import Subscription
 from ingeborg.broker.core.topics.sweeping import SLOT_REQUESTS_PER_TICK, WALK_S_MAX
+from ingeborg.protocol.filters import canonical_filter
 from ingeborg.protocol.hashes import SLOTS
 
+from .filters import BY_TEXT, A, B, met_by
 from .history import SETTLE_S, TOPICS, History, Subscriber
+from .store import Name
 from .world import TICK_S, Client
 
 GRACE_S = 8.0
@@ -32,31 +37,42 @@ UNCERTAIN_S = 12.0
 #: into each slot.
 FOUND_S = 2 * WALK_S_MAX + 10.0 + SLOTS / SLOT_REQUESTS_PER_TICK * TICK_S
 
-PLAIN = "plain"
-UNTIL = "until"
-TTL = "ttl"
+#: When one ends that stays, or that ends with its client's connection.
+NEVER = float("inf")
+
+#: Filters that clients use here: few, so that each has several of a topic often. None: all messages.
+FILTERS: tuple[str | None, ...] = (None, None, *list(BY_TEXT)[:3])
 
 
 class Believer(Subscriber):
-    """A client, and what it believes: topic -> when it is over by time (infinity: not), and whether it is plain."""
+    """A client, and what it believes of each subscription, by topic and filter."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.plain: set[str] = set()
-        self.ending: dict[str, float] = {}
-        self.uncertain: dict[str, float] = {}  # until when what has failed can still take effect
-        self.pending: dict[str, object] = {}  # what is under way about it
-        self.listened_at = float("-inf")  # when it was last seen to listen, unless it does
-        self.changed_at: dict[str, float] = {}  # when it was last told of a command's success
-        self.told = 0  # topics that a `listen` said have ended
+        self.lasting: set[Name] = set()
+        self.ending: dict[Name, float] = {}  # when it is over by time
+        self.uncertain: dict[Name, float] = {}  # until when what has failed can still take effect
+        self.pending: dict[str, object] = {}  # by topic: what is under way about it
+        self.changed_at: dict[Name, float] = {}  # when it was last told of a command's success
+        self.told = 0  # subscriptions that a `listen` said have ended
 
-    def is_certain(self, topic: str) -> bool:
+    def is_certain(self, name: Name) -> bool:
         """Is it known what it has to believe?"""
-        return topic not in self.pending and topic not in self.uncertain
+        return name[0] not in self.pending and name not in self.uncertain
 
     def may_change(self, topic: str, now: float) -> bool:
         """Would what it is told of a command hold?"""
-        return topic not in self.pending and self.uncertain.get(topic, now) <= now
+        return topic not in self.pending and all(self.uncertain.get(name, now) <= now for name in names_at(topic))
+
+    def forget(self, name: Name) -> None:
+        """It has none."""
+        self.lasting.discard(name)
+        self.ending.pop(name, None)
+
+
+def names_at(topic: str) -> list[Name]:
+    """All that there can be."""
+    return [(topic, text) for text in dict.fromkeys(FILTERS)]
 
 
 class EndingHistory(History):
@@ -65,6 +81,7 @@ class EndingHistory(History):
     def __init__(self, seed: int, **options: Any) -> None:
         super().__init__(seed, **options)
         self.world.options["grace_s"] = GRACE_S
+        self.topics = TOPICS[:4]
         self.believers = [Believer(f"c{index}") for index in range(6)]
         self.subscribers = list(self.believers)
         self.by_name = {believer.name: believer for believer in self.believers}
@@ -119,10 +136,11 @@ class EndingHistory(History):
             if reply.get("result") != "success":
                 return
             subscriber.listening_since[client] = self.world.now
-            for topic in reply.get("ended", ()):
-                if subscriber.changed_at.get(topic, 0.0) < begun_at:  # else it may have been said before that
-                    subscriber.told += topic in subscriber.ending
-                    subscriber.ending.pop(topic, None)
+            for each in reply.get("ended", ()):
+                name = each["topic"], canonical_filter(each["filter"]) if "filter" in each else None
+                if subscriber.changed_at.get(name, 0.0) < begun_at:  # else it may have been said before that
+                    subscriber.told += name in subscriber.ending
+                    subscriber.ending.pop(name, None)
 
         self.command(client, then, command="listen")
 
@@ -130,11 +148,10 @@ class EndingHistory(History):
         """One random action of a client."""
         draw = self.random.random()
         believer = self.random.choice(self.believers)
-        topic = self.random.choice(TOPICS)
+        topic = self.random.choice(self.topics)
         connection = believer.connection
         if draw < 0.6 and connection is not None and believer.may_change(topic, self.world.now):
-            kind = self.random.choice([UNTIL, UNTIL, UNTIL, TTL, PLAIN, "unsubscribe", "unsubscribe"])
-            self.change(believer, connection, topic, kind)
+            self.change(believer, connection, topic)
         elif draw < 0.75 and connection is None:
             self.connect(believer)
         elif draw < 0.8:
@@ -142,40 +159,64 @@ class EndingHistory(History):
         elif draw < 0.9 and connection is not None and self.random.random() < 0.5:
             self.say(f"{believer.name} goes away")
             connection.close()
+        elif draw >= 0.9:
+            self.publish_to(topic)  # so that homes have read who subscribes, and have to keep that right
 
-    def change(self, believer: Believer, connection: Client, topic: str, kind: str) -> None:
-        """Subscribe, in one of three ways, or take it back."""
-        world = self.world
-        fields: dict[str, Any] = {"command": "unsubscribe" if kind == "unsubscribe" else "subscribe", "topic": topic}
-        ttl_s = self.random.choice(TTL_S)
-        if kind == UNTIL:
-            fields["until"] = "disconnect"
-        if kind == TTL or (kind == UNTIL and self.random.random() < 0.2):
-            fields["ttl_s"] = ttl_s
+    def publish_to(self, topic: str) -> dict[str, Any]:
+        """A payload that some filters hold of."""
+        client = self.publisher()
+        values = {"a": self.random.choice(A), "b": self.random.choice(B)}
+        payload = {key: value for key, value in values.items() if value is not None} | {"n": self.world.now}
+        if client is not None:
+            self.say(f"{client.name} publishes {json.dumps(payload)} to {topic}")
+            self.command(client, command="publish", topic=topic, payload=payload, ack=True)
+        return payload
+
+    def change(self, believer: Believer, connection: Client, topic: str) -> None:
+        """Subscribe, in one of all ways, or take one back, or all."""
+        draws = self.random
+        text = draws.choice(FILTERS)
+        added = draws.random() < 0.72
+        replace = added and draws.random() < 0.15
+        until = added and draws.random() < 0.6
+        ttl_s = draws.choice(TTL_S) if added and draws.random() < (0.2 if until else 0.6) else None
+        fields = {
+            "command": "subscribe" if added else "unsubscribe",
+            "topic": topic,
+            **({"filter": BY_TEXT[text]} if text is not None else {}),
+            **({"replace": True} if replace else {}),
+            **({"until": "disconnect"} if until else {}),
+            **({"ttl_s": ttl_s} if ttl_s is not None else {}),
+        }
+        name = topic, text
+        # What has all of the topic's names changed.
+        touched = names_at(topic) if replace or (not added and text is None) else [name]
         self.say(f"{believer.name}: {fields}")
         mark = believer.pending[topic] = object()
 
         def then(reply: dict[str, Any]) -> None:
             self.say(f"{believer.name}: {fields}: {reply}")
             del believer.pending[topic]
+            now = self.world.now
             if reply.get("result") != "success":
-                believer.uncertain[topic] = world.now + UNCERTAIN_S
+                believer.uncertain |= dict.fromkeys(touched, now + UNCERTAIN_S)
                 return
-            believer.changed_at[topic] = world.now
-            if believer.uncertain.pop(topic, None) is not None:
-                # What had failed may have made it plain.
-                believer.plain.discard(topic)
-                if kind in (UNTIL, TTL):
-                    believer.uncertain[topic] = world.now
-                    return
-            if kind == "unsubscribe":
-                believer.plain.discard(topic)
-                believer.ending.pop(topic, None)
-            elif kind == PLAIN:
-                believer.ending.pop(topic, None)
-                believer.plain.add(topic)
-            elif topic not in believer.plain:
-                believer.ending[topic] = world.now + fields["ttl_s"] if "ttl_s" in fields else float("inf")
+            believer.changed_at |= dict.fromkeys(touched, now)
+            has_term = until or ttl_s is not None
+            for each in touched:
+                was_uncertain = believer.uncertain.pop(each, None) is not None
+                if each != name or not added or replace:
+                    believer.forget(each)
+                elif was_uncertain:
+                    believer.forget(each)
+                    if has_term:  # what had failed may have made it stay
+                        believer.uncertain[each] = now
+                        return
+            if added and not has_term:
+                believer.ending.pop(name, None)
+                believer.lasting.add(name)
+            elif added and name not in believer.lasting:
+                believer.ending[name] = NEVER if ttl_s is None else now + ttl_s
 
         def cut_off() -> None:
             """Its connection ended before the reply came."""
@@ -183,12 +224,12 @@ class EndingHistory(History):
                 return
             if connection.core is None:
                 del believer.pending[topic]
-                believer.uncertain[topic] = world.now + UNCERTAIN_S
+                believer.uncertain |= dict.fromkeys(touched, self.world.now + UNCERTAIN_S)
             else:
-                world.at(0.5, cut_off)
+                self.world.at(0.5, cut_off)
 
         self.command(connection, then, **fields)
-        world.at(0.5, cut_off)
+        self.world.at(0.5, cut_off)
 
     def _listens(self, believer: Subscriber) -> bool:
         """It does, and has not tried to elsewhere since."""
@@ -209,33 +250,30 @@ class EndingHistory(History):
     def _watch_store(self) -> None:
         """Every subscription that ends is looked at when it does."""
         store = self.world.store
-        finish = store.finish_end
+        has_ended = store.has_ended
 
-        def watched(batch: Any) -> list[list[Ending]]:
-            held = dict(store.taken)
-            found = finish(batch)
-            for record in (record for records in found for record in records):
-                if held.get((record.topic, record.client)) == record:
-                    self.has_ended(record)
-            return found
+        def watched(held: Subscription) -> None:
+            self.has_ended(held)
+            has_ended(held)
 
-        store.finish_end = watched  # type: ignore[method-assign]
+        store.has_ended = watched  # type: ignore[method-assign]
 
-    def has_ended(self, record: Ending) -> None:
+    def has_ended(self, held: Subscription) -> None:
         """Was it time?"""
         self.ended += 1
-        now, believer = self.world.now, self.by_name[record.client]
-        self.say(f"{record.client} {record.topic}: has ended")
-        if record.term.ends_at and now >= record.term.ends_at:
+        now, believer = self.world.now, self.by_name[held.client]
+        self.say(f"{held} has ended")
+        assert held.term is not None
+        if held.term.ends_at and now >= held.term.ends_at:
             return
-        if not record.term.disconnect:
-            self.violations.append(f"{record} ended at {now:.3f}, which is early")
+        if not held.term.disconnect:
+            self.violations.append(f"{held} ended at {now:.3f}, which is early")
         elif self._may_listen(believer) or self._was_cut_off(believer):
             return
         elif self._listens(believer):
-            self.violations.append(f"{record} ended at {now:.3f} while its client listened")
+            self.violations.append(f"{held} ended at {now:.3f} while its client listened")
         elif now - self._went_at(believer) < GRACE_S:
-            self.violations.append(f"{record} ended at {now:.3f}, its client went at {self._went_at(believer):.3f}")
+            self.violations.append(f"{held} ended at {now:.3f}, its client went at {self._went_at(believer):.3f}")
 
     def _was_cut_off(self, believer: Believer) -> bool:
         """Was an endpoint where it listened taken for dead while it lived, or can it have been?"""
@@ -244,34 +282,34 @@ class EndingHistory(History):
 
     def compare(self) -> None:
         """What a client that listens believes is in the store, and nothing else is."""
-        store, now = self.world.store, self.world.now
+        now = self.world.now
         for believer in self.believers:
             if not self._listens(believer):
                 self.violations.append(f"{believer.name} could not listen again")
-            for topic in TOPICS:
-                if not believer.is_certain(topic):
+            for name in (name for topic in self.topics for name in names_at(topic)):
+                if not believer.is_certain(name):
                     continue
                 self.checked += 1
-                is_plain = believer.name in store.subscribers_of.get(topic, ())
-                held = store.endings.get((topic, believer.name))
-                if is_plain != (topic in believer.plain):
-                    self.violations.append(f"{believer.name} {topic}: plain is {is_plain}, and it was told otherwise")
-                over_at = believer.ending.get(topic)
+                held = self.world.store.record(name[0], believer.name).get(name[1])
+                if (held is not None and held.term is None) is not (name in believer.lasting):
+                    self.violations.append(f"{believer.name} {name}: there is {held}, and it was told otherwise")
+                over_at = believer.ending.get(name)
+                is_ending = held is not None and held.term is not None
                 if over_at is not None and over_at > now + 1.0 and held is None:
-                    self.violations.append(f"{believer.name} {topic}: it has ended, and nobody has said so")
-                elif held is not None and (over_at is None or over_at < now - FOUND_S):
-                    self.violations.append(f"{believer.name} {topic}: it should be over, and is there: {held}")
-                self.kept += held is not None
+                    self.violations.append(f"{believer.name} {name}: it has ended, and nobody has said so")
+                elif is_ending and (over_at is None or over_at < now - FOUND_S):
+                    self.violations.append(f"{believer.name} {name}: it should be over, and is there: {held}")
+                self.kept += is_ending
 
     def publish_to_all(self) -> None:
-        """A message to each topic reaches whoever believes in it."""
+        """A message to each topic reaches whoever believes in a subscription that it meets."""
         world = self.world
         before = {client: len(client.notes) for believer in self.believers for client in believer.connections}
-        for topic in TOPICS:
-            client = self.publisher()
-            assert client is not None
-            self.command(client, command="publish", topic=topic, payload=f"last {topic}", ack=True)
-        due = dict(self._due())
+        due: dict[tuple[Believer, str], int] = {}
+        for topic in self.topics:
+            payload = self.publish_to(topic)
+            met = {text for text in FILTERS if text is None or met_by(BY_TEXT[text], payload)}
+            due |= {(believer, topic): count for believer, count in self._due(topic, met)}
         world.run(3.0)
         for (believer, topic), wanted in due.items():
             notes = [note for client in believer.connections for note in client.notes[before.get(client, 0) :]]
@@ -279,14 +317,15 @@ class EndingHistory(History):
             if count != wanted:
                 self.violations.append(f"{believer.name} got the last message to {topic} {count} times, not {wanted}")
 
-    def _due(self) -> Iterator[tuple[tuple[Believer, str], int]]:
+    def _due(self, topic: str, met: Collection[str | None]) -> Iterator[tuple[Believer, int]]:
+        """Those of whom it is known whether they get it, and how often."""
         now = self.world.now
         for believer in self.believers:
-            for topic in TOPICS:
-                over_at = believer.ending.get(topic)
-                if not believer.is_certain(topic) or (over_at is not None and over_at < now + FOUND_S):
-                    continue
-                yield (believer, topic), int(topic in believer.plain or over_at is not None)
+            names = names_at(topic)
+            overs = [believer.ending.get(name, NEVER) for name in names]
+            if all(map(believer.is_certain, names)) and all(over_at >= now + FOUND_S for over_at in overs):
+                held = believer.lasting | believer.ending.keys()
+                yield believer, int(any(name in held and name[1] in met for name in names))
 
     def leave_for_good(self) -> None:
         """Nothing that ends is left when its clients have gone."""
@@ -295,5 +334,6 @@ class EndingHistory(History):
                 client.close()
         self.say("all go away")
         self.world.run(2 * GRACE_S + FOUND_S + max(TTL_S))
-        for record in self.world.store.endings.values():
-            self.violations.append(f"{record} is left")
+        for held in self.world.store.all_of_them():
+            if held.term is not None:
+                self.violations.append(f"{held} is left")

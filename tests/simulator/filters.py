@@ -4,8 +4,9 @@ Owns: the filters and the payloads, a naive reading of what a filter means, and 
 and the cluster are those of ``history``; the oracle says who must have got what. Must never: ask the core what a filter
 means.
 
-A client subscribes with a filter, adds another, puts one in place of all else, takes one back, or all; and subscribes
-without one. Several of these are under way at a time, and of one connection they take effect in their order.
+A client subscribes with a filter or none, with a term or none (which is not over before the history is), beside what it
+has or in place of it; it takes one back, or all. Several of these are under way at a time, and of one connection they
+take effect in their order.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ BY_TEXT: dict[str, dict[str, Any]] = {canonical_filter(pattern): pattern for pat
 #: ``None``: the payload does not have it.
 A: tuple[Any, ...] = ("x", "y", "xy", ["x", "y"], None)
 B: tuple[Any, ...] = (0, 1, 2, 3, True, None)
+
+#: None of them comes to pass here.
+LONG_S = 3_600.0
+TERMS: tuple[dict[str, Any], ...] = ({}, {}, {"until": "disconnect"}, {"ttl_s": LONG_S})
 
 
 def met_by(pattern: dict[str, Any], payload: dict[str, Any]) -> bool:
@@ -83,11 +88,12 @@ def _compares(number: int, sign: str, bound: int) -> bool:
 
 
 class FilterHistory(History):
-    """Runs one seed. ``replaced``: how many filters have taken the place of all else."""
+    """Runs one seed. ``replaced``: how many subscriptions have taken the place of all else."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         super().__init__(seed, **options)
         self.seed = seed
+        self.world.options["grace_s"] = LONG_S
         self.topics = TOPICS[:3]  # so that clients have several filters at each
         self.replaced = 0
         self._bodies: dict[Any, dict[str, Any]] = {}
@@ -110,21 +116,24 @@ class FilterHistory(History):
         return frozenset(text for text, pattern in BY_TEXT.items() if met_by(pattern, body))
 
     def change_wish(self, subscriber: Subscriber, connection: Client, topic: str) -> None:
-        """It subscribes in one of three ways, or takes one back, or all."""
+        """It subscribes, in one of all ways, or takes one back, or all."""
         draw = self.random.random()
         text = self.random.choice(list(BY_TEXT))
-        if draw < 0.12:
-            self.send_change(subscriber, connection, topic, True)
+        if draw < 0.16:
+            self.send_change(subscriber, connection, topic, True, None, self._options(draw < 0.06))
         elif draw < 0.3:
             self.send_change(subscriber, connection, topic, False)
-        elif draw < 0.6:
-            self.send_change(subscriber, connection, topic, True, text, {"filter": BY_TEXT[text]})
         elif draw < 0.75:
-            self.send_change(subscriber, connection, topic, True, text, {"filter": BY_TEXT[text], "replace": True})
+            options = {"filter": BY_TEXT[text], **self._options(draw > 0.6)}
+            self.send_change(subscriber, connection, topic, True, text, options)
         else:
             former = [str(change.filter) for change in subscriber.changes.get(topic, ())[-6:] if change.filter]
             text = self.random.choice(former) if former else text
             self.send_change(subscriber, connection, topic, False, text, {"filter": BY_TEXT[text]})
+
+    def _options(self, replace: bool) -> dict[str, Any]:
+        """With a term, which is not over before the history is, or none."""
+        return {**({"replace": True} if replace else {}), **self.random.choice(TERMS)}
 
     def run(self, seconds: float = 12.0) -> list[str]:
         """The whole history; returns the violations."""

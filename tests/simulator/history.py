@@ -596,11 +596,9 @@ class History:
 
     def stored(self, client: str) -> Iterator[Name]:
         """The names of what the store has of the client: topics, and filters at topics."""
-        store = self.world.store
-        yield from (topic for topic, clients in store.subscribers_of.items() if client in clients)
-        for (topic, name), filters in store.filters.items():
-            if name == client:
-                yield from (Filtered(topic, filter) for filter in filters)
+        for held in self.world.store.all_of_them():
+            if held.client == client:
+                yield held.topic if held.filter is None else Filtered(held.topic, held.filter)
 
     def violate(self, violation: Violation) -> None:
         """In words."""

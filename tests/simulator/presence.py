@@ -1,8 +1,8 @@
 """Random histories of topics with presence: what is told of joins and leaves, and how the sets have really changed.
 SPEC section 2.5.
 
-Owns: the watcher, the record of all changes of the sets, and the comparison. What clients do, and the faults, are those
-of ``ending``.
+Owns: the watcher, the record of who comes to have a subscription at a topic and who has none left, and the comparison.
+What clients do, and the faults, are those of ``ending``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from .ending import EndingHistory
-from .history import TOPICS
 from .world import Client, Node
 
 #: Topic and client, and what becomes of them.
 Change = tuple[str, str, str]
 
-WRITES = ("subscribe", "unsubscribe", "subscribe_ending", "finish_end")
+WRITES = ("begin_subscribe", "unsubscribe", "finish_end")
 
 
 class PresenceHistory(EndingHistory):
@@ -46,8 +45,8 @@ class PresenceHistory(EndingHistory):
 
         def watched(*arguments: Any) -> Any:
             result = write(*arguments)
-            sets = {*store.endings, *store.taken}
-            sets |= {(topic, client) for topic in TOPICS for client in store.subscribers_of.get(topic, ())}
+            sets = {(topic, client) for topic in self.topics for client in store.records.get(topic, ())}
+            sets |= {(topic, client) for topic, client, _ in store.taken if topic in self.topics}
             self.changes += [("joined", *pair) for pair in sorted(sets - self._sets)]
             self.changes += [("left", *pair) for pair in sorted(self._sets - sets)]
             self._sets = sets
@@ -62,7 +61,7 @@ class PresenceHistory(EndingHistory):
             client = Client(self.world, "watcher", node)
             self.watchers.append(client)
             self.command(client, command="listen")
-            self.command(client, command="subscribe", topic=[f"presence:{topic}" for topic in TOPICS])
+            self.command(client, command="subscribe", topic=[f"presence:{topic}" for topic in self.topics])
         self.world.at(0.5, self._watch)
 
     def told(self) -> list[Change]:

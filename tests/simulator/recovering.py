@@ -60,7 +60,9 @@ DRESSES: tuple[dict[str, Any], ...] = (
     {"until": "disconnect"},
     {"ttl_s": HOUR_S},
     {"filter": EVERYTHING},
-    {"filter": EVERYTHING, "replace": True},
+    {"filter": EVERYTHING, "until": "disconnect"},
+    {"filter": EVERYTHING, "ttl_s": HOUR_S, "replace": True},
+    {"replace": True},
 )
 
 

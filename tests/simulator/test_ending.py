@@ -3,19 +3,30 @@ within the grace time, whoever loses one is told, and none is left when its clie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.model import Introduction, Location, Shape
+from ingeborg.broker.core.messages.topic_filters import Change, TopicFilters
+from ingeborg.broker.core.model import (
+    Ended,
+    FilterPage,
+    Introduction,
+    Location,
+    Shape,
+    Subscribe,
+    Subscribers,
+    Subscription,
+)
 from ingeborg.broker.core.topics.sweeping import KEPT_S, Sweeping
 from tests import wants
 from tests.planted import fault, search
 from tests.proof import seeds
 
 from .ending import EndingHistory
-from .world import SortedSet, Store, World
+from .store import End, SortedSet, Store, key_of
+from .world import World
 
 #: Of a kind: the options, how many histories, and how many subscriptions end in them, and stay, at least.
 KINDS: dict[str, tuple[dict[str, Any], int, int]] = {
@@ -24,7 +35,6 @@ KINDS: dict[str, tuple[dict[str, Any], int, int]] = {
     "cuts": ({"faults": False, "drains": True, "cuts": True}, 12, 150),
     "faults": ({}, 20, 250),
     "memory": ({"shape": Shape(reads_memory=True)}, 15, 200),
-    "renewed": ({"shape": Shape(renew_s=30.0)}, 10, 100),
     "alone": ({"endpoints": 1}, 15, 80),
     "five": ({"endpoints": 5}, 6, 60),
 }
@@ -63,18 +73,43 @@ def test_nothing_at_all_is_left_of_clients_that_never_come_back() -> None:
 
 def whoever_came_back(patch: pytest.MonkeyPatch) -> None:
     """The store takes them out, wherever the client listens by then."""
-    true = Store.begin_end
 
-    def begin_end(store: Store, batch: Any) -> None:
-        true(store, [(endings, location, False) for endings, location, _ in batch])
+    def unbound(batch: Sequence[End]) -> list[End]:
+        return [(subscriptions, location, False) for subscriptions, location, _ in batch]
 
-    def finish_end(store: Store, batch: Any) -> Any:
-        return finish(store, [(endings, location, False) for endings, location, _ in batch])
-
-    finish = Store.finish_end
-    patch.setattr(Store, "begin_end", begin_end)
-    patch.setattr(Store, "finish_end", finish_end)
+    begin, finish = Store.begin_end, Store.finish_end
+    patch.setattr(Store, "begin_end", lambda store, batch: begin(store, unbound(batch)))
+    patch.setattr(Store, "finish_end", lambda store, batch: finish(store, unbound(batch)))
     patch.setattr(World, "delay", lambda world: world.random.uniform(0.0, 0.3))  # and there is time to come back
+
+
+def whoever_came_back_with_a_filter(patch: pytest.MonkeyPatch) -> None:
+    """A home has those with filters end, wherever the client listens by then."""
+    wants.interpreted()
+    true = Sweeping._end
+
+    def end(sweeping: Sweeping, ends: list[Any]) -> None:
+        true(sweeping, [(each, where, only and all(one.filter is None for one in each)) for each, where, only in ends])
+
+    patch.setattr(Sweeping, "_end", end)
+    patch.setattr(World, "delay", lambda world: world.random.uniform(0.0, 0.3))
+
+
+def a_newer_one(patch: pytest.MonkeyPatch) -> None:
+    """The store takes out what has been subscribed to again since the home has read it."""
+
+    def there(store: Store, batch: Sequence[End]) -> list[End]:
+        new: list[End] = []
+        for subscriptions, location, only in batch:
+            keys = list(map(key_of, subscriptions))
+            found = [store.taken.get(key) or store.record(*key[:2]).get(key[2]) for key in keys]
+            new.append(([held or each for held, each in zip(found, subscriptions, strict=True)], location, only))
+        return new
+
+    begin, finish = Store.begin_end, Store.finish_end
+    patch.setattr(Store, "begin_end", lambda store, batch: begin(store, there(store, batch)))
+    patch.setattr(Store, "finish_end", lambda store, batch: finish(store, there(store, batch)))
+    patch.setattr(World, "delay", lambda world: world.random.uniform(0.0, 0.3))  # and there is time for that
 
 
 def too_early(patch: pytest.MonkeyPatch) -> None:
@@ -112,52 +147,114 @@ def untold(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Store, "ended", lambda store, clients: [None] * len(clients))
 
 
-def read_as_plain(patch: pytest.MonkeyPatch) -> None:
-    """A home reads the plain ones only."""
-    patch.setattr(
-        Store,
-        "subscribers",
-        lambda store, topics: ([SortedSet(store.subscribers_of.get(topic, ())) for topic in topics], []),
-    )
+def read_without_terms(patch: pytest.MonkeyPatch) -> None:
+    """A home reads those that stay only."""
+
+    def subscribers(store: Store, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
+        sets, pages = true(store, topics)
+        lasting = [
+            SortedSet(client for client in found if (held := store.record(topic, client).get(None)) and not held.term)
+            for topic, found in zip(topics, sets, strict=True)
+        ]
+        return list(lasting), pages
+
+    true = Store.subscribers
+    patch.setattr(Store, "subscribers", subscribers)
+
+
+def replaced_filters_stay(patch: pytest.MonkeyPatch) -> None:
+    """A home keeps the filters of whoever has put all messages in their place, until these have ended, too."""
+    wants.interpreted()
+    true = TopicFilters.change
+
+    def change(filters: TopicFilters, change: Change) -> int:
+        _, text, added, _ = change
+        return 0 if added and text is None else true(filters, change)
+
+    patch.setattr(TopicFilters, "change", change)
+
+
+def ended_filters_stay(patch: pytest.MonkeyPatch) -> None:
+    """A home goes on with filters that have ended."""
+    wants.interpreted()
+    true = Sweeping.__init__
+
+    class Deaf:
+        change = staticmethod(lambda *_: 0)
+
+    def init(sweeping: Sweeping, *arguments: Any) -> None:
+        true(sweeping, *arguments)
+        sweeping._filtering = Deaf()  # type: ignore[assignment]
+
+    patch.setattr(Sweeping, "__init__", init)
+
+
+def changed(patch: pytest.MonkeyPatch, of: Callable[[Store, Subscribe, str], bool]) -> None:
+    """The store leaves these rows' subscriptions at these topics as they are."""
+    true = Store.begin_subscribe
+
+    def begin(store: Store, batch: Sequence[Subscribe]) -> list[Subscription]:
+        return true(
+            store,
+            [row._replace(topics=[topic for topic in row.topics if not of(store, row, topic)]) for row in batch],
+        )
+
+    patch.setattr(Store, "begin_subscribe", begin)
 
 
 def not_written_anew(patch: pytest.MonkeyPatch) -> None:
     """Whoever subscribes again keeps the former term."""
-    true = Store.subscribe_ending
-
-    def subscribe_ending(store: Store, batch: Any) -> None:
-        for client, topics, term in batch:
-            true(store, [(client, [topic for topic in topics if (topic, client) not in store.endings], term)])
-
-    patch.setattr(Store, "subscribe_ending", subscribe_ending)
+    changed(patch, lambda store, row, topic: bool(row.term) and row.filter in store.record(topic, row.client))
 
 
-def plain_does_not_win(patch: pytest.MonkeyPatch) -> None:
-    """A plain subscribe leaves the ending one beside it, and the plain one goes with that."""
-    finish = Store.finish_end
+def no_term_does_not_win(patch: pytest.MonkeyPatch) -> None:
+    """A subscribe without a term leaves the term of what is there."""
+    changed(patch, lambda store, row, topic: not row.term and row.filter in store.record(topic, row.client))
 
-    def finish_end(store: Store, batch: Any) -> Any:
-        found = finish(store, batch)
-        for record in (record for records in found for record in records):
-            store.subscribers_of.get(record.topic, set()).discard(record.client)
-        return found
 
-    patch.setattr(Store, "_is_plain", lambda store, record: False)
-    patch.setattr(Store, "_take_out", lambda store, topic, client: None)
-    patch.setattr(Store, "finish_end", finish_end)
+def a_term_wins(patch: pytest.MonkeyPatch) -> None:
+    """A subscribe with a term gives it to what has none."""
+    true = Store.begin_subscribe
+
+    def begin(store: Store, batch: Sequence[Subscribe]) -> list[Subscription]:
+        for row in batch:
+            for topic in row.topics:
+                held = store.record(topic, row.client).get(row.filter)
+                if held is not None and row.term is not None:
+                    store.records[topic][row.client][row.filter] = held._replace(term=row.term)
+        return true(store, batch)
+
+    patch.setattr(Store, "begin_subscribe", begin)
+
+
+def ended_without_its_filter(patch: pytest.MonkeyPatch) -> None:
+    """The reply to a `listen` names the topic of what has ended alone."""
+    true = Store.ended
+
+    def ended(store: Store, clients: Sequence[str]) -> list[Ended | None]:
+        found = true(store, clients)
+        return [each and Ended([(topic, None) for topic, _ in each.subscriptions], each.total) for each in found]
+
+    patch.setattr(Store, "ended", ended)
 
 
 @pytest.mark.parametrize(
     ("plant", "seed"),
     [
         fault(whoever_came_back, seed=151_000),
+        fault(whoever_came_back_with_a_filter, seed=151_000),
+        fault(a_newer_one, seed=151_000),
         fault(too_early, seed=151_000),
         fault(never, seed=151_000),
         fault(who_is_elsewhere, seed=151_000),
-        fault(untold, seed=151_002),
-        fault(read_as_plain, seed=151_000),
+        fault(untold, seed=151_004),
+        fault(ended_without_its_filter, seed=151_000),
+        fault(read_without_terms, seed=151_002),
+        fault(replaced_filters_stay, seed=151_006),
+        fault(ended_filters_stay, seed=151_000),
         fault(not_written_anew, seed=151_000),
-        fault(plain_does_not_win, seed=151_000),
+        fault(no_term_does_not_win, seed=151_001),
+        fault(a_term_wins, seed=151_001),
     ],
 )
 def test_a_planted_fault_is_found(

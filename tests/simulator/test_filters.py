@@ -17,13 +17,14 @@ from ingeborg.broker.core.messages.filtering import Filtering
 from ingeborg.broker.core.messages.home import Home
 from ingeborg.broker.core.messages.routes import READY, Route
 from ingeborg.broker.core.messages.topic_filters import Change, TopicFilters
-from ingeborg.broker.core.model import Shape
+from ingeborg.broker.core.model import FilterPage, Shape, Subscribe, Subscription
 from tests import wants
 from tests.planted import fault, search
 from tests.proof import seeds
 
 from .filters import BY_TEXT, FilterHistory, met_by
-from .world import Replaced, Store, World
+from .store import Store
+from .world import World
 
 IN_SLICES = Sizes(delivery_slice=1, clients_per_slice=1, recipients_max=3, list_ids_max=6)
 IN_TURNS = Sizes(topics_at_once=0, backlog_bytes_per_turn=1)
@@ -91,14 +92,27 @@ def test_the_naive_reading(pattern: dict[str, Any], payload: dict[str, Any], hol
 # Planted faults
 
 
+def replace_keeps(patch: pytest.MonkeyPatch, of: Callable[[Subscription], bool]) -> None:
+    """The store leaves these where another takes the place of all else."""
+    true = Store.begin_subscribe
+
+    def begin(store: Store, batch: Sequence[Subscribe]) -> list[Subscription]:
+        replaced = true(store, batch)
+        for each in filter(of, replaced):
+            store.records[each.topic][each.client].setdefault(each.filter, each)
+        return replaced
+
+    patch.setattr(Store, "begin_subscribe", begin)
+
+
 def replace_keeps_the_plain_one(patch: pytest.MonkeyPatch) -> None:
     """A filter in place of all else leaves the subscription without one."""
-    true = Store.finish_filtered
+    replace_keeps(patch, lambda held: held.filter is None)
 
-    def finish(store: Store, replaced: list[Replaced]) -> None:
-        true(store, [one._replace(is_plain=False) for one in replaced])
 
-    patch.setattr(Store, "finish_filtered", finish)
+def replace_keeps_the_filters(patch: pytest.MonkeyPatch) -> None:
+    """A subscription in place of all else leaves those with filters."""
+    replace_keeps(patch, lambda held: held.filter is not None)
 
 
 def replace_is_an_addition(patch: pytest.MonkeyPatch) -> None:
@@ -110,6 +124,24 @@ def replace_is_an_addition(patch: pytest.MonkeyPatch) -> None:
         return true(filters, (*change[:3], False))
 
     patch.setattr(TopicFilters, "change", change)
+
+
+def missed_between_two_pages(patch: pytest.MonkeyPatch) -> None:
+    """Who goes from a filter of a page that is yet to come to one of a page before it is not looked for."""
+    wants.interpreted()
+
+    class Nothing(dict[object, tuple[str, Sequence[str], str | None]]):
+        def __setitem__(self, key: object, value: object) -> None:
+            pass
+
+    true = Filtering.__init__
+
+    def init(filtering: Filtering, *arguments: Any) -> None:
+        true(filtering, *arguments)
+        filtering.replacing = Nothing()
+
+    patch.setattr(Filtering, "__init__", init)
+    patch.setattr(World, "delay", lambda world: world.random.uniform(0.0, 0.3))
 
 
 def changes_while_reading_are_lost(patch: pytest.MonkeyPatch) -> None:
@@ -139,8 +171,8 @@ def not_read(patch: pytest.MonkeyPatch) -> None:
     """A home that has not had a topic before knows of those filters only that come from then on."""
     wants.interpreted()
 
-    def read(filtering: Filtering, routes: Sequence[tuple[str, Route]]) -> None:
-        for topic, route in routes:
+    def read(filtering: Filtering, found: Sequence[tuple[str, Route, FilterPage]]) -> None:
+        for topic, route, _ in found:
             route.stage = READY
             filtering.go_on(topic, route)
 
@@ -160,12 +192,12 @@ def kept_through_a_lapse(patch: pytest.MonkeyPatch) -> None:
                 kept[id(home._filtering), topic] = route.filters
         true_lapsed(home)
 
-    def read(filtering: Filtering, routes: Sequence[tuple[str, Route]]) -> None:
+    def read(filtering: Filtering, found: Sequence[tuple[str, Route, FilterPage]]) -> None:
         others = []
-        for topic, route in routes:
+        for topic, route, page in found:
             filters = kept.get((id(filtering), topic))
             if filters is None:
-                others.append((topic, route))
+                others.append((topic, route, page))
                 continue
             route.filters, route.stage = filters, READY
             filtering.go_on(topic, route)
@@ -225,15 +257,17 @@ TWO_IN_SLICES = {"faults": False, "endpoints": 2, "sizes": Sizes(delivery_slice=
 @pytest.mark.parametrize(
     ("plant", "options", "seed"),
     [
-        fault(replace_keeps_the_plain_one, {"faults": False}, seed=171_001),
-        fault(replace_is_an_addition, {"faults": False}, seed=171_001),
-        fault(changes_while_reading_are_lost, {"faults": False, "drains": True}, seed=171_133),
-        fault(a_first_filter_is_lost, {"faults": False, "limits": SMALL_CACHE}, seed=171_133),
+        fault(replace_keeps_the_plain_one, {"faults": False}, seed=171_000),
+        fault(replace_keeps_the_filters, {"faults": False}, seed=171_001),
+        fault(replace_is_an_addition, {"faults": False}, seed=171_002),
+        fault(missed_between_two_pages, {"faults": False, "drains": True, "limits": SMALL_CACHE}, seed=171_151),
+        fault(changes_while_reading_are_lost, {"faults": False, "drains": True}, seed=171_151),
+        fault(a_first_filter_is_lost, {"faults": False, "limits": SMALL_CACHE}, seed=171_017),
         fault(not_read, {"faults": False, "drains": True}, seed=171_000),
-        fault(kept_through_a_lapse, {}, seed=171_026),
+        fault(kept_through_a_lapse, {}, seed=171_124),
         fault(of_another_topic, {"faults": False}, seed=171_000),
-        fault(second_list_as_the_first, TWO_IN_SLICES, seed=171_006),
-        fault(one_is_left, {"faults": False}, seed=171_000),
+        fault(second_list_as_the_first, TWO_IN_SLICES, seed=171_003),
+        fault(one_is_left, {"faults": False}, seed=171_001),
         fault(first_alternative_only, {"faults": False}, seed=171_000),
     ],
 )

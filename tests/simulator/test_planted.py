@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from ingeborg.bench.oracle.owing import owed
+from ingeborg.broker.core.model import Subscribe
 from ingeborg.protocol.errors import REPLACED
 from tests.planted import fault
 
@@ -92,20 +93,17 @@ def to_who_has_no_wish(history: History) -> None:
 
 def subscriptions_lost(history: History) -> None:
     """No confirmed subscription is in the store."""
-    for clients in history.world.store.subscribers_of.values():
-        clients.clear()
+    history.world.store.records.clear()
 
 
 def subscription_made(history: History) -> None:
     """The store has a subscription that nobody asked for."""
-    history.world.store.subscribers_of.setdefault("a topic of nobody", set()).add("c0")
+    history.world.store.subscribe([Subscribe("c0", ["a topic of nobody"])])
 
 
 def unsubscription_lost(history: History) -> None:
     """Everything that anybody ended is there again."""
-    for subscriber in history.subscribers:
-        for topic in subscriber.changes:
-            history.world.store.subscribers_of.setdefault(topic, set()).add(subscriber.name)
+    history.world.store.subscribe([Subscribe(one.name, list(one.changes)) for one in history.subscribers])
 
 
 def no_reply(history: History) -> None:

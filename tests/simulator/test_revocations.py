@@ -20,7 +20,8 @@ from tests.planted import fault, search
 from tests.proof import seeds
 
 from .history import History
-from .world import Node, Store
+from .store import Store
+from .world import Node
 
 ONE_BY_ONE = Sizes(looked_at_per_slice=1, revoked_per_slice=1, closed_per_slice=0)
 
@@ -115,8 +116,8 @@ def too_many_named(patch: pytest.MonkeyPatch) -> None:
     [
         fault(a_peer_forgets, {"faults": False}, seed=131_000),
         fault(nobody_is_told, {"faults": False}, seed=131_000),
-        fault(not_recorded, {}, seed=131_009),
-        fault(read_before_the_others_tell, {}, seed=131_009),
+        fault(not_recorded, {}, seed=131_011),
+        fault(read_before_the_others_tell, {}, seed=131_034),
         fault(nobody_held_back, {}, seed=131_020),
         fault(closed_and_not_shut, {"faults": False}, seed=131_000),
         fault(let_in_unasked, {"faults": False}, seed=131_001),

@@ -5,9 +5,7 @@ Owns: what may happen to messages and processes, and when. Must never: know what
 * A store call takes effect at one instant between its begin and its end (so the store is linearizable), or fails: the
   store does not answer an endpoint, or anyone; a failed write may have taken effect all the same.
 * A store that ``reads_memory`` (its ``shape``) is mostly read at once, at the end of a turn.
-* An ``end`` may take its time: what it takes out is gone from one instant on, and has ended, or is back, at another.
-* So may a filter that takes the place of all else: it is there from one instant on, what it found there is gone at
-  another.
+* An ``end``, and a ``subscribe`` that replaces, may take two instants (``store`` says what is true between them).
 * A link's frames arrive in order after seeded delays. A cut holds them back in one direction or both; when it heals the
   connection breaks, as TCP's do, and is made again.
 * A process may crash (its frames on the way may still arrive or not), stall (everything waits for it), or restart.
@@ -17,15 +15,14 @@ Owns: what may happen to messages and processes, and when. Must never: know what
 
 from __future__ import annotations
 
-import copy
 import heapq
 import itertools
 import json
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ingeborg.broker.core.clients import large
 from ingeborg.broker.core.clients.grants import Grant
@@ -48,29 +45,19 @@ from ingeborg.broker.core.effects import (
 )
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.model import (
-    ENDED_TOPICS_MAX,
-    FILTERS_MAX,
-    LINES_MAX,
     NO_SETTINGS,
-    VOID,
-    Ended,
-    Ending,
     Endpoint,
-    Kept,
-    Location,
-    Revocation,
     Settings,
     Shape,
     StoreUnavailable,
+    Subscription,
     Superseded,
-    Term,
     TooManyFilters,
 )
 from ingeborg.broker.core.router import Router
-from ingeborg.broker.store.base import KEPT_PAGE_BYTES
-from ingeborg.broker.store.revocations import recorded
 from ingeborg.protocol.errors import GOING_AWAY
-from ingeborg.protocol.hashes import slot_of
+
+from .store import Store
 
 TICK_S = 0.1
 
@@ -78,383 +65,8 @@ TICK_S = 0.1
 #: again that it has held; to go on with what one turn was too short for.
 FORGETTABLE = ("to drain", "to write on", "to read on", "to go on")
 
-
-#: Records that go in one step of clearing up.
-TIDY_RECORDS = 10
-
-End = tuple[list[Ending], Location | None, bool]
-
-Filtered = tuple[str, list[str], str, bool]
-
-
-class Replaced(NamedTuple):
-    """What a client had at a topic when a filter began to take its place."""
-
-    topic: str
-    client: str
-    filters: set[str]
-    is_plain: bool
-    ending: Ending | None
-
-
-def _pair_of(cursor: str | None) -> tuple[str, str] | None:
-    """Client and filter that a page ended with."""
-    if cursor is None:
-        return None
-    try:
-        client, text = json.loads(cursor)
-    except (ValueError, TypeError):
-        raise ValueError(f"{cursor!r} is no cursor") from None
-    return client, text
-
-
-def _place_of(cursor: str | None) -> tuple[int, int] | None:
-    """Slot and stamp that a page ended with."""
-    if cursor is None:
-        return None
-    try:
-        slot, stamp = json.loads(cursor)
-    except (ValueError, TypeError):
-        raise ValueError(f"{cursor!r} is no cursor") from None
-    return slot, stamp
-
-
-class SortedSet(set[str]):
-    """A set that is gone through in order, so that a seed is the same history whatever ``PYTHONHASHSEED`` is."""
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted(super().__iter__()))
-
-
-class Store:
-    """The truth. ``down``: nobody is answered; ``cut``: these endpoints are not; ``readonly``: these cannot write."""
-
-    WRITES = frozenset(
-        {
-            *("subscribe", "unsubscribe", "subscribe_ending", "end", "renew", "tidy", "listen", "unlisten"),
-            *("subscribe_filtered", "unsubscribe_filtered", "keep", "reach"),
-            *("register", "heartbeat", "deregister", "revoke"),
-        }
-    )
-
-    def __init__(self) -> None:
-        self.subscribers_of: dict[str, set[str]] = {}
-        self.filters: dict[tuple[str, str], set[str]] = {}  # by topic and client; no empty one
-        self.endings: dict[tuple[str, str], Ending] = {}  # by topic and client
-        self.taken: dict[tuple[str, str], Ending] = {}  # out of these, by an `end` that is under way
-        self.ended_of: dict[str, tuple[float, int, list[str]]] = {}  # by client: when the last one, how many, topics
-        self.tells_slots = False  # as a store does that is in this machine's memory
-        self.stamps = itertools.count(1)
-        self.journal: dict[tuple[int, int], Kept] = {}  # by slot and stamp
-        self.floors: dict[int, int] = {}  # by slot
-        self.lines: dict[str, int | None] = {}  # with the stamp at which each has ended; None: it is present
-        self.top = 0  # the greatest stamp that was ever seen
-        self.location_of: dict[str, Location] = {}
-        self.registry: dict[str, Endpoint] = {}
-        self.seen_until: dict[bytes, float] = {}
-        self.revoked: list[Revocation] = []
-        self.down = False
-        self.cut: set[str] = set()
-        self.readonly: set[str] = set()
-        self.now = 0.0
-
-    def answers(self, incarnation: str, operation: str) -> bool:
-        """Does this call get through?"""
-        if self.down or incarnation in self.cut:
-            return False
-        return not (operation in self.WRITES and incarnation in self.readonly)
-
-    def subscribe(self, batch: list[tuple[str, list[str]]]) -> None:
-        for client, topics in batch:
-            for topic in topics:
-                self.subscribers_of.setdefault(topic, set()).add(client)
-                self._take_out(topic, client)
-            self._subscribed(client, topics)
-
-    def unsubscribe(self, batch: list[tuple[str, list[str]]]) -> None:
-        for client, topics in batch:
-            for topic in topics:
-                self.subscribers_of.get(topic, set()).discard(client)
-                self._take_out(topic, client)
-                self.filters.pop((topic, client), None)
-
-    def subscribers(self, topics: list[str]) -> tuple[list[SortedSet], list[str]]:
-        sets = [SortedSet(self.subscribers_of.get(topic, ())) for topic in topics]
-        for topic, client in self.endings:
-            for found in (found for name, found in zip(topics, sets, strict=True) if name == topic):
-                found.add(client)
-        with_filters = {topic for topic, _ in self.filters}
-        return sets, [topic for topic in topics if topic in with_filters]
-
-    def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
-        mine = {topic for topic, clients in self.subscribers_of.items() if client in clients}
-        mine |= {topic for topic, subscriber in (*self.endings, *self.filters) if subscriber == client}
-        rest = [topic for topic in sorted(mine) if cursor is None or topic > cursor]
-        return rest[:limit], rest[limit - 1] if len(rest) > limit else None
-
-    def subscribed(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> list[bool]:
-        return [
-            client in self.subscribers_of.get(topic, ())
-            or (topic, client) in self.endings
-            or (not unfiltered and (topic, client) in self.filters)
-            for topic in topics
-        ]
-
-    def subscribe_filtered(self, batch: list[Filtered]) -> None:
-        self.finish_filtered(self.begin_filtered(batch))
-
-    def begin_filtered(self, batch: list[Filtered]) -> list[Replaced]:
-        """Each is there; what else was there, of those that take all else's place."""
-        new: dict[tuple[str, str], set[str]] = {}
-        for client, topics, text, replace in batch:
-            for topic in topics:
-                held = set() if replace else new.get((topic, client), self.filters.get((topic, client), set()))
-                new[topic, client] = held | {text}
-                if len(new[topic, client]) > FILTERS_MAX:
-                    raise TooManyFilters(f"{client} would have more than {FILTERS_MAX} filters at {topic}")
-        replaced: list[Replaced] = []
-        for client, topics, text, replace in batch:
-            for topic in topics:
-                held = self.filters.setdefault((topic, client), set())
-                if replace:
-                    is_plain = client in self.subscribers_of.get(topic, ())
-                    ending = self.endings.get((topic, client))
-                    replaced.append(Replaced(topic, client, held - {text}, is_plain, ending))
-                held.add(text)
-        return replaced
-
-    def finish_filtered(self, replaced: list[Replaced]) -> None:
-        """What was there is there no more."""
-        for topic, client, filters, is_plain, ending in replaced:
-            self._without(topic, client, filters)
-            if is_plain:
-                self.subscribers_of[topic].discard(client)
-            if ending is not None and self.endings.get((topic, client)) == ending:
-                self._take_out(topic, client)
-
-    def unsubscribe_filtered(self, batch: list[tuple[str, list[str], str]]) -> None:
-        for client, topics, text in batch:
-            for topic in topics:
-                self._without(topic, client, {text})
-
-    def _without(self, topic: str, client: str, filters: set[str]) -> None:
-        rest = self.filters.pop((topic, client), set()) - filters
-        if rest:
-            self.filters[topic, client] = rest
-
-    def filtered(
-        self, asked: list[tuple[str, str | None]], limit: int
-    ) -> list[tuple[list[tuple[str, str]], str | None]]:
-        pages: list[tuple[list[tuple[str, str]], str | None]] = []
-        for topic, cursor in asked:
-            after = _pair_of(cursor)
-            mine = [(client, filters) for (at, client), filters in self.filters.items() if at == topic]
-            pairs = sorted((client, text) for client, filters in mine for text in filters)
-            rest = [pair for pair in pairs if after is None or pair > after]
-            pages.append((rest[:limit], json.dumps(rest[limit - 1]) if len(rest) > limit else None))
-        return pages
-
-    def filters_of(self, pairs: list[tuple[str, str]]) -> list[list[str]]:
-        return [sorted(self.filters.get((topic, client), ())) for client, topic in pairs]
-
-    def subscribe_ending(self, batch: list[tuple[str, list[str], Term]]) -> None:
-        for client, topics, term in batch:
-            new = [topic for topic in topics if client not in self.subscribers_of.get(topic, ())]
-            for topic in new:
-                self._take_out(topic, client)
-                self.endings[topic, client] = Ending(topic, client, term, next(self.stamps))
-            self._subscribed(client, new)
-
-    def terms(self, pairs: list[tuple[str, str]]) -> list[Term | None]:
-        found = [self.endings.get((topic, client)) for client, topic in pairs]
-        return [None if ending is None else ending.term for ending in found]
-
-    def ending_slots(self) -> list[int] | None:
-        return sorted({slot_of(topic) for topic, _ in self.endings}) if self.tells_slots else None
-
-    def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Ending], str | None]:
-        if cursor is not None and "\0" not in cursor:
-            raise ValueError(f"{cursor!r} is no cursor")
-        names = sorted(f"{topic}\0{client}" for topic, client in self.endings if slot_of(topic) == slot)
-        rest = [name for name in names if cursor is None or name > cursor]
-        page = [self.endings[topic, client] for topic, _, client in (name.partition("\0") for name in rest[:limit])]
-        return page, rest[limit - 1] if len(rest) > limit else None
-
-    def end(self, batch: list[End]) -> list[list[Ending]]:
-        self.begin_end(batch)
-        return self.finish_end(batch)
-
-    def begin_end(self, batch: list[End]) -> None:
-        """What is to be taken out is there no more."""
-        for endings, location, only in batch:
-            for ending in endings:
-                key = ending.topic, ending.client
-                held = self.endings.get(key)
-                may = not only or self.location_of.get(ending.client) == location
-                if may and held is not None and held.stamp == ending.stamp:
-                    self.taken[key] = self.endings.pop(key)
-
-    def finish_end(self, batch: list[End]) -> list[list[Ending]]:
-        """It has ended; or is there again, if its client has listened meanwhile."""
-        results: list[list[Ending]] = []
-        for endings, location, only in batch:
-            over: list[Ending] = []
-            for ending in endings:
-                key = ending.topic, ending.client
-                held = self.taken.get(key)
-                is_ours = held is not None and held.stamp == ending.stamp
-                if is_ours and only and self.location_of.get(ending.client) != location:
-                    self.endings[key] = self.taken.pop(key)
-                elif is_ours:
-                    del self.taken[key]
-                    if not self._is_plain(ending):
-                        self._has_ended(ending)
-                if key not in self.endings and not self._is_plain(ending):
-                    over.append(ending)
-            results.append(over)
-        return results
-
-    def ended(self, clients: list[str]) -> list[Ended | None]:
-        found = [self.ended_of.get(client) for client in clients]
-        return [None if ended is None else Ended(list(ended[2]), ended[1]) for ended in found]
-
-    def keep(
-        self,
-        kept: Sequence[Kept],
-        forgotten: Sequence[tuple[int, int]],
-        floors: Sequence[tuple[int, int]],
-        whole: Sequence[int] = (),
-    ) -> None:
-        self.journal.update({(message.slot, message.stamp): message for message in kept})
-        for key in forgotten:
-            self.journal.pop(key, None)
-        for slot, stamp in floors:
-            held = self.floors.get(slot, 0)
-            self.floors[slot] = stamp if held == VOID and slot in whole else max(held, stamp)
-        places = [*((message.slot, message.stamp) for message in kept), *forgotten, *floors]
-        self.top = max([self.top, *(stamp for _, stamp in places if stamp != VOID)])
-
-    def kept(
-        self, slots: Sequence[int], cursor: str | None, limit: int
-    ) -> tuple[list[Kept], list[tuple[int, int]], str | None]:
-        after = _place_of(cursor)
-        rest = sorted(key for key in self.journal if key[0] in slots and (after is None or key > after))
-        sizes = itertools.accumulate(len(self.journal[key].payload) for key in rest)
-        count = min(limit, max(1, sum(size <= KEPT_PAGE_BYTES for size in sizes)))
-        page = [self.journal[key] for key in rest[:count]]
-        last = json.dumps(rest[count - 1]) if len(rest) > count else None
-        floors = sorted((slot, stamp) for slot, stamp in self.floors.items() if slot in slots)
-        return page, floors if cursor is None or last is None else [], last
-
-    def kept_top(self) -> int:
-        return self.top
-
-    def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
-        past = {line: self.top if ended is None else ended for line, ended in self.lines.items() if line not in lines}
-        last = dict(sorted(past.items(), key=lambda item: (item[1], item[0]))[-LINES_MAX:])
-        self.lines = last | dict.fromkeys(lines)
-        self.top = max(self.top, stamp)
-        return list(last.items()), self.top
-
-    def copied(self) -> tuple[Any, ...]:
-        """The journal as it is, for ``put_back``; the greatest stamp is the last."""
-        return copy.deepcopy((self.journal, self.floors, self.lines, self.top))
-
-    def put_back(self, copied: tuple[Any, ...]) -> None:
-        """The journal is as it was."""
-        self.journal, self.floors, self.lines, self.top = copied
-
-    def renew(self, slot: int) -> None:
-        """They stay anyway."""
-
-    def tidy(self, kept_s: float) -> int:
-        before = self.now - kept_s
-        forgotten = [client for client, (at, _, _) in self.ended_of.items() if at < before]
-        waited_for = {client for _, client in (*self.endings, *self.taken)}
-        away = [
-            client
-            for client, location in self.location_of.items()
-            if not location.online and location.number < before * 1000 and client not in waited_for
-        ]
-        for client in forgotten[:TIDY_RECORDS]:
-            del self.ended_of[client]
-        for client in away[:TIDY_RECORDS]:
-            del self.location_of[client]
-        return len(forgotten[:TIDY_RECORDS]) + len(away[:TIDY_RECORDS])
-
-    def _is_plain(self, ending: Ending) -> bool:
-        return ending.client in self.subscribers_of.get(ending.topic, ())
-
-    def _take_out(self, topic: str, client: str) -> None:
-        self.endings.pop((topic, client), None)
-        self.taken.pop((topic, client), None)
-
-    def _has_ended(self, ending: Ending) -> None:
-        _, count, topics = self.ended_of.get(ending.client, (0.0, 0, []))
-        kept = [topic for topic in topics if topic != ending.topic]
-        count += 1 - (len(topics) - len(kept))
-        self.ended_of[ending.client] = self.now, count, [*kept, ending.topic][-ENDED_TOPICS_MAX:]
-
-    def _subscribed(self, client: str, topics: Sequence[str]) -> None:
-        at, count, held = self.ended_of.pop(client, (0.0, 0, []))
-        new = set(topics)
-        kept = [topic for topic in held if topic not in new]
-        count -= len(held) - len(kept)
-        if count:
-            self.ended_of[client] = at, count, kept
-
-    def draw(self, clients: list[str], incarnation: str) -> list[tuple[str, Location]]:
-        """The locations that a ``listen`` beginning now will write."""
-        known = {client: self.location_of.get(client) for client in clients}
-        number = int(self.now * 1000)
-        return [
-            (client, Location(max(location.number + 1 if location else 1, number), incarnation, True))
-            for client, location in known.items()
-        ]
-
-    def listen(self, drawn: list[tuple[str, Location]], incarnation: str) -> list[tuple[Location, Ended | None]]:
-        for client, location in drawn:
-            known = self.location_of.get(client)
-            if known is None or known.rank < location.rank:
-                self.location_of[client] = location
-        ended = self.ended([client for client, _ in drawn])
-        return [(location, has_ended) for (_, location), has_ended in zip(drawn, ended, strict=True)]
-
-    def unlisten(self, batch: list[tuple[str, Location]]) -> None:
-        for client, location in batch:
-            if self.location_of.get(client) == location:
-                self.location_of[client] = location._replace(online=False)
-
-    def locations(self, clients: list[str]) -> list[Location | None]:
-        return [self.location_of.get(client) for client in clients]
-
-    def seen(self, hashes: list[bytes], ttl_s: float) -> list[bool]:
-        result = [self.seen_until.get(key, -1.0) > self.now for key in hashes]
-        self.seen_until.update(dict.fromkeys(hashes, self.now + ttl_s))
-        return result
-
-    def register(self, endpoint: Endpoint) -> None:
-        self.registry[endpoint.name] = endpoint
-
-    def heartbeat(self, endpoint: Endpoint) -> None:
-        known = self.registry.get(endpoint.name)
-        if known is not None and known.incarnation != endpoint.incarnation:
-            raise Superseded(endpoint.name)
-        self.registry[endpoint.name] = endpoint
-
-    def deregister(self, endpoint: Endpoint) -> None:
-        known = self.registry.get(endpoint.name)
-        if known is not None and known.incarnation == endpoint.incarnation:
-            del self.registry[endpoint.name]
-
-    def endpoints(self) -> list[Endpoint]:
-        return list(self.registry.values())
-
-    def revoke(self, batch: list[Revocation]) -> None:
-        self.revoked = recorded(self.revoked, batch, self.now)
-
-    def revocations(self) -> list[Revocation]:
-        return list(self.revoked)
+#: What a store that reads this machine's memory answers without a wait.
+AT_ONCE = frozenset({"subscribers", "locations", "filtered", "subscribed", "subscriptions_of"})
 
 
 class Client:
@@ -751,8 +363,7 @@ class World:
     #: Writes that may take effect though their endpoint is told that they have failed.
     LATE = frozenset(
         {
-            *("subscribe", "unsubscribe", "subscribe_filtered", "unsubscribe_filtered", "subscribe_ending", "end"),
-            *("listen", "heartbeat"),
+            *("subscribe", "unsubscribe", "end", "listen", "heartbeat"),
         }
     )
 
@@ -842,8 +453,11 @@ class World:
         """What an embedded store can say without waiting, if it can."""
         while calls := node.router.asks(self.now):
             for call in calls:
-                reads = call.operation in ("subscribers", "locations", "filtered", "subscribed")
-                if reads and self.store.answers(node.me.incarnation, call.operation) and self.random.random() < 0.9:
+                if (
+                    call.operation in AT_ONCE
+                    and self.store.answers(node.me.incarnation, call.operation)
+                    and self.random.random() < 0.9
+                ):
                     result = getattr(self.store, call.operation)(*call.arguments)
                     node.router.stored(call.number, result, None, self.now)
                 else:
@@ -875,9 +489,10 @@ class World:
                 self.at(self.delay(), self._finish_end, node, call)
                 return
             try:
-                if call.operation == "subscribe_filtered" and self.random.random() < 0.5:
-                    replaced = self.store.begin_filtered(*call.arguments)
-                    self.at(self.delay(), self._finish_filtered, node, call, replaced)
+                replaces = call.operation == "subscribe" and any(row.replace for row in call.arguments[0])
+                if replaces and self.random.random() < 0.5:
+                    replaced = self.store.begin_subscribe(*call.arguments)
+                    self.at(self.delay(), self._finish_subscribe, node, call, replaced)
                     return
                 result = getattr(self.store, call.operation)(*call.arguments)
             except (Superseded, TooManyFilters) as refused:
@@ -890,8 +505,8 @@ class World:
                 self.at(self.random.uniform(0, delay), self._apply_late, node, call)
         self.at(delay, node.event, lambda now: node.router.stored(call.number, result, error, now))
 
-    def _finish_filtered(self, node: Node, call: StoreCall, replaced: list[Replaced]) -> None:
-        self.store.finish_filtered(replaced)
+    def _finish_subscribe(self, node: Node, call: StoreCall, replaced: list[Subscription]) -> None:
+        self.store.finish_subscribe(replaced)
         self.at(self.delay(), node.event, lambda now: node.router.stored(call.number, None, None, now))
 
     def _finish_end(self, node: Node, call: StoreCall) -> None:
@@ -899,7 +514,7 @@ class World:
         self.at(self.delay(), node.event, lambda now: node.router.stored(call.number, result, None, now))
 
     def _apply_late(self, node: Node, call: StoreCall) -> None:
-        if not node.alive and call.operation in ("subscribe", "subscribe_filtered", "subscribe_ending"):
+        if not node.alive and call.operation == "subscribe":
             self.posthumous_at.append(self.now)
         try:
             getattr(self.store, call.operation)(*call.arguments)

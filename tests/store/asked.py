@@ -1,7 +1,7 @@
 """What tests of the stores ask again and again, and the part of the answer that they want.
 
-Owns: the subscriber sets without the topics that have filters, and the locations of a ``listen`` without what has
-ended. Must never: ask another question than the contract has.
+Owns: the subscriber sets without the pages of filters, and the locations of a ``listen`` without what has ended.
+Must never: ask another question than the contract has.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ingeborg.broker.store.base import Location, Store, Subscribers
 async def subscribers(store: Store, topics: Sequence[str]) -> list[set[str]]:
     """The subscriber set of each topic."""
     sets, _ = await store.subscribers(topics)
-    return sets
+    return [set(found) for found in sets]
 
 
 def subscribers_now(store: Store, topics: Sequence[str]) -> list[Subscribers] | None:

@@ -10,6 +10,7 @@ import asyncio
 import sys
 from pathlib import Path
 
+from ingeborg.broker.store.base import Subscribe
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 
 BATCHES_MAX = 2_000
@@ -26,7 +27,7 @@ async def _main(directory: Path, client: str) -> None:
     await store.open()
     print(*store.writer_pids.values(), flush=True)
     for batch in range(BATCHES_MAX):
-        await store.subscribe([(client, batch_topics(client, batch))])
+        await store.subscribe([Subscribe(client, batch_topics(client, batch))])
         print(batch, flush=True)
 
 

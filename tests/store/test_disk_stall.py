@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ingeborg.broker.store.base import StoreUnavailable
+from ingeborg.broker.store.base import StoreUnavailable, Subscribe
 from ingeborg.broker.store.embedded import writer_link
 from ingeborg.broker.store.embedded.layout import Lane
 from ingeborg.broker.store.embedded.watch import waits_for_disk
@@ -65,7 +65,7 @@ async def test_a_flush_within_the_time_out_delays_a_write_and_no_more(tmp_path: 
     async with opened(tmp_path) as store:
         pid = pid_of(store, Lane.DURABLE)
         with stalled_disk(tmp_path, Lane.DURABLE) as stall:
-            late = asyncio.create_task(store.subscribe([("ann", ["rock"])]))
+            late = asyncio.create_task(store.subscribe([Subscribe("ann", ["rock"])]))
             await until(lambda: waits_for_disk(pid))
             stall.end()
             await late
@@ -79,25 +79,27 @@ async def test_a_writer_that_waits_for_the_disk_is_waited_for_and_only_writes_of
 ) -> None:
     caplog.set_level(logging.WARNING, "ingeborg.store")
     async with opened(tmp_path, timeout_s=LATE_S) as store, opened(tmp_path, timeout_s=LATE_S) as sibling:
-        await at_last(lambda: store.subscribe([("ann", ["rock"])]))
+        await at_last(lambda: store.subscribe([Subscribe("ann", ["rock"])]))
         pids = [both.writer_pids for both in (store, sibling)]
         with stalled_disk(tmp_path, Lane.DURABLE) as stall:
-            first = asyncio.create_task(store.unsubscribe([("ann", ["rock"])]))
+            first = asyncio.create_task(store.unsubscribe([("ann", ["rock"], None)]))
             await until(lambda: waits_for_disk(pid_of(store, Lane.DURABLE)))
             # The sibling's writer waits for the lock, and not for the disk; another one would wait for it as well.
-            outcomes = await asyncio.gather(first, sibling.subscribe([("bob", ["jazz"])]), return_exceptions=True)
+            outcomes = await asyncio.gather(
+                first, sibling.subscribe([Subscribe("bob", ["jazz"])]), return_exceptions=True
+            )
             for outcome in outcomes:
                 assert isinstance(outcome, StoreUnavailable)
                 assert "the disk has not finished a flush" in str(outcome)
             for _ in range(2):  # who comes later waits for a time-out, and is told the same
                 with pytest.raises(StoreUnavailable, match="the disk has not finished a flush"):
-                    await asyncio.wait_for(store.subscribe([("ann", ["jazz"])]), PATIENCE_S)
+                    await asyncio.wait_for(store.subscribe([Subscribe("ann", ["jazz"])]), PATIENCE_S)
             assert await subscribers(store, ["rock"]) == [{"ann"}]
             await at_last(lambda: store.heartbeat(ME))
             assert await sibling.endpoints() == [ME]
             stall.end()
             for both in (store, sibling):
-                await at_last(lambda: both.subscribe([("ann", ["rock"])]))  # noqa: B023 - awaited at once
+                await at_last(lambda: both.subscribe([Subscribe("ann", ["rock"])]))  # noqa: B023 - awaited at once
         # What had been given up was done before it, and not after.
         assert await subscribers(store, ["rock"]) == [{"ann"}]
         assert [both.writer_pids for both in (store, sibling)] == pids
@@ -114,12 +116,12 @@ async def test_a_writer_that_was_stopped_while_the_disk_stalled_is_replaced_when
         pid = pid_of(store, Lane.DURABLE)
         with stalled_disk(tmp_path, Lane.DURABLE) as stall:
             with pytest.raises(StoreUnavailable, match="the disk has not finished a flush"):
-                await store.subscribe([("ann", ["rock"])])
+                await store.subscribe([Subscribe("ann", ["rock"])])
             os.kill(pid, signal.SIGSTOP)
             assert waits_for_disk(pid), "a signal reaches it when the disk has answered"
             stall.end()
         await until_ended(pid)
-        await at_last(lambda: store.subscribe([("ann", ["rock"])]))
+        await at_last(lambda: store.subscribe([Subscribe("ann", ["rock"])]))
         assert store.writer_restarts == 1
 
 
@@ -129,8 +131,8 @@ async def test_a_store_is_closed_while_its_disk_stalls(tmp_path: Path, monkeypat
         pid = pid_of(store, Lane.DURABLE)
         with stalled_disk(tmp_path, Lane.DURABLE):
             with pytest.raises(StoreUnavailable, match="the disk has not finished a flush"):
-                await store.subscribe([("ann", ["rock"])])
-            late = asyncio.create_task(store.subscribe([("ann", ["jazz"])]))
+                await store.subscribe([Subscribe("ann", ["rock"])])
+            late = asyncio.create_task(store.subscribe([Subscribe("ann", ["jazz"])]))
             await asyncio.sleep(0)
             await store.close()
             with pytest.raises(StoreUnavailable, match="the embedded store is closed"):

@@ -18,12 +18,13 @@ import lmdb
 import pytest
 import uvloop
 
-from ingeborg.broker.store.base import Endpoint, Settings, StoreError, StoreMisconfigured, StoreUnavailable
-from ingeborg.broker.store.embedded import endings, writer_link
+from ingeborg.broker.store.base import Endpoint, Settings, StoreError, StoreMisconfigured, StoreUnavailable, Subscribe
 from ingeborg.broker.store.embedded import store as embedded
+from ingeborg.broker.store.embedded import subscriptions, writer_link
 from ingeborg.broker.store.embedded.layout import LAYOUT_NUMBER, Lane, open_for_reading, pack, prepare
 from ingeborg.broker.store.embedded.operations import operations
-from ingeborg.broker.store.embedded.store import LOCATIONS_AT_ONCE, MEMBERS_PER_LOOK, EmbeddedStore
+from ingeborg.broker.store.embedded.store import LOCATIONS_AT_ONCE, EmbeddedStore
+from ingeborg.broker.store.embedded.subscriptions import MEMBERS_PER_LOOK
 from ingeborg.protocol.hashes import digest
 from tests import wants
 from tests.store.asked import listen, subscribers, subscribers_now
@@ -134,16 +135,18 @@ async def test_kill_9_of_an_endpoint_loses_nothing_acknowledged_and_leaves_no_wr
 
 async def test_a_killed_writer_fails_what_is_under_way_and_is_replaced(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        await store.subscribe([("ann", ["before"])])
+        await store.subscribe([Subscribe("ann", ["before"])])
         pid = pid_of(store, Lane.DURABLE)
         os.kill(pid, signal.SIGSTOP)  # so that the operations are under way for certain
-        under_way = [asyncio.create_task(store.subscribe([("ann", [f"{n}"])])) for n in range(3)]
-        under_way.append(asyncio.create_task(store.subscribe([("ann", [f"large {n}" for n in range(200_000)])])))
+        under_way = [asyncio.create_task(store.subscribe([Subscribe("ann", [f"{n}"])])) for n in range(3)]
+        under_way.append(
+            asyncio.create_task(store.subscribe([Subscribe("ann", [f"large {n}" for n in range(200_000)])]))
+        )
         await asyncio.sleep(0.01)
         os.kill(pid, signal.SIGKILL)
         for outcome in await asyncio.gather(*under_way, return_exceptions=True):
             assert isinstance(outcome, StoreUnavailable)
-        await at_last(lambda: store.subscribe([("ann", ["after"])]))
+        await at_last(lambda: store.subscribe([Subscribe("ann", ["after"])]))
         assert await subscribers(store, ["before", "after"]) == [{"ann"}, {"ann"}]
         assert store.writer_restarts == 1
         assert pid_of(store, Lane.DURABLE) != pid
@@ -167,7 +170,7 @@ async def test_a_writer_killed_again_and_again_comes_back(tmp_path: Path) -> Non
 async def test_a_stopped_writer_ends_in_an_error_and_is_replaced(tmp_path: Path, lane: Lane) -> None:
     async with opened(tmp_path, timeout_s=0.4) as store:
         operation: Callable[[], Awaitable[Any]] = {
-            Lane.DURABLE: lambda: store.subscribe([("ann", ["rock"])]),
+            Lane.DURABLE: lambda: store.subscribe([Subscribe("ann", ["rock"])]),
             Lane.SOFT: lambda: listen(store, ["ann"], "i"),
         }[lane]
         pid = pid_of(store, lane)
@@ -191,19 +194,19 @@ with Gate(directory, Lane.DURABLE).signed():
 
 async def test_a_stopped_process_with_the_write_lock_is_named_and_only_writes_wait_for_it(tmp_path: Path) -> None:
     async with opened(tmp_path) as patient:
-        await patient.subscribe([("ann", ["rock"])])
+        await patient.subscribe([Subscribe("ann", ["rock"])])
     async with opened(tmp_path, timeout_s=0.4) as store:
         holder = start("-c", HOLD_THE_LOCK, str(tmp_path))
         try:
             line_of(holder)
             for _ in range(2):  # under way, and then while the next writer cannot get ready
                 with pytest.raises(StoreUnavailable, match=f"process {holder.pid} has the write lock"):
-                    await asyncio.wait_for(store.subscribe([("bob", ["rock"])]), 10)
+                    await asyncio.wait_for(store.subscribe([Subscribe("bob", ["rock"])]), 10)
             assert await subscribers(store, ["rock"]) == [{"ann"}]
             await at_last(lambda: store.heartbeat(ME))
         finally:
             end(holder)
-        await at_last(lambda: store.subscribe([("bob", ["rock"])]))
+        await at_last(lambda: store.subscribe([Subscribe("bob", ["rock"])]))
         assert await subscribers(store, ["rock"]) == [{"ann", "bob"}]
 
 
@@ -216,13 +219,13 @@ async def test_a_full_map_says_what_to_raise_and_loses_nothing(tmp_path: Path) -
         with pytest.raises(StoreError, match="MAP_SIZE_BYTES"):  # noqa: PT012 - which batch it is, is open
             for batch in range(1_000):
                 topics = [f"{batch}/{index}" for index in range(500)]
-                await store.subscribe([("ann", topics)])
+                await store.subscribe([Subscribe("ann", topics)])
                 acknowledged += topics
         assert acknowledged
         # Small and large ones in the same transactions; what fits, fits, and the others hear of it.
         mixed = [[f"{n}/{i}" for i in range(10 if n % 3 else 1_000)] for n in range(1_000, 1_040)]
         outcomes = await asyncio.gather(
-            *(store.subscribe([("ann", topics)]) for topics in mixed), return_exceptions=True
+            *(store.subscribe([Subscribe("ann", topics)]) for topics in mixed), return_exceptions=True
         )
         assert any(outcomes)
         for topics, outcome in zip(mixed, outcomes, strict=True):
@@ -234,32 +237,32 @@ async def test_a_full_map_says_what_to_raise_and_loses_nothing(tmp_path: Path) -
         await store.heartbeat(ME)
         assert store.writer_restarts == 0
     async with opened(tmp_path, map_size_bytes=MAP_BYTES) as store:
-        await store.subscribe([("ann", ["one more"])])
+        await store.subscribe([Subscribe("ann", ["one more"])])
         assert await subscribers(store, ["one more", *acknowledged]) == [{"ann"}] * (len(acknowledged) + 1)
 
 
 async def test_a_store_with_a_smaller_map_adopts_the_larger_one_of_another_process(tmp_path: Path) -> None:
     topics = [f"song {index}" for index in range(20_000)]
     async with opened(tmp_path, map_size_bytes=1 << 20) as small, opened(tmp_path, map_size_bytes=MAP_BYTES) as large:
-        await large.subscribe([("ann", topics)])
+        await large.subscribe([Subscribe("ann", topics)])
         assert await subscribers(small, topics) == [{"ann"}] * len(topics)
-        await small.subscribe([("bob", topics)])
+        await small.subscribe([Subscribe("bob", topics)])
         assert await subscribers(large, topics) == [{"ann", "bob"}] * len(topics)
 
 
 async def test_a_full_disk_is_an_error_and_the_store_recovers_when_there_is_room(tmp_path: Path) -> None:
     # A limit on the size of the writer's files stands for the disk: LMDB gets its error from the same system call.
     async with opened(tmp_path) as store:
-        await store.subscribe([("ann", ["before"])])
+        await store.subscribe([Subscribe("ann", ["before"])])
         pid, file_bytes = pid_of(store, Lane.DURABLE), os.stat(tmp_path / "durable" / "data.mdb").st_size
         _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (file_bytes, hard))
         topics = [f"song {index}" for index in range(5_000)]
         with pytest.raises(StoreUnavailable, match="may not grow"):
-            await store.subscribe([("ann", topics)])
+            await store.subscribe([Subscribe("ann", topics)])
         assert await subscribers(store, ["before"]) == [{"ann"}]
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
-        await store.subscribe([("ann", topics)])
+        await store.subscribe([Subscribe("ann", topics)])
         assert await subscribers(store, ["before", *topics]) == [{"ann"}] * (len(topics) + 1)
 
 
@@ -321,7 +324,7 @@ def planted(directory: Path, lane: Lane, **entries: bytes) -> None:
 
 
 @pytest.mark.parametrize("lane", list(Lane))
-@pytest.mark.parametrize("number", [2, LAYOUT_NUMBER + 1])
+@pytest.mark.parametrize("number", [LAYOUT_NUMBER - 1, LAYOUT_NUMBER + 1])
 async def test_another_layout_is_refused_with_one_line(tmp_path: Path, lane: Lane, number: int) -> None:
     async with opened(tmp_path):
         pass
@@ -338,7 +341,7 @@ async def test_another_layout_is_refused_with_one_line(tmp_path: Path, lane: Lan
 
 async def test_a_feature_that_is_not_known_here_is_refused_when_the_store_is_opened(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        await store.subscribe([("ann", ["rock"])])
+        await store.subscribe([Subscribe("ann", ["rock"])])
     planted(tmp_path, Lane.DURABLE, features=b"later other")
     said = rf"the store in {tmp_path} has features that this version does not know: 'later', 'other'\. Start a version"
     await refused(tmp_path, said)
@@ -364,14 +367,14 @@ async def test_an_endpoint_that_runs_keeps_its_store_whatever_features_come(tmp_
         killed = pid_of(store, Lane.DURABLE)
         os.kill(killed, signal.SIGKILL)
         await until_ended(killed)
-        await at_last(lambda: store.subscribe([("ann", ["rock"])]))
+        await at_last(lambda: store.subscribe([Subscribe("ann", ["rock"])]))
         assert store.writer_restarts == 1
         assert await subscribers(store, ["rock"]) == [{"ann"}]
 
 
 async def test_a_reboot_empties_the_soft_environment_only_and_unread(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        await store.subscribe([("ann", ["rock"])])
+        await store.subscribe([Subscribe("ann", ["rock"])])
         (location,) = await listen(store, ["ann"], "i")
         await store.register(ME)
     async with opened(tmp_path) as store:  # the same boot
@@ -455,7 +458,7 @@ async def test_a_large_write_lets_go_of_the_loop_at_every_frame(
             return pack(body)
 
         monkeypatch.setattr(writer_link, "pack", recorded)
-        await store.subscribe([("ann", topics)])
+        await store.subscribe([Subscribe("ann", topics)])
     assert len(packed_at) == 98
     assert len(set(packed_at)) == len(packed_at), "two frames in one turn of the loop"
 
@@ -464,10 +467,10 @@ async def test_large_reads_go_in_slices_and_come_whole(tmp_path: Path, monkeypat
     clients = [f"client {index}" for index in range(3_000)]
     topics = [f"song {index}" for index in range(500)]
     async with opened(tmp_path) as store:
-        await store.subscribe([("ann", topics)])
-        await store.subscribe([(client, ["hit"]) for client in clients])
+        await store.subscribe([Subscribe("ann", topics)])
+        await store.subscribe([Subscribe(client, ["hit"]) for client in clients])
         locations = await listen(store, clients, "i")
-        for module in (embedded, endings):
+        for module in (embedded, subscriptions):
             monkeypatch.setattr(module, "SLICE_S", 0.0)  # every slice is over as soon as it can be
         async with counted_turns() as turns:
             for read, expected, slices in (
@@ -490,10 +493,12 @@ async def test_what_takes_longer_is_not_said_at_once(tmp_path: Path, monkeypatch
     monkeypatch.setattr("ingeborg.broker.store.embedded.store.SLICE_S", 60.0)  # a busy machine is not what is tested
     async with opened(tmp_path) as store:
         clients = [f"client {number}" for number in range(MEMBERS_PER_LOOK + 1)]
-        await store.subscribe([(client, ["hit"]) for client in clients[1:]] + [("client 0", ["song"])])
+        await store.subscribe(
+            [Subscribe(client, ["hit"]) for client in clients[1:]] + [Subscribe("client 0", ["song"])]
+        )
         (most,) = subscribers_now(store, ["hit"]) or [set()]
         assert set(most) == set(clients[1:])
-        await store.subscribe([("client 0", ["hit"])])
+        await store.subscribe([Subscribe("client 0", ["hit"])])
         assert subscribers_now(store, ["song", "hit"]) is None
         assert subscribers_now(store, ["song"]) == [("client 0",)]
         assert store.locations_now(["nobody"] * LOCATIONS_AT_ONCE) == [None] * LOCATIONS_AT_ONCE
@@ -511,9 +516,9 @@ async def test_when_the_time_is_up_nothing_is_said_at_once(tmp_path: Path, monke
 
 async def test_a_small_write_overtakes_a_large_one(tmp_path: Path) -> None:
     async with opened(tmp_path) as store, opened(tmp_path) as sibling:
-        large = asyncio.create_task(store.subscribe([("ann", [f"song {index}" for index in range(300_000)])]))
-        await store.subscribe([("bob", ["rock"])])
-        await sibling.subscribe([("cid", ["rock"])])
+        large = asyncio.create_task(store.subscribe([Subscribe("ann", [f"song {index}" for index in range(300_000)])]))
+        await store.subscribe([Subscribe("bob", ["rock"])])
+        await sibling.subscribe([Subscribe("cid", ["rock"])])
         assert not large.done()
         await large
         assert await subscribers(store, ["rock", "song 0", "song 299999"]) == [{"bob", "cid"}, {"ann"}, {"ann"}]
@@ -522,23 +527,25 @@ async def test_a_small_write_overtakes_a_large_one(tmp_path: Path) -> None:
 async def test_a_cancelled_write_disturbs_no_other(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         for _ in range(3):
-            cancelled = asyncio.create_task(store.subscribe([("ann", [f"song {index}" for index in range(150_000)])]))
-            kept = asyncio.create_task(store.subscribe([("bob", [f"song {index}" for index in range(5_000)])]))
+            cancelled = asyncio.create_task(
+                store.subscribe([Subscribe("ann", [f"song {index}" for index in range(150_000)])])
+            )
+            kept = asyncio.create_task(store.subscribe([Subscribe("bob", [f"song {index}" for index in range(5_000)])]))
             await asyncio.sleep(0.01)
             cancelled.cancel()
             await kept
         assert "bob" in (await subscribers(store, ["song 4999"]))[0]
-        await store.unsubscribe([("bob", ["song 4999"])])
+        await store.unsubscribe([("bob", ["song 4999"], None)])
 
 
 def test_it_works_on_uvloop_too(tmp_path: Path) -> None:
     async def use() -> None:
         async with opened(tmp_path, timeout_s=0.4) as store:
-            await at_last(lambda: store.subscribe([("ann", ["rock"])]))
+            await at_last(lambda: store.subscribe([Subscribe("ann", ["rock"])]))
             os.kill(pid_of(store, Lane.DURABLE), signal.SIGSTOP)
             with pytest.raises(StoreUnavailable):
-                await store.subscribe([("bob", ["rock"])])
-            await at_last(lambda: store.subscribe([("bob", ["rock"])]))
+                await store.subscribe([Subscribe("bob", ["rock"])])
+            await at_last(lambda: store.subscribe([Subscribe("bob", ["rock"])]))
             assert await subscribers(store, ["rock"]) == [{"ann", "bob"}]
 
     uvloop.run(use())
@@ -550,13 +557,12 @@ def test_it_works_on_uvloop_too(tmp_path: Path) -> None:
 async def test_nothing_is_left_of_topics_and_clients_that_are_gone(tmp_path: Path) -> None:
     topics = [f"song {index}" for index in range(2_000)]
     async with opened(tmp_path) as store:
-        await store.subscribe([("ann", topics), ("bob", topics[:10])])
-        await store.unsubscribe([("ann", topics)])
+        await store.subscribe([Subscribe("ann", topics), Subscribe("bob", topics[:10])])
+        await store.unsubscribe([("ann", topics, None)])
         assert await store.topics("bob", None, 1_000) != ([], None)
-        await store.unsubscribe([("bob", topics)])
+        await store.unsubscribe([("bob", topics, None)])
     environment = open_for_reading(tmp_path, Lane.DURABLE, MAP_BYTES)
     with environment.env as env, env.begin() as txn:
-        assert {"subscribers", "topics_of", "texts"} <= environment.db.keys()
         assert {txn.stat(db)["entries"] for db in environment.db.values()} == {0}
 
 
@@ -577,7 +583,7 @@ def test_expired_hashes_are_swept_away_by_later_calls(tmp_path: Path) -> None:
 async def test_stores_of_one_process_share_the_environment_until_the_last_is_closed(tmp_path: Path) -> None:
     async with opened(tmp_path) as first:
         async with opened(tmp_path) as second:
-            await second.subscribe([("ann", ["rock"])])
+            await second.subscribe([Subscribe("ann", ["rock"])])
         assert await subscribers(first, ["rock"]) == [{"ann"}]
         assert len(embedded._shared) == 2
     assert not embedded._shared
@@ -585,8 +591,8 @@ async def test_stores_of_one_process_share_the_environment_until_the_last_is_clo
 
 async def test_what_is_read_and_written_is_counted(tmp_path: Path) -> None:
     async with opened(tmp_path, map_size_bytes=MAP_BYTES) as store:
-        await store.subscribe([("ann", ["a", "b", "c"]), ("bob", ["a"])])
-        await store.unsubscribe([("ann", ["c"])])
+        await store.subscribe([Subscribe("ann", ["a", "b", "c"]), Subscribe("bob", ["a"])])
+        await store.unsubscribe([("ann", ["c"], None)])
         await listen(store, ["ann", "bob"], "i")
         written = 5 + 2
         read = store.counters["reads"]  # drawing a listen number reads the one before
@@ -606,18 +612,18 @@ async def test_for_reading_only_nothing_is_made_and_no_writer_is_started(tmp_pat
     await absent.close()
     assert os.listdir(tmp_path) == []
     async with opened(tmp_path / "store") as store:
-        await store.subscribe([("ann", ["rock"])])
+        await store.subscribe([Subscribe("ann", ["rock"])])
         await store.register(ME)
         async with opened(tmp_path / "store", read_only=True) as reader:
             assert await subscribers(reader, ["rock"]) == [{"ann"}]
             assert await reader.endpoints() == [ME]
             assert list(reader.writer_pids.values()) == [None, None]
             with pytest.raises(StoreUnavailable):
-                await reader.subscribe([("ann", ["jazz"])])
+                await reader.subscribe([Subscribe("ann", ["jazz"])])
     (tmp_path / "store" / "soft" / "boot_id").write_text("another boot")
     async with opened(tmp_path / "store", read_only=True) as reader:
         assert await reader.endpoints() == []  # it may be half written
-        assert [page async for page in reader.subscriptions()] == [[("rock", ["ann"])]]
+        assert [page async for page in reader.all_subscriptions()] == [[("rock", ["ann"], [])]]
 
 
 async def test_for_reading_only_a_directory_of_another_program_is_refused(tmp_path: Path) -> None:

@@ -1,359 +1,242 @@
-"""Ending subscriptions in the embedded store: what it is made of, what only it promises, and its worst moments."""
+"""How subscriptions end in the embedded store: the steps of ``end``, what may come between them, and clearing up."""
 
 from __future__ import annotations
 
-import itertools
-import os
+import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from ingeborg.broker.command.doctor import embedded as doctor
-from ingeborg.broker.store.base import Ended, Ending, Location, StoreError, Term
-from ingeborg.broker.store.embedded import ending_operations, endings, now, slices
+from ingeborg.broker.store.base import (
+    ENDED_BYTES_MAX,
+    ENDED_MAX,
+    Ended,
+    Location,
+    StoreUnavailable,
+    Subscribe,
+    Subscription,
+    Term,
+)
+from ingeborg.broker.store.embedded import operations as soft_operations
+from ingeborg.broker.store.embedded import slices
+from ingeborg.broker.store.embedded.endings import EndedItem, EndedRecord, pack_ended, unpack_ended
 from ingeborg.broker.store.embedded.layout import FRAME_ITEMS, Lane, prepare
 from ingeborg.broker.store.embedded.operations import operations
-from ingeborg.broker.store.embedded.store import MEMBERS_PER_LOOK, EmbeddedStore
-from ingeborg.protocol.hashes import digest, slot_of
-from tests import proof
-from tests.store.asked import listen, subscribers, subscribers_now
+from ingeborg.broker.store.embedded.store import EmbeddedStore
+from ingeborg.protocol.hashes import SLOTS
+from tests.store.asked import listen, subscribers
 
-from .test_embedded import MAP_BYTES, at_last, line_of, opened, pid_of, start, until_ended
+from .test_embedded import MAP_BYTES, opened, start
 from .test_embedded import end as kill
 
-GONE = Term(True, 0.0)
+AWAY = Term(True, 0.0)
 LATER = Term(False, 4e9)
+PIZZA = '{"food":["pizza"]}'
+
+Step = Callable[[], Awaitable[Any]]
 
 
-async def records(store: EmbeddedStore, topic: str) -> list[Ending]:
-    """Of the topic's slot, in one page."""
-    return (await store.ending(slot_of(topic), None, 100_000))[0]
+async def made(store: EmbeddedStore, client: str, topics: list[str], text: str | None = None) -> list[Subscription]:
+    """Subscribe with a term, and what the store has of it then."""
+    await store.subscribe([Subscribe(client, topics, text, AWAY)])
+    records = await store.subscriptions_of([(client, topic) for topic in topics])
+    return [each for record in records for each in record if each.filter == text]
 
 
-# --- what it is made of
+async def all_ending(store: EmbeddedStore) -> list[Subscription]:
+    """All that have a term."""
+    found: list[Subscription] = []
+    for slot in await store.ending_slots() or []:
+        page, cursor = await store.ending(slot, None, 100_000)
+        assert cursor is None
+        found += page
+    return found
 
 
-async def test_who_only_reads_does_without_until_an_endpoint_of_this_boot_has_made_them(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await store.subscribe([("ann", ["jazz"])])
-        await store.subscribe_ending([("ann", ["rock"], GONE)])
-    (tmp_path / "soft" / "boot_id").write_text("another boot")
-    async with opened(tmp_path, read_only=True) as reader:
-        assert await reader.ending(slot_of("rock"), None, 10) == ([], None)
-        assert await subscribers(reader, ["rock", "jazz"]) == [set(), {"ann"}]
-        assert subscribers_now(reader, ["rock", "jazz"]) == [(), ("ann",)]
-        assert await reader.topics("ann", None, 10) == (["jazz"], None)
-        assert reader.subscribed_now("ann", ["rock", "jazz"]) == [False, True]
-        assert await reader.ended(["ann"]) == [None]
-        assert await reader.kept([1], None, 10) == ([], [], None)
-        assert (await reader.kept_top(), reader.kept_count()) == (0, 0)
+def between(store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch, operation: str, then: Step) -> None:
+    """Before a writer is asked for the operation the next time, something else is done."""
+    for name in ("_soft", "_durable"):
+        call = getattr(store._endings, name)
+
+        async def interrupted(asked: str, frames: Any, call: Any = call) -> Any:
+            nonlocal then
+            if asked == operation:
+                step, then = then, nothing
+                await step()
+            return await call(asked, frames)
+
+        monkeypatch.setattr(store._endings, name, interrupted)
 
 
-async def test_the_doctor_reads_them(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await listen(store, ["ann"], "i")
-        await store.subscribe_ending([("ann", ["rock"], GONE)])
-    problem, words = await doctor.read_through(tmp_path, Lane.SOFT, MAP_BYTES)
-    assert (problem, words) == (None, "3 entries")  # of these two are for the subscription
+async def nothing() -> None:
+    """Takes no time."""
 
 
-async def test_a_reboot_takes_them_and_a_new_start_of_all_processes_does_not(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await store.subscribe_ending([("ann", ["rock"], GONE)])
-        await store.subscribe([("ann", ["jazz"])])
-    async with opened(tmp_path) as store:
-        assert await subscribers(store, ["rock", "jazz"]) == [{"ann"}, {"ann"}]
-    (tmp_path / "soft" / "boot_id").write_text("another boot")
-    async with opened(tmp_path) as store:
-        assert await subscribers(store, ["rock", "jazz"]) == [set(), {"ann"}]
+# --- the steps of end
 
-
-ENDLESS = """
-import asyncio, sys
+DYING = """
+import asyncio, os, signal, sys
 from pathlib import Path
-from ingeborg.broker.store.base import Term
+from ingeborg.broker.store.base import Subscribe, Term
 from ingeborg.broker.store.embedded.store import EmbeddedStore
+directory, last = Path(sys.argv[1]), sys.argv[2]
 async def run():
-    store = EmbeddedStore(Path(sys.argv[1]), timeout_s=60.0)
+    store, other = EmbeddedStore(directory, timeout_s=60.0), EmbeddedStore(directory, timeout_s=60.0)
     await store.open()
-    print(*store.writer_pids.values(), flush=True)
-    for number in range(1_000_000):
-        await store.subscribe_ending([("ann", [f"{number}"], Term(True, 0.0))])
-        print(number, flush=True)
+    await other.open()
+    mine = [each for record in await store.subscriptions_of([("ann", "rock"), ("ann", "jazz")]) for each in record]
+    soft, durable = store._endings._soft, store._endings._durable
+    def dying(call):
+        async def called(operation, frames):
+            if operation == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if operation == "has_ended":
+                await other.subscribe([Subscribe("ann", ["jazz"], None, Term(True, 0.0))])
+            return await call(operation, frames)
+        return called
+    store._endings._soft, store._endings._durable = dying(soft), dying(durable)
+    await store.end([(mine, None, True)])
+    os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(run())
 """
 
 
-async def test_kill_9_of_an_endpoint_loses_none_that_was_acknowledged(tmp_path: Path) -> None:
-    process = start("-c", ENDLESS, str(tmp_path))
-    try:
-        assert process.stdout is not None
-        writers = [int(pid) for pid in line_of(process).split()]
-        for _ in range(20):
-            last = int(line_of(process))
-        process.kill()
-        last = max([last, *map(int, process.stdout.read().split("\n")[:-1])])
-        for pid in writers:
-            await until_ended(pid)
-        async with opened(tmp_path) as store:
-            topics = [f"{number}" for number in range(last + 1)]
-            assert await subscribers(store, topics) == [{"ann"}] * len(topics)
-    finally:
-        kill(process)
-
-
-async def test_a_killed_writer_is_replaced_and_stamps_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("last", ["has_ended", "end", "has_not_ended", "none"])
+async def test_kill_9_between_two_steps_loses_none_without_a_word(tmp_path: Path, last: str) -> None:
+    """One subscription ends; the other is subscribed to again before the first step, which does not see it."""
     async with opened(tmp_path) as store:
-        await store.subscribe_ending([("ann", ["rock"], GONE)])
-        (before,) = await records(store, "rock")
-        killed = pid_of(store, Lane.SOFT)
-        os.kill(killed, signal.SIGKILL)
-        await until_ended(killed)
-        await at_last(lambda: store.subscribe_ending([("ann", ["rock"], LATER)]))
-        (now,) = await records(store, "rock")
-        assert now.term == LATER
-        assert now.stamp > before.stamp
-
-
-async def test_a_full_map_refuses_new_ones_and_lets_them_end(tmp_path: Path) -> None:
-    async with opened(tmp_path, map_size_bytes=1 << 20) as store:
-        topics = [f"{number} ".ljust(200, "x") for number in range(3_000)]
-        with pytest.raises(StoreError, match="the embedded store is full"):
-            await store.subscribe_ending([("ann", topics, GONE)])
-        mine = [each for slot in range(4096) for each in (await store.ending(slot, None, 5_000))[0]]
-        assert len(mine) >= FRAME_ITEMS
-        with pytest.raises(StoreError, match="the embedded store is full"):
-            await store.subscribe_ending([("bob", topics, GONE)])
-        assert await store.end([(mine, None, True)]) == [mine]
+        before = await made(store, "ann", ["rock", "jazz"])
+    process = start("-c", DYING, str(tmp_path), last)
+    assert process.wait(60) == -signal.SIGKILL
+    kill(process)
+    async with opened(tmp_path) as store:
+        left = {each.topic for each in await all_ending(store)}
+        (said,) = await store.ended(["ann"])
+        named = {topic for topic, _ in said.subscriptions} if said else set()
+        assert left | named == {"rock", "jazz"}
+        assert (left, named) == {
+            "has_ended": ({"rock", "jazz"}, set()),
+            "end": ({"rock", "jazz"}, {"rock", "jazz"}),
+            "has_not_ended": ({"jazz"}, {"rock", "jazz"}),
+            "none": ({"jazz"}, {"rock"}),
+        }[last]
+        # The next sweep goes on from there, whichever stamps it has.
+        mine = await all_ending(store)
+        assert await store.end([([*before, *mine], None, True)]) == [
+            [each for each in [*before, *mine] if each in mine or each.topic == "rock"]
+        ]
         (said,) = await store.ended(["ann"])
         assert said is not None
-        assert said.total == len(mine)
-        await store.subscribe_ending([("bob", ["rock"], GONE)])
+        assert (sorted(said.subscriptions), said.total) == ([("jazz", None), ("rock", None)], 2)
 
 
-# --- slices and frames
-
-
-@pytest.fixture
-def tiny_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each read looks at one thing, or two, and lets go of the loop."""
-    for module in (endings, slices):
-        monkeypatch.setattr(module, "SLICE_S", -1.0)
-        monkeypatch.setattr(module, "LOOKS", 2)
-
-
-@pytest.mark.usefixtures("tiny_slices")
-async def test_what_takes_many_slices_is_whole(tmp_path: Path) -> None:
-    topics = [f"{index}" for index in range(15)]
-    clients = [f"client {index}" for index in range(7)]
-    async with opened(tmp_path) as store:
-        await store.subscribe([("ann", topics[::3]), ("bob", topics)])
-        await store.subscribe_ending(
-            [("ann", topics, GONE), *((client, ["hit"], LATER) for client in clients), ("cleo", topics[:3], GONE)]
-        )
-        assert await subscribers(store, ["hit", "3", "1", "none", "hit"]) == [
-            set(clients),
-            {"ann", "bob"},
-            {"ann", "bob", "cleo"},
-            set(),
-            set(clients),
-        ]
-        assert sorted((await store.topics("ann", None, 100))[0]) == sorted(topics)
-        pairs = [(client, topic) for client in ("ann", "cleo") for topic in topics]
-        anns = [None if index % 3 == 0 else GONE for index in range(15)]
-        assert await store.terms(pairs) == [*anns, *[GONE] * 3, *[None] * 12]
-        hits = await records(store, "hit")
-        assert {each.client for each in hits if each.topic == "hit"} == set(clients)
-        await store.unsubscribe([("ann", topics[:10]), ("nobody", ["x"]), ("cleo", ["2", "0"])])
-        assert sorted((await store.topics("ann", None, 100))[0]) == topics[10:]
-        assert await subscribers(store, ["1", "2", "14"]) == [{"bob", "cleo"}, {"bob"}, {"bob", "ann"}]
-        await store.subscribe([("ann", topics), ("client 3", ["hit"])])
-        assert await store.terms([("ann", topic) for topic in topics]) == [None] * 15
-        assert await store.ended(["ann", *clients]) == [None] * 8
-
-
-async def test_large_batches_go_frame_by_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    topics = [f"song {index}" for index in range(2 * FRAME_ITEMS + 10)]
-    async with opened(tmp_path) as store:
-        call, sizes, under_way = store._soft_writer.call, list[tuple[str, int]](), 0
-
-        async def counted(operation: str, frames: Any) -> list[Any]:
-            nonlocal under_way
-            assert not under_way, "the next one was sent before this one was committed"
-            under_way += 1
-            (frame,) = frames
-            sizes.append((operation, sum(len(entry[3 if operation == "end" else 1]) for entry in frame[-1])))
-            found = await call(operation, [frame])
-            under_way -= 1
-            return found
-
-        monkeypatch.setattr(store._endings, "_call", counted)
-        await store.subscribe_ending([("ann", topics, GONE), ("bob", topics[:5], GONE)])
-        mine = [each for slot in range(4096) for each in (await store.ending(slot, None, 5_000))[0]]
-        by_client = [[each for each in mine if each.client == client] for client in ("bob", "ann")]
-        assert await store.end([(each, None, True) for each in by_client]) == by_client
-        assert sizes == [
-            ("subscribe_ending", FRAME_ITEMS),
-            ("subscribe_ending", FRAME_ITEMS),
-            ("subscribe_ending", 15),
-            ("end", 5),
-            ("end", FRAME_ITEMS),
-            ("end", FRAME_ITEMS),
-            ("end", 10),
-        ]
-
-
-async def test_what_is_said_at_once_is_said_of_few_only(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        few = [(f"{number}", ["hit"], GONE) for number in range(MEMBERS_PER_LOOK - 1)]
-        await store.subscribe_ending(few)
-        found = subscribers_now(store, ["none", "hit"])
-        assert found is not None
-        assert (found[0], set(found[1])) == ((), {client for client, _, _ in few})
-        await store.subscribe([("plain", ["hit"])])
-        assert subscribers_now(store, ["none", "hit"]) is None
-        assert len((await subscribers(store, ["hit"]))[0]) == MEMBERS_PER_LOOK
-
-
-# --- between two environments
-
-
-async def interrupted(
-    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch, operation: str, meanwhile: Callable[[], Any]
-) -> None:
-    """Before the writer is asked for the operation the next time, something else is done."""
-    call = store._soft_writer.call
-
-    async def interrupting(name: str, frames: Any) -> list[Any]:
-        if name == operation:
-            monkeypatch.setattr(store._endings, "_call", call)
-            await meanwhile()
-        return await call(name, frames)
-
-    monkeypatch.setattr(store._endings, "_call", interrupting)
-
-
-async def test_whoever_reads_both_reads_the_ending_ones_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with opened(tmp_path) as store, opened(tmp_path) as other:
-        clients, lanes = store._endings.clients, list[Lane]()
-        reading, holds = store._reading, store._holds
-
-        async def becoming_plain(topics: list[str]) -> list[list[str]]:
-            await other.subscribe([("ann", ["before"])])
-            found = await clients(topics)
-            await other.subscribe([("ann", ["after"])])
-            return found
-
-        def noted(lane: Lane, database: str | None) -> Any:
-            lanes.append(lane)
-            return reading(lane, database)
-
-        def looked(lane: Lane, database: str) -> bool:
-            lanes.append(lane)
-            return holds(lane, database)
-
-        await store.subscribe_ending([("ann", ["before", "after"], GONE)])
-        monkeypatch.setattr(store._endings, "clients", becoming_plain)
-        assert await subscribers(store, ["before", "after"]) == [{"ann"}, {"ann"}]
-        for part in (store, store._endings):
-            monkeypatch.setattr(part, "_reading", noted)
-            monkeypatch.setattr(part, "_holds", looked)
-        subscribers_now(store, ["before"])  # there are none any more
-        store.subscribed_now("ann", ["before"])
-        await subscribers(store, ["before"])
-        await store.topics("ann", None, 10)
-        assert lanes == [Lane.SOFT, Lane.DURABLE] * 4
-        await store.subscribe_ending([("bob", ["before"], GONE)])
-        lanes.clear()
-        subscribers_now(store, ["before"])
-        store.subscribed_now("ann", ["before"])
-        await store.topics("ann", None, 10)
-        assert lanes == [Lane.SOFT, Lane.SOFT, Lane.DURABLE] * 3
-
-
-async def test_one_that_becomes_plain_before_it_is_written_is_taken_out_again(
+async def test_what_is_subscribed_to_between_the_steps_stays_and_has_not_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(tmp_path) as store, opened(tmp_path) as other:
-        await interrupted(store, monkeypatch, "subscribe_ending", lambda: other.subscribe([("ann", ["rock"])]))
-        await store.subscribe_ending([("ann", ["rock", "jazz"], GONE)])
-        assert await records(store, "rock") == []
-        assert await store.terms([("ann", "rock"), ("ann", "jazz")]) == [None, GONE]
-        assert await subscribers(store, ["rock"]) == [{"ann"}]
+        for number, (step, term) in enumerate(product(("has_ended", "end"), (None, AWAY))):
+            client = f"{number}"
+            mine = await made(store, client, ["rock", "jazz"], PIZZA)
+            again = partial(other.subscribe, [Subscribe(client, ["rock"], PIZZA, term)])
+            with monkeypatch.context() as patched:
+                between(store, patched, step, again)
+                assert await store.end([(mine, None, True)]) == [[mine[1]]]
+            assert await store.ended([client]) == [Ended([("jazz", PIZZA)], 1)]
+            assert await store.subscribed(client, ["rock", "jazz"]) == [True, False]
 
 
-async def test_one_that_becomes_plain_while_it_ends_has_not_ended(
+async def test_a_late_correction_leaves_the_name_of_a_later_subscription(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Two ends at once: the first finds another stamp; the second has taken that one out before the first says so."""
     async with opened(tmp_path) as store, opened(tmp_path) as other:
-        await store.subscribe_ending([("ann", ["rock"], GONE)])
-        mine = await records(store, "rock")
-        await interrupted(store, monkeypatch, "end", lambda: other.subscribe([("ann", ["rock"])]))
+        mine = await made(store, "ann", ["rock"])
+        later: list[Subscription] = []
+
+        async def renewed() -> None:
+            later.extend(await made(other, "ann", ["rock"]))
+
+        async def ended() -> None:
+            assert await other.end([(later, None, True)]) == [later]
+
+        between(store, monkeypatch, "end", renewed)
+        between(store, monkeypatch, "has_not_ended", ended)
         assert await store.end([(mine, None, True)]) == [[]]
-        assert await store.ended(["ann"]) == [None]
-        assert await subscribers(store, ["rock"]) == [{"ann"}]
+        assert await other.ended(["ann"]) == [Ended([("rock", None)], 1)]
+        assert await subscribers(store, ["rock"]) == [set()]
 
 
-async def test_what_a_crash_left_beside_a_plain_one_is_no_ending_one_and_ends_without_a_word(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await store.subscribe_ending([("ann", ["rock"], GONE)])
-        mine = await records(store, "rock")
-        await store._durable_writer.call("subscribe", [[("ann", ["rock"])]])  # as one that came no further
-        assert [*map(set, subscribers_now(store, ["rock"]) or [])] == [{"ann"}]
-        assert await subscribers(store, ["rock"]) == [{"ann"}]
-        assert await store.topics("ann", None, 1) == (["rock"], None)
-        assert await store.terms([("ann", "rock")]) == [None]
-        assert await store.end([(mine, None, True)]) == [[]]
-        assert await records(store, "rock") == []
-        assert await store.ended(["ann"]) == [None]
-        assert await subscribers(store, ["rock"]) == [{"ann"}]
-
-
-@pytest.mark.parametrize("operation", ["subscribe", "unsubscribe"])
-async def test_what_comes_while_a_plain_one_is_written_is_taken_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
-) -> None:
-    """Before that there is nothing that ends, and nothing with a filter."""
-    async with opened(tmp_path) as store, opened(tmp_path) as other:
-        call = store._durable_writer.call
-
-        async def writing(name: str, frames: Any) -> list[Any]:
-            monkeypatch.setattr(store._durable_writer, "call", call)
-            await other.subscribe_ending([("ann", ["rock"], GONE)])
-            await other.subscribe_filtered([("ann", ["rock"], "{}", False)])
-            return await call(name, frames)
-
-        monkeypatch.setattr(store._durable_writer, "call", writing)
-        await getattr(store, operation)([("ann", ["rock"])])
-        assert await records(other, "rock") == []
-        assert await subscribers(other, ["rock"]) == [{"ann"} if operation == "subscribe" else set()]
-        assert await other.filters_of([("ann", "rock")]) == [["{}"] if operation == "subscribe" else []]
-
-
-async def test_it_ends_before_a_plain_one_takes_its_place_and_has_not_ended(
+async def test_a_late_first_step_leaves_the_name_of_a_later_subscription(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(tmp_path) as store, opened(tmp_path) as other:
-        await store.subscribe_ending([("ann", ["rock"], GONE)])
-        mine = await records(store, "rock")
-        # Between its look at the soft environment and its writing there: the ending one is gone by then.
-        await interrupted(store, monkeypatch, "take_out", lambda: other.end([(mine, None, True)]))
-        await store.subscribe([("ann", ["rock"])])
-        assert await store.ended(["ann"]) == [None]
+        mine = await made(store, "ann", ["rock"])
+
+        async def renewed() -> None:
+            later = await made(other, "ann", ["rock"])
+            between(other, monkeypatch, "end", going_on.wait)  # named, and still there
+            waiting.append(asyncio.create_task(other.end([(later, None, True)])))
+            while await other.ended(["ann"]) == [None]:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0)
+
+        going_on, waiting = asyncio.Event(), list["asyncio.Task[Any]"]()
+        between(store, monkeypatch, "has_ended", renewed)
+        assert await store.end([(mine, None, True)]) == [[]]
+        going_on.set()
+        (found,) = await asyncio.gather(*waiting)
+        assert len(found[0]) == 1
+        assert await other.ended(["ann"]) == [Ended([("rock", None)], 1)]
+
+
+async def test_what_ends_before_its_subscribe_has_returned_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as store, opened(tmp_path) as other:
+        mine = await made(store, "ann", ["rock"])
+        await store.end([(mine, None, True)])
+
+        async def ended() -> None:
+            later = await all_ending(other)
+            assert await other.end([(later, None, True)]) == [later]
+
+        between(store, monkeypatch, "subscribed", ended)
+        await store.subscribe([Subscribe("ann", ["rock"], None, AWAY)])
+        assert await store.ended(["ann"]) == [Ended([("rock", None)], 1)]
+        assert await subscribers(store, ["rock"]) == [set()]
+
+
+async def test_a_step_that_fails_leaves_a_name_too_many_and_the_next_end_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as store:
+        mine = await made(store, "ann", ["rock"])
+
+        async def failing() -> None:
+            raise StoreUnavailable("played")
+
+        with monkeypatch.context() as patched:
+            between(store, patched, "end", failing)
+            with pytest.raises(StoreUnavailable):
+                await store.end([(mine, None, True)])
         assert await subscribers(store, ["rock"]) == [{"ann"}]
+        assert await store.ended(["ann"]) == [Ended([("rock", None)], 1)]
+        assert await store.end([(mine, None, True)]) == [mine]
+        assert await store.ended(["ann"]) == [Ended([("rock", None)], 1)]
+
+
+# --- and a listen
 
 
 async def test_what_ends_before_the_location_is_written_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(tmp_path) as store, opened(tmp_path) as other:
-        await store.subscribe_ending([("ann", ["rock"], GONE)])
-        mine, call = await records(store, "rock"), other._soft_writer.call
+        mine, call = await made(store, "ann", ["rock"], PIZZA), other._soft_writer.call
 
         async def ending(name: str, frames: Any) -> list[Any]:
             assert await store.end([(mine, None, True)]) == [mine]
@@ -361,30 +244,120 @@ async def test_what_ends_before_the_location_is_written_is_named(
 
         monkeypatch.setattr(other._soft_writer, "call", ending)
         ((_, said),) = await other.listen(["ann"], "here")
-        assert said == Ended(["rock"], 1)
+        assert said == Ended([("rock", PIZZA)], 1)
+
+
+async def test_a_listen_between_the_steps_is_told_what_ends_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as store, opened(tmp_path) as other:
+        mine = await made(store, "ann", ["rock"])
+        told: list[tuple[Location, Ended | None]] = []
+
+        async def listening() -> None:
+            told.extend(await other.listen(["ann"], "here"))
+
+        between(store, monkeypatch, "end", listening)
+        assert await store.end([(mine, None, True)]) == [mine]
+        assert [said for _, said in told] == [Ended([("rock", None)], 1)]
 
 
 async def test_a_listen_that_comes_while_many_end_keeps_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topics = [f"{index}" for index in range(FRAME_ITEMS + 50)]
+    topics = [f"{index}" for index in range(2 * FRAME_ITEMS + 50)]
     async with opened(tmp_path) as store, opened(tmp_path) as other:
-        await store.subscribe_ending([("ann", topics, GONE)])
-        mine = [each for slot in range(4096) for each in (await store.ending(slot, None, 5_000))[0]]
-        call, calls = store._soft_writer.call, itertools.count()
+        await store.subscribe([Subscribe("ann", topics, None, AWAY), Subscribe("bob", topics[:5], None, AWAY)])
+        mine = await all_ending(store)
+        batch = [[each for each in mine if each.client == client] for client in ("bob", "ann")]
+        soft, durable, steps = store._endings._soft, store._endings._durable, list[tuple[str, int]]()
 
-        async def listening(name: str, frames: Any) -> list[Any]:
-            if name == "end" and next(calls) == 1:
-                await listen(other, ["ann"], "here")
-            return await call(name, frames)
+        def counted(call: Any) -> Any:
+            async def called(operation: str, frames: Any) -> Any:
+                sent = list(frames)
+                groups = [group for frame in sent for group in (frame[1] if operation == "has_ended" else frame)]
+                steps.append((operation, sum(len(items) for _, entries in groups for _, items in entries)))
+                if len(steps) == 3:  # before the first step of the second part
+                    await listen(other, ["ann"], "here")
+                return await call(operation, sent)
 
-        monkeypatch.setattr(store._endings, "_call", listening)
-        assert await store.end([(mine, None, True)]) == [mine[:FRAME_ITEMS]]
+            return called
+
+        monkeypatch.setattr(store._endings, "_soft", counted(soft))
+        monkeypatch.setattr(store._endings, "_durable", counted(durable))
+        assert await store.end([(each, None, True) for each in batch]) == [batch[0], batch[1][: FRAME_ITEMS - 5]]
+        part = FRAME_ITEMS
+        assert steps == [
+            ("has_ended", part),
+            ("end", part),
+            ("has_ended", part),
+            ("end", 0),
+            ("has_ended", 55),
+            ("end", 0),
+        ]
         (said,) = await other.ended(["ann"])
         assert said is not None
-        assert said.total == FRAME_ITEMS
-        left = {each.topic for each in mine[FRAME_ITEMS:]}
-        assert set((await other.topics("ann", None, 1_000))[0]) == left
+        assert said.total == FRAME_ITEMS - 5
+        left = {each.topic for each in batch[1][FRAME_ITEMS - 5 :]}
+        assert set((await other.topics("ann", None, 10_000))[0]) == left
+
+
+# --- what a sweep reads
+
+
+class Counted:
+    """A transaction, or a cursor, whose calls are counted."""
+
+    def __init__(self, one: Any, calls: list[str]) -> None:
+        self._one, self._calls = one, calls
+
+    def __getattr__(self, name: str) -> Any:
+        self._calls.append(name)
+        found = getattr(self._one, name)
+        return self._each(found) if name == "iternext" else found
+
+    def _each(self, found: Callable[[], Any]) -> Callable[[], Any]:
+        def each() -> Any:
+            for item in found():
+                self._calls.append("next")
+                yield item
+
+        return each
+
+
+async def test_a_sweep_reads_none_without_a_term(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many calls of the database with two thousand of them as with none."""
+    monkeypatch.setattr(slices, "SLICE_S", 60.0)
+    topics = [f"song {index}" for index in range(20)]
+    calls: list[str] = []
+    async with opened(tmp_path) as store:
+        await store.subscribe([Subscribe("ann", topics, PIZZA, AWAY)])
+        reading = store._slices.reading
+
+        class Reading:
+            def __init__(self, lane: Lane, database: str) -> None:
+                self._reading = reading(lane, database)
+
+            def __enter__(self) -> tuple[Any, Any]:
+                txn, cursor = self._reading.__enter__()
+                return Counted(txn, calls), Counted(cursor, calls)
+
+            def __exit__(self, *error: Any) -> None:
+                self._reading.__exit__(*error)
+
+        monkeypatch.setattr(store._slices, "reading", Reading)
+        counts = []
+        for number in range(2):
+            calls.clear()
+            mine = await all_ending(store)
+            assert {each.topic for each in mine} == set(topics)
+            await store.end([([each._replace(stamp=1) for each in mine], None, True)])
+            counts.append(len(calls))
+            if not number:
+                everywhere = [*topics, *(f"{index}" for index in range(SLOTS // 2))]
+                await store.subscribe([Subscribe(client, everywhere) for client in ("ann", "bob", "zoe")])
+                await store.subscribe([Subscribe("bob", everywhere, PIZZA)])
+        assert counts[0] == counts[1] > 20
 
 
 # --- clearing up
@@ -400,13 +373,13 @@ class Clock:
         return self.unix_s
 
 
-async def test_what_is_old_goes_and_who_listens_or_is_waited_for_stays(tmp_path: Path) -> None:
+async def test_what_is_old_goes_and_who_listens_stays(tmp_path: Path) -> None:
     clock = Clock()
     async with opened(tmp_path, wall_clock=clock) as store:
-        here = await listen(store, ["away", "here", "waited for"], "i")
-        await store.unlisten([("away", here[0]), ("waited for", here[2])])
-        await store.subscribe_ending([("waited for", ["rock"], GONE), ("old", ["rock"], GONE)])
-        mine = [each for each in await records(store, "rock") if each.client == "old"]
+        here = await listen(store, ["away", "here"], "i")
+        await store.unlisten([("away", here[0])])
+        mine = await made(store, "old", ["rock"])
+        await made(store, "away", ["rock"])
         await store.end([(mine, None, True)])
         clock.unix_s += 600.0
         (young,) = await listen(store, ["young"], "i")
@@ -416,31 +389,25 @@ async def test_what_is_old_goes_and_who_listens_or_is_waited_for_stays(tmp_path:
         assert await store.tidy(600.0) == 2
         assert await store.tidy(600.0) == 0
         assert await store.ended(["old"]) == [None]
-        names = ["away", "here", "waited for", "young"]
-        found = [None, here[1], here[2]._replace(online=False), young._replace(online=False)]
-        assert await store.locations(names) == found
-        clock.unix_s += 1.0
-        await store.unsubscribe([("waited for", ["rock"])])
-        assert await store.tidy(600.0) == 1
-        assert await store.locations(["waited for"]) == [None]
+        assert await store.locations(["away", "here", "young"]) == [None, here[1], young._replace(online=False)]
+        assert await subscribers(store, ["rock"]) == [{"away"}]
 
 
 async def test_a_later_end_keeps_what_has_ended_for_longer(tmp_path: Path) -> None:
     clock = Clock()
     async with opened(tmp_path, wall_clock=clock) as store:
-        await store.subscribe_ending([("ann", ["rock", "jazz"], GONE)])
-        for topic in ("rock", "jazz"):
-            await store.end([([each for each in await records(store, topic) if each.topic == topic], None, True)])
+        for each in await made(store, "ann", ["rock", "jazz"]):
+            await store.end([([each], None, True)])
             clock.unix_s += 400.0
         assert await store.tidy(600.0) == 0
-        assert await store.ended(["ann"]) == [Ended(["rock", "jazz"], 2)]
+        assert await store.ended(["ann"]) == [Ended([("rock", None), ("jazz", None)], 2)]
         clock.unix_s += 201.0
         assert await store.tidy(600.0) == 1
 
 
 def test_a_step_is_bounded_and_goes_on_where_the_last_one_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending_operations, "TIDY_RECORDS", 10)
-    monkeypatch.setattr(ending_operations, "TIDY_S", 60.0)
+    monkeypatch.setattr(soft_operations, "TIDY_RECORDS", 10)
+    monkeypatch.setattr(soft_operations, "TIDY_S", 60.0)
     environment = prepare(tmp_path, Lane.SOFT, MAP_BYTES).environment
     soft = operations(environment, Lane.SOFT)
     with environment.env as env:
@@ -453,84 +420,19 @@ def test_a_step_is_bounded_and_goes_on_where_the_last_one_was(tmp_path: Path, mo
                 went += soft["tidy"](txn, (95, 0))
         # Of those that are away the numbers up to 94 are old: five in ten, and the last two of the last ten stay.
         assert went == [5, 5, 5, 5, 5, 5, 5, 5, 5, 3, 0]
-        monkeypatch.setattr(ending_operations, "TIDY_S", -1.0)
+        monkeypatch.setattr(soft_operations, "TIDY_S", -1.0)
         with env.begin(write=True) as txn:
             assert soft["tidy"](txn, (1_000, 0)) == [0]
         with env.begin() as txn:
             assert txn.stat(environment.db["locations"])["entries"] == 52
 
 
-# --- ending and ending_of
-
-NAMES = st.sampled_from(["a", "b", "ab", "é"])
-SOME = st.lists(NAMES, max_size=4)
-FRAMES = st.one_of(
-    st.tuples(st.just("subscribe_ending"), st.lists(st.tuples(NAMES, SOME, st.booleans(), st.just(0.0)), max_size=3)),
-    st.tuples(st.just("take_out"), st.lists(st.tuples(NAMES, SOME), max_size=3)),
-    st.tuples(st.just("end"), st.lists(st.tuples(NAMES, SOME, st.booleans(), st.booleans()), max_size=3)),
-)
-
-
-def test_the_two_databases_have_the_same_subscriptions_and_no_others(tmp_path: Path) -> None:
-    environment = prepare(tmp_path, Lane.SOFT, MAP_BYTES).environment
-    soft, db = operations(environment, Lane.SOFT), environment.db
-
-    def both(txn: Any) -> tuple[list[tuple[bytes, str]], list[tuple[bytes, str]]]:
-        found = [(key, endings.ending_in(value)) for key, value in txn.cursor(db["ending"])]
-        for key, each in found:
-            topic_hash = digest(each.topic.encode())
-            assert key == now.prefix_of(each.topic, topic_hash) + digest(each.client.encode())
-        first = sorted((digest(each.client.encode()) + digest(each.topic.encode()), each.topic) for _, each in found)
-        return first, [(key, value.decode()) for key, value in txn.cursor(db["ending_of"])]
-
-    def stamp_of(txn: Any, client: str, topic: str) -> int:
-        value = txn.get(now.prefix_of(topic, digest(topic.encode())) + digest(client.encode()), db=db["ending"])
-        return 1 if value is None else endings.ending_in(value).stamp
-
-    with environment.env as env:
-
-        @settings(
-            max_examples=proof.examples(100, 25),
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(st.lists(st.lists(FRAMES, max_size=4), max_size=6))
-        def examples(transactions: list[list[tuple[str, Any]]]) -> None:
-            for frames in transactions:
-                with env.begin(write=True) as txn:
-                    for operation, batch in frames:
-                        if operation == "subscribe_ending":
-                            soft[operation](txn, [batch])
-                        elif operation == "take_out":
-                            soft[operation](txn, (bool(len(batch) % 2), batch))
-                        else:
-                            entries = [
-                                (
-                                    client,
-                                    None,
-                                    True,
-                                    [(topic, stamp_of(txn, client, topic) - late, plain) for topic in ts],
-                                )
-                                for client, ts, late, plain in batch
-                            ]
-                            assert len(soft[operation](txn, (1, entries))) == sum(len(ts) for _, ts, _, _ in batch)
-                with env.begin() as txn:
-                    first, second = both(txn)
-                    assert first == second
-            with env.begin(write=True) as txn:
-                soft["take_out"](txn, (True, [(name, ["a", "b", "ab", "é"]) for name in ("a", "b", "ab", "é")]))
-                assert [txn.stat(db[name])["entries"] for name in ("ending", "ending_of", "ended")] == [0, 0, 0]
-
-        examples()
-
-
-async def test_counters_count_them(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await store.subscribe_ending([("ann", ["rock", "jazz"], GONE)])
-        mine = await records(store, "rock")
-        await store.end([(mine, Location(1, "i", True), True)])
-        await store.terms([("ann", "rock")])
-        await store.ended(["ann", "bob"])
-        subscribers_now(store, ["rock"])
-        assert store.counters == {"reads": 5, "writes": 3, "writer_restarts": 0, "disk_stalls": 0}
+def test_names_are_bounded_by_their_number_and_by_their_bytes() -> None:
+    many: list[EndedItem] = [(f"{number}", None, number) for number in range(ENDED_MAX + 7)]
+    found = unpack_ended(pack_ended(EndedRecord(5, 2_000, many)))
+    assert found[:2] == (5, 2_000)
+    assert [tuple(each) for each in found.named] == many[7:]
+    long: list[EndedItem] = [("é" * 500, "f" * 4_000, number) for number in range(500)]
+    found = unpack_ended(pack_ended(EndedRecord(5, 500, long)))
+    assert found.total == 500
+    assert [tuple(each) for each in found.named] == long[-(ENDED_BYTES_MAX // 5_000) :]

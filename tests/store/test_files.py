@@ -24,7 +24,7 @@ import pytest
 from ingeborg import broker
 from ingeborg.broker.command.doctor import embedded as doctor
 from ingeborg.broker.core.model import Endpoint
-from ingeborg.broker.store.base import StoreError, StoreLost
+from ingeborg.broker.store.base import StoreError, StoreLost, Subscribe
 from ingeborg.broker.store.embedded import files
 from ingeborg.broker.store.embedded.files import Damaged, require_whole
 from ingeborg.broker.store.embedded.layout import Lane, prepare
@@ -65,7 +65,7 @@ async def filled(directory: Path) -> Path:
     """A store with subscriptions in it, which no process has open."""
     store = EmbeddedStore(directory, map_size_bytes=MAP_BYTES)
     await store.open()
-    await store.subscribe([("ann", TOPICS)])
+    await store.subscribe([Subscribe("ann", TOPICS)])
     await listen(store, ["ann"], "incarnation")
     await store.close()
     return directory
@@ -231,7 +231,7 @@ async def test_nothing_is_confirmed_that_is_written_to_a_file_that_nobody_finds(
     try:
         moved(tmp_path / "store")
         with pytest.raises(StoreError, match="removed or renamed"):
-            await store.subscribe([("ann", ["rock"])])
+            await store.subscribe([Subscribe("ann", ["rock"])])
     finally:
         await store.close()
     assert not (tmp_path / "store").exists()
@@ -247,14 +247,14 @@ async def test_an_older_state_copied_over_the_file_ends_the_endpoint(
     store = EmbeddedStore(directory, map_size_bytes=MAP_BYTES)
     await store.open()
     try:
-        await store.unsubscribe([("ann", ["song 1"])])
+        await store.unsubscribe([("ann", ["song 1"], None)])
         if looked:
             await store.heartbeat(ME)
         size = (directory / "durable" / "data.mdb").stat().st_size
         with (directory / "durable" / "data.mdb").open("r+b") as file:
             file.write(older)
         os.truncate(directory / "durable" / "data.mdb", size)
-        noticed = store.subscribe([("ann", ["song 3"])]) if written else store.heartbeat(ME)
+        noticed = store.subscribe([Subscribe("ann", ["song 3"])]) if written else store.heartbeat(ME)
         with pytest.raises(StoreLost, match="overwritten by an older one"):
             await noticed
     finally:

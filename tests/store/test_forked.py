@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ingeborg.broker import children
-from ingeborg.broker.store.base import StoreUnavailable
+from ingeborg.broker.store.base import StoreUnavailable, Subscribe
 from ingeborg.broker.store.embedded import writer
 from ingeborg.broker.store.embedded.layout import GREETING, Lane, Unpacker
 from ingeborg.broker.store.embedded.store import EmbeddedStore
@@ -83,14 +83,14 @@ async def test_a_store_starts_another_one_for_one_that_has_died(tmp_path: Path) 
     store = forked.forked(EmbeddedStore(tmp_path, timeout_s=PATIENCE_S))
     await store.open()
     try:
-        await store.subscribe([("ann", ["rock"])])
+        await store.subscribe([Subscribe("ann", ["rock"])])
         first = store.writer_pids[Lane.DURABLE]
         assert first is not None
         os.kill(first, signal.SIGKILL)
         async with asyncio.timeout(PATIENCE_S):
             while store.writer_pids[Lane.DURABLE] in (None, first):
                 with suppress(StoreUnavailable):
-                    await store.subscribe([("ann", ["soul"])])
+                    await store.subscribe([Subscribe("ann", ["soul"])])
         assert await subscribers(store, ["rock"]) == [{"ann"}]
     finally:
         await store.close()

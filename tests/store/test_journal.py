@@ -12,7 +12,7 @@ import lmdb
 import pytest
 
 from ingeborg.broker.command.doctor import embedded as doctor
-from ingeborg.broker.store.base import KEEP_BYTES, KEPT_BYTES_MAX, VOID, Kept, StoreError
+from ingeborg.broker.store.base import KEEP_BYTES, KEPT_BYTES_MAX, VOID, Kept, StoreError, Subscribe
 from ingeborg.broker.store.embedded import journal
 from ingeborg.broker.store.embedded.layout import Lane, prepare
 from ingeborg.broker.store.embedded.operations import operations
@@ -141,7 +141,7 @@ async def test_a_subscribe_does_not_wait_for_what_is_kept(tmp_path: Path) -> Non
         os.kill(pid_of(store, Lane.SOFT), signal.SIGSTOP)
         keeping = asyncio.create_task(store.keep([message(1, 1)], [], []))
         try:
-            await store.subscribe([("ann", ["rock"])])
+            await store.subscribe([Subscribe("ann", ["rock"])])
             assert not keeping.done()
         finally:
             os.kill(pid_of(store, Lane.SOFT), signal.SIGCONT)

@@ -15,8 +15,8 @@ from typing import Any
 import lmdb
 import pytest
 
-from ingeborg.broker.store.embedded import operations
 from ingeborg.broker.store.embedded.layout import (
+    LARGE_ROWS,
     PROGRESS,
     Environment,
     Gate,
@@ -26,10 +26,11 @@ from ingeborg.broker.store.embedded.layout import (
     pack,
     prepare,
 )
+from ingeborg.broker.store.embedded.subscription_operations import STEP_ROWS, Run
 from ingeborg.broker.store.embedded.writer import ParentGone, Writer
 
 MAP_BYTES = 64 << 20
-LARGE = [f"song {index}" for index in range(3 * operations.STEP_ROWS)]
+LARGE = [f"song {index}" for index in range(3 * STEP_ROWS)]
 
 
 class Parent:
@@ -72,6 +73,16 @@ def writing(directory: Path, lane: Lane = Lane.DURABLE) -> Iterator[tuple[Parent
         environment.env.close()
 
 
+def rows(*pairs: tuple[str, list[str]]) -> tuple[bool, list[Any]]:
+    """An argument of ``subscribe`` or ``unsubscribe``, for clients and topics."""
+    return sum(len(topics) for _, topics in pairs) >= LARGE_ROWS, [(None, pairs)]
+
+
+def done(replies: dict[int, tuple[str, Any]]) -> bool:
+    """None of them is a failure."""
+    return all(not outcome for outcome, _ in replies.values())
+
+
 def entries(environment: Environment, database: str) -> int:
     """How many there are."""
     with environment.begin() as txn:
@@ -81,51 +92,51 @@ def entries(environment: Environment, database: str) -> int:
 def test_what_shares_a_transaction_with_a_failure_is_done_again_in_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step, failures = operations.Run.step, iter([lmdb.MapFullError("played")])
+    step, failures = Run.step, iter([lmdb.MapFullError("played")])
 
-    def fails_once_after_writing(self: operations.Run, txn: lmdb.Transaction) -> None:
+    def fails_once_after_writing(self: Run, txn: lmdb.Transaction) -> None:
         step(self, txn)
         for failure in failures:
             raise failure
 
-    monkeypatch.setattr(operations.Run, "step", fails_once_after_writing)
+    monkeypatch.setattr(Run, "step", fails_once_after_writing)
     with writing(tmp_path) as (parent, environment):
-        parent.send((1, "subscribe", [("ann", ["rock"])]), (2, "subscribe", [("bob", LARGE)]))
-        assert parent.replies(2) == {1: ("", []), 2: ("", [])}
+        parent.send((1, "subscribe", rows(("ann", ["rock"]))), (2, "subscribe", rows(("bob", LARGE))))
+        assert done(parent.replies(2))
         assert entries(environment, "subscribers") == entries(environment, "topics_of") == len(LARGE) + 1
 
 
 def test_a_run_that_cannot_be_written_fails_each_of_its_frames_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(self: operations.Run, txn: lmdb.Transaction) -> None:
+    def fails(self: Run, txn: lmdb.Transaction) -> None:
         raise lmdb.MapFullError("played")
 
     with writing(tmp_path) as (parent, environment):
         with monkeypatch.context() as patched:
-            patched.setattr(operations.Run, "step", fails)
+            patched.setattr(Run, "step", fails)
             parent.send(
-                (1, "subscribe", [("ann", LARGE)]),
-                (2, "subscribe", [("bob", LARGE)]),
-                (3, "subscribe", [("cid", ["rock"])]),
+                (1, "subscribe", rows(("ann", LARGE))),
+                (2, "subscribe", rows(("bob", LARGE))),
+                (3, "subscribe", rows(("cid", ["rock"]))),
             )
             replies = parent.replies(3)
         assert [replies[number][0] for number in (1, 2, 3)] == ["StoreError", "StoreError", ""]
         assert entries(environment, "subscribers") == 1
-        parent.send((4, "subscribe", [("ann", LARGE)]))
-        assert parent.replies(1) == {4: ("", [])}
+        parent.send((4, "subscribe", rows(("ann", LARGE))))
+        assert done(parent.replies(1))
 
 
 def test_large_frames_of_both_operations_are_each_done(tmp_path: Path) -> None:
     with writing(tmp_path) as (parent, environment):
-        parent.send((1, "subscribe", [("ann", LARGE), ("bob", LARGE)]))
-        assert parent.replies(1) == {1: ("", [])}
+        parent.send((1, "subscribe", rows(("ann", LARGE), ("bob", LARGE))))
+        assert done(parent.replies(1))
         parent.send(
-            (2, "unsubscribe", [("ann", LARGE)]),
-            (3, "subscribe", [("cid", LARGE[:200])]),
-            (4, "unsubscribe", [("bob", LARGE)]),
+            (2, "unsubscribe", rows(("ann", LARGE))),
+            (3, "subscribe", rows(("cid", LARGE[:200]))),
+            (4, "unsubscribe", rows(("bob", LARGE))),
         )
-        assert parent.replies(3) == {2: ("", []), 3: ("", []), 4: ("", [])}
+        assert done(parent.replies(3))
         assert entries(environment, "subscribers") == entries(environment, "texts") == 200
 
 
@@ -147,7 +158,7 @@ def test_an_orphan_applies_nothing(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, environment.env:
         writer = Writer(tmp_path, Lane.DURABLE, MAP_BYTES, prepared, (theirs, os.getppid() + 1))
-        Parent(ours).send((1, "unsubscribe", [("ann", ["rock"])]))
+        Parent(ours).send((1, "unsubscribe", rows(("ann", ["rock"]))))
         with pytest.raises(ParentGone):
             writer.serve()
         with environment.begin(write=True):  # and it keeps no lock
@@ -161,8 +172,8 @@ def test_who_has_the_write_lock_is_known_to_other_processes_and_only_while_it_ha
             assert holder_seen_by_another(tmp_path) == os.getpid()
             assert lock_holder(tmp_path, Lane.DURABLE) is None  # another one is asked for
         assert holder_seen_by_another(tmp_path) is None
-        parent.send((1, "subscribe", [("ann", ["rock"])]))
-        assert parent.replies(1) == {1: ("", [])}
+        parent.send((1, "subscribe", rows(("ann", ["rock"]))))
+        assert done(parent.replies(1))
         assert holder_seen_by_another(tmp_path) is None
     assert lock_holder(tmp_path / "nothing", Lane.DURABLE) is None
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...store.base import StoreError, StoreMisconfigured
 from ...store.riak import Connecting, RiakStore, riak_pb2, wire
-from ...store.riak.checks import BACKENDS_SECTION, ENDING_SECTION, NODE_CONFIRMS_SINCE, no_backend, single_backend
+from ...store.riak.checks import BACKENDS_SECTION, NODE_CONFIRMS_SINCE, single_backend
 from ...store.riak.counters import zeroed
 from ...store.riak.node import Node
 from ...store.riak.pool import Pool
@@ -73,7 +73,7 @@ async def set_up(
             if not str(failure).startswith("there is no store"):
                 return [_misconfigured(check, failure)]
             contents = f"none yet under the namespace {namespace}; if there should be one, the nodes do not find it"
-        findings = [ok(check, "as they have to be"), ok("store's contents", contents), _ending(store)]
+        findings = [ok(check, "as they have to be"), ok("store's contents", contents)]
         if not store.seen_backend:
             todo = f"docs/riak.md, {BACKENDS_SECTION}"
             findings.append(warning("Riak backends", single_backend(store.seen_type), todo))
@@ -82,19 +82,6 @@ async def set_up(
         return [error(check, str(failure), "have a node answer first")]
     finally:
         await store.close()
-
-
-def _ending(store: RiakStore) -> Finding:
-    """The type for ending subscriptions. Where it is wrong, a store that is there does not open."""
-    check = "Riak type of ending subscriptions"
-    backend = store.ending_backend
-    if not backend:
-        return warning(check, no_backend(store.ending_type), f"docs/riak.md, {ENDING_SECTION}")
-    return ok(
-        check,
-        f"on the backend {backend!r}. Not to be seen from here: whether it expires, and that riak.conf says so with at "
-        f"least riak-ending-expiry (docs/riak.md, {ENDING_SECTION})",
-    )
 
 
 def _misconfigured(check: str, failure: StoreMisconfigured) -> Finding:

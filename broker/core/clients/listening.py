@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
+from orjson import Fragment
+
 from ingeborg.protocol.errors import REPLACED, ProtocolError
 from ingeborg.protocol.messages import Command, success
 
@@ -39,8 +41,7 @@ LISTENS_PER_BATCH: Final = 500
 
 
 class Listening(Part):
-    """One endpoint's clients and the word about them. ``homes``: say whether it has joined. ``ending``: some may have
-    subscriptions that end by themselves."""
+    """One endpoint's clients and the word about them. ``homes``: say whether it has joined."""
 
     def __init__(
         self,
@@ -281,7 +282,8 @@ class Listening(Part):
             if listen.recover is not None:
                 fields = self._recovering.listened(listen.connection, listen.client, listen.recover)
             if (ended := listen.ended) is not None:
-                fields["ended"], fields["ended_count"] = ended.topics, ended.total
+                fields["ended"] = [_named(topic, filter) for topic, filter in ended.subscriptions]
+                fields["ended_count"] = ended.total
             self._replies.reply(listen.connection, listen.reply, success(listen.id, **fields))
 
     def answered(self, call: Call, value: Any) -> None:
@@ -379,3 +381,7 @@ class Listening(Part):
             self._rivals.was_there(client, location)
         elif binding.location.rank < location.rank:
             self._listens.append(Listen(client, binding.connection, None, None, None))
+
+
+def _named(topic: str, filter: str | None) -> dict[str, Any]:
+    return {"topic": topic} if filter is None else {"topic": topic, "filter": Fragment(filter)}

@@ -22,6 +22,7 @@ from ..cluster.membership import Membership
 from ..desk import Desk
 from ..filters.pattern import conjunctions, matches
 from ..links.calls import Call, Kind
+from ..model import Subscription
 from ..part import Part
 from .follower import Follower, Round, Row, Source
 from .marks import Marks
@@ -265,43 +266,22 @@ class Rounds(Part):
             round.names = names
             client = round.follower.client
             pairs = [(client, topic) for topic in names]
-            self._desk.store("filters_of", (pairs,), self._filters_read, (round, round.tries))
+            self._desk.store("subscriptions_of", (pairs,), self._held_read, (round, round.tries))
 
-    def _filters_read(self, context: Any, result: Any, error: Exception | None) -> None:
+    def _held_read(self, context: Any, result: Any, error: Exception | None) -> None:
         round: Round = context[0]
         if round.is_over or context[1] != round.tries:
             return
         if error is not None:
             self._try_again(round)
             return
-        texts: list[list[str]] = result
-        filtered: list[str] = []
-        for topic, of_topic in zip(round.names, texts, strict=True):
-            round.patterns[topic] = None
-            if of_topic:
-                found = [conjunction for text in of_topic for conjunction in conjunctions(text)]
-                round.patterns[topic] = found
-                filtered.append(topic)
-        if filtered:
-            # A plain subscription beside them is for all messages.
-            round.names = filtered
-            arguments = (round.follower.client, filtered, True)
-            self._desk.store("subscribed", arguments, self._plain_read, (round, round.tries))
-        else:
-            round.names = []
-            self.wake(round)
-
-    def _plain_read(self, context: Any, result: Any, error: Exception | None) -> None:
-        round: Round = context[0]
-        if round.is_over or context[1] != round.tries:
-            return
-        if error is not None:
-            self._try_again(round)
-            return
-        plain: list[bool] = result
-        for topic, is_plain in zip(round.names, plain, strict=True):
-            if is_plain:
-                round.patterns[topic] = None
+        subscriptions: list[list[Subscription]] = result
+        for topic, held in zip(round.names, subscriptions, strict=True):
+            filters = [one.filter for one in held if one.filter is not None]
+            if len(filters) < len(held):
+                round.patterns[topic] = None  # one is for all messages
+            else:
+                round.patterns[topic] = [pattern for text in filters for pattern in conjunctions(text)]
         round.names = []
         self.wake(round)
 

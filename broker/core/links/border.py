@@ -23,6 +23,9 @@ _SLOT_BYTES: Final = SLOTS >> 8
 #: Figures have no more lists and objects within one another.
 FIGURES_DEEP: Final = 8
 
+_OF_REMOVED: Final = frozenset(("filter",))
+_OF_ADDED: Final = frozenset(("filter", "until", "ttl_s", "replace"))
+
 Check = Callable[[list[Any]], bool]
 
 
@@ -65,27 +68,25 @@ def _is_key(key: Any, or_none: bool = False) -> bool:
 
 def _is_change(arguments: list[Any]) -> bool:
     if len(arguments) == 4:
-        options = arguments[3]
-        if type(options) is dict and "filter" in options:
-            return _is_change(arguments[:3]) and _is_filter(options)
-        return _is_change(arguments[:3]) and arguments[2] is True and _are_terms(options)
+        return _is_change(arguments[:3]) and _are_change_options(arguments[3], arguments[2])
     if len(arguments) != 3:
         return False
     client, topics, added = arguments
     return type(client) is str and _are(topics, str) and type(added) is bool
 
 
-def _are_terms(options: Any) -> bool:
-    """The options of a change: when the subscriptions end. Others mean nothing here."""
-    if not _are_options(options):
+def _are_change_options(options: Any, added: bool) -> bool:
+    """The options of a change: for which filter; and of one that adds: when it ends, and whether it takes the place of
+    all else."""
+    if not _are_options(options) or not options.keys() <= (_OF_ADDED if added else _OF_REMOVED):
         return False
     ttl_s = options.get("ttl_s", 0)
-    return options.get("until", "disconnect") == "disconnect" and type(ttl_s) is int and ttl_s >= 0
-
-
-def _is_filter(options: Any) -> bool:
-    """The options of a change: for which filter, and whether that takes the place of others."""
-    return _are_options(options) and type(options["filter"]) is str and type(options.get("replace", False)) is bool
+    return (
+        type(options.get("filter", "")) is str
+        and options.get("until", "disconnect") == "disconnect"
+        and (type(ttl_s) is int and ttl_s >= 0)
+        and type(options.get("replace", False)) is bool
+    )
 
 
 def _is_delivery(arguments: list[Any]) -> bool:

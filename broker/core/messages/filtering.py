@@ -1,7 +1,7 @@
-"""The filters of topics at their home: read behind the subscriber sets, kept in the routes, and asked for each message.
+"""The filters of topics at their home: read with the subscribers, kept in the routes, and asked for each message.
 
-Owns: the reading of a topic's filters, page by page and in slices, while its messages wait; and whom a message is for
-by them. Must never: write a filter, or know where anybody is.
+Owns: the reading of a topic's filters in slices, and of further pages of them, while its messages wait; and whom a
+message is for by them. Must never: write a filter, or know where anybody is.
 
 A message of a topic without filters costs one test of an attribute of its route.
 """
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ..desk import Desk, Job
 from ..links.calls import WAIT
+from ..model import FilterPage
 from .message import Handover
 from .routes import LOADING, READY, Route, Routes
 from .topic_filters import Matched, TopicFilters
@@ -20,17 +21,13 @@ from .topic_filters import Matched, TopicFilters
 #: Filters of small topics that are put into their indexes in one turn: 1 to 2 ms.
 PAIRS_PER_TURN: Final = 200
 
-#: Filters in one page.
+#: Filters in a page that is not the first one.
 PAIRS_PER_PAGE: Final = 1_000
-
-#: Filters of one topic in the first page, where the store is asked about many topics at once.
-PAIRS_AT_FIRST: Final = 4
 
 #: How often those who wait are told so while a topic's filters are being read, in seconds.
 TELL_S: Final = 2.0
 
-Page = tuple[list[tuple[str, str]], str | None]
-"""Clients and filters, and the cursor of what follows, as the store gives them."""
+NO_FILTERS: Final[FilterPage] = ([], None)
 
 
 class Loading:
@@ -38,11 +35,11 @@ class Loading:
 
     __slots__ = ("error", "filters", "job", "page", "parked", "route", "tell_at", "topic")
 
-    def __init__(self, topic: str, route: Route, filters: TopicFilters, page: Page) -> None:
+    def __init__(self, topic: str, route: Route, filters: TopicFilters, page: FilterPage) -> None:
         self.topic = topic
         self.route = route
         self.filters = filters
-        self.page: Page | None = page  # that has come, and is next
+        self.page: FilterPage | None = page  # that has come, and is next
         self.error: Exception | None = None
         self.job: Job | None = None
         self.parked = False  # the job waits for the next page
@@ -59,39 +56,29 @@ class Filtering:
         self.go_on: Callable[[str, Route], None] = lambda topic, route: None
         self.give_up: Callable[[str, Exception], None] = lambda topic, error: None
         self.waiters: Callable[[int | None], list[Handover] | None] = lambda key: None
+        #: Writes under way that take the place of all else: their client, topics and filter.
+        self.replacing: dict[object, tuple[str, Sequence[str], str | None]] = {}
 
     # Reading
 
-    def read(self, routes: Sequence[tuple[str, Route]]) -> None:
-        """The subscriber sets of these topics have been read: read their filters. Their messages wait."""
-        for _, route in routes:
-            route.stage = LOADING
-            route.filters = TopicFilters(loading=True)
-        limit = max(PAIRS_PER_PAGE // len(routes), PAIRS_AT_FIRST)
-        self._desk.store("filtered", ([(topic, None) for topic, _ in routes], limit), self._first_pages, routes)
-
-    def _first_pages(self, routes: Sequence[tuple[str, Route]], result: Any, error: Exception | None) -> None:
+    def read(self, found: Sequence[tuple[str, Route, FilterPage]]) -> None:
+        """The subscribers of these topics have been read, and the first page of their filters. Where that is a short
+        one, and all, their messages go on at once."""
         here = 0
-        for index, (topic, route) in enumerate(routes):
+        for topic, route, page in found:
             if self._routes.get(topic) is not route:
                 continue  # dropped meanwhile, with what waited in it
-            if error is not None:
-                self.give_up(topic, error)
-                continue
-            page: Page = result[index]
+            filters = route.filters  # there, if some have been changed meanwhile
+            if filters is None:
+                filters = route.filters = TopicFilters()
             pairs, cursor = page
-            filters = route.filters
-            assert filters is not None
             here += len(pairs)
-            if cursor is not None or here > PAIRS_PER_TURN:
-                loading = Loading(topic, route, filters, page)
-                loading.job = self._rest(loading)
-                self._desk.job(loading.job)
-                continue
-            if filters.read(pairs, 0) == len(pairs) and filters.complete():
+            fits = cursor is None and here <= PAIRS_PER_TURN
+            if fits and filters.read(pairs, 0) == len(pairs) and filters.complete():
                 self._complete(topic, route, filters)
                 continue
-            loading = Loading(topic, route, filters, page)  # some are read once more, which changes nothing
+            route.stage = LOADING
+            loading = Loading(topic, route, filters, page)  # some may be read once more, which changes nothing
             loading.job = self._rest(loading)
             self._desk.job(loading.job)
 
@@ -109,7 +96,7 @@ class Filtering:
             pairs, cursor = loading.page
             loading.page = None
             if cursor is not None:
-                self._desk.store("filtered", ([(topic, cursor)], PAIRS_PER_PAGE), self._page, loading)
+                self._desk.store("filtered", (topic, cursor, PAIRS_PER_PAGE), self._page, loading)
             self._have_wait(loading)
             done = 0
             while done < len(pairs):
@@ -123,12 +110,18 @@ class Filtering:
             yield False
             if self._routes.get(topic) is not route:
                 return
+        # One page was read after the other: a client may have gone from one that was yet to come to one before it.
+        for client, topics, text in self.replacing.values():
+            if topic in topics and text is None:
+                self._routes.change(client, (topic,), True)
+            elif topic in topics and text is not None:
+                filters.change((client, text, True, False))
         self._complete(topic, route, filters)
 
     def _page(self, loading: Loading, result: Any, error: Exception | None) -> None:
         loading.error = error
         if error is None:
-            loading.page = result[0]
+            loading.page = result
         if loading.parked and loading.job is not None:
             loading.parked = False
             self._desk.job(loading.job)
@@ -161,22 +154,20 @@ class Filtering:
 
     def change(self, client: str, topics: Sequence[str], text: str | None, added: bool, replace: bool) -> int:
         """The client's subscriptions to these topics were written, or taken back. ``text``: the filter; ``None``:
-        without one; ``replace``: in place of all else. How many filters were put in or taken out, and topics looked
-        at."""
+        the one without, if it is added, else all; ``replace``: in place of all else. How many filters were put in or
+        taken out, and topics looked at."""
         changed = 0
         for topic in topics:
             changed += 1
             route = self._routes.get(topic)
             if route is None:
                 continue
-            if route.subscribers is None:
-                route.filters = TopicFilters(loading=True)  # what is being read of it may be from before
-                continue
             filters = route.filters
             if filters is None:
-                if not added:
-                    continue
-                filters = route.filters = TopicFilters(loading=False)
+                is_read = route.subscribers is not None
+                if is_read and (not added or text is None):
+                    continue  # there is none to go
+                filters = route.filters = TopicFilters(loading=not is_read)
             changed += filters.change((client, text, added, replace))
             if not filters.loading:
                 if not len(filters.index) and route.first is None:

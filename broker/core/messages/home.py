@@ -20,12 +20,12 @@ from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
 from ..links.link import Link
-from ..model import Subscribers
+from ..model import FilterPage, Subscribers
 from ..part import Part, RequestHandler
 from ..stores import unavailable
 from ..topics.locations import Locations, Places, Whereabouts, placed
 from .fanout import Fanout
-from .filtering import Filtering
+from .filtering import NO_FILTERS, Filtering
 from .guard import Guard
 from .message import ELSEWHERE, Handover, Message
 from .outcomes import Outcomes
@@ -300,8 +300,8 @@ class Home(Part):
         self.ask()
 
     def _subscribers(self, read: list[tuple[str, Route]], result: Any, error: Exception | None) -> None:
-        sets, with_filters = (result[0], frozenset(result[1])) if error is None else ((), NOBODY)
-        filtered: list[tuple[str, Route]] = []
+        sets, pages = result if error is None else ((), {})
+        filtered: list[tuple[str, Route, FilterPage]] = []
         for index, (topic, route) in enumerate(read):
             if self._routes.get(topic) is not route:
                 continue  # dropped meanwhile, with what waited in it
@@ -309,8 +309,8 @@ class Home(Part):
                 self._give_up(topic, error)
                 continue
             self._routes.filled(topic, route, sets[index])
-            if topic in with_filters or route.filters is not None:
-                filtered.append((topic, route))
+            if topic in pages or route.filters is not None:
+                filtered.append((topic, route, pages.get(topic, NO_FILTERS)))
             else:
                 self._advance(topic, route)
         if filtered:

@@ -45,7 +45,7 @@ class LookupHome(Home):
                 self._desk.counts["duplicates_dropped"] += 1
                 self._outcomes.settle(handover, True)
             elif self._step(topic, route):
-                route.subscribers = None
+                self._routes.unread(route)
             else:
                 return
         self._routes.drop(topic)

@@ -300,6 +300,11 @@ class Routes:
             self._dropped(route)
         return route
 
+    def unread(self, route: Route) -> None:
+        """Who subscribes is to be read again for the topic's next message."""
+        self._dropped(route)
+        route.subscribers = route.filters = None
+
     def _dropped(self, route: Route) -> None:
         self.ids -= route.ids
         route.ids = 0

@@ -21,7 +21,8 @@ PAIRS_PER_SLICE: Final = 200
 ROWS_PER_SLICE: Final = 250
 
 Change = tuple[str, str | None, bool, bool]
-"""A client's: its filter (``None``: all of them), is it added?, in place of the others?"""
+"""A client's: its filter, is it added?, in place of the others? ``None``: all filters go, for all else that is added is
+without one."""
 
 
 class Matched:
@@ -42,7 +43,7 @@ class TopicFilters:
 
     __slots__ = ("_changes", "counted", "index", "loading", "matched")
 
-    def __init__(self, loading: bool) -> None:
+    def __init__(self, loading: bool = True) -> None:
         self.index = Index()
         self.loading = loading
         self._changes: deque[Change] = deque()  # confirmed while they were being read

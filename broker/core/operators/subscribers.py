@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from orjson import loads
-
 from ingeborg.protocol.messages import Command, success
 
 from ..clients.hub import Connection
@@ -22,13 +20,13 @@ from ..limits import SIZES, Sizes
 from ..model import Location
 from ..part import CommandHandler, Part
 from ..stores import unavailable
-from .words import FILTERED_PER_READ, REPLY_FILTER_BYTES, WAITING_MAX, said, too_many
+from .words import PAIRS_PER_READ, REPLY_FILTER_BYTES, WAITING_MAX, filter_bytes, said, too_many
 
 #: Sets of subscribers that are read and sorted at once: each may be so large that memory has room for two.
 READS_AT_ONCE: Final = 2
 
 #: Filters of a topic that are read at once, to see who has one.
-PAIRS_PER_READ: Final = 1_000
+FILTERS_PER_READ: Final = 1_000
 
 NOBODY: Final[frozenset[str]] = frozenset()
 
@@ -56,8 +54,8 @@ class SubscribersOfTopics(Part):
         return {"subscribers": self.subscribers, "location": self.location}
 
     def subscribers(self, connection: Connection, command: Command) -> None:
-        """One page of a topic's subscribers, in the order of their ids, and whether each listens. Where, and until when
-        they have subscribed, is the operators' to know."""
+        """One page of a topic's subscribers, in the order of their ids, and whether each listens. Where, and what each
+        has there, is the operators' to know."""
         context = (connection, self._replies.expect(connection), command)
         if len(self._waiting) >= WAITING_MAX:
             self._replies.refuse(connection, context[1], command.id, too_many())
@@ -81,15 +79,11 @@ class SubscribersOfTopics(Part):
             self._refuse(context, error)
             self._ended()
         else:
-            [subscribers], with_filters = result
-            if with_filters:
-                self._read_filtered((*context, subscribers, set()), None)
+            [subscribers], pages = result
+            if pages:
+                self._filtered((*context, subscribers, set()), pages[context[2].topics[0]], None)
             else:
                 self._desk.job(self._page(context, list(subscribers), NOBODY))
-
-    def _read_filtered(self, context: Any, cursor: str | None) -> None:
-        """Who has subscribed with filters alone."""
-        self._desk.store("filtered", ([(context[2].topics[0], cursor)], PAIRS_PER_READ), self._filtered, context)
 
     def _filtered(self, context: Any, result: Any, error: Exception | None) -> None:
         plain, filtered = context[3:]
@@ -97,10 +91,10 @@ class SubscribersOfTopics(Part):
             self._refuse(context, error)
             self._ended()
             return
-        pairs, cursor = result[0]
+        pairs, cursor = result
         filtered.update([client for client, _ in pairs if client not in plain])
         if cursor is not None:
-            self._read_filtered(context, cursor)
+            self._desk.store("filtered", (context[2].topics[0], cursor, FILTERS_PER_READ), self._filtered, context)
         else:
             self._desk.job(self._page(context[:3], [*plain, *filtered], filtered))
 
@@ -131,45 +125,35 @@ class SubscribersOfTopics(Part):
                 row["filtered"] = True
             rows.append({**row, "endpoint": place} if operator else row)
         fields = {"topic": command.topics[0], "count": count, "subscribers": rows, "cursor": cursor}
-        if page and operator:
-            pairs = [(client, command.topics[0]) for client in page]
-            self._desk.store("terms", (pairs,), self._with_terms, (connection, reply, command, fields))
+        if operator:
+            self._read_next((connection, reply, command, fields), 0, 0)
         else:
             self._replies.reply(connection, reply, success(command.id, **fields))
 
-    def _with_terms(self, context: Any, result: Any, error: Exception | None) -> None:
+    def _read_next(self, context: Any, start: int, size: int) -> None:
+        """What those from ``start`` on have at the topic. ``size``: bytes of filters of those before them."""
         connection, reply, command, fields = context
-        if error is not None:
-            self._refuse(context, error)
-            return
-        for row, term in zip(fields["subscribers"], result, strict=True):
-            row.update(said(term))
-        self._read_filters((connection, reply, command, fields), 0, 0)
+        pairs = [(row["client_id"], command.topics[0]) for row in fields["subscribers"][start : start + PAIRS_PER_READ]]
+        if pairs:
+            self._desk.store("subscriptions_of", (pairs,), self._held_read, (*context, start, size))
+        else:
+            self._replies.reply(connection, reply, success(command.id, **fields))
 
-    def _read_filters(self, context: Any, start: int, size: int) -> None:
-        rows = context[3]["subscribers"][start : start + FILTERED_PER_READ]
-        pairs = [(row["client_id"], context[2].topics[0]) for row in rows]
-        self._desk.store("filters_of", (pairs,), self._filters_read, (*context, start, size))
-
-    def _filters_read(self, context: Any, result: Any, error: Exception | None) -> None:
+    def _held_read(self, context: Any, result: Any, error: Exception | None) -> None:
         connection, reply, command, fields, start, size = context
         if error is not None:
             self._refuse(context, error)
             return
         rows = fields["subscribers"]
-        for number, texts in enumerate(result, start):
-            size += sum(map(len, texts))
+        for number, held in enumerate(result, start):
+            size += filter_bytes(held)
             if size > REPLY_FILTER_BYTES and number:
                 del rows[number:]
                 fields["cursor"] = rows[-1]["client_id"]
                 break
-            if texts:
-                rows[number]["filters"] = [loads(text) for text in texts]
-        start += FILTERED_PER_READ
-        if start < len(rows):
-            self._read_filters((connection, reply, command, fields), start, size)
-        else:
-            self._replies.reply(connection, reply, success(command.id, **fields))
+            if held and (words := said(held)) is not None:
+                rows[number]["subscriptions"] = words
+        self._read_next((connection, reply, command, fields), start + PAIRS_PER_READ, size)
 
     def location(self, connection: Connection, command: Command) -> None:
         """Where the client listens."""

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from orjson import loads
-
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import Command, success
 
-from ..clients.hub import Connection, Reply
+from ..clients.hub import Connection
 from ..clients.replies import Replies
 from ..desk import Desk
 from ..part import CommandHandler, Part
 from ..stores import unavailable
-from .words import FILTERED_PER_READ, REPLY_FILTER_BYTES, said
+from .words import PAIRS_PER_READ, REPLY_FILTER_BYTES, filter_bytes, said
 
 
 class Subscriptions(Part):
@@ -33,10 +31,10 @@ class Subscriptions(Part):
 
     def subscriptions(self, connection: Connection, command: Command) -> None:
         """One page of the topics that a client has subscribed to."""
-        self._subscriptions(connection, self._replies.expect(connection), command)
+        self._read_topics((connection, self._replies.expect(connection), command))
 
-    def _subscriptions(self, connection: Connection, reply: Reply, command: Command) -> None:
-        context = (connection, reply, command)
+    def _read_topics(self, context: Any) -> None:
+        command = context[2]
         self._desk.store("topics", (command.client, command.cursor, command.limit), self._topics, context)
 
     def _topics(self, context: Any, result: Any, error: Exception | None) -> None:
@@ -47,49 +45,38 @@ class Subscriptions(Part):
         elif error is not None:
             self._refuse(context, error)
         else:
-            topics, cursor = result
-            fields = {"topic": topics, "cursor": cursor}
-            if topics:
-                pairs = [(command.client, topic) for topic in topics]
-                self._desk.store("terms", (pairs,), self._terms, (*context, fields))
-            else:
-                self._replies.reply(connection, reply, success(command.id, **fields))
+            self._read_next((*context, result, [], {}), 0, 0)
 
-    def _terms(self, context: Any, result: Any, error: Exception | None) -> None:
-        connection, reply, command, fields = context
-        if error is not None:
-            self._refuse(context, error)
+    def _read_next(self, context: Any, start: int, size: int) -> None:
+        """What the client has at the page's topics from ``start`` on. ``context``: has the page, the topics of the
+        reply, and what there is to say of them. ``size``: bytes of filters in that."""
+        connection, reply, command, (topics, cursor), named, words = context
+        pairs = [(command.client, topic) for topic in topics[start : start + PAIRS_PER_READ]]
+        if pairs:
+            self._desk.store("subscriptions_of", (pairs,), self._read, (context, start, size))
             return
-        terms = {topic: said(term) for topic, term in zip(fields["topic"], result, strict=True) if term is not None}
-        if terms:
-            fields["terms"] = terms
-        self._read_filters((connection, reply, command, fields, {}, 0), 0)
+        fields: dict[str, Any] = {"topic": named, "cursor": cursor}
+        if words:
+            fields["subscriptions"] = words
+        self._replies.reply(connection, reply, success(command.id, **fields))
 
-    def _read_filters(self, context: Any, start: int) -> None:
-        pairs = [(context[2].client, topic) for topic in context[3]["topic"][start : start + FILTERED_PER_READ]]
-        self._desk.store("filters_of", (pairs,), self._filters_read, (*context, start))
-
-    def _filters_read(self, context: Any, result: Any, error: Exception | None) -> None:
-        connection, reply, command, fields, filters, size, start = context
+    def _read(self, context: Any, result: Any, error: Exception | None) -> None:
+        page, start, size = context
+        connection, reply, command, (topics, _), named, words = page
         if error is not None:
-            self._refuse(context, error)
+            self._refuse(page, error)
             return
-        topics = fields["topic"]
-        for number, texts in enumerate(result, start):
-            size += sum(map(len, texts))
+        for number, held in enumerate(result, start):
+            size += filter_bytes(held)
             if size > REPLY_FILTER_BYTES and number:
                 # A shorter page, which has a cursor of its own.
-                self._subscriptions(connection, reply, command._replace(limit=number))
+                self._read_topics((connection, reply, command._replace(limit=number)))
                 return
-            if texts:
-                filters[topics[number]] = [loads(text) for text in texts]
-        start += FILTERED_PER_READ
-        if start < len(topics):
-            self._read_filters((connection, reply, command, fields, filters, size), start)
-            return
-        if filters:
-            fields["filters"] = filters
-        self._replies.reply(connection, reply, success(command.id, **fields))
+            if held:  # else it has gone since the page was read
+                named.append(topics[number])
+                if (of_topic := said(held)) is not None:
+                    words[topics[number]] = of_topic
+        self._read_next(page, start + PAIRS_PER_READ, size)
 
     def _refuse(self, context: Any, error: Exception) -> None:
         connection, reply, command = context[:3]

@@ -1,15 +1,18 @@
 """What replies to those who look say alike.
 
-Owns: the words for when a subscription ends, and of a refusal. Must never: ask.
+Owns: the words for subscriptions, and of a refusal. Must never: ask.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
+
+from orjson import Fragment
 
 from ingeborg.protocol.errors import ProtocolError
 
-from ..model import Term
+from ..model import Subscription
 
 #: Questions that may wait for others to be answered, some 500 bytes each; more are refused. People ask them, and who
 #: comes to a topic with presence.
@@ -18,8 +21,9 @@ WAITING_MAX: Final = 1_000
 #: Bytes of filters in one reply; it has one more topic's, or client's, at most.
 REPLY_FILTER_BYTES: Final = 1 << 20
 
-#: Clients at a topic, or topics of a client, whose filters one call to the store asks for.
-FILTERED_PER_READ: Final = 32
+#: Clients at a topic, or topics of a client, whose subscriptions one call to the store asks for: each may have filters
+#: of 256 KiB.
+PAIRS_PER_READ: Final = 32
 
 
 def too_many() -> ProtocolError:
@@ -27,11 +31,24 @@ def too_many() -> ProtocolError:
     return ProtocolError("store_unavailable", f"{WAITING_MAX} others wait for such an answer; ask again later")
 
 
-def said(term: Term | None) -> dict[str, Any]:
-    """When a subscription ends, as a reply has it; nothing of one that is plain."""
+def filter_bytes(held: Sequence[Subscription]) -> int:
+    """Of what a client has at a topic."""
+    return sum(len(one.filter) for one in held if one.filter is not None)
+
+
+def said(held: Sequence[Subscription]) -> list[dict[str, Any]] | None:
+    """What a client has at a topic, as a reply has it. ``None``: one subscription without filter and term."""
+    if len(held) == 1 and held[0].filter is None and held[0].term is None:
+        return None
+    return [_words(one) for one in held]
+
+
+def _words(one: Subscription) -> dict[str, Any]:
     words: dict[str, Any] = {}
-    if term is not None and term.disconnect:
+    if one.filter is not None:
+        words["filter"] = Fragment(one.filter)
+    if one.term is not None and one.term.disconnect:
         words["until"] = "disconnect"
-    if term is not None and term.ends_at:
-        words["ends_at"] = round(term.ends_at, 3)
+    if one.term is not None and one.term.ends_at:
+        words["ends_at"] = round(one.term.ends_at, 3)
     return words

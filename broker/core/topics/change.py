@@ -48,8 +48,8 @@ class Change:
     ) -> None:
         self.client = client
         self.added = added
-        self.term = term  # of what ends, as ``Command.term``
-        self.filter = filter  # the one that is added, or taken out
+        self.term = term  # as ``Command.term``
+        self.filter = filter
         self.replace = replace
         # Kept messages that are wanted of these topics: so many of the latest, or those since a position.
         self.names: list[str] = []

@@ -1,13 +1,13 @@
 """Presence: who comes to a topic, and who leaves it, is told to the subscribers of ``presence:`` and its name. SPEC
 section 2.5.
 
-Owns: which topics have presence, what a change does to their sets, and what has yet to be told of it. Must never: tell
-of what is not in the store and in the routing cache, or have a change wait until it is told.
+Owns: which topics have presence, whether a change is a join or a leave, and what has yet to be told of it. Must never:
+tell of what is not in the store and in the routing cache, or have a change wait until it is told.
 
-The home of a topic tells it, since it alone writes the topic's set. What it tells is a message like any other, without
-a client that publishes it, and without a retry: what cannot be told is counted. Of one topic one message is under way
-at a time, and what changes meanwhile goes into the next. So order is kept also where that message has to go to another
-home.
+The home of a topic tells it, since it alone writes the topic's subscriptions. What it tells is a message like any
+other, without a client that publishes it, and without a retry: what cannot be told is counted. Of one topic one message
+is under way at a time, and what changes meanwhile goes into the next. So order is kept also where that message has to
+go to another home.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..messages.home import Home
 from ..messages.inflight import InFlight
 from ..messages.message import ELSEWHERE, Message, Outcome, Telling, refusal
 from ..messages.outcomes import Outcomes
-from ..messages.routes import Routes
+from ..model import Subscription
 from ..part import CommandHandler, Part
 
 #: Ids in one message: some 130 KB at most, where a payload may have a megabyte.
@@ -44,25 +44,34 @@ WAITING_MAX: Final = 10_000
 #: Messages under way at once: what a home bears beside those of clients.
 UNDER_WAY_MAX: Final = 1_000
 
-#: Topics whose subscribers one call to the store asks for, as homes do.
+#: Topics at which one call to the store asks for a client's subscriptions, as homes ask for topics.
 TOPICS_PER_READ: Final = SIZES.topics_per_read
 
 Looked = Callable[[Any, list[str]], None]
-"""Told (context, the topics whose set the change changes)."""
+"""Told (context, the topics that the client joins or leaves by the change)."""
 
 
 class Look:
-    """A change, and what is found out of it: which sets it changes."""
+    """A change, and what is found out of it: which topics its client joins or leaves."""
 
-    __slots__ = ("added", "changed", "client", "context", "then", "unread")
+    __slots__ = ("added", "changed", "client", "context", "filter", "then", "unread")
 
-    def __init__(self, client: str, added: bool, then: Looked, context: Any) -> None:
+    def __init__(
+        self, client: str, topics: list[str], added: bool, filter: str | None, then: Looked, context: Any
+    ) -> None:
         self.client = client
         self.added = added
+        self.filter = filter
         self.then = then
         self.context = context
         self.changed: list[str] = []
-        self.unread: list[str] = []  # topics whose sets have yet to be read
+        self.unread = topics  # at which the client's subscriptions have yet to be read
+
+    def is_changed(self, held: list[Subscription]) -> bool:
+        """Is it the first subscription at the topic that is added, or the last one that goes?"""
+        if self.added:
+            return not held
+        return bool(held) and (self.filter is None or all(one.filter == self.filter for one in held))
 
 
 class News:
@@ -89,7 +98,6 @@ class Presence(Part):
         home: Home,
         outcomes: Outcomes,
         inflight: InFlight,
-        routes: Routes,
         replies: Replies,
         publish: CommandHandler,
         prefixes: Iterable[str],
@@ -100,7 +108,6 @@ class Presence(Part):
         self._home = home
         self._outcomes = outcomes
         self._inflight = inflight
-        self._routes = routes
         self._replies = replies
         self._publish = publish
         self._prefixes = tuple(prefixes)
@@ -137,25 +144,19 @@ class Presence(Part):
 
     # What a change does
 
-    def look(self, client: str, topics: list[str], added: bool, then: Looked, context: Any) -> None:
-        """Find out which of these topics, which have presence, the client is not subscribed to yet (``added``), or is.
-        Where the routing cache knows it all, ``then`` is called at once. What cannot be read is counted as lost."""
-        look = Look(client, added, then, context)
-        for topic in topics:
-            route = self._routes.get(topic)
-            if route is None or route.subscribers is None:
-                look.unread.append(topic)
-            elif (client in route.subscribers) != added:
-                look.changed.append(topic)
-        self._read_on(look)
+    def look(self, client: str, topics: list[str], added: bool, filter: str | None, then: Looked, context: Any) -> None:
+        """Find out which of these topics, which have presence, the client joins or leaves. What is ``added``, or taken
+        out: its subscription with this filter; ``None``: the one without, or all of them. What cannot be read is
+        counted as lost."""
+        self._read_on(Look(client, topics, added, filter, then, context))
 
     def _read_on(self, look: Look) -> None:
-        # One call after the other: each may bring sets of a hundred thousand ids.
         if not look.unread:
             look.then(look.context, look.changed)
             return
         part, look.unread = look.unread[:TOPICS_PER_READ], look.unread[TOPICS_PER_READ:]
-        self._desk.store("subscribers", (part,), self._read, (look, part))
+        pairs = [(look.client, topic) for topic in part]
+        self._desk.store("subscriptions_of", (pairs,), self._read, (look, part))
 
     def _read(self, context: tuple[Look, list[str]], result: Any, error: Exception | None) -> None:
         look, part = context
@@ -163,9 +164,7 @@ class Presence(Part):
             self.lose(len(part) + len(look.unread))
             look.unread = []
         else:
-            for topic, subscribers in zip(part, result[0], strict=True):
-                if (look.client in subscribers) != look.added:
-                    look.changed.append(topic)
+            look.changed += [topic for topic, held in zip(part, result, strict=True) if look.is_changed(held)]
         self._read_on(look)
 
     # Telling
@@ -175,8 +174,8 @@ class Presence(Part):
         self._desk.counts["presence_lost"] += count
 
     def tell(self, client: str, topics: Iterable[str], joined: bool) -> None:
-        """The client has come into the sets of these topics, or has gone out of them: the store and the cache say so.
-        It is told at the end of the turn."""
+        """The client has joined these topics, or has left them: the store and the cache say so. It is told at the end
+        of the turn."""
         for topic in topics:
             if self.waiting >= WAITING_MAX:
                 self.lose(1)

@@ -142,7 +142,7 @@ class Subscribing(Part):
         self._forbidden(change, ProtocolError("bad_state", text))
 
     def _permitted(self, change: Change, topics: Any) -> None:
-        if len(topics) <= self._part_size():
+        if len(topics) <= 1 or len(topics) <= self._part_size():
             deadline = self._desk.now + TIMEOUT_S
             for home, part in self._by_home(topics):
                 self._dispatch(change, home, part, deadline)
@@ -219,18 +219,14 @@ class Subscribing(Part):
             self._topics += len(topics)
         if home == self._me:
             term = None if change.term is None else self._writing.term(*change.term)
-            write = Write(change.client, topics, change.added, self._desk.now, deadline, term)
-            if change.filter is not None:
-                write.with_filter(change.filter, change.replace)
+            now, filter = self._desk.now, change.filter
+            write = Write(change.client, topics, change.added, now, deadline, term, filter, change.replace)
             write.writer, write.context = self._own, change
             self._writing.take(write)
         else:
             arguments: tuple[Any, ...] = (change.client, topics, change.added)
-            if change.term is not None:
-                arguments = (*arguments, _options(*change.term))
-            elif change.filter is not None:
-                options = {"filter": change.filter, "replace": True} if change.replace else {"filter": change.filter}
-                arguments = (*arguments, options)
+            if change.term is not None or change.filter is not None or change.replace:
+                arguments = (*arguments, _options(change))
             self._desk.ask(Kind.CHANGE, home, arguments, self, (change, deadline, self._desk.now))
 
     def part_done(self, change: Change, topics: int, took_s: float, error: ProtocolError | None) -> None:
@@ -307,13 +303,12 @@ class Subscribing(Part):
     def _reply(self, change: Change, fields: dict[str, Any]) -> None:
         if change.error is not None:
             self._replies.refuse(change.connection, change.reply, change.id, change.error)
-        elif change.filter is not None and change.added:
-            self._replies.reply(change.connection, change.reply, success(change.id, filtered=True, **fields))
-        elif change.term is not None:
-            grace_s = self._writing.grace_s
-            self._replies.reply(change.connection, change.reply, success(change.id, grace_s=grace_s, **fields))
-        else:
-            self._replies.reply(change.connection, change.reply, success(change.id, **fields))
+            return
+        if change.term is not None:
+            fields["grace_s"] = self._writing.grace_s
+        if change.filter is not None and change.added:
+            fields["filtered"] = True
+        self._replies.reply(change.connection, change.reply, success(change.id, **fields))
 
     def answered(self, call: Call, value: Any) -> None:
         """The home has written its topics."""
@@ -336,11 +331,17 @@ class Subscribing(Part):
         return None
 
 
-def _options(disconnect: bool, ttl_s: int) -> dict[str, Any]:
-    """A term, as a home is asked for it."""
+def _options(change: Change) -> dict[str, Any]:
+    """What a home is asked for beside the topics."""
     options: dict[str, Any] = {}
-    if disconnect:
-        options["until"] = "disconnect"
-    if ttl_s:
-        options["ttl_s"] = ttl_s
+    if change.filter is not None:
+        options["filter"] = change.filter
+    if change.term is not None:
+        disconnect, ttl_s = change.term
+        if disconnect:
+            options["until"] = "disconnect"
+        if ttl_s:
+            options["ttl_s"] = ttl_s
+    if change.replace:
+        options["replace"] = True
     return options

@@ -1,6 +1,6 @@
 """Subscriptions that end by themselves: which are over, at the home of their topics. SPEC section 2.2, ADR 32.
 
-Owns: the walk over the ending subscriptions of this endpoint's slots, and since when their clients are away. Must
+Owns: the walk over the subscriptions with a term of this endpoint's slots, and since when their clients are away. Must
 never: end one whose client listens, or has been away for less than the grace time as this endpoint has seen it.
 
 How long a client is away is measured here, from when it was first found away, and no store keeps it: then no two clocks
@@ -20,10 +20,10 @@ from ..clients.keepalive import Keepalive
 from ..cluster.membership import Membership
 from ..cluster.underway import UnderWay
 from ..desk import Desk
+from ..messages.filtering import Filtering
 from ..messages.routes import Routes
-from ..model import Ending, Location, Shape, Term
+from ..model import Location, Subscription, Term
 from ..part import Part
-from ..stores import STORE_TIMEOUT_S
 from .locations import Locations
 from .presence import Presence
 
@@ -42,7 +42,8 @@ WALK_S_MAX: Final = 10.0
 #: After a call to the store that failed, in seconds.
 PAUSE_S: Final = 1.0
 
-#: For so long nobody looks again into a slot that had none, and into which this endpoint has written none since.
+#: The next walk begins so long after one that found nothing, unless this endpoint writes a term. A store that cannot
+#: say which slots have any is not asked again for so long about a slot that had none.
 EMPTY_S: Final = 600.0
 
 #: Clients of which it is kept since when they are away, some 300 bytes each. Further ones come when these have gone.
@@ -57,19 +58,32 @@ TIDY_IDLE_S: Final = 1.0
 
 _NEVER: Final = float("-inf")
 
-End = tuple[list[Ending], Location | None, bool]
+End = tuple[list[Subscription], Location | None, bool]
 """What is to end of one client: see ``Store.end``."""
 
-Leavers = dict[str, list[str]]
-"""Clients that would leave topics which have presence, and these topics. No write of theirs is under way (``hold``)."""
+Held = dict[tuple[str, str], list[Subscription]]
+"""What clients have at topics with presence, before some of it ends."""
 
-Away = tuple[Location | None, float]
-"""Where the client was last, and since when it has been found not to listen (monotonic seconds)."""
+Away = tuple[Location | None, float, float]
+"""Where the client was last, since when it has been found not to listen, and when it was last found so (monotonic
+seconds)."""
+
+
+class Ending:
+    """A call that ends subscriptions. ``clients``: those of which nothing is written until it is over (``hold``)."""
+
+    __slots__ = ("clients", "ends", "held", "round")
+
+    def __init__(self, ends: list[End], clients: set[str], round: int) -> None:
+        self.ends = ends
+        self.clients = clients
+        self.held: Held = {}
+        self.round = round  # of membership
 
 
 class Sweeping(Part):
-    """One endpoint's part. ``writes``: what has to end before another may be home. ``presence``: is told who leaves
-    topics that have it; ``None``: none has."""
+    """One endpoint's part. ``writes``: what has to end before another may be home. ``reads_memory``: as of ``Shape``.
+    ``presence``: is told who leaves topics that have it; ``None``: none has."""
 
     def __init__(
         self,
@@ -77,10 +91,11 @@ class Sweeping(Part):
         members: Membership,
         hub: Hub,
         routes: Routes,
+        filtering: Filtering,
         locations: Locations,
         writes: UnderWay,
         keepalive: Keepalive,
-        shape: Shape,
+        reads_memory: bool,
     ) -> None:
         self._desk = desk
         self.presence: Presence | None = None
@@ -91,30 +106,27 @@ class Sweeping(Part):
         self._me = members.me.incarnation
         self._hub = hub
         self._routes = routes
+        self._filtering = filtering
         self._locations = locations
         self._writes = writes
-        self._renew_s = shape.renew_s
         self._keepalive = keepalive
-        self._records_per_tick = RECORDS_PER_TICK if shape.reads_memory else REQUESTS_PER_TICK
-        self._slots_per_tick = SLOTS_PER_TICK if shape.reads_memory else SLOT_REQUESTS_PER_TICK
-        #: Ending subscriptions of this endpoint's slots, and clients of theirs that are away, as of the last walk.
+        self._records_per_tick = RECORDS_PER_TICK if reads_memory else REQUESTS_PER_TICK
+        self._slots_per_tick = SLOTS_PER_TICK if reads_memory else SLOT_REQUESTS_PER_TICK
+        #: Subscriptions with a term of this endpoint's slots, and clients of theirs that are away, as of the last walk.
         self.found = self.away = 0
         self._found = 0  # in this walk
-        self._version = -1  # of the table of homes that this walk goes by
-        self._round = 0
-        self._slot = SLOTS  # where it is; at the end: it has ended
+        self._version = self._round = -1  # of the table of homes that this walk goes by
+        self._slots: list[int] | None = None  # that it has yet to look into, the next one last; None: there is no walk
         self._cursor: str | None = None
         self._walk_at = desk.now  # when the next one begins, or this one goes on
         self._busy = False  # a call to the store is under way
-        self._records = self._slots = 0  # that may still be read in this tick
-        self._survey_at = desk.now  # when the store is asked which slots have any
+        self._records_left = self._slots_left = 0  # that may still be read in this tick
         self._empty: dict[int, float] = {}  # slots, and when they are looked into again
-        self._written: dict[int, float] = {}  # slots, and when a write to them was last begun
+        self._written: set[int] = set()  # slots, since this walk has begun
         self._whole = False  # the last walk has come to its end
         self._since: dict[str, Away] = {}  # by client, of this walk
         self._since_before: dict[str, Away] = {}  # of the walk before: who is in neither is not away any more
-        self._renewed: dict[int, float] = {}  # slots, and when
-        #: Topics whose sets are to be read again as soon as nothing waits in them.
+        #: Topics whose subscribers are to be read again as soon as nothing waits in them.
         self._doubtful: dict[str, None] = {}
         self._tidying = False
         self._tidy_at = desk.now
@@ -130,18 +142,15 @@ class Sweeping(Part):
         return Term(disconnect, self._keepalive.unix_s + ttl_s if ttl_s else 0.0)
 
     def written(self, topics: Iterable[str]) -> None:
-        """Ending subscriptions to these topics are being written."""
-        now = self._desk.now
-        for slot in set(map(slot_of, topics)):
+        """Subscriptions with a term to these topics have been written, or may have been."""
+        for slot in map(slot_of, topics):
+            self._written.add(slot)
             self._empty.pop(slot, None)
-            self._written[slot] = now
-        self._walk_at = min(self._walk_at, now + WALK_S_MIN)
+        self._walk_at = min(self._walk_at, self._desk.now + WALK_S_MIN)
 
     def view_changed(self) -> None:
         """Other endpoints have written into slots that come back."""
         self._empty.clear()
-        self._renewed.clear()
-        self._survey_at = self._desk.now
         self._walk_at = min(self._walk_at, self._desk.now)
 
     def lapsed(self) -> None:
@@ -160,123 +169,105 @@ class Sweeping(Part):
             self._desk.store("tidy", (KEPT_S,), self._tidied)
         if self._busy or now < self._walk_at:
             return
-        if self._slot == SLOTS or self._version != members.version or self._round != members.round:
-            self._begin()
-        self._records, self._slots = self._records_per_tick, self._slots_per_tick
-        if now < self._survey_at:
-            self._go_on()
-        else:
+        self._records_left, self._slots_left = self._records_per_tick, self._slots_per_tick
+        if self._slots is None or self._version != members.version or self._round != members.round:
+            self._version, self._round, self._slots = members.version, members.round, None
+            self._written.clear()
             self._busy = True
-            self._desk.store("ending_slots", (), self._surveyed)
-
-    def _surveyed(self, context: Any, result: list[int] | None, error: Exception | None) -> None:
-        """The store has told which slots there is anything in, if it can."""
-        if self._outdated():
-            return
-        now = self._desk.now
-        if error is not None:
-            self._walk_at = now + PAUSE_S
-            return
-        self._survey_at = now + EMPTY_S
-        if result is not None:
-            # A write may be on its way to a slot that has none yet.
-            empty = set(range(SLOTS)).difference(result, self._written)
-            self._empty.update(dict.fromkeys(empty, now + EMPTY_S))
-        self._go_on()
+            self._desk.store("ending_slots", (), self._begin)
+        else:
+            self._go_on()
 
     def _tidied(self, context: Any, result: Any, error: Exception | None) -> None:
         self._tidying = False
         self._tidy_at = self._desk.now + (TIDY_S if result else TIDY_IDLE_S)
 
-    def _begin(self) -> None:
-        self._version, self._round = self._members.version, self._members.round
-        self._slot = 0
+    def _begin(self, context: Any, result: list[int] | None, error: Exception | None) -> None:
+        """The store has told which slots have subscriptions with a term, if it can."""
+        if self._is_outdated():
+            return
+        table, now = self._members.table, self._desk.now
+        if error is not None:
+            self._walk_at = now + PAUSE_S
+            return
+        if result is None:
+            result = [slot for slot in range(SLOTS) if self._empty.get(slot, _NEVER) <= now]
+        self._slots = [slot for slot in reversed(result) if table[slot] == self._me]
         self._cursor = None
         self._found = 0
         if self._whole:  # who was not found in it has come back, or has no such subscription any more
             self._since_before, self._since = self._since, {}
         self._whole = False
+        self._go_on()
 
     def _go_on(self) -> None:
         """Read the next page, if more may be read in this tick."""
-        table, now = self._members.table, self._desk.now
-        while self._slot < SLOTS:
-            slot = self._slot
-            if table[slot] != self._me or self._empty.get(slot, _NEVER) > now:
-                self._slot += 1
-                continue
-            if self._records <= 0 or self._slots <= 0:
-                return
-            self._slots -= 1
-            self._busy = True
-            self._desk.store("ending", (slot, self._cursor, self._records), self._page, self._cursor is None)
+        if self._slots:
+            if self._records_left > 0 and self._slots_left > 0:
+                self._slots_left -= 1
+                self._busy = True
+                arguments = (self._slots[-1], self._cursor, self._records_left)
+                self._desk.store("ending", arguments, self._page, self._cursor is None)
             return
+        self._slots = None
         self._whole = True
         self.found, self.away = self._found, len(self._since)
-        if self._found or self._written:
-            self._walk_at = now + min(max(self._members.grace_s / 6, WALK_S_MIN), WALK_S_MAX)
-        else:
-            self._walk_at = now + EMPTY_S
+        idle = not self._found and not self._written
+        pause_s = EMPTY_S if idle else min(max(self._members.grace_s / 6, WALK_S_MIN), WALK_S_MAX)
+        self._walk_at = self._desk.now + pause_s
 
-    def _outdated(self) -> bool:
+    def _is_outdated(self) -> bool:
         """Has this endpoint become home of other slots meanwhile? The walk begins anew then, with the next tick."""
         self._busy = False
         members = self._members
         return not members.joined or self._version != members.version or self._round != members.round
 
     def _page(self, first: bool, result: Any, error: Exception | None) -> None:
-        if self._outdated():
+        if self._is_outdated():
             return
         if error is not None:
             self._cursor = None  # perhaps it was that
             self._walk_at = self._desk.now + PAUSE_S
             return
-        slot, now = self._slot, self._desk.now
+        records: list[Subscription]
         records, self._cursor = result
         if self._cursor is None:
-            self._slot += 1
-            # A write that was begun long ago is there by now.
-            if first and not records and now - self._written.get(slot, _NEVER) > STORE_TIMEOUT_S:
-                self._empty[slot] = now + EMPTY_S
-                self._written.pop(slot, None)
+            assert self._slots
+            slot = self._slots.pop()
+            if first and not records and slot not in self._written:
+                self._empty[slot] = self._desk.now + EMPTY_S
         if not records:
             self._go_on()
             return
-        self._records -= len(records)
+        self._records_left -= len(records)
         self._found += len(records)
-        if self._renew_s and now - self._renewed.get(slot, _NEVER) >= self._renew_s:
-            self._renewed[slot] = now
-            self._desk.store("renew", (slot,), self._renewed_or_not, slot)
         unix_s, bindings = self._keepalive.unix_s, self._hub.bindings
-        overdue: list[Ending] = []
-        until: dict[str, list[Ending]] = {}
+        overdue: dict[str, list[Subscription]] = {}
+        until: dict[str, list[Subscription]] = {}
         for record in records:
-            if record.term.ends_at and record.term.ends_at <= unix_s:
-                overdue.append(record)
-            elif record.term.disconnect and record.client not in bindings:
+            term = record.term
+            if term is None:
+                continue
+            if term.ends_at and term.ends_at <= unix_s:
+                overdue.setdefault(record.client, []).append(record)
+            elif term.disconnect and record.client not in bindings:
                 until.setdefault(record.client, []).append(record)
+        ends: list[End] = [(of_client, None, False) for of_client in overdue.values()]
         if until:
-            clients = list(until)
             self._busy = True
-            self._desk.store("locations", (clients,), self._located, (overdue, until))
+            self._desk.store("locations", (list(until),), self._located, (ends, until))
         else:
-            self._end([([record], None, False) for record in overdue])
-
-    def _renewed_or_not(self, slot: int, result: Any, error: Exception | None) -> None:
-        if error is not None:
-            self._renewed.pop(slot, None)  # at the next walk
-            self._desk.counts["renewals_failed"] += 1
+            self._end(ends)
 
     def _located(
-        self, context: tuple[list[Ending], dict[str, list[Ending]]], result: Any, error: Exception | None
+        self, context: tuple[list[End], dict[str, list[Subscription]]], result: Any, error: Exception | None
     ) -> None:
-        if self._outdated():
+        if self._is_outdated():
             return
-        overdue, until = context
+        ends, until = context
         if error is not None:
             self._walk_at = self._desk.now + PAUSE_S
             return  # the page is looked at again with the next walk
-        ends: list[End] = [([record], None, False) for record in overdue]
         now, grace_s = self._desk.now, self._members.grace_s
         for client, location in zip(until, result, strict=True):
             if location is not None and location.online and location.incarnation == self._me:
@@ -288,25 +279,13 @@ class Sweeping(Part):
                 self._since_before.pop(client, None)
                 continue
             known = self._since.get(client) or self._since_before.get(client)
-            if known is None or known[0] != location:
-                known = (location, now)
+            if known is None or _has_listened(known, location, now):
+                known = (location, now, now)
             if now - known[1] >= grace_s:
                 ends.append((until[client], location, True))
             if len(self._since) < AWAY_MAX:
-                self._since[client] = known
+                self._since[client] = (known[0], known[1], now)
         self._end(ends)
-
-    def _tell(self, presence: Presence, leavers: Leavers, result: Any, error: Exception | None) -> None:
-        """Who has gone. Nobody of them has subscribed anew meanwhile: they were held."""
-        if error is not None:
-            presence.lose(sum(map(len, leavers.values())))
-        else:
-            over = {(record.client, record.topic) for records in result for record in records}
-            for client, topics in leavers.items():
-                gone = [topic for topic in topics if (client, topic) in over]
-                self._routes.change(client, gone, False)
-                presence.tell(client, gone, False)
-        self._release(leavers)
 
     def _listens(self, client: str, location: Location | None) -> bool:
         """Does the client listen, as far as anybody knows? Who is at a peer that has just come is there."""
@@ -318,77 +297,99 @@ class Sweeping(Part):
         return peer is not None and peer.dead_since is None
 
     def _end(self, ends: list[End]) -> None:
-        leavers: Leavers = {}
-        if self.presence is not None:
-            ends = self._held(self.presence, ends, leavers)
-        if not ends:
+        """End these. Of a client that is being written for it is not known what the caches have to be told, nor whether
+        it leaves: where somebody is to be told of that, its subscriptions are found again with the next walk."""
+        presence = self.presence
+        ending = Ending([], set(), self._round)
+        pairs: list[tuple[str, str]] = []
+        for end in ends:
+            client = end[0][0].client
+            is_held = client in ending.clients or self.hold(client)
+            if is_held:
+                ending.clients.add(client)
+            if presence is not None:
+                watched = presence.of(dict.fromkeys(record.topic for record in end[0]))
+                if watched and not is_held:
+                    continue
+                pairs += [(client, topic) for topic in watched]
+            ending.ends.append(end)
+        if not ending.ends:
             self._go_on()
             return
         self._busy = True
-        if leavers:
-            # Some may have been taken back since the page was read: of these it has been told.
-            pairs = [(client, topic) for client, topics in leavers.items() for topic in topics]
-            self._desk.store("terms", (pairs,), self._looked, (ends, leavers, pairs))
+        if pairs:
+            self._desk.store("subscriptions_of", (pairs,), self._looked, (ending, pairs))
         else:
-            self._take_out(ends, leavers)
+            self._take_out(ending)
 
-    def _held(self, presence: Presence, ends: list[End], leavers: Leavers) -> list[End]:
-        """Of these, those that no write of the client is under way for, where somebody is told of it. The others are
-        found again with the next walk."""
-        may: list[End] = []
-        for end in ends:
-            client = end[0][0].client
-            topics = presence.of([record.topic for record in end[0]])
-            if topics and client not in leavers:
-                if not self.hold(client):
-                    continue
-                leavers[client] = []
-            if topics:
-                leavers[client] += topics
-            may.append(end)
-        return may
-
-    def _looked(
-        self, context: tuple[list[End], Leavers, list[tuple[str, str]]], result: Any, error: Exception | None
-    ) -> None:
-        ends, leavers, pairs = context
-        if self._outdated():
-            self._release(leavers)
-        elif error is not None:
-            self._release(leavers)
-            self._walk_at = self._desk.now + PAUSE_S
+    def _looked(self, context: tuple[Ending, list[tuple[str, str]]], result: Any, error: Exception | None) -> None:
+        ending, pairs = context
+        outdated = self._is_outdated()
+        if outdated or error is not None:
+            for client in ending.clients:
+                self.release(client)
+            if not outdated:
+                self._walk_at = self._desk.now + PAUSE_S
         else:
             self._busy = True
-            for (client, topic), term in zip(pairs, result, strict=True):
-                if term is None:
-                    leavers[client].remove(topic)
-            self._take_out(ends, leavers)
+            ending.held.update(zip(pairs, result, strict=True))
+            self._take_out(ending)
 
-    def _release(self, leavers: Leavers) -> None:
-        for client in leavers:
-            self.release(client)
+    def _take_out(self, ending: Ending) -> None:
+        self._writes.begin(ending)
+        self._desk.store("end", (ending.ends,), self._ended, ending)
 
-    def _take_out(self, ends: list[End], leavers: Leavers) -> None:
-        write = object()
-        self._writes.begin(write)
-        self._desk.store("end", (ends,), self._ended, (write, ends, leavers))
-
-    def _ended(self, context: tuple[object, list[End], Leavers], result: Any, error: Exception | None) -> None:
-        write, ends, leavers = context
-        if leavers and self.presence is not None:
-            self._tell(self.presence, leavers, result, error)
-        topics = dict.fromkeys(record.topic for records, _, _ in ends for record in records)
+    def _ended(self, ending: Ending, result: Any, error: Exception | None) -> None:
+        certain = error is None and self._members.round == ending.round
+        over: list[list[Subscription]] = result if error is None else [records for records, _, _ in ending.ends]
+        doubtful: dict[str, None] = {}
+        for records in over:
+            for topic, client, filter, *_ in records:
+                if not certain or client not in ending.clients:
+                    doubtful[topic] = None  # who has subscribed again meanwhile is in the store
+                elif filter is None:
+                    self._routes.change(client, (topic,), False)
+                else:
+                    self._filtering.change(client, (topic,), filter, False, False)
+        self._doubtful.update(dict.fromkeys(self._routes.doubt(doubtful)))
+        if self.presence is not None:
+            self._tell(self.presence, _left(ending.held, over), certain)
         if error is None:
-            topics = dict.fromkeys(record.topic for records in result for record in records)
-            self._desk.counts["subscriptions_ended"] += sum(map(len, result))
-            for records, _, has_gone in ends:
+            self._desk.counts["subscriptions_ended"] += sum(map(len, over))
+            for records, _, has_gone in ending.ends:
                 if has_gone:  # and with a fresh id each time it never comes back
                     self._locations.forget(records[0].client)
-        # Read again: who has subscribed anew meanwhile is in the store.
-        self._doubtful.update(dict.fromkeys(self._routes.doubt(topics)))
-        self._writes.end(write)
-        if not self._outdated():
+        for client in ending.clients:
+            self.release(client)
+        self._writes.end(ending)
+        if not self._is_outdated():
             self._go_on()
+
+    @staticmethod
+    def _tell(presence: Presence, left: list[tuple[str, str]], certain: bool) -> None:
+        if not certain:
+            presence.lose(len(left))
+            return
+        for client, topic in left:
+            presence.tell(client, (topic,), False)
+
+
+def _has_listened(known: Away, location: Location | None, now: float) -> bool:
+    """Has a client that was away listened since? The store forgets a location: one that was not there when the client
+    was last found away is still there for a while, so that none is no sign of life."""
+    if location is None and now - known[2] < KEPT_S:
+        return False
+    return location != known[0]
+
+
+def _left(held: Held, over: Iterable[list[Subscription]]) -> list[tuple[str, str]]:
+    """Clients and topics at which all is over that they had."""
+    gone = {(client, topic, filter) for records in over for topic, client, filter, *_ in records}
+    return [
+        (client, topic)
+        for (client, topic), had in held.items()
+        if had and all((client, topic, one.filter) in gone for one in had)
+    ]
 
 
 def _nobody_writes(client: str) -> bool:

@@ -32,7 +32,6 @@ class Write:
 
     __slots__ = (
         "added",
-        "changed",
         "client",
         "context",
         "deadline",
@@ -40,7 +39,6 @@ class Write:
         "link",
         "made_at",
         "number",
-        "operation",
         "order",
         "peer",
         "replace",
@@ -54,18 +52,25 @@ class Write:
     )
 
     def __init__(
-        self, client: str, topics: list[str], added: bool, now: float, deadline: float, term: Term | None = None
+        self,
+        client: str,
+        topics: list[str],
+        added: bool,
+        now: float,
+        deadline: float,
+        term: Term | None = None,
+        filter: str | None = None,
+        replace: bool = False,
     ) -> None:
         self.client = client
         self.topics = topics
         self.added = added
-        self.term = term  # of what ends
-        self.operation = "unsubscribe" if not added else "subscribe" if term is None else "subscribe_ending"
-        self.order = self.operation  # it overlaps those of the same; "": none
-        self.filter: str | None = None  # that is added, or taken out
-        self.replace = False
-        self.watched: list[str] | None = None  # of its topics those that have presence
-        self.changed: list[str] | None = None  # of these, those whose sets it changes
+        self.term = term
+        self.filter = filter  # that is added, or taken out; None: all messages, or all that the client has
+        self.replace = replace
+        self.order = "" if replace else "added" if added else "removed"  # it overlaps those of the same; "": none
+        #: Of its topics those that have presence; once that is known, those that its client joins or leaves by it.
+        self.watched: list[str] | None = None
         self.made_at = now
         self.took_s = math.inf  # from then to the answer of the store
         self.deadline = deadline  # when it is given up, if it cannot be begun
@@ -78,17 +83,10 @@ class Write:
         self.link: Link | None = None  # the life of the peer's link that it came over
         self.round = 0  # of membership, when the store was called
 
-    def with_filter(self, filter: str, replace: bool) -> None:
-        """It is a subscription with this filter that is added, perhaps in place of all others, or taken out."""
-        self.filter = filter
-        self.replace = replace
-        self.operation = "subscribe_filtered" if self.added else "unsubscribe_filtered"
-        self.order = "" if replace else self.operation
-
 
 class Writes:
-    """One client's writes at this home. Those of one kind overlap, the others wait: the store keeps no order. One that
-    changes a topic with presence overlaps none: what it changes is read before it."""
+    """One client's writes at this home. Those that only add overlap each other, and so do removals. The others wait:
+    the store keeps no order. A write to a topic with presence overlaps none: what it changes is read before it."""
 
     __slots__ = ("begun_in_turns", "order", "under_way", "waiting")
 

@@ -21,7 +21,7 @@ from ..links.calls import NOT_HOME, TIMEOUT_S, WAIT, Kind
 from ..links.link import Link
 from ..messages.filtering import Filtering
 from ..messages.routes import Routes
-from ..model import TooManyFilters
+from ..model import Subscribe, TooManyFilters
 from ..part import Part, RequestHandler
 from ..stores import unavailable
 from .sweeping import Sweeping
@@ -43,8 +43,8 @@ CHANGES_PER_SLICE: Final = 20
 
 class Writing(Part):
     """One endpoint's part as the home of subscriptions. ``writes``: those that have been given to the store.
-    ``sweeping``: is told of slots that have ending subscriptions, and has the part that tells of presence.
-    ``filtering``: is told of filters."""
+    ``sweeping``: is told of subscriptions that have a term, and has the part that tells of presence. ``filtering``: is
+    told of filters."""
 
     def __init__(
         self,
@@ -85,17 +85,19 @@ class Writing(Part):
     def change_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A peer takes us for the home of these topics."""
         client, topics, added = arguments[:3]
-        term = None
-        options: dict[str, Any] = arguments[3] if len(arguments) > 3 else {}
-        if options and "filter" not in options:
-            term = self._sweeping.term("until" in options, options.get("ttl_s", 0))
-        write = Write(client, topics, added, self._desk.now, self._desk.now + TIMEOUT_S, term)
-        if "filter" in options:
-            write.with_filter(options["filter"], options.get("replace", False))
+        now = self._desk.now
+        if len(arguments) == 3:
+            write = Write(client, topics, added, now, now + TIMEOUT_S)
+        else:
+            options: dict[str, Any] = arguments[3]
+            ends = "until" in options or "ttl_s" in options
+            term = self._sweeping.term("until" in options, options.get("ttl_s", 0)) if ends else None
+            filter, replace = options.get("filter"), options.get("replace", False)
+            write = Write(client, topics, added, now, now + TIMEOUT_S, term, filter, replace)
         write.peer = peer
         write.link = self._links.get(peer)
         write.number = number
-        write.tell_at = self._desk.now + TELL_S
+        write.tell_at = now + TELL_S
         self._asked[write] = None
         self._at_home(write)
 
@@ -124,7 +126,7 @@ class Writing(Part):
     def _watch(self, write: Write) -> None:
         """What of it is told."""
         presence = self._sweeping.presence
-        if presence is not None and (write.filter is None or write.replace):
+        if presence is not None:
             write.watched = presence.of(write.topics)
             if write.watched:
                 write.order = ""
@@ -213,7 +215,7 @@ class Writing(Part):
         self._under_way.begin(write)
         presence = self._sweeping.presence if write.watched else None
         if write.watched and presence is not None:
-            presence.look(write.client, write.watched, _comes(write), self._looked, (writes, write))
+            presence.look(write.client, write.watched, write.added, write.filter, self._looked, (writes, write))
         else:
             self._store(writes, write)
 
@@ -221,7 +223,7 @@ class Writing(Part):
         """It is known what the write changes."""
         writes, write = context
         if write.round == self._homes.round and self._homes.joined:
-            write.changed = changed
+            write.watched = changed
             self._store(writes, write)
             return
         # Another may be home by now: it would be written behind what that has written.
@@ -231,16 +233,14 @@ class Writing(Part):
         self._under_way.end(write)
 
     def _store(self, writes: Writes, write: Write) -> None:
-        arguments: tuple[Any, ...]
-        if write.term is not None:
-            arguments = ([(write.client, write.topics, write.term)],)
-            self._sweeping.written(write.topics)
-        elif write.filter is not None:
-            row = (write.client, write.topics, write.filter)
-            arguments = ([(*row, write.replace) if write.added else row],)
+        if write.added:
+            row = Subscribe(write.client, write.topics, write.filter, write.term, write.replace)
+            if write.replace:
+                self.filtering.replacing[write] = (write.client, write.topics, write.filter)
+            self._desk.store("subscribe", ([row],), self._written, (writes, write))
         else:
-            arguments = ([(write.client, write.topics)],)
-        self._desk.store(write.operation, arguments, self._written, (writes, write))
+            removed = (write.client, write.topics, write.filter)
+            self._desk.store("unsubscribe", ([removed],), self._written, (writes, write))
 
     def _written(self, context: Any, result: Any, error: Exception | None) -> None:
         writes, write = context
@@ -251,8 +251,12 @@ class Writing(Part):
             self._end(writes, write, error)
 
     def _end(self, writes: Writes, write: Write, error: Exception | None) -> None:
-        of_filters = write.filter is not None or not write.added
-        if error is None and of_filters and len(write.topics) > FEW_TOPICS and write.round == self._homes.round:
+        if (
+            len(write.topics) > FEW_TOPICS
+            and (write.filter is not None or write.replace or not write.added)
+            and error is None
+            and write.round == self._homes.round
+        ):
             self._desk.job(self._change_in_slices(writes, write))
         else:
             self._ended(writes, write, error, write.topics)
@@ -273,16 +277,20 @@ class Writing(Part):
     def _change(self, write: Write, topics: Sequence[str]) -> int:
         """The caches have it. How many filters that were."""
         if write.filter is None or write.replace:
-            self._routes.change(write.client, topics, _comes(write))
-        if write.filter is None and write.added:
+            self._routes.change(write.client, topics, write.added and write.filter is None)
+        if write.filter is None and write.added and not write.replace:
             return 0
         return self.filtering.change(write.client, topics, write.filter, write.added, write.replace)
 
     def _ended(self, writes: Writes, write: Write, error: Exception | None, unchanged: Sequence[str]) -> None:
         """``unchanged``: topics whose caches have yet to be told."""
         writes.under_way -= 1
-        if write.changed:
-            self._tell(write.changed, write, error)
+        if write.replace:
+            self.filtering.replacing.pop(write, None)
+        if write.term is not None:
+            self._sweeping.written(write.topics)
+        if write.watched:
+            self._tell(write.watched, write, error)
         if error is not None:
             self._routes.doubt(write.topics)
             self._finish(write, _refusal(error))
@@ -310,15 +318,16 @@ class Writing(Part):
         presence = self._sweeping.presence
         assert presence is not None
         if error is None and write.round == self._homes.round:
-            presence.tell(write.client, changed, _comes(write))
+            presence.tell(write.client, changed, write.added)
         else:
             presence.lose(len(changed))
 
     def _finish(self, write: Write, error: ProtocolError | None) -> None:
-        self._asked.pop(write, None)
         if write.writer is not None:
             write.writer.written(write, error)
-        elif error is not None:
+            return
+        self._asked.pop(write, None)
+        if error is not None:
             self._desk.decline(write.peer, write.number, error.code, error.info)
         else:
             self._desk.answer(write.peer, write.number)
@@ -352,11 +361,6 @@ class Writing(Part):
                 self._finish(write, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
             else:
                 self._at_home(write)
-
-
-def _comes(write: Write) -> bool:
-    """Does its client come into the sets of its topics, or go out of them? One with filters is in none."""
-    return write.added and not write.replace
 
 
 def _refusal(error: Exception) -> ProtocolError:

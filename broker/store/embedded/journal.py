@@ -14,7 +14,7 @@ a floor raised for it, is never missing from a page whose floor is the old one.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from time import perf_counter
 from typing import Any, Final, cast
@@ -23,10 +23,9 @@ import lmdb
 import ormsgpack
 
 from ingeborg.broker.store.base import KEEP_BYTES, KEPT_BYTES_MAX, KEPT_PAGE_BYTES, LINES_MAX, VOID, Kept
-from ingeborg.broker.store.embedded.endings import entries_from, value_of
 from ingeborg.broker.store.embedded.layout import FRAME_BYTES_MAX, Lane
 from ingeborg.broker.store.embedded.now import SLOT_BYTES
-from ingeborg.broker.store.embedded.slices import SLICE_S, Slices
+from ingeborg.broker.store.embedded.slices import SLICE_S, Call, Slices, entries_from, from_cursor, value_of
 from ingeborg.protocol.hashes import SLOTS
 
 STAMP_BYTES: Final = 8
@@ -47,9 +46,6 @@ TOP: Final = b"top"
 
 VOID_FLOOR: Final = VOID.to_bytes(STAMP_BYTES, "big")
 """In ``kept_floors``, of a slot of which nothing is whole."""
-
-Call = Callable[[str, list[Any]], Awaitable[list[Any]]]
-"""Of the soft writer: operation and frames."""
 
 Frame = tuple[list[tuple[bytes, bytes]], list[bytes], list[tuple[bytes, bytes]], list[bytes]]
 """Entries to write, keys to delete, slots and their floors, slots that are whole."""
@@ -100,17 +96,6 @@ def kept_in(key: bytes, value: bytes) -> Kept:
     return Kept(*place_of(key), topic, payload, origin, number, float(expires_at))
 
 
-def from_cursor(cursor: str | None) -> bytes:
-    """The key that a page has ended with. ``ValueError``: it is no cursor of ``Journal.page``."""
-    try:
-        found = b"" if cursor is None else bytes.fromhex(cursor)
-    except ValueError:
-        found = b""
-    if cursor is not None and (len(found) != SLOT_BYTES + STAMP_BYTES or found.hex() != cursor):
-        raise ValueError(f"{cursor[:64]!r} is no cursor of this store")
-    return found
-
-
 # --- an endpoint's
 
 
@@ -138,7 +123,10 @@ class Journal:
 
     async def page(self, slots: Sequence[int], cursor: str | None, limit: int) -> Page:
         """Some of the slots' messages, in the order of their keys."""
-        wanted, last = sorted(set(slots)), from_cursor(cursor)
+        wanted, last = (
+            sorted(set(slots)),
+            (b"" if cursor is None else from_cursor(cursor, lambda key: len(key) == SLOT_BYTES + STAMP_BYTES)),
+        )
         prefixes = [pack_slot(slot) for slot in wanted]
         at = bisect_left(prefixes, last[:SLOT_BYTES])
         page: list[Kept] = []

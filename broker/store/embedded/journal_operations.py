@@ -12,10 +12,10 @@ from typing import Any
 import lmdb
 import ormsgpack
 
-from ingeborg.broker.store.embedded.endings import value_of
 from ingeborg.broker.store.embedded.journal import LINES, TOP, VOID_FLOOR, lines_in, pack_stamp, present, top_in
 from ingeborg.broker.store.embedded.layout import Environment
 from ingeborg.broker.store.embedded.now import SLOT_BYTES
+from ingeborg.broker.store.embedded.slices import value_of
 
 
 class JournalOperations:

@@ -1,26 +1,24 @@
 """The embedded store on disk, and the frames between an endpoint and its writer processes.
 
 Owns: the directory's files, the databases and their keys and values, the layout's number, and the framing: what the
-reading side (``embedded.py``) and the writing side (``writer.py``) must agree on. Must never: begin a transaction of
+reading side (``store.py``) and the writing side (``writer.py``) must agree on. Must never: begin a transaction of
 its own after ``prepare`` has returned, or import asyncio (a writer starts in a twentieth of a second without it).
 
 ::
 
     DIR/durable/   data.mdb, lock.mdb    synced at every commit: survives a power cut
-        subscribers  hash of topic  -> client ids            (sorted duplicates)
-        topics_of    hash of client -> hashes of topics      (sorted duplicates of fixed size)
-        texts        hash of topic  -> topic                 (while it has a subscriber)
-        filtered     hash of topic  -> client id, FF, hash of a filter   (sorted duplicates)
-        filtered_of  hash of client -> hashes of topics at which it has filters (sorted duplicates of fixed size)
-        filtered_topics  hash of topic -> topic              (while it has a filter)
-        filters      hash of a filter  -> how many pairs have it (8 bytes), then its text
+        subscribers  hash of topic  -> client ids; with filters: FF, client id, FF, hash of the filter  (sorted)
+        topics_of    hash of client -> hashes of topics      (sorted, of fixed size)
+        texts        hash of topic  -> topic                 (while it has a subscription)
+        filters      hash of a filter -> how many subscriptions have it (8 bytes), then its text
+        terms        slot, hash of topic, hash of client, hash of the filter or nothing
+                                    -> [client id, topic, filter or nil, disconnect, ends_at, stamp]
     DIR/soft/      data.mdb, lock.mdb    never synced: survives kill -9, means nothing after a reboot
         locations    client id      -> [number, incarnation, online]
         registry     hash of name   -> [name, incarnation, url, heartbeat]
         seen         payload hash   -> when it expires, in seconds of the machine's monotonic clock
-        ending       slot, hash of topic, hash of client -> [client id, topic, disconnect, ends_at, stamp]
-        ending_of    hash of client, hash of topic       -> topic
-        ended        client id      -> when the last one ended (Unix ms, 8 bytes), then [count, topics]
+        ended        client id      -> when the last one ended (Unix ms, 8 bytes), then
+                                       [count, [[topic, filter or nil, stamp], ...]]
         kept         slot, stamp (8 bytes)              -> [topic, payload, origin, number, when it expires (Unix s)]
         kept_floors  slot           -> stamp (8 bytes) from which on the slot's messages are whole; FF…: none is
         kept_about   `top`          -> the greatest stamp (8 bytes); `lines` -> [[line, its last stamp or nil], ...]
@@ -30,9 +28,9 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
 
 All of it is for one user: directories 700, files 600.
 
-Of the soft environment ``ending``, ``ending_of`` and ``ended`` are of ending subscriptions (``endings.py``), the last
-three the journal of kept messages (``journal.py``); the last four of the durable one are of subscriptions with filters
-(``filters.py``).
+Every subscription is in ``subscribers`` (``now.py`` has its entry). One with a term is in ``terms`` as well, where a
+sweep finds it without a look at any other. The last three of the soft environment are the journal of kept messages
+(``journal.py``).
 
 Hashes are ``ingeborg.protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has
 the entry ``layout``: the program, and the number of its layout. That of the durable environment also has, where there
@@ -78,7 +76,7 @@ from ingeborg.broker.store.embedded.files import Damaged, Files
 from ingeborg.broker.store.features import require_known
 
 LAYOUT_NAME = b"ingeborg embedded store"
-LAYOUT_NUMBER = 3
+LAYOUT_NUMBER = 4
 
 DEFAULT_MAP_SIZE_BYTES = 64 << 30
 """Address space, not memory or disk (the file grows as it is written): a billion subscriptions need about as much."""
@@ -96,6 +94,13 @@ _BOOT_ID = re.compile(rb"[0-9A-Fa-f-]{36}")
 FRAME_ITEMS = 1024
 """Subscriptions, clients or hashes per frame: 1-4 ms of writing, the unit in which callers take turns."""
 
+FILTER_ITEMS = 8
+"""Items that one with a filter counts for in a frame, by its bytes, and by the time that it takes to write."""
+
+LARGE_ROWS = 128
+"""From how many subscriptions on a call's frames wait for the writer's next run instead of going into the next commit.
+All frames of a call go the same way, so that they are written in their order."""
+
 FRAME_BYTES_MAX = 4 << 20
 """A frame of ``FRAME_ITEMS`` topics of 1,024 bytes, each for a client of 128, is 1.2 MB; more is a bug."""
 
@@ -112,17 +117,13 @@ DATABASES: dict[Lane, dict[str, dict[str, bool]]] = {
         "subscribers": {"dupsort": True},
         "topics_of": {"dupsort": True, "dupfixed": True},
         "texts": {},
-        "filtered": {"dupsort": True},
-        "filtered_of": {"dupsort": True, "dupfixed": True},
-        "filtered_topics": {},
         "filters": {},
+        "terms": {},
     },
     Lane.SOFT: {
         "locations": {},
         "registry": {},
         "seen": {},
-        "ending": {},
-        "ending_of": {},
         "ended": {},
         "kept": {},
         "kept_floors": {},
@@ -341,7 +342,7 @@ def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
         if not in_use:
             _remove(data.parent)
             text = "it says who listens where, which nobody did any more: it has been made anew"
-            return [f"{what}; {text}, and nothing is lost but ending subscriptions and kept messages"]
+            return [f"{what}; {text}, and nothing is lost but kept messages and notes of what has ended"]
     if in_use:
         raise Damaged(f"{what}, though a process has it open: stop every endpoint of {directory}, and start again")
     if lane is Lane.DURABLE and files.is_made(directory):
@@ -380,7 +381,7 @@ def _empty_after_reboot(soft: Path) -> list[str]:
     else:
         _remove(soft)
         if found is not None and not _BOOT_ID.fullmatch(found):
-            text = "who listens where has been forgotten, and ending subscriptions, as after a reboot"
+            text = "who listens where has been forgotten, and kept messages, as after a reboot"
             notes.append(f"{mark} was damaged: {text}")
     # In one step: half a mark would be another boot's.
     draft = soft / "boot_id.new"
@@ -482,20 +483,31 @@ def pack(body: Any) -> bytes:
     return len(packed).to_bytes(_LENGTH_BYTES, "big") + packed
 
 
-def subscription_frames(batch: Iterable[tuple[Any, ...]], items: int = FRAME_ITEMS) -> Iterator[list[tuple[Any, ...]]]:
-    """The batch of ``(client, topics, …)`` cut into frames of so many topics, a client's many over several."""
-    frame: list[tuple[Any, ...]] = []
-    room = items
-    for client, topics, *others in batch:
+Group = tuple[Any, list[tuple[str, list[Any]]]]
+"""What is said of all of these, and then each client and its items: topics, or subscriptions."""
+
+
+def frames_of(rows: Iterable[tuple[Any, str, Sequence[Any], bool]]) -> Iterator[list[Group]]:
+    """The rows, cut into frames: what is said of the items, the client, its items, and whether each has a filter.
+
+    A client's many items go into several frames. Neighbours of which the same is said are one group, so that a topic
+    takes no more than its text where clients subscribe to many.
+    """
+    frame: list[Group] = []
+    room = FRAME_ITEMS
+    for what, client, items, has_filter in rows:
+        weight = FILTER_ITEMS if has_filter else 1
         start = 0
-        while start < len(topics):
-            part = list(topics[start : start + room])
-            frame.append((client, part, *others))
-            start += len(part)
-            room -= len(part)
-            if not room:
+        while start < len(items):
+            if room < weight:
                 yield frame
-                frame, room = [], items
+                frame, room = [], FRAME_ITEMS
+            part = list(items[start : start + room // weight])
+            if not frame or frame[-1][0] != what:
+                frame.append((what, []))
+            frame[-1][1].append((client, part))
+            start += len(part)
+            room -= len(part) * weight
     if frame:
         yield frame
 

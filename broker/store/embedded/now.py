@@ -1,170 +1,188 @@
 """What the embedded store can say without waiting: few members, few clients, read from memory.
 
-Owns: the innermost loops of these reads, on a transaction or cursor that is the caller's, and what of keys and values
-they have to know. Must never: read for longer than it is given.
+Owns: the innermost loops of these reads, on a transaction or cursor that is the caller's, and the keys and values of
+subscriptions. Must never: read for longer than it is given.
+
+A client's subscription to a topic is an *entry* of the topic in ``subscribers``: the client id, or, with a filter, FF,
+the client id, FF, the hash of the filter. No text in UTF-8 has the byte FF, so the entries without a filter come first,
+and one range holds the filters of a client. What a client has at a topic is told apart by the *key*: the hash of the
+filter, or nothing.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import islice
+from operator import attrgetter
 from time import perf_counter
 from typing import Any, Final
 
 import ormsgpack
 
-from ingeborg.broker.core.model import Location, Subscribers
+from ingeborg.broker.core.model import FilterPage, Location, Subscribers, Subscription, Term
 from ingeborg.protocol.hashes import HASH_BYTES, digest, slot_of
 
 SLOT_BYTES: Final = 2
-"""Of a key in ``ending``, in front of the topic's hash."""
+"""Of a key in ``terms``, in front of the topic's hash."""
 
-CLIENT_END: Final = b"\xff"
-"""Behind the client id in a value of ``filtered``: no text in UTF-8 has this byte."""
+FILTERED: Final = b"\xff"
+"""In front of the client id, and behind it, in the entry of a subscription with a filter."""
 
 COUNT_BYTES: Final = 8
 """In front of the text in a value of ``filters``."""
 
-
 TOPICS_PER_LOOK: Final = 32
 """Topics of one client that are looked up between two looks at the clock: 0.1 ms."""
 
-
-def subscribers(cursor: Any, topics: Sequence[str], members_max: int, until: float) -> list[Subscribers] | None:
-    """The subscribers of each topic. ``None``: one has more than ``members_max``, or the time was up (``until``, of
-    ``perf_counter``)."""
-    sets: list[Subscribers] = []
-    for topic in topics:
-        if not cursor.set_key(digest(topic.encode())):
-            sets.append(())
-        else:
-            first: bytes = cursor.value()
-            # Most songs are on one list, and a set costs more than its reading.
-            if not cursor.next_dup():
-                sets.append((first.decode(),))
-            else:
-                members = list(islice(cursor.iternext_dup(), members_max))
-                if len(members) == members_max:
-                    return None
-                clients = {first.decode()}
-                clients.update([member.decode() for member in members])
-                sets.append(clients)
-        if perf_counter() >= until:  # each may have to wait for the disk
-            return sets if len(sets) == len(topics) else None
-    return sets
+_text: Final = attrgetter("filter")
 
 
-def subscribers_and_ending(
-    cursor: Any, endings: Any, topics: Sequence[str], members_max: int, until: float
-) -> list[Subscribers] | None:
-    """The same with those whose subscription is an ending one. ``endings``: a cursor on these, of a transaction that
-    has begun before that of ``cursor``."""
-    sets: list[Subscribers] = []
-    for topic in topics:
-        topic_hash = digest(topic.encode())
-        prefix = prefix_of(topic, topic_hash)
-        clients: list[str] = []
-        found = endings.set_range(prefix)
-        while found and endings.key().startswith(prefix) and len(clients) < members_max:
-            clients.append(client_in(endings.value()))
-            found = endings.next()
-        if cursor.set_key(topic_hash):
-            clients += [member.decode() for member in islice(cursor.iternext_dup(), members_max)]
-        if len(clients) >= members_max:
-            return None
-        sets.append(tuple(clients) if len(clients) < 2 else set(clients))
-        if perf_counter() >= until:
-            return sets if len(sets) == len(topics) else None
-    return sets
+# --- keys and values
 
 
-def with_filters(cursor: Any, topics: Sequence[str], until: float) -> list[str] | None:
-    """Those of the topics that have subscriptions with filters. ``cursor``: on ``filtered``, of the transaction that
-    has read the plain ones or of a later one. ``None``: the time was up."""
-    if not cursor.first():
-        return []
-    found: list[str] = []
-    for number, topic in enumerate(topics, 1):
-        if cursor.set_key(digest(topic.encode())):
-            found.append(topic)
-        if perf_counter() >= until:
-            return found if number == len(topics) else None
+def entry_of(client_id: bytes, key: bytes) -> bytes:
+    """The entry in ``subscribers``: 146 bytes at most, and LMDB takes 511 for a duplicate."""
+    return FILTERED + client_id + FILTERED + key if key else client_id
+
+
+def key_of(text: str | None) -> bytes:
+    """What a subscription with that filter, or none, is told apart by."""
+    return b"" if text is None else digest(text.encode())
+
+
+def prefix_of(topic: str, topic_hash: bytes) -> bytes:
+    """What all keys in ``terms`` begin with that are of the topic; the client's hash and the filter's follow."""
+    return slot_of(topic).to_bytes(SLOT_BYTES, "big") + topic_hash
+
+
+def subscription_in(record: bytes) -> Subscription:
+    """What a value in ``terms`` says."""
+    client, topic, text, disconnect, ends_at, stamp = ormsgpack.unpackb(record)
+    return Subscription(topic, client, text, Term(disconnect, float(ends_at)), stamp)
+
+
+def entries_at(entries: Any, terms: Any, topic_hash: bytes, client_id: bytes, prefix: bytes) -> dict[bytes, Any]:
+    """All that the client has at the topic: by key the value in ``terms``, or ``None``. ``entries``, ``terms``: cursors
+    on ``subscribers`` and ``terms``. ``prefix``: of the client and the topic in ``terms``; empty: there are no terms.
+    """
+    found: dict[bytes, Any] = {}
+    if entries.set_key_dup(topic_hash, client_id):
+        found[b""] = None
+    begin = FILTERED + client_id + FILTERED
+    if entries.set_range_dup(topic_hash, begin):
+        for value in entries.iternext_dup():
+            if not value.startswith(begin):
+                break
+            found[value[len(begin) :]] = None
+    if found and prefix and terms.set_range(prefix):
+        while terms.key().startswith(prefix):
+            found[terms.key()[len(prefix) :]] = terms.value()
+            if not terms.next():
+                break
     return found
 
 
-def subscribed(
-    client: str,
-    topics: Sequence[str],
-    start: int,
-    plain: Any,
-    endings: Any,
-    filtered: Any,
-    until: float,
-) -> list[bool]:
+# --- subscribers
+
+
+def subscribers(
+    cursor: Any, txn: Any, texts: Any, topics: Sequence[str], members_max: int, pairs_max: int, until: float
+) -> tuple[list[Subscribers], dict[str, FilterPage]] | None:
+    """The subscribers of each topic that have no filter, and the first page of those that have one. ``cursor``: on
+    ``subscribers``; ``texts``: the database ``filters``. ``None``: a topic has more than ``members_max`` without a
+    filter, or the time was up (``until``, of ``perf_counter``)."""
+    sets: list[Subscribers] = []
+    pages: dict[str, FilterPage] = {}
+    for topic in topics:
+        topic_hash = digest(topic.encode())
+        if not cursor.set_key(topic_hash):
+            sets.append(())
+        else:
+            first: bytes = cursor.value()
+            is_one = not cursor.next_dup()
+            if is_one and first < FILTERED:  # most songs are on one list, and a set costs more than its reading
+                sets.append((first.decode(),))
+            else:
+                members = [first] if is_one else [first, *islice(cursor.iternext_dup(), members_max)]
+                if members[-1] >= FILTERED:
+                    del members[bisect_left(members, FILTERED) :]
+                    pages[topic] = filter_page(cursor, txn, texts, topic_hash, FILTERED, pairs_max)
+                if len(members) > members_max:
+                    return None
+                clients = [member.decode() for member in members]
+                sets.append(tuple(clients) if len(clients) < 2 else set(clients))
+        if perf_counter() >= until:  # each may have to wait for the disk
+            return (sets, pages) if len(sets) == len(topics) else None
+    return sets, pages
+
+
+def filter_page(cursor: Any, txn: Any, texts: Any, topic_hash: bytes, after: bytes, limit: int) -> FilterPage:
+    """The topic's clients and filters behind the entry ``after``; ``FILTERED``: from the first on."""
+    if not cursor.set_range_dup(topic_hash, after):
+        return [], None
+    entries: list[bytes] = list(islice(cursor.iternext_dup(), limit + 2))
+    if entries[0] == after:
+        del entries[0]
+    page = entries[:limit]
+    known: dict[bytes, str] = {}
+    pairs: list[tuple[str, str]] = []
+    for entry in page:
+        key = entry[-HASH_BYTES:]
+        if key not in known:
+            known[key] = text_in(txn, texts, key)
+        pairs.append((entry[1 : -HASH_BYTES - 1].decode(), known[key]))
+    return pairs, page[-1].hex() if len(entries) > limit else None
+
+
+def text_in(txn: Any, texts: Any, key: bytes) -> str:
+    """The filter of a key that is not empty."""
+    value: bytes = txn.get(key, db=texts)
+    return value[COUNT_BYTES:].decode()
+
+
+# --- of a client
+
+
+def subscribed(cursor: Any, client: str, topics: Sequence[str], start: int, until: float) -> list[bool]:
     """Whether the client has a subscription to each topic, from the one at ``start`` on: of all of them, or of those
-    there was time for, ``TOPICS_PER_LOOK`` at least. ``plain``, ``endings``, ``filtered``: cursors on ``topics_of``,
-    ``ending_of`` and ``filtered_of``, that of ``endings`` of a transaction that has begun before that of the others.
-    ``None``: that kind does not count."""
+    there was time for, ``TOPICS_PER_LOOK`` at least. ``cursor``: on ``topics_of``."""
     client_hash = digest(client.encode())
-    has_plain = plain.set_key(client_hash)
-    has_filters = filtered is not None and filtered.set_key(client_hash)
-    has_endings = endings is not None and endings.set_range(client_hash) and endings.key().startswith(client_hash)
+    if not cursor.set_key(client_hash):
+        return [False] * (len(topics) - start)
     found: list[bool] = []
     for first in range(start, len(topics), TOPICS_PER_LOOK):
-        for topic in topics[first : first + TOPICS_PER_LOOK]:
-            topic_hash = digest(topic.encode())
-            found.append(
-                (has_plain and plain.set_key_dup(client_hash, topic_hash))
-                or (has_filters and filtered.set_key_dup(client_hash, topic_hash))
-                or (has_endings and endings.set_key(client_hash + topic_hash))
-            )
+        part = topics[first : first + TOPICS_PER_LOOK]
+        found += [cursor.set_key_dup(client_hash, digest(topic.encode())) for topic in part]
         if perf_counter() >= until:
             break
     return found
 
 
-def prefix_of(topic: str, topic_hash: bytes) -> bytes:
-    """What all keys in ``ending`` begin with that are of the topic."""
-    return slot_of(topic).to_bytes(SLOT_BYTES, "big") + topic_hash
-
-
-def client_in(value: bytes) -> str:
-    """Whose subscription a value in ``ending`` is of."""
-    client: str = ormsgpack.unpackb(value)[0]
-    return client
-
-
-def filtered(
-    cursor: Any,
-    txn: Any,
-    texts: Any,
-    asked: Sequence[tuple[str, str | None]],
-    pairs_max: int,
-    until: float,
-) -> list[tuple[list[tuple[str, str]], str | None]] | None:
-    """All pairs of client and filter of each topic. ``cursor``: on ``filtered``; ``texts``: the database ``filters``.
-    ``None``: one has more than ``pairs_max``, so that it has pages, or a page has been read; or the time was up."""
-    if not cursor.first():
-        return [([], None) for _ in asked]
-    pages: list[tuple[list[tuple[str, str]], str | None]] = []
-    for topic, after in asked:
-        if after is not None:
-            return None
-        pairs: list[tuple[str, str]] = []
-        if cursor.set_key(digest(topic.encode())):
-            if cursor.count() > pairs_max:
-                return None
-            pairs = [pair_in(txn, texts, value) for value in cursor.iternext_dup()]
-        pages.append((pairs, None))
+def subscriptions_of(
+    entries: Any, terms: Any, txn: Any, texts: Any, pairs: Sequence[tuple[str, str]], until: float
+) -> list[list[Subscription]]:
+    """All that each ``(client, topic)`` has: of all of them, or of those there was time for, one at least. Cursors and
+    databases as in ``entries_at`` and ``subscribers``."""
+    has_terms = terms.first()
+    found: list[list[Subscription]] = []
+    for client, topic in pairs:
+        client_id, topic_hash = client.encode(), digest(topic.encode())
+        prefix = prefix_of(topic, topic_hash) + digest(client_id) if has_terms else b""
+        held = entries_at(entries, terms, topic_hash, client_id, prefix)
+        mine = [
+            subscription_in(record)
+            if record is not None
+            else Subscription(topic, client, text_in(txn, texts, key) if key else None)
+            for key, record in held.items()
+        ]
+        if len(mine) > 1:
+            plain = [each for each in mine if each.filter is None]
+            mine = plain + sorted([each for each in mine if each.filter is not None], key=_text)
+        found.append(mine)
         if perf_counter() >= until:
-            return pages if len(pages) == len(asked) else None
-    return pages
-
-
-def pair_in(txn: Any, texts: Any, value: bytes) -> tuple[str, str]:
-    """Client and filter of a value in ``filtered``."""
-    text: bytes = txn.get(value[-HASH_BYTES:], db=texts)
-    return value[: -HASH_BYTES - 1].decode(), text[COUNT_BYTES:].decode()
+            break
+    return found
 
 
 def locations(txn: Any, clients: Sequence[str], until: float) -> list[Location | None] | None:

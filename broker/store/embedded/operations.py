@@ -8,33 +8,39 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
 
 import lmdb
 import ormsgpack
 
 from ingeborg.broker.store.base import Location, Superseded
-from ingeborg.broker.store.embedded.ending_operations import EndingOperations
-from ingeborg.broker.store.embedded.filter_operations import FilterOperations
+from ingeborg.broker.store.embedded.endings import ENDED_AT_BYTES, EndedItem, EndedRecord, pack_ended, unpack_ended
 from ingeborg.broker.store.embedded.journal_operations import JournalOperations
 from ingeborg.broker.store.embedded.layout import (
     Environment,
+    Group,
     Lane,
     record_revocations,
     record_settings,
     revocations_in,
     settings_in,
 )
+from ingeborg.broker.store.embedded.slices import value_of
+from ingeborg.broker.store.embedded.subscription_operations import Subscriptions
 from ingeborg.broker.store.revocations import recorded, unpacked
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
-SWEEP_PER_HASH = 2
+SWEEP_PER_HASH: Final = 2
 """Entries of ``seen`` examined for each hash asked about. The sweep runs twice as fast as the table can grow, so that
 it settles below twice the hashes that are still alive, and no single call pays for much."""
 
-STEP_ROWS = 256
-"""Rows of a run between two looks at the clock: about 1 ms."""
+TIDY_RECORDS: Final = 2_000
+"""Records of a database that one step of clearing up looks at: 2 ms. With a step a second it keeps up with 2,000
+clients that come and go each second."""
+
+TIDY_S: Final = 0.005
+"""How long a step may take all the same, for each of the two databases: what has ended may be large."""
 
 Operation = Callable[[lmdb.Transaction, Any], list[Any]]
 """(transaction, argument of the frame) -> the results for the frame's items."""
@@ -43,24 +49,16 @@ Operation = Callable[[lmdb.Transaction, Any], list[Any]]
 def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
     """The lane's operations by the names the frames call them."""
     if lane is Lane.DURABLE:
-        subscriptions, filters = Subscriptions(environment), FilterOperations(environment)
-
-        def subscribe_filtered(
-            txn: lmdb.Transaction, batch: Sequence[tuple[str, Sequence[str], str, bool]]
-        ) -> list[Any]:
-            filters.subscribe(txn, batch)  # which may refuse it
-            instead = [(client, topics) for client, topics, _, replace in batch if replace]
-            return subscriptions.remove(txn, _rows_of(instead))
-
+        subscriptions = Subscriptions(environment)
+        # Whether a frame goes into a run is the writer's matter.
         return {
-            "subscribe": lambda txn, batch: subscriptions.add(txn, _rows_of(batch)),
-            "unsubscribe": lambda txn, batch: subscriptions.remove(txn, _rows_of(batch)),
-            "subscribe_filtered": subscribe_filtered,
-            "unsubscribe_filtered": filters.unsubscribe,
+            "subscribe": lambda txn, argument: subscriptions.write(txn, "subscribe", argument[1]),
+            "unsubscribe": lambda txn, argument: subscriptions.write(txn, "unsubscribe", argument[1]),
+            "end": subscriptions.end,
             "settings": _settings,
             "revoke": _revoke,
         }
-    soft, endings, journal = _Soft(environment), EndingOperations(environment), JournalOperations(environment)
+    soft, ended, journal = _Soft(environment), _Ended(environment), JournalOperations(environment)
     return {
         "listen": soft.listen,
         "unlisten": soft.unlisten,
@@ -68,10 +66,10 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
         "register": soft.register,
         "heartbeat": soft.heartbeat,
         "deregister": soft.deregister,
-        "subscribe_ending": endings.subscribe,
-        "take_out": endings.take_out,
-        "end": endings.end,
-        "tidy": endings.tidy,
+        "has_ended": ended.has_ended,
+        "has_not_ended": ended.has_not_ended,
+        "subscribed": ended.subscribed,
+        "tidy": ended.tidy,
         "keep": journal.keep,
         "forget": journal.keep,  # of a frame without messages
         "reach": journal.reach,
@@ -91,106 +89,6 @@ def _revoke(txn: lmdb.Transaction, argument: tuple[float, list[list[Any]]]) -> l
     unix_s, batch = argument
     record_revocations(txn, recorded(revocations_in(txn), unpacked(batch), unix_s))
     return []
-
-
-Row = tuple[bytes, bytes, bytes, bytes]
-"""One subscription: hash of the topic, client id, hash of the client id, topic."""
-
-_CLIENT_BYTES = 4
-
-
-class Rows:
-    """Subscriptions in the order of their topics' hashes, as the trees have them: neighbours share pages.
-
-    A row is kept as one bytes object (the topic's hash, the client's number, the topic), some 90 bytes for topics of
-    usual length: a run has more than a hundred thousand.
-    """
-
-    def __init__(self, batch: Iterable[tuple[str, Sequence[str]]]) -> None:
-        """Of ``(client, topics)`` pairs."""
-        self._clients: list[tuple[bytes, bytes]] = []
-        self._packed: list[bytes] = []
-        for client, topics in batch:
-            number = len(self._clients).to_bytes(_CLIENT_BYTES, "big")
-            client_id = client.encode()
-            self._clients.append((client_id, digest(client_id)))
-            self._packed += [b"%b%b%b" % (digest(topic), number, topic) for topic in map(str.encode, topics)]
-        self._packed.sort()
-
-    def __len__(self) -> int:
-        return len(self._packed)
-
-    def part(self, start: int, stop: int) -> list[Row]:
-        """Those from ``start`` to before ``stop``."""
-        text_at = HASH_BYTES + _CLIENT_BYTES
-        rows: list[Row] = []
-        for packed in self._packed[start:stop]:
-            client_id, client_hash = self._clients[int.from_bytes(packed[HASH_BYTES:text_at], "big")]
-            rows.append((packed[:HASH_BYTES], client_id, client_hash, packed[text_at:]))
-        return rows
-
-
-def _rows_of(batch: Sequence[tuple[str, Sequence[str]]]) -> list[Row]:
-    rows = Rows(batch)
-    return rows.part(0, len(rows))
-
-
-class Subscriptions:
-    """The three databases of the durable environment; a transaction changes all of them or none."""
-
-    def __init__(self, environment: Environment) -> None:
-        self._subscribers, self._topics_of = environment.db["subscribers"], environment.db["topics_of"]
-        self._texts = environment.db["texts"]
-
-    def add(self, txn: lmdb.Transaction, rows: Sequence[Row]) -> list[Any]:
-        with txn.cursor(self._subscribers) as cursor:
-            cursor.putmulti([row[:2] for row in rows], dupdata=False)
-        with txn.cursor(self._texts) as cursor:
-            cursor.putmulti([(topic_hash, topic) for topic_hash, _, _, topic in rows], overwrite=False)
-        with txn.cursor(self._topics_of) as cursor:
-            cursor.putmulti(
-                sorted([(client_hash, topic_hash) for topic_hash, _, client_hash, _ in rows]), dupdata=False
-            )
-        return []
-
-    def remove(self, txn: lmdb.Transaction, rows: Sequence[Row]) -> list[Any]:
-        for topic_hash, client_id, client_hash, _ in rows:
-            txn.delete(client_hash, topic_hash, db=self._topics_of)
-            if (
-                txn.delete(topic_hash, client_id, db=self._subscribers)
-                and txn.get(topic_hash, db=self._subscribers) is None
-            ):
-                txn.delete(topic_hash, db=self._texts)
-        return []
-
-
-class Run:
-    """Many large frames of one operation, written as one sorted sequence over as many transactions as it takes.
-
-    Hashes scatter a frame over the whole tree, and every page touched is copied and synced in every transaction. What
-    several frames want of one page is therefore done in one transaction (docs/adr/0002 has the figures).
-    """
-
-    def __init__(self, subscriptions: Subscriptions, operation: str, frames: Sequence[tuple[int, Any]]) -> None:
-        """``frames``: (number, argument) of each."""
-        self.operation = operation
-        self.numbers = [number for number, _ in frames]
-        self.position = 0  # rows written so far; set back when a transaction has failed
-        self._change = subscriptions.add if operation == "subscribe" else subscriptions.remove
-        self._rows = Rows(pair for _, batch in frames for pair in batch)
-
-    @property
-    def done(self) -> bool:
-        return self.position >= len(self._rows)
-
-    def step(self, txn: lmdb.Transaction) -> None:
-        """The next rows."""
-        self._change(txn, self._rows.part(self.position, self.position + STEP_ROWS))
-        self.position += STEP_ROWS
-
-    def abandon(self) -> None:
-        """Write no more of it."""
-        self.position = len(self._rows)
 
 
 class _Soft:
@@ -268,3 +166,111 @@ class _Soft:
     def _registered(self, txn: lmdb.Transaction, name: str) -> Any:
         held = txn.get(digest(name.encode()), db=self._registry)
         return None if held is None else ormsgpack.unpackb(held)
+
+
+class _Ended:
+    """What has ended of clients, and what of clients is old."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._ended, self._locations = environment.db["ended"], environment.db["locations"]
+        self._tidied: dict[str, bytes] = {}  # by database: up to where it has been cleared up; b"": begin anew
+
+    def has_ended(self, txn: lmdb.Transaction, argument: tuple[int, Sequence[Group]]) -> list[Any]:
+        """Name the subscriptions of clients that are where they are said to be; whether each of them is named. The
+        argument has the time, Unix ms."""
+        now_ms, groups = argument
+        found: list[Any] = []
+        for (location, only), entries in groups:
+            for client, items in entries:
+                held = value_of(txn, client.encode(), self._locations) if only else None
+                may = not only or (None if held is None else ormsgpack.unpackb(held)) == location
+                found += [may] * len(items)
+                if may:
+                    self._name(txn, client, items, now_ms)
+        return found
+
+    def has_not_ended(self, txn: lmdb.Transaction, groups: Sequence[Group]) -> list[Any]:
+        """Name these no longer: they have another stamp by now, or no term."""
+        for _, entries in groups:
+            for client, items in entries:
+                held = self._held(txn, client)
+                those = set(map(tuple, items))
+                self._keep(txn, client, held, [each for each in held.named if tuple(each) not in those])
+        return []
+
+    def subscribed(self, txn: lmdb.Transaction, argument: tuple[int, Sequence[Group]]) -> list[Any]:
+        """Name no longer what has been subscribed to, as far as its stamp is less than the given one: a greater one is
+        that of a later subscription, which has ended since."""
+        before, groups = argument
+        for (text, replace), entries in groups:
+            for client, topics in entries:
+                held = self._held(txn, client)
+                those = set(topics)
+                named = [
+                    each
+                    for each in held.named
+                    if each[0] not in those or not (replace or each[1] == text) or each[2] >= before
+                ]
+                self._keep(txn, client, held, named)
+        return []
+
+    def _held(self, txn: lmdb.Transaction, client: str) -> EndedRecord:
+        value = value_of(txn, client.encode(), self._ended)
+        return EndedRecord(0, 0, []) if value is None else unpack_ended(value)
+
+    def _name(self, txn: lmdb.Transaction, client: str, items: Sequence[EndedItem], now_ms: int) -> None:
+        held = self._held(txn, client)
+        new = {(topic, text): stamp for topic, text, stamp in items}
+        named: list[EndedItem] = []
+        for each in held.named:
+            topic, text, stamp = each
+            if (topic, text) in new:
+                new[topic, text] = max(new[topic, text], stamp)  # that of a later subscription stays
+            else:
+                named.append(each)
+        total = held.total - len(held.named) + len(named) + len(new)
+        named += [(topic, text, stamp) for (topic, text), stamp in new.items()]
+        txn.put(client.encode(), pack_ended(EndedRecord(now_ms, total, named)), db=self._ended)
+
+    def _keep(self, txn: lmdb.Transaction, client: str, held: EndedRecord, named: list[EndedItem]) -> None:
+        """Of what is named, these only. What is counted without a name stays counted: nobody knows what it was."""
+        went = len(held.named) - len(named)
+        if not went:
+            return
+        if went == held.total:
+            txn.delete(client.encode(), db=self._ended)
+        else:
+            left = EndedRecord(held.at_ms, held.total - went, named)
+            txn.put(client.encode(), pack_ended(left), db=self._ended)
+
+    def tidy(self, txn: lmdb.Transaction, argument: tuple[int, int]) -> list[Any]:
+        """A step of clearing up; how many records went. The argument: the time and how long all is kept, in ms."""
+        now_ms, kept_ms = argument
+        before_ms = now_ms - kept_ms
+
+        def is_old(value: bytes) -> bool:
+            return int.from_bytes(value[:ENDED_AT_BYTES], "big") < before_ms
+
+        def is_away(value: bytes) -> bool:
+            number, _, online = ormsgpack.unpackb(value)
+            return not online and number < before_ms
+
+        ended = self._clear(txn, "ended", self._ended, is_old)
+        return [ended + self._clear(txn, "locations", self._locations, is_away)]
+
+    def _clear(self, txn: lmdb.Transaction, name: str, database: Any, is_over: Callable[[bytes], bool]) -> int:
+        until = time.monotonic() + TIDY_S
+        after, went = self._tidied.get(name, b""), 0
+        with txn.cursor(database) as cursor:
+            found = cursor.set_range(after) if after else cursor.first()
+            for _ in range(TIDY_RECORDS):
+                if not found or time.monotonic() >= until:
+                    break
+                if is_over(cast(bytes, cursor.value())):
+                    cursor.delete()  # which moves on to the next entry
+                    went += 1
+                    found = bool(cursor.key())
+                else:
+                    found = cursor.next()
+            self._tidied[name] = bytes(cursor.key()) if found else b""
+        return went

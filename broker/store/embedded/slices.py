@@ -1,13 +1,13 @@
 """Reads of the embedded store that take long: in slices, between which all else of the event loop has its turn.
 
-Owns: how long a slice is, whose turn is next, and where a read of one key goes on. Must never: hold a transaction
+Owns: how long a slice is, whose turn is next, and where a read of a database goes on. Must never: hold a transaction
 across an ``await``, know what is read, or import asyncio before it is needed: writers import this module, and start
 sooner without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import lmdb
 
 from ingeborg.broker.store.embedded.layout import Lane
-from ingeborg.protocol.hashes import HASH_BYTES, digest
+from ingeborg.protocol.hashes import HASH_BYTES
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,14 +26,11 @@ SLICE_S: Final = 0.002
 LOOKS: Final = 32
 """Topics, or members, read between two looks at the clock: 0.05 ms."""
 
+Call = Callable[[str, Iterable[Any]], Awaitable[list[Any]]]
+"""Of a writer: operation and frames."""
+
 Reading = Callable[[Lane, str], AbstractContextManager[tuple[lmdb.Transaction, lmdb.Cursor]]]
 """A read transaction of a lane, and a cursor on one of its databases."""
-
-Subscribed = tuple[Any, ...]
-"""Client, topics, and what else belongs to both."""
-
-Look = Callable[[lmdb.Transaction, lmdb.Cursor, bytes, str], bool]
-"""(transaction, cursor, hash of the client, topic) -> whether the topic is one of those that are looked for."""
 
 
 class Slices:
@@ -75,45 +72,21 @@ class Slices:
             await self.through(read_slice)
         return found
 
-    async def chosen(
-        self,
-        lane: Lane,
-        database: str,
-        batch: Sequence[Subscribed],
-        quick: Callable[[lmdb.Transaction, lmdb.Cursor, str, bytes], bool | None],
-        look: Look,
-    ) -> list[Subscribed]:
-        """The batch with only those topics that ``look`` chooses. ``quick`` may know it for all topics of a client;
-        ``None``: it does not."""
-        chosen: list[Subscribed] = []
-        entry = at = 0
-        client_hash, mine = b"", list[str]()
 
-        def read_slice() -> bool:
-            nonlocal entry, at, client_hash, mine
-            with self.reading(lane, database) as (txn, cursor):
-                until = perf_counter() + SLICE_S
-                while entry < len(batch):
-                    client, topics, *others = batch[entry]
-                    if not at:
-                        client_hash, mine = digest(client.encode()), []
-                        known = quick(txn, cursor, client, client_hash)
-                        if known:
-                            chosen.append((client, topics, *others))
-                        if known is not None:
-                            at = len(topics)
-                    mine += [topic for topic in topics[at : at + LOOKS] if look(txn, cursor, client_hash, topic)]
-                    at += LOOKS
-                    if at >= len(topics):
-                        entry, at = entry + 1, 0
-                        if mine:
-                            chosen.append((client, mine, *others))
-                    if perf_counter() >= until:
-                        return entry == len(batch)
-            return True
+def from_cursor(cursor: str, is_one: Callable[[bytes], bool]) -> bytes:
+    """The place that a page has ended with. ``ValueError``: it is none."""
+    try:
+        found = bytes.fromhex(cursor)
+    except ValueError:
+        found = b""
+    if not found or found.hex() != cursor or not is_one(found):
+        raise ValueError(f"{cursor[:64]!r} is no cursor of this store")
+    return found
 
-        await self.through(read_slice)
-        return chosen
+
+def value_of(txn: lmdb.Transaction, key: bytes, database: Any) -> bytes | None:
+    """What the database has for the key."""
+    return cast("bytes | None", txn.get(key, db=database))
 
 
 def duplicates_after(cursor: lmdb.Cursor, key: bytes, after: bytes | None) -> Iterator[bytes]:
@@ -122,6 +95,16 @@ def duplicates_after(cursor: lmdb.Cursor, key: bytes, after: bytes | None) -> It
         for value in cast(Iterator[bytes], cursor.iternext_dup()):
             if value != after:
                 yield value
+
+
+def entries_from(cursor: lmdb.Cursor, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of those that begin with the prefix; ``after``: from behind that key on."""
+    if not cursor.set_range(after or prefix) or (cursor.key() == after and not cursor.next()):
+        return
+    for key, value in cast(Iterator[tuple[bytes, bytes]], cursor.iternext()):
+        if not key.startswith(prefix):
+            return
+        yield key, value
 
 
 def seek_behind(cursor: lmdb.Cursor, after: tuple[bytes, bytes] | None) -> bool:

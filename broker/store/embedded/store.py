@@ -13,18 +13,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import lmdb
 import ormsgpack
 
 from ingeborg.broker.store.base import (
-    PAGE_SUBSCRIPTIONS,
     Ended,
-    Ending,
     Endpoint,
+    FilterPage,
     Kept,
     Location,
     Revocation,
@@ -34,13 +32,14 @@ from ingeborg.broker.store.base import (
     StoreLost,
     StoreMisconfigured,
     StoreUnavailable,
+    Subscribe,
     Subscribers,
-    Term,
+    Subscription,
+    TopicPage,
 )
 from ingeborg.broker.store.embedded import now
 from ingeborg.broker.store.embedded.endings import Endings
 from ingeborg.broker.store.embedded.files import RESTORE, Files, require_latest, require_same
-from ingeborg.broker.store.embedded.filters import Filters, Page
 from ingeborg.broker.store.embedded.journal import Journal
 from ingeborg.broker.store.embedded.layout import (
     DEFAULT_MAP_SIZE_BYTES,
@@ -51,21 +50,17 @@ from ingeborg.broker.store.embedded.layout import (
     open_for_reading,
     revocations_in,
     settings_in,
-    subscription_frames,
 )
-from ingeborg.broker.store.embedded.slices import SLICE_S, Slices, seek_behind
+from ingeborg.broker.store.embedded.slices import SLICE_S, Slices, from_cursor
+from ingeborg.broker.store.embedded.subscriptions import MEMBERS_PER_LOOK, PAIRS_AT_ONCE, Subscriptions
 from ingeborg.broker.store.embedded.writer_link import WriterProcess
 from ingeborg.broker.store.settings import packed
-from ingeborg.protocol.hashes import HASH_BYTES, digest
+from ingeborg.protocol.hashes import HASH_BYTES
+
+_Found = TypeVar("_Found")
 
 LOCATIONS_AT_ONCE = 500
 """Locations that are read without waiting for a turn: 1 ms."""
-
-MEMBERS_PER_LOOK = 512
-"""Entries of one subscriber set read between two looks at the clock: 0.1 ms."""
-
-PAIRS_AT_ONCE = 512
-"""Most filters of one topic that are read without waiting for a turn: 1 ms."""
 
 NOT_OPEN = "the embedded store is not open"
 
@@ -113,9 +108,10 @@ class EmbeddedStore:
         # Reads of several slices take turns: each has one slice in a pass of the loop, and the loop waits for all.
         self._long = asyncio.Lock()
         self._slices = Slices(self._reading, self._holds, self._long)
-        self._endings = Endings(self._slices, self._database, self._soft_writer.call, wall_clock=wall_clock)
-        self._filters = Filters(self._slices, self._database, self._durable_writer.call)
-        self._journal = Journal(self._slices, self._database, self._soft_writer.call)
+        durable, soft = self._durable_writer.call, self._soft_writer.call
+        self._subscriptions = Subscriptions(self._slices, self._database, durable)
+        self._endings = Endings(self._slices, self._database, durable, soft, wall_clock=wall_clock)
+        self._journal = Journal(self._slices, self._database, soft)
 
     @property
     def writer_restarts(self) -> int:
@@ -178,221 +174,93 @@ class EmbeddedStore:
 
     # --- subscriptions
 
-    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
-        self._writes += sum(len(others) for _, others in batch)
-        await self._durable_writer.call("subscribe", subscription_frames(batch))
-        await self._endings.take_out(batch, is_subscribed=True)
+    async def subscribe(self, batch: Sequence[Subscribe]) -> None:
+        self._writes += sum(len(row.topics) for row in batch)
+        before = await self._subscriptions.subscribe(batch)
+        await self._endings.subscribed(batch, before)
 
-    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
-        self._writes += sum(len(others) for _, others in batch)
-        await self._durable_writer.call("unsubscribe", subscription_frames(batch))
-        await self._filters.take_out(batch)
-        await self._endings.take_out(batch, is_subscribed=False)
+    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> None:
+        self._writes += sum(len(topics) for _, topics, _ in batch)
+        await self._subscriptions.unsubscribe(batch)
 
-    async def subscribers(self, topics: Sequence[str]) -> tuple[list[set[str]], list[str]]:
-        # Ending ones, plain ones, filters: in the order in which one kind becomes another one (``filters.py``).
-        ending = await self._endings.clients(topics) if self._holds(Lane.SOFT, "ending") else []
-        sets = await self._plain_subscribers(topics)
-        for found, mine in zip(sets, ending, strict=bool(ending)):
-            found.update(mine)
-        return sets, await self._filters.named(topics)
-
-    async def _plain_subscribers(self, topics: Sequence[str]) -> list[set[str]]:
+    async def subscribers(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
         self._reads += len(topics)
-        sets: list[set[str]] = []
-        members: set[str] = set()
-        after: bytes | None = None  # the last member read, where a slice ended within a set
+        return await self._subscriptions.subscribers(topics)
 
-        def read_slice() -> bool:
-            nonlocal after, members
-            with self._reading(Lane.DURABLE, "subscribers") as (_, cursor):
-                until = time.perf_counter() + SLICE_S
-                while True:
-                    after = _read_members(cursor, digest(topics[len(sets)].encode()), after, members, until)
-                    if after is None:
-                        sets.append(members)
-                        members = set()
-                    if len(sets) == len(topics):
-                        return True
-                    if time.perf_counter() >= until:
-                        return False
-
-        if not topics or read_slice():
-            return sets
-        async with self._long:
-            while True:
-                await asyncio.sleep(0)
-                if read_slice():
-                    return sets
-
-    def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], list[str]] | None:
-        if not self._holds(Lane.SOFT, "ending"):
-            return self._read_subscribers(None, topics)
-        with self._reading(Lane.SOFT, "ending") as (_, endings):  # the first (``endings.py``)
-            return self._read_subscribers(endings, topics)
-
-    def _read_subscribers(
-        self, endings: lmdb.Cursor | None, topics: Sequence[str]
-    ) -> tuple[list[Subscribers], list[str]] | None:
+    def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]] | None:
         with self._reading(Lane.DURABLE, "subscribers") as (txn, cursor):
-            until = time.perf_counter() + SLICE_S
-            if endings is None:
-                sets = now.subscribers(cursor, topics, MEMBERS_PER_LOOK, until)
-            else:
-                sets = now.subscribers_and_ending(cursor, endings, topics, MEMBERS_PER_LOOK, until)
-            if sets is None:
-                return None
-            filtered = now.with_filters(txn.cursor(self._database(Lane.DURABLE, "filtered")), topics, until)
-        if filtered is None:
-            return None
+            texts, until = self._database(Lane.DURABLE, "filters"), time.perf_counter() + SLICE_S
+            found = now.subscribers(cursor, txn, texts, topics, MEMBERS_PER_LOOK, PAIRS_AT_ONCE, until)
+        if found is not None:
+            self._reads += len(topics)
+        return found
+
+    async def filtered(self, topic: str, cursor: str, limit: int) -> FilterPage:
+        return self.filtered_now(topic, cursor, limit)
+
+    def filtered_now(self, topic: str, cursor: str, limit: int) -> FilterPage:
+        _require_positive(limit)
+        self._reads += 1
+        return self._subscriptions.filter_page(topic, cursor, limit)
+
+    async def subscriptions_of(self, pairs: Sequence[tuple[str, str]]) -> list[list[Subscription]]:
+        self._reads += len(pairs)
+        return await self._subscriptions.of(pairs)
+
+    def subscriptions_of_now(self, pairs: Sequence[tuple[str, str]]) -> list[list[Subscription]] | None:
+        return self._whole(self._subscriptions.of_now(pairs), pairs)
+
+    async def subscribed(self, client: str, topics: Sequence[str]) -> list[bool]:
         self._reads += len(topics)
-        return sets, filtered
+        return await self._subscriptions.subscribed(client, topics)
+
+    def subscribed_now(self, client: str, topics: Sequence[str]) -> list[bool] | None:
+        return self._whole(self._subscriptions.subscribed_now(client, topics), topics)
+
+    def _whole(self, found: list[_Found], asked: Sequence[Any]) -> list[_Found] | None:
+        """What was found, if there was time for all that was asked."""
+        if len(found) < len(asked):
+            return None
+        self._reads += len(asked)
+        return found
 
     async def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
-        if limit < 1:
-            raise ValueError(f"limit {limit} is not positive")
-        after = None if cursor is None else _hash_of_cursor(cursor)
+        _require_positive(limit)
+        after = None if cursor is None else from_cursor(cursor, lambda topic_hash: len(topic_hash) == HASH_BYTES)
         self._reads += 1
-        return await self._endings.topics(client, after, limit)
+        return await self._subscriptions.topics(client, after, limit)
 
-    async def subscribed(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> list[bool]:
-        found: list[bool] = []
-
-        def read_slice() -> bool:
-            found.extend(self._subscribed_from(len(found), client, topics, unfiltered))
-            return len(found) == len(topics)
-
-        await self._slices.through(read_slice)
-        self._reads += len(topics)
-        return found
-
-    def subscribed_now(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> list[bool] | None:
-        found = self._subscribed_from(0, client, topics, unfiltered)
-        if len(found) < len(topics):
-            return None
-        self._reads += len(topics)
-        return found
-
-    def _subscribed_from(self, start: int, client: str, topics: Sequence[str], unfiltered: bool) -> list[bool]:
-        """A slice of it."""
-        if not self._holds(Lane.SOFT, "ending_of"):
-            return self._read_subscribed(None, start, client, topics, unfiltered)
-        with self._reading(Lane.SOFT, "ending_of") as (_, endings):  # the first (``endings.py``)
-            return self._read_subscribed(endings, start, client, topics, unfiltered)
-
-    def _read_subscribed(
-        self, endings: lmdb.Cursor | None, start: int, client: str, topics: Sequence[str], unfiltered: bool
-    ) -> list[bool]:
-        with self._reading(Lane.DURABLE, "topics_of") as (txn, plain):
-            filtered = None if unfiltered else txn.cursor(self._database(Lane.DURABLE, "filtered_of"))
-            until = time.perf_counter() + SLICE_S
-            return now.subscribed(client, topics, start, plain, endings, filtered, until)
-
-    async def subscriptions(self) -> AsyncIterator[list[tuple[str, list[str]]]]:
+    async def all_subscriptions(self) -> AsyncIterator[list[TopicPage]]:
         # Each page is a transaction of its own. One over all of them would be a snapshot, and for as long as its reader
         # takes no page that writers free could be used again: the file would grow by all that they write.
         last: tuple[bytes, bytes] | None = None
         while True:
-            page, last = self._page(last)
+            page, count, last = self._subscriptions.page(last)
+            self._reads += count
             if page:
                 yield page
             if last is None:
                 return
             await asyncio.sleep(0)
-
-    def _page(
-        self, after: tuple[bytes, bytes] | None
-    ) -> tuple[list[tuple[str, list[str]]], tuple[bytes, bytes] | None]:
-        """The subscriptions behind the entry ``after``, and the last one's entry; ``None``: there are no more."""
-        page: list[tuple[str, list[str]]] = []
-        with self._reading(Lane.DURABLE, "subscribers") as (txn, cursor):
-            if not seek_behind(cursor, after):
-                return page, None
-            texts = self._environments[Lane.DURABLE].db["texts"]
-            entries = list(islice(cast(Iterator[tuple[bytes, bytes]], cursor.iternext()), PAGE_SUBSCRIPTIONS))
-            key = None
-            for topic_hash, client in entries:
-                if topic_hash != key:
-                    key = topic_hash
-                    clients: list[str] = []
-                    page.append((str(cast(bytes, txn.get(topic_hash, db=texts)), "utf-8"), clients))
-                clients.append(client.decode())
-        self._reads += len(entries)
-        return page, entries[-1] if len(entries) == PAGE_SUBSCRIPTIONS else None
-
-    # --- subscriptions with filters
-
-    async def subscribe_filtered(self, batch: Sequence[tuple[str, Sequence[str], str, bool]]) -> None:
-        self._writes += sum(len(topics) for _, topics, _, _ in batch)
-        await self._filters.subscribe(batch)
-        if instead := [(client, topics) for client, topics, _, replace in batch if replace]:
-            await self._endings.take_out(instead, is_subscribed=True)
-
-    async def unsubscribe_filtered(self, batch: Sequence[tuple[str, Sequence[str], str]]) -> None:
-        self._writes += sum(len(topics) for _, topics, _ in batch)
-        await self._filters.unsubscribe(batch)
-
-    async def filtered(self, asked: Sequence[tuple[str, str | None]], limit: int) -> list[Page]:
-        if limit < 1:
-            raise ValueError(f"limit {limit} is not positive")
-        pages = await self._filters.pages(asked, limit)
-        self._reads += len(asked)
-        return pages
-
-    def filtered_now(self, asked: Sequence[tuple[str, str | None]], limit: int) -> list[Page] | None:
-        with self._reading(Lane.DURABLE, "filtered") as (txn, cursor):
-            texts, pairs_max = self._database(Lane.DURABLE, "filters"), min(limit, PAIRS_AT_ONCE)
-            pages = now.filtered(cursor, txn, texts, asked, pairs_max, time.perf_counter() + SLICE_S)
-        if pages is not None:
-            self._reads += len(asked)
-        return pages
-
-    async def filters_of(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
-        self._reads += len(pairs)
-        return await self._filters.of(pairs)
-
-    async def filtered_subscriptions(self) -> AsyncIterator[list[tuple[str, list[tuple[str, str]]]]]:
-        # A transaction for each page, as in ``subscriptions``.
-        last: tuple[bytes, bytes] | None = None
-        while True:
-            page, last = self._filters.page_of_all(last)
-            self._reads += sum(len(pairs) for _, pairs in page)
-            if page:
-                yield page
-            if last is None:
-                return
-            await asyncio.sleep(0)
-
-    # --- ending subscriptions
-
-    async def subscribe_ending(self, batch: Sequence[tuple[str, Sequence[str], Term]]) -> None:
-        self._writes += sum(len(topics) for _, topics, _ in batch)
-        await self._endings.subscribe(batch)
-
-    async def terms(self, pairs: Sequence[tuple[str, str]]) -> list[Term | None]:
-        self._reads += len(pairs)
-        return await self._endings.terms(pairs)
 
     async def ending_slots(self) -> list[int] | None:
-        return self._endings.slots() if self._holds(Lane.SOFT, "ending") else []
+        self._look_at_files()  # an idle endpoint reads nothing else of the durable one, and dies of pages that were cut
+        return self._endings.slots()
 
-    async def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Ending], str | None]:
-        if not self._holds(Lane.SOFT, "ending"):
-            return [], None
+    async def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
         page, rest = await self._endings.page(slot, cursor, limit)
         self._reads += len(page)
         return page, rest
 
-    async def end(self, batch: Sequence[tuple[Sequence[Ending], Location | None, bool]]) -> list[list[Ending]]:
-        self._writes += sum(len(endings) for endings, _, _ in batch)
+    async def end(
+        self, batch: Sequence[tuple[Sequence[Subscription], Location | None, bool]]
+    ) -> list[list[Subscription]]:
+        self._writes += sum(len(subscriptions) for subscriptions, _, _ in batch)
         return await self._endings.end(batch)
 
     async def ended(self, clients: Sequence[str]) -> list[Ended | None]:
         self._reads += len(clients)
         return await self._endings.ended(clients)
-
-    async def renew(self, slot: int) -> None:
-        """They stay until they are taken out."""
 
     async def tidy(self, kept_s: float) -> int:
         return await self._endings.tidy(kept_s)
@@ -412,8 +280,7 @@ class EmbeddedStore:
     async def kept(
         self, slots: Sequence[int], cursor: str | None, limit: int
     ) -> tuple[list[Kept], list[tuple[int, int]], str | None]:
-        if limit < 1:
-            raise ValueError(f"limit {limit} is not positive")
+        _require_positive(limit)
         if self._is_without_soft:
             return [], [], None
         page, floors, rest = await self._journal.page(slots, cursor, limit)
@@ -540,7 +407,7 @@ class EmbeddedStore:
 
     def _look_at_files(self) -> None:
         """``StoreLost``: what is read, or written, is no longer what others find in the directory. With every sign of
-        life, so that an idle endpoint notices it too: two calls of the system for each lane, and none on a read."""
+        life and every sweep, so that an idle endpoint notices it too: two calls of the system for each lane."""
         for writer in self._writers.values():
             if writer.lost is not None:
                 raise writer.lost
@@ -570,7 +437,7 @@ class EmbeddedStore:
         return self._environments[lane].db[name]
 
     def _holds(self, lane: Lane, database: str) -> bool:
-        """Whether there is anything in the database: mostly nothing ends, and nothing has a filter."""
+        """Whether there is anything in the database: mostly nothing has ended."""
         environment = self._environments.get(lane)
         if environment is None:
             if self._is_without_soft:
@@ -633,30 +500,9 @@ def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:
         yield list(items[start : start + FRAME_ITEMS])
 
 
-def _read_members(
-    cursor: lmdb.Cursor, key: bytes, after: bytes | None, members: set[str], until: float
-) -> bytes | None:
-    """Add the set's members from ``after`` on; the last one read if the time was up first, ``None`` at the end."""
-    if not (cursor.set_key(key) if after is None else cursor.set_range_dup(key, after)):
-        return None
-    values = cast(Iterator[bytes], cursor.iternext_dup())
-    while True:
-        part = list(islice(values, MEMBERS_PER_LOOK))
-        members.update(map(bytes.decode, part))
-        if len(part) < MEMBERS_PER_LOOK:
-            return None
-        if time.perf_counter() >= until:
-            return part[-1]
-
-
-def _hash_of_cursor(cursor: str) -> bytes:
-    try:
-        found = bytes.fromhex(cursor)
-    except ValueError:
-        found = b""
-    if len(found) != HASH_BYTES or found.hex() != cursor:
-        raise ValueError(f"{cursor[:64]!r} is no cursor of this store")
-    return found
+def _require_positive(limit: int) -> None:
+    if limit < 1:
+        raise ValueError(f"limit {limit} is not positive")
 
 
 # LMDB must not open one file twice in a process (closing either would drop the locks of both), so stores of one process

@@ -6,7 +6,7 @@ open. It opens these or ends.
 Owns: every write to one LMDB environment on behalf of one endpoint process, its parent, which talks to it in frames
 (``layout.py``) over the socket that is its standard input. Group commit: what has come is written for at most
 ``CHUNK_S``, committed, and only then acknowledged; between two commits the other processes' writers get the lock.
-Small frames go into the next commit, large ones into sorted runs over many commits (``operations.py``).
+Small frames go into the next commit, large ones into sorted runs over many commits (``subscription_operations.py``).
 It has one thread, because two that write get in each other's way over the GIL (docs/adr/0002); hence a process per
 environment. Must never: outlive its parent (it ends when the socket does), acknowledge before the commit, or apply a
 frame after its parent has died.
@@ -20,7 +20,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -33,13 +33,15 @@ from ingeborg.broker.store.embedded.layout import (
     GREETING,
     LAST_WORDS,
     PROGRESS,
+    Group,
     Lane,
     Prepared,
     Unpacker,
     pack,
     prepare,
 )
-from ingeborg.broker.store.embedded.operations import Run, Subscriptions, operations
+from ingeborg.broker.store.embedded.operations import operations
+from ingeborg.broker.store.embedded.subscription_operations import Run, Subscriptions
 
 CHUNK_S = 0.01
 """How long one transaction takes in more: what another process's write may have to wait for, with the commit."""
@@ -50,15 +52,13 @@ DEATH_BYTES_MAX = 1 << 16
 """What a pipe takes without a reader (pipe(7)); a stack has some 2,000."""
 
 OF_SUBSCRIPTIONS = frozenset(("subscribe", "unsubscribe"))
-"""Operations whose frames are batches of subscriptions, which a run takes in."""
-
-LARGE_ROWS = 128
-"""From how many subscriptions on a frame waits for the next run (``Run``) instead of going into the next commit."""
+"""Operations whose large frames wait for the next run (``Run``) instead of going into the next commit: their arguments
+say whether they are large, and then have the groups."""
 
 RUN_ROWS = 125_000
 """Most subscriptions in a run: half of what may be under way, so that the next run is here when this one is done."""
 
-GROWING = frozenset(("subscribe", "subscribe_filtered", "subscribe_ending", "listen", "seen", "keep"))
+GROWING = frozenset(("subscribe", "listen", "seen", "keep"))
 """What a full map refuses. The others take things out, or are the few entries of the registry and of the layout; but
 a tree that is changed takes pages before it lets go of any, so these get room beyond the map's size."""
 
@@ -168,7 +168,7 @@ class Writer:
             if not data:
                 return False
             for number, operation, argument in self._unpacker.feed(data):
-                is_large = operation in OF_SUBSCRIPTIONS and _count(argument) >= LARGE_ROWS
+                is_large = operation in OF_SUBSCRIPTIONS and argument[0]
                 (self._large if is_large else self._small).append((number, operation, argument))
 
     def _next_run(self, large: deque[Frame]) -> Run:
@@ -176,9 +176,9 @@ class Writer:
         assert self._subscriptions is not None
         operation, frames, rows = large[0][1], [], 0
         while large and large[0][1] == operation and rows < RUN_ROWS:
-            number, _, argument = large.popleft()
-            frames.append((number, argument))
-            rows += _count(argument)
+            number, _, (_, groups) = large.popleft()
+            frames.append((number, groups))
+            rows += _count(groups)
         return Run(self._subscriptions, operation, frames)
 
     def _commit(self, small: deque[Frame], run: Run | None) -> list[Reply]:
@@ -220,7 +220,7 @@ class Writer:
             numbers = run.numbers if run else [(taken or [small.popleft()])[0][0]]
             return [_failure(number, self._explained(error)) for number in numbers]
         if run and run.done:
-            replies += [(number, "", []) for number in run.numbers]
+            replies += [(number, "", run.results) for number in run.numbers]
         elif run:
             replies.append((PROGRESS, "", []))
         return replies
@@ -298,8 +298,8 @@ def _failure(number: int, error: StoreError) -> Reply:
     return number, type(error).__name__, str(error)
 
 
-def _count(batch: list[tuple[str, list[str]]]) -> int:
-    return sum(len(topics) for _, topics in batch)
+def _count(groups: Sequence[Group]) -> int:
+    return sum(len(topics) for _, pairs in groups for _, topics in pairs)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..base import StoreMisconfigured, StoreUnavailable
 from ..features import require_known
@@ -32,12 +32,6 @@ NODE_CONFIRMS_SINCE: Final = (3, 0)
 _NOT_GRANTED: Final = "not granted"
 
 
-ENDING_BACKEND: Final = "ending"
-"""What docs/riak.md calls the backend of that type. It may have another name."""
-
-ENDING_SECTION: Final = "Ending subscriptions"
-"""Of docs/riak.md."""
-
 BACKENDS_SECTION: Final = "Backends first"
 """Of docs/riak.md."""
 
@@ -49,11 +43,6 @@ _SEEN: Final = f'"allow_mult":false,"last_write_wins":true,"dvv_enabled":false,"
 def creation_commands(bucket_type: str, seen_type: str) -> dict[str, str]:
     """Per bucket type the properties it is created with, as ``riak-admin`` wants them."""
     return {bucket_type: f'{{"props":{{{_LASTING}}}}}', seen_type: f'{{"props":{{{_SEEN}}}}}'}
-
-
-def ending_creation_commands(ending_type: str) -> dict[str, str]:
-    """The same of the type for ending subscriptions."""
-    return {ending_type: f'{{"props":{{{_LASTING},"backend":"{ENDING_BACKEND}"}}}}'}
 
 
 async def check_nodes(pool: Pool) -> list[tuple[int, ...]]:
@@ -86,33 +75,19 @@ async def check_nodes(pool: Pool) -> list[tuple[int, ...]]:
     return versions
 
 
-class Backends(NamedTuple):
-    """What the types name. Nothing: the nodes may still have a single backend."""
-
-    seen: str
-    ending: str
-
-
-async def check_types(pool: Pool, bucket_type: str, seen_type: str, ending_type: str) -> Backends:
-    """Raise ``StoreMisconfigured``, with every command that is needed, unless all three bucket types can be used.
-
-    Whether the backend of ending subscriptions expires, and after how long, cannot be asked.
-    """
-    props = {name: await _props(pool, name) for name in (bucket_type, seen_type, ending_type)}
+async def check_types(pool: Pool, bucket_type: str, seen_type: str) -> str:
+    """The backend that the type for hashes names. Raise ``StoreMisconfigured``, with every command that is needed,
+    unless both bucket types can be used."""
+    props = {name: await _props(pool, name) for name in (bucket_type, seen_type)}
     problems = [
         problem for name, found in props.items() for problem in _problems(name, found, allow_mult=name != seen_type)
     ]
-    _require_none(problems, creation_commands(bucket_type, seen_type) | ending_creation_commands(ending_type))
-    seen, ending = (
-        found.backend.decode("utf-8", "replace")
-        for found in (props[seen_type], props[ending_type])
-        if isinstance(found, pb.RpbBucketProps)  # both, else there was a problem
-    )
-    if not seen:
+    _require_none(problems, creation_commands(bucket_type, seen_type))
+    seen = props[seen_type]
+    assert isinstance(seen, pb.RpbBucketProps), "else there was a problem"
+    if not seen.backend:
         log.warning("riak: %s", single_backend(seen_type))
-    if not ending:
-        log.warning("riak: %s", no_backend(ending_type))
-    return Backends(seen, ending)
+    return seen.backend.decode("utf-8", "replace")
 
 
 def single_backend(seen_type: str) -> str:
@@ -129,14 +104,6 @@ GONE: Final = (
     "another default, give them the former one back, and start them again. Until then nothing is found, and what is "
     f"written may be hidden by that. docs/riak.md, {BACKENDS_SECTION}"
 )
-
-
-def no_backend(ending_type: str) -> str:
-    """Of a type for ending subscriptions that names no backend."""
-    return (
-        f"bucket type '{ending_type}' names no backend, so that what has ended stays on the nodes' disks for good: "
-        f"give it one that expires (docs/riak.md, {ENDING_SECTION})"
-    )
 
 
 def _require_none(problems: list[str], commands: dict[str, str]) -> None:

@@ -34,9 +34,8 @@ MEANING: Final[dict[str, str]] = {
     "topics_spilled": "topics that got objects of their own",
     "partitions_filled": "partition objects that take no new subscriptions any more",
     "sets_grown": "times a set of its own was spread over more objects",
-    "endings_renewed": "objects of ending subscriptions written again so that they do not expire",
     "ends_called_off": "ends of a client's subscriptions that were left since it listened meanwhile",
-    "ended_unnamed": "topics that have ended and of which only the number is told: a client's later ones took the room",
+    "ended_unnamed": "subscriptions that have ended and of which only the number is told: later ones took the room",
 }
 
 

@@ -9,7 +9,7 @@ table of buckets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import ormsgpack
@@ -17,10 +17,10 @@ import ormsgpack
 from ingeborg.protocol.hashes import SLOTS, digest, slot_of
 
 from .. import revocations, settings
-from ..base import Location, Revocation, Settings, StoreMisconfigured
+from ..base import ENDED_BYTES_MAX, ENDED_MAX, Ended, Location, Revocation, Settings, StoreMisconfigured
 from .objects import Address
 
-VERSION: Final = 4
+VERSION: Final = 5
 """Of every object."""
 PARTITIONS_PER_SLOT_MAX: Final = 256
 """A partition lies within one slot of the routing, so it has one home and, mostly, one writer. 2 ** 20 partition
@@ -28,9 +28,6 @@ objects with 256 KB in each are more than a cluster's disks."""
 
 OBJECT_BYTES_MAX: Final = 256 * 1024
 """Riak keeps working well up to about 1 MB an object, siblings included: this leaves room for three of them."""
-
-TOPIC_CLIENTS_MAX: Final = 1000
-"""Subscribers a topic may have within its partition object (20 to 40 KB): more would make every write there large."""
 
 FANOUT_BITS: Final = 4
 LEVEL_MAX: Final = 3
@@ -45,6 +42,9 @@ RECENT_MS: Final = 10 * 60 * 1000
 
 ENTRY_BYTES: Final = 5  # the longest MessagePack header of a string or an array
 _TIME_BYTES: Final = 9  # of a time in milliseconds
+
+Name = tuple[str, str]
+"""A topic, and a filter's text; empty: none."""
 
 
 def partition_of(topic: str, partitions_per_slot: int) -> tuple[int, int]:
@@ -75,19 +75,11 @@ class Buckets:
         self.topics = prefix + b".topics"
         self.subscribers = prefix + b".subscribers"
         self.clients = prefix + b".clients"
-        self.filtered = prefix + b".filtered"
-        self.filtered_subscribers = prefix + b".filtered_subscribers"
-        self.filtered_names = prefix + b".filtered_names"
-        self.filtered_clients = prefix + b".filtered_clients"
+        self.names = prefix + b".names"
+        self.terms = prefix + b".terms"
         self.locations = prefix + b".locations"
         self.endpoints = prefix + b".endpoints"
         self.seen = prefix + b".seen"
-        # Of the type that expires.
-        self.ending = prefix + b".ending"
-        self.ending_subscribers = prefix + b".ending_subscribers"
-        self.ending_names = prefix + b".ending_names"
-        self.ending_clients = prefix + b".ending_clients"
-        self.ended = prefix + b".ended"
         self.layout = Address(prefix + b".layout", b"layout")
         self.revocations = Address(prefix + b".layout", b"revocations")
         self.directory = Address(self.endpoints, b"directory")
@@ -96,20 +88,8 @@ class Buckets:
         """The partition object of some topics."""
         return Address(self.topics, b"%03x.%02x" % (slot, part))
 
-    def filtered_partition(self, slot: int, part: int) -> Address:
-        """The partition object of the filters at the same topics."""
-        return Address(self.filtered, b"%03x.%02x" % (slot, part))
-
-    def ending_partition(self, slot: int, part: int) -> Address:
-        """The partition object of the ending subscriptions to the same topics."""
-        return Address(self.ending, b"%03x.%02x" % (slot, part))
-
-    def ended_of(self, client: str) -> Address:
-        """What has ended of a client."""
-        return Address(self.ended, client.encode())
-
     def location(self, client: str) -> Address:
-        """Where a client listens."""
+        """Where a client listens, and what has ended of it."""
         return Address(self.locations, client.encode())
 
     def endpoint(self, name: str) -> Address:
@@ -219,88 +199,12 @@ class Revoked:
         self.dirty = True  # as in a partition: this may be an old copy
 
 
-class Partition:
-    """The subscriber sets of the topics of one partition, those that are small.
-
-    A set that has grown large goes on in objects of its own (``spilled``), as do all sets once the object is ``full``.
-    Only what is added later goes there: nothing ever moves, so a reader needs no lock, and nothing is lost between two
-    objects. Both marks stay for good; the set of a topic is all that is here and all that is there.
-    """
-
-    def __init__(self) -> None:
-        self.dirty = False
-        self.topics: dict[str, set[str]] = {}
-        self.spilled: set[str] = set()
-        self.full = False
-        self._bytes = 32
-
-    def absorb(self, value: bytes) -> None:
-        topics, spilled, full = unpack(value, 3)
-        for topic, clients in topics.items():
-            if topic in self.topics:
-                self.topics[topic].update(clients)
-            else:
-                self.topics[topic] = set(clients)
-        self.spilled.update(spilled)
-        self.full = self.full or full
-        self._bytes = max(self._bytes, len(value))  # versions overlap: their sum would call a half-full object full
-
-    def encode(self) -> bytes:
-        topics = {topic: sorted(clients) for topic, clients in self.topics.items()}
-        return ormsgpack.packb([VERSION, topics, sorted(self.spilled), self.full])
-
-    def elsewhere(self, topic: str) -> bool:
-        """Whether the topic can have subscribers in objects of its own, too."""
-        return self.full or topic in self.spilled
-
-    def add(self, topic: str, client: str) -> bool:
-        """Whether it is in here now; if not, it belongs into the topic's own objects (and that has been noted).
-
-        What is in here already is written all the same: this may be an old copy, from before a removal that the other
-        side of a cut has seen. Written back it is a version of its own, and the merge has it in.
-        """
-        clients = self.topics.get(topic)
-        if clients is not None and client in clients:
-            self.dirty = True
-            return True
-        if self.elsewhere(topic):
-            return False
-        self.dirty = True
-        if clients is not None and len(clients) >= TOPIC_CLIENTS_MAX:
-            self.spilled.add(topic)
-            self._bytes += utf8_bytes(topic) + ENTRY_BYTES
-            return False
-        more = utf8_bytes(client) + ENTRY_BYTES
-        if clients is None:
-            more += utf8_bytes(topic) + 2 * ENTRY_BYTES
-        if self._bytes + more > OBJECT_BYTES_MAX:
-            self.full = True
-            return False
-        self._bytes += more
-        if clients is None:
-            self.topics[topic] = {client}
-        else:
-            clients.add(client)
-        return True
-
-    def discard(self, topic: str, client: str) -> None:
-        """Not in here any more. The object itself stays, even when it is empty: Riak's deletes lose their context."""
-        clients = self.topics.get(topic)
-        if clients is None or client not in clients:
-            return
-        self.dirty = True
-        clients.discard(client)
-        self._bytes -= utf8_bytes(client) + 1
-        if not clients:
-            del self.topics[topic]
-            self._bytes -= utf8_bytes(topic) + 1
-
-
 class SetObject:
     """One object of a set of its own: its root (which knows how far it has spread), or one of the further ones."""
 
     def __init__(self) -> None:
         self.dirty = False
+        self.contested = False  # the write has left several versions
         self.name = ""
         self.level = 0  # in the root: how many levels of further objects there are
         self.members: set[str] = set()
@@ -328,7 +232,7 @@ class SetObject:
             self._bytes += utf8_bytes(name) + ENTRY_BYTES
 
     def add(self, member: str, limit: int) -> bool:
-        """Whether it is in here now, and written as ``Partition.add``; if not, there is no room in ``limit`` bytes."""
+        """Whether it is in here now, and written as ``Partition.put``; if not, there is no room in ``limit`` bytes."""
         if member in self.members:
             self.dirty = True
             return True
@@ -412,24 +316,88 @@ class ListObject(SetObject):
 
 
 class Whereabouts:
-    """A client's location: of two versions the greater, so that a late ``unlisten`` cannot undo a newer ``listen``."""
+    """A client's location, and what has ended of it in the last ``kept_ms``.
 
-    def __init__(self) -> None:
+    Of two locations the greater is true, so that a late ``unlisten`` cannot undo a newer ``listen``. A client's
+    subscriptions have several homes, whose writes may miss each other: of an end and a new subscription the later is
+    true, for ``RECENT_MS``, as in ``ListObject``; an end if they are equal.
+
+    ``unnamed``: how many more have ended, whose names had no room; ``unnamed_ms``: when the last of them did.
+    """
+
+    def __init__(self, now_ms: int, kept_ms: int) -> None:
         self.dirty = False
         self.location: Location | None = None
+        self.names: dict[Name, int] = {}  # what has ended, and when, as a Unix time in milliseconds
+        self.unnamed = 0
+        self.unnamed_ms = 0
+        self._now_ms = now_ms
+        self._since_ms = now_ms - kept_ms
+        self._back: dict[Name, int] = {}  # subscribed to again, and when
 
     def absorb(self, value: bytes) -> None:
-        location = Location(*unpack(value, 3))
-        if self.location is None or location.rank > self.location.rank:
+        found, names, back, unnamed, unnamed_ms = unpack(value, 5)
+        location = None if found is None else Location(*found)
+        if location is not None and (self.location is None or location.rank > self.location.rank):
             self.location = location
+        for times, known, since_ms in (
+            (names, self.names, self._since_ms),
+            (back, self._back, self._now_ms - RECENT_MS),
+        ):
+            for topic, text, at_ms in times:
+                if at_ms >= since_ms:
+                    known[topic, text] = max(at_ms, known.get((topic, text), 0))
+        self.names = {name: at_ms for name, at_ms in self.names.items() if at_ms >= self._back.get(name, 0)}
+        if unnamed_ms >= self._since_ms:
+            self.unnamed = max(self.unnamed, unnamed)
+            self.unnamed_ms = max(self.unnamed_ms, unnamed_ms)
 
     def encode(self) -> bytes:
-        assert self.location is not None, "a location is written to say something"
-        return ormsgpack.packb([VERSION, *self.location])
+        back = _that_fit(sorted(self._back.items(), key=lambda entry: -entry[1]), REMOVED_MAX, OBJECT_BYTES_MAX // 4)
+        times = ([[*name, at_ms] for name, at_ms in known.items()] for known in (self.names, dict(back)))
+        location = None if self.location is None else list(self.location)
+        return ormsgpack.packb([VERSION, location, *times, self.unnamed, self.unnamed_ms])
 
     def move(self, location: Location) -> None:
+        """The client is there from now on."""
         self.dirty = True
         self.location = location
+
+    def end(self, names: Iterable[Name]) -> int:
+        """These have ended; how many lost their names by that."""
+        for name in names:
+            self.dirty = True
+            self.names[name] = max(self._now_ms, self._back.pop(name, 0))
+        latest = sorted(self.names.items(), key=lambda entry: entry[1])
+        named = dict(_that_fit(latest[::-1], ENDED_MAX, ENDED_BYTES_MAX)[::-1])
+        lost = self.names.keys() - named.keys()
+        self.unnamed += len(lost)
+        self.unnamed_ms = max([self.unnamed_ms, *(self.names[name] for name in lost)])
+        self.names = named
+        return len(lost)
+
+    def back(self, names: Collection[tuple[str, str | None]]) -> None:
+        """These have been subscribed to again (``None``: with any filter). Those without names stay counted: nobody
+        knows which they are."""
+        for name in [name for name in self.names if name in names or (name[0], None) in names]:
+            self.dirty = True
+            self._back[name] = max(self._now_ms, self.names.pop(name) + 1)
+
+    def ended(self) -> Ended | None:
+        """What a reader is told: the latest last."""
+        if not self.names and not self.unnamed:
+            return None
+        latest = sorted(self.names, key=self.names.__getitem__)
+        return Ended([(topic, text or None) for topic, text in latest], len(latest) + self.unnamed)
+
+
+def _that_fit(entries: list[tuple[Name, int]], most: int, room: int) -> list[tuple[Name, int]]:
+    """The first of them, with so many bytes of text."""
+    for number, ((topic, text), _) in enumerate(entries[:most]):
+        room -= utf8_bytes(topic) + utf8_bytes(text)
+        if room < 0:
+            return entries[:number]
+    return entries[:most]
 
 
 class Directory:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ingeborg.protocol.bounded import BoundedMap
@@ -121,6 +121,8 @@ class Objects:
         self._repairs: set[asyncio.Task[None]] = set()
         self._doubtful: BoundedMap[Address, None] = BoundedMap(DOUBTFUL_MAX)
         self._closed = False
+        #: Awaited before several versions of an object are written as one, with the object.
+        self.before_resolving: Callable[[Any], Awaitable[None]] = _nothing
 
     async def get(self, address: Address) -> Fetched:
         """All versions there are. A not-found is believed at the second look only, see ``docs/riak.md``."""
@@ -265,12 +267,15 @@ class Objects:
         # An object whose last write may have reached one node only is written again, even if nothing is left to
         # change in it: finding a subscription there does not mean that it is safe.
         if state.dirty or fetched.siblings > 1 or address in self._doubtful:
+            if fetched.siblings > 1:
+                await self.before_resolving(state)
             try:
                 written = await self.put(address, state.encode(), fetched.vclock)
             except StoreError:
                 self._doubtful.put(address, None)
                 raise
             self._doubtful.discard(address)
+            state.contested = written.siblings > 1
             if fetched.siblings > 1 and written.siblings <= 1:
                 self._counters["siblings_resolved"] += 1
             if written.siblings > 1 and fetched.siblings <= 1:
@@ -293,6 +298,10 @@ class Objects:
             await self.change(kind, address, lambda state: None)
         except StoreError:
             self._counters["repairs_failed"] += 1
+
+
+async def _nothing(state: Any) -> None:
+    """Nothing has to be done before."""
 
 
 def merged(kind: Callable[[], S], address: Address, fetched: Fetched) -> S:

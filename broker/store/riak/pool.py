@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ..base import StoreMisconfigured, StoreUnavailable
@@ -158,39 +158,6 @@ class Pool:
         except (StoreMisconfigured, OSError, EOFError, WireError):
             self._set_aside(node)
             raise
-        finally:
-            self._leave(node)
-
-    async def stream(
-        self, code: int, body: bytes, expected: int, kind: type[M], silence_s: float
-    ) -> AsyncGenerator[M, None]:
-        """Have one node do what it answers with many messages, for as long as the caller takes them. The connection is
-        not used again. ``StoreUnavailable`` where it ends before the caller does, or says nothing for ``silence_s``.
-        """
-        node = await self._next(asyncio.get_running_loop().time() + self._timeout_s, set(), "no connection became free")
-        assert node is not None  # since none has been tried
-        try:
-            async with asyncio.timeout(self._connecting.timeout_s):
-                reader, writer = stream = await node.connection()
-            try:
-                writer.write(frame(code, body))
-                while True:
-                    async with asyncio.timeout(silence_s):
-                        answered, length = frame_length(await reader.readexactly(HEADER.size))
-                        answer = await reader.readexactly(length)
-                    yield parse(kind, expected, answered, answer)
-            finally:
-                node.release(stream, whole=False)
-        except Refusal as refusal:
-            self._counters["refusals"] += 1
-            raise StoreUnavailable(f"Riak did not do it: {node} answers: {refusal.text}") from refusal
-        except StoreMisconfigured as error:  # no connection
-            self._set_aside(node)
-            raise StoreUnavailable(f"Riak did not do it: {node}: {error}") from error
-        except (OSError, EOFError, WireError) as error:  # a TimeoutError is an OSError
-            self._set_aside(node)
-            why = str(error) or type(error).__name__
-            raise StoreUnavailable(f"Riak did not do all of it: {node}: {why}") from error
         finally:
             self._leave(node)
 

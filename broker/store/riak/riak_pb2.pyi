@@ -173,26 +173,6 @@ class RpbGetBucketResp(_message.Message):
     props: RpbBucketProps
     def __init__(self, props: _Optional[_Union[RpbBucketProps, _Mapping]] = ...) -> None: ...
 
-class RpbListKeysReq(_message.Message):
-    __slots__ = ("bucket", "timeout", "type")
-    BUCKET_FIELD_NUMBER: _ClassVar[int]
-    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
-    TYPE_FIELD_NUMBER: _ClassVar[int]
-    bucket: bytes
-    timeout: int
-    type: bytes
-    def __init__(
-        self, bucket: _Optional[bytes] = ..., timeout: _Optional[int] = ..., type: _Optional[bytes] = ...
-    ) -> None: ...
-
-class RpbListKeysResp(_message.Message):
-    __slots__ = ("keys", "done")
-    KEYS_FIELD_NUMBER: _ClassVar[int]
-    DONE_FIELD_NUMBER: _ClassVar[int]
-    keys: _containers.RepeatedScalarFieldContainer[bytes]
-    done: bool
-    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., done: _Optional[bool] = ...) -> None: ...
-
 class RpbGetBucketTypeReq(_message.Message):
     __slots__ = ("type",)
     TYPE_FIELD_NUMBER: _ClassVar[int]

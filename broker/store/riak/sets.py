@@ -9,7 +9,7 @@ root, and neither a reader nor a second writer can meet a moment at which a memb
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
@@ -20,10 +20,9 @@ from .objects import Address, Objects
 STRETCH_SHARDS: Final = 4
 """Objects of the last level read at once while a page is filled: most pages need no more."""
 
-RENEWED_AT_ONCE: Final = 4
-"""Objects of a set that are written again at once: nobody waits for it, and what clients wait for goes beside it."""
-
 S = TypeVar("S", bound=SetObject)
+
+_NOWHERE: Final[Mapping[str, int]] = {}
 
 
 def _add(shard: SetObject, member: str, limit: int) -> bool:
@@ -35,11 +34,7 @@ def _discard(shard: SetObject, member: str) -> None:
 
 
 class LargeSets(Generic[S]):
-    """The sets in one bucket, whose objects are of one ``kind``.
-
-    :param expiring: what is not written again expires. So an addition writes the root as well, also where the member
-        goes to another object: a root that expired first would take the way to the others with it.
-    """
+    """The sets in one bucket, whose objects are of one ``kind``."""
 
     def __init__(
         self,
@@ -49,10 +44,8 @@ class LargeSets(Generic[S]):
         *,
         at_once: int,
         kind: Callable[[], S],
-        expiring: bool = False,
     ) -> None:
         self._kind = kind
-        self._expiring = expiring
         self._objects = objects
         self._bucket = bucket
         self._counters = counters
@@ -66,19 +59,21 @@ class LargeSets(Generic[S]):
         *,
         put: Callable[[S, str, int], bool] = _add,
         take: Callable[[S, str], None] = _discard,
-    ) -> None:
-        """Add and take out members. Where both name one, it is in afterwards.
+        at: Mapping[str, int] = _NOWHERE,
+    ) -> dict[str, int]:
+        """Add and take out members. Where both name one, it is in afterwards. The levels of those that were added.
 
         ``put``, ``take``: how it is done in an object; ``SetObject.add`` and ``discard`` say what they have to return.
+        ``at``: levels on which members are put if there is room; others are put on the last one.
         """
         adding = set(add)
         removing = set(remove) - adding
+        placed: dict[str, int] = {}
 
         def edit_root(root: S) -> tuple[int, list[str]]:
             root.belongs_to(name)
             for member in removing:
                 take(root, member)
-            root.dirty = root.dirty or (self._expiring and bool(adding))
             if root.level:
                 # What is in here is put here again: this is perhaps an old copy.
                 left = [
@@ -93,12 +88,34 @@ class LargeSets(Generic[S]):
             return root.level, left
 
         level, left = await self._objects.change(self._kind, set_root(self._bucket, name), edit_root)
-        if removing and level:
-            await self._take(name, removing, level, take)
+        placed.update(dict.fromkeys(adding.difference(left), 0))
+        for taken_at in range(1, level + 1) if removing else ():
+            await self.change(name, taken_at, removing, take)
+        for put_at in sorted({at[member] for member in left if 0 < at.get(member, 0) < level}):
+            mine = [member for member in left if at.get(member) == put_at]
+            left = [*(member for member in left if at.get(member) != put_at), *await self._put(name, mine, put_at, put)]
+            placed.update(dict.fromkeys(set(mine).difference(left), put_at))
         while left:
+            placed.update(dict.fromkeys(left, level))
             left = await self._put(name, left, level, put)
             if left:
                 level = await self._spread(name, level + 1)
+        return placed
+
+    async def change(self, name: str, level: int, members: Iterable[str], edit: Callable[[S, str], None]) -> None:
+        """Have each object of the level (0: the root) that can hold some of these members changed, member by member."""
+        shards: defaultdict[int, list[str]] = defaultdict(list)
+        for member in members:
+            shards[shard_of(member, level)].append(member)
+
+        async def change(shard: int) -> None:
+            def edit_all(state: S) -> None:
+                for member in shards[shard]:
+                    edit(state, member)
+
+            await self._objects.change(self._kind, self._address(name, level, shard), edit_all)
+
+        await each(list(shards), change, self._at_once)
 
     async def members(self, name: str) -> set[str]:
         """All of them."""
@@ -116,54 +133,32 @@ class LargeSets(Generic[S]):
 
         await each(_places(root.level), read, self._at_once)
 
-    async def look(self, name: str, members: Iterable[str], meet: Callable[[S], object]) -> None:
-        """Call ``meet`` with every object that can hold one of these members: of a large set a few of many."""
+    async def look(self, name: str, members: Iterable[str], meet: Callable[[int, S], object]) -> None:
+        """Call ``meet`` with every object that can hold one of these members, of a large set a few of many, and its
+        level."""
         root = await self._objects.read(self._kind, set_root(self._bucket, name))
-        meet(root)
+        meet(0, root)
         wanted = list(members)
         places = {(level, shard_of(member, level)) for level in range(1, root.level + 1) for member in wanted}
 
         async def read(place: tuple[int, int]) -> None:
-            meet(await self._shard(name, *place))
+            meet(place[0], await self._shard(name, *place))
 
         await each(sorted(places), read, self._at_once)
 
-    async def renew(self, name: str, meet: Callable[[S], Awaitable[None]] | None = None) -> int:
-        """Write every object of the set again that has anything in it; how many. ``meet`` is awaited with each."""
-        written = 0
-
-        def edit(shard: S) -> S:
-            shard.dirty = shard.dirty or bool(shard.members or shard.level)
-            return shard
-
-        async def write(address: Address) -> int:
-            nonlocal written
-            shard = await self._objects.change(self._kind, address, edit)
-            written += shard.dirty
-            if meet is not None:
-                await meet(shard)
-            return shard.level
-
-        async def write_shard(place: tuple[int, int]) -> None:
-            await write(set_shard(self._bucket, name, *place))
-
-        # The root first: should it fail here, what it leads to is no younger than it is.
-        level = await write(set_root(self._bucket, name))
-        await each(_places(level), write_shard, RENEWED_AT_ONCE)
-        return written
-
     async def stretches(
-        self, name: str, after: bytes = b"", meet: Callable[[S], object] | None = None
+        self, name: str, after: bytes = b"", meet: Callable[[S], object] | None = None, beside: Iterable[str] = ()
     ) -> AsyncGenerator[dict[str, bytes], None]:
         """All members with their places (``place_of``), those above ``after``, some neighbours at a time: the stretches
         come in the order of their places, and none holds more than a few objects do. Some are empty. ``meet`` is called
-        with each object read, before its members come.
+        with each object read, before its members come. ``beside``: others that come among them, each once.
         """
         root = await self._objects.read(self._kind, set_root(self._bucket, name))
         if meet is not None:
             meet(root)
         # Met already, in an object that reaches beyond the stretch.
-        waiting = {member: position for member in root.members if (position := place_of(member)) > after}
+        members = root.members.union(beside)
+        waiting = {member: position for member in members if (position := place_of(member)) > after}
         if root.level == 0:
             yield waiting
             return
@@ -211,7 +206,10 @@ class LargeSets(Generic[S]):
         return sorted(found, key=lambda member: found[member])[:limit]
 
     async def _shard(self, name: str, level: int, shard: int) -> S:
-        return await self._objects.read(self._kind, set_shard(self._bucket, name, level, shard))
+        return await self._objects.read(self._kind, self._address(name, level, shard))
+
+    def _address(self, name: str, level: int, shard: int) -> Address:
+        return set_shard(self._bucket, name, level, shard) if level else set_root(self._bucket, name)
 
     async def _spread(self, name: str, level: int) -> int:
         def edit(root: S) -> int:
@@ -220,21 +218,6 @@ class LargeSets(Generic[S]):
             return root.level
 
         return await self._objects.change(self._kind, set_root(self._bucket, name), edit)
-
-    async def _take(self, name: str, members: set[str], levels: int, take: Callable[[S, str], None]) -> None:
-        places: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
-        for level in range(1, levels + 1):
-            for member in members:
-                places[level, shard_of(member, level)].append(member)
-
-        async def take_out(place: tuple[int, int]) -> None:
-            def edit(shard: S) -> None:
-                for member in places[place]:
-                    take(shard, member)
-
-            await self._objects.change(self._kind, set_shard(self._bucket, name, *place), edit)
-
-        await each(list(places), take_out, self._at_once)
 
     async def _put(self, name: str, members: list[str], level: int, put: Callable[[S, str, int], bool]) -> list[str]:
         """Put them on this level; those it has no room for."""
@@ -249,8 +232,7 @@ class LargeSets(Generic[S]):
                 state.belongs_to(name)
                 return [member for member in shards[shard] if not put(state, member, limit)]
 
-            address = set_shard(self._bucket, name, level, shard)
-            left.extend(await self._objects.change(self._kind, address, edit))
+            left.extend(await self._objects.change(self._kind, self._address(name, level, shard), edit))
 
         await each(list(shards), put_in, self._at_once)
         return left

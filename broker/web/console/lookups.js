@@ -17,17 +17,26 @@ function place({ endpoint = null, online = endpoint !== null }) {
 }
 
 /**
- * A link with of which kind the subscription is beside it: when it ends, where it does, and its filters. `filtered`: a
- * subscriber has nothing but filters there, which are not told to a token without `inspect`; undefined: not known.
+ * A link with what a client has at a topic beside it: when it ends, and the filters. `subscriptions`: SPEC section 2.3;
+ * none are told where it is one without filter and end, nor to a token without `inspect`. `filtered`: it has filters only.
  */
-export function with_kind(link, kind) {
-    const { filters = [], filtered } = kind ?? {};
-    const texts = [ending(kind, new Date())];
-    if (filtered === true && filters.length === 0) texts.push("with filters");
-    if (filtered === false && filters.length > 0) texts.push("every message, for there is one without a filter, too");
-    const beside = texts.filter((text) => text !== "").map((text) => element("span", { class: "muted" }, ` ${text}`));
-    const lines = filtering(filters).map((line) => element("code", { class: "filter" }, line));
+export function with_subscriptions(link, subscriptions = [], filtered = false) {
+    const now = new Date();
+    const muted = (text) => element("span", { class: "muted" }, ` ${text}`);
+    const filters = subscriptions.filter(({ filter }) => filter !== undefined);
+    const texts = subscriptions.filter(({ filter }) => filter === undefined).map((all) => ending(all, now));
+    if (texts.length > 0 && filters.length > 0) texts.push("every message, for there is one without a filter, too");
+    if (filtered && filters.length === 0) texts.push("with filters");
+    const beside = texts.filter((text) => text !== "").map(muted);
+    const lines = filtering(filters, now).map(([line, ends]) =>
+        element("span", { class: "filter" }, element("code", {}, line), ends === "" ? null : muted(ends)),
+    );
     return element("span", {}, link, ...beside, ...lines);
+}
+
+/** What the client has at one of the topics in a page of `subscriptions`: SPEC section 2.3. */
+export function subscriptions_at({ subscriptions = {} }, topic) {
+    return Object.hasOwn(subscriptions, topic) ? subscriptions[topic] : undefined;
 }
 
 /** One view: a field for the name, and what was found. */
@@ -55,12 +64,6 @@ class Lookup {
     }
 }
 
-/** Of which kind the subscriptions to one of the topics in a page of `subscriptions` are: SPEC section 2.3. */
-export function kind_of(page, topic) {
-    const of = (found = {}) => (Object.hasOwn(found, topic) ? found[topic] : undefined);
-    return { ...of(page.terms), filters: of(page.filters) };
-}
-
 /** A topic's subscribers. `identity`: a function: the client id to ask as. */
 export class Topics extends Lookup {
     constructor(connection, identity) {
@@ -69,10 +72,11 @@ export class Topics extends Lookup {
             headings: ["Client", "Listens at"],
             empty: "None",
             row: (found) => [
-                with_kind(element("a", { href: address("clients", found.client_id) }, found.client_id), {
-                    ...found,
-                    filtered: found.filtered ?? false,
-                }),
+                with_subscriptions(
+                    element("a", { href: address("clients", found.client_id) }, found.client_id),
+                    found.subscriptions,
+                    found.filtered,
+                ),
                 place(found),
             ],
             load: async (cursor, limit) => {
@@ -93,7 +97,9 @@ export class Clients extends Lookup {
             what: "Topics",
             headings: ["Topic"],
             empty: "No topics",
-            row: ({ topic, kind }) => [with_kind(element("a", { href: address("topics", topic) }, topic), kind)],
+            row: ({ topic, subscriptions }) => [
+                with_subscriptions(element("a", { href: address("topics", topic) }, topic), subscriptions),
+            ],
             load: async (cursor, limit) => {
                 const client_id = this.name;
                 const [location, page] = await Promise.all([
@@ -102,7 +108,7 @@ export class Clients extends Lookup {
                 ]);
                 const title = location.endpoint === null ? "Does not listen" : `Listens at ${location.endpoint}`;
                 const topics = page.cursor === null && cursor === null ? `, ${counted(page.topic.length, "topic")}` : "";
-                const items = page.topic.map((topic) => ({ topic, kind: kind_of(page, topic) }));
+                const items = page.topic.map((topic) => ({ topic, subscriptions: subscriptions_at(page, topic) }));
                 return { items, cursor: page.cursor, title, note: `client “${client_id}”${topics}` };
             },
         });

@@ -5,7 +5,7 @@
 import { Connection } from "./connection.js";
 import { element, part, say } from "./dom.js";
 import { is_mine } from "./identity.js";
-import { address, kind_of, with_kind } from "./lookups.js";
+import { address, subscriptions_at, with_subscriptions } from "./lookups.js";
 import { clock, count, counted, trouble } from "./words.js";
 
 /** Messages in the list, outcomes of publishes in theirs, topics shown as subscribed, characters of a payload. */
@@ -24,7 +24,7 @@ export class Messages {
     #received = 0;
     #unseen = 0; // of them, those that have left the list
     #due = false;
-    #topics = new Map(); // each with its kind, or undefined: plain
+    #topics = new Map(); // each with what the client has there, or undefined: one without filter and end
     #more = false; // the client has further topics that are not shown
 
     /** `token`: a function: the token to connect with; `identity`: another: the client id that is proposed. */
@@ -161,8 +161,12 @@ export class Messages {
         if (ended_count === 0) return;
         this.#outcome("unready", `${counted(ended_count, "subscription")} of ${client_id} had ended`);
         if (!is_mine(client_id)) return;
+        const by_filter = Map.groupBy(ended, ({ filter }) => JSON.stringify(filter));
         try {
-            await this.#subscribe_to(client_id, ended);
+            for (const some of by_filter.values()) {
+                const { filter } = some[0];
+                await this.#subscribe_to(client_id, some.map(({ topic }) => topic), filter && { filter });
+            }
         } catch (error) {
             this.#outcome("bad", trouble(error));
         }
@@ -196,26 +200,28 @@ export class Messages {
         const field = part("subscribe-topic");
         const topic = field.value;
         await this.#open();
-        const kind = await this.#subscribe_to(this.#client, topic);
+        const all = await this.#subscribe_to(this.#client, topic);
         field.value = "";
-        const filters = this.#topics.get(topic)?.filters; // they stay beside it
+        const before = this.#topics.has(topic) ? (this.#topics.get(topic) ?? [{}]) : [];
+        const filters = before.filter(({ filter }) => filter !== undefined); // they stay beside it
+        const stays = before.find((one) => Object.keys(one).length === 0);
         this.#topics.delete(topic);
-        this.#show_topics([[topic, { ...kind, filters }], ...this.#topics], this.#more);
+        this.#show_topics([[topic, [stays ?? all, ...filters]], ...this.#topics], this.#more);
         this.#outcome("good", `${this.#client} subscribes to “${topic}”`);
     }
 
-    /** What nobody would take back ends with this page, where the endpoint can do that. How it ends: its term. */
-    async #subscribe_to(client_id, topic) {
+    /** What nobody would take back ends with this page, where the endpoint can do that. Gives when it ends. */
+    async #subscribe_to(client_id, topic, filter = {}) {
         if (is_mine(client_id)) {
             try {
-                const { grace_s } = await this.#connection.ask("subscribe", { client_id, topic, until: "disconnect" });
-                return grace_s === undefined ? undefined : { until: "disconnect" };
+                await this.#connection.ask("subscribe", { client_id, topic, ...filter, until: "disconnect" });
+                return { until: "disconnect" };
             } catch (error) {
-                if (error.code !== "bad_state" && error.code !== "peer_unavailable") throw error;
+                if (error.code !== "bad_state") throw error; // with `lookup` routing
             }
         }
-        await this.#connection.ask("subscribe", { client_id, topic });
-        return undefined;
+        await this.#connection.ask("subscribe", { client_id, topic, ...filter });
+        return {};
     }
 
     async #unsubscribe(topics) {
@@ -235,24 +241,25 @@ export class Messages {
         if (client_id === "" || this.#connection.state !== "open") return;
         try {
             const page = await this.#connection.ask("subscriptions", { client_id, limit: TOPICS_MAX });
-            if (client_id === this.#client) this.#show_topics(page.topic.map((topic) => [topic, kind_of(page, topic)]), page.cursor !== null);
+            if (client_id === this.#client) this.#show_topics(page.topic.map((topic) => [topic, subscriptions_at(page, topic)]), page.cursor !== null);
         } catch {
             if (client_id === this.#client) this.#show_topics([], false); // what is asked of it next says why
         }
     }
 
-    /** `topics`: pairs of a topic and its kind. */
+    /** `topics`: pairs of a topic and what the client has there. */
     #show_topics(topics, more) {
         this.#topics = new Map(topics.slice(0, TOPICS_MAX));
         this.#more = more || topics.length > TOPICS_MAX;
         part("topics-list").replaceChildren(
-            ...[...this.#topics].map(([topic, kind]) => {
+            ...[...this.#topics].map(([topic, subscriptions]) => {
                 const away = element(
                     "button",
                     { type: "button", class: "quiet", "aria-label": `Unsubscribe from ${topic}`, title: "Unsubscribe", click: () => void this.#unsubscribe([topic]) },
                     "×",
                 );
-                return element("li", {}, with_kind(element("a", { href: address("topics", topic) }, topic), kind), away);
+                const link = element("a", { href: address("topics", topic) }, topic);
+                return element("li", {}, with_subscriptions(link, subscriptions), away);
             }),
         );
         say(part("topics-count"), this.#more ? `The first ${this.#topics.size} topics` : counted(this.#topics.size, "topic"));

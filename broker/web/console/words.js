@@ -66,11 +66,10 @@ export function clock(date) {
 }
 
 /** When a subscription ends (`until`, `ends_at`: SPEC section 2.3); "": it stays. */
-export function ending(term, now) {
-    if (term?.until === undefined && term?.ends_at === undefined) return "";
-    const listens = term.until === undefined ? "" : "until it disconnects";
-    if (term.ends_at === undefined) return listens;
-    const at = new Date(term.ends_at * 1e3);
+export function ending({ until, ends_at }, now) {
+    const listens = until === undefined ? "" : "until it disconnects";
+    if (ends_at === undefined) return listens;
+    const at = new Date(ends_at * 1e3);
     const day = at.toDateString() === now.toDateString() ? "" : `${at.toLocaleDateString("en-GB")}, `;
     return `${listens === "" ? "until" : `${listens}, or`} ${day}${clock(at)}`;
 }
@@ -79,14 +78,15 @@ export function ending(term, now) {
 const FILTERS_SHOWN = 3;
 const FILTER_CHARACTERS = 160;
 
-/** Filters (SPEC section 2.6), each in one line, and how many more there are. */
-export function filtering(filters) {
-    const lines = filters.slice(0, FILTERS_SHOWN).map((filter) => {
-        const text = JSON.stringify(filter);
-        return text.length > FILTER_CHARACTERS ? `${text.slice(0, FILTER_CHARACTERS)} …` : text;
+/** Subscriptions with filters (SPEC section 2.6), each in one line with when it ends, and how many more there are. */
+export function filtering(subscriptions, now) {
+    const lines = subscriptions.slice(0, FILTERS_SHOWN).map((subscription) => {
+        const text = JSON.stringify(subscription.filter);
+        const shown = text.length > FILTER_CHARACTERS ? `${text.slice(0, FILTER_CHARACTERS)} …` : text;
+        return [shown, ending(subscription, now)];
     });
-    const more = filters.length - lines.length;
-    return more > 0 ? [...lines, `and ${counted(more, "more filter")}`] : lines;
+    const more = subscriptions.length - lines.length;
+    return more > 0 ? [...lines, [`and ${counted(more, "more filter")}`, ""]] : lines;
 }
 
 /** An error reply (SPEC section 5), or why a command got none. */

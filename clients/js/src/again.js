@@ -6,13 +6,14 @@
  */
 
 import { ProtocolError } from "./errors.js";
-import { Kept } from "./kept.js";
+import { Kept, subscriptionOf } from "./kept.js";
 import { sleep } from "./waiting.js";
 
 /** The close code with which an endpoint that was cut off says that subscriptions of its clients have ended. */
 export const SUBSCRIPTIONS_ENDED = 4007;
 
 /** @import { Again } from "./kept.js" */
+/** @import { Subscription } from "./listings.js" */
 
 /**
  * @typedef {object} Asking What a client does for it.
@@ -21,7 +22,7 @@ export const SUBSCRIPTIONS_ENDED = 4007;
  *   a `ProtocolError`: it is refused for good.
  * @property {() => Promise<Record<string, any> | null>} listen Once more. null: there is no reply.
  * @property {(attempt: number) => number} delayMs How long to wait after so many failures in a row.
- * @property {(topics: string[], count: number) => void} onEnded These are not renewed here.
+ * @property {(subscriptions: Subscription[], count: number) => void} onEnded These are not renewed here.
  * @property {(error: ProtocolError) => void} onRefused Why, where that is the reason.
  * @property {() => void} onBack What was due has been subscribed to again, or is given up.
  */
@@ -42,35 +43,45 @@ export class Endings {
     return this.#renewing;
   }
 
-  /** Those that it subscribes to again where they end. */
+  /** Of what it subscribes to again where it ends, some perhaps twice. */
   get topics() {
     return this.#kept.topics;
   }
 
   /**
-   * There was success for these, with the fields of an ending subscription, or none: so many replies, to commands of
+   * There was success for these, with this filter and these fields for when they end: so many replies, to commands of
    * which the first was sent at `beganMs`.
    * @param {readonly string[]} topics
+   * @param {string | undefined} filter Its text.
    * @param {Record<string, any>} fields
    * @param {readonly Record<string, any>[]} replies
    * @param {number} beganMs
    */
-  subscribed(topics, fields, replies, beganMs) {
+  subscribed(topics, filter, fields, replies, beganMs) {
     if (fields.until === undefined) {
-      this.#kept.gone(topics); // plain now, or with another term
+      this.#kept.out(topics, filter);
       return;
     }
     this.#takeGrace(replies);
-    this.#kept.subscribed(topics, fields.ttl_s, Date.now(), replies.length > 1 ? beganMs : undefined);
+    this.#kept.subscribed(topics, filter, fields.ttl_s, Date.now(), replies.length > 1 ? beganMs : undefined);
     this.#begin();
   }
 
   /**
-   * They were unsubscribed from, or are about to be.
+   * All at these topics was taken out, or is about to be.
    * @param {readonly string[]} topics
    */
   gone(topics) {
     this.#kept.gone(topics);
+  }
+
+  /**
+   * Those with this filter were taken out, or are about to be.
+   * @param {readonly string[]} topics
+   * @param {string} filter Its text.
+   */
+  out(topics, filter) {
+    this.#kept.out(topics, filter);
   }
 
   /**
@@ -89,7 +100,7 @@ export class Endings {
   listened(reply, isLast = false) {
     const ended = this.#kept.listened(reply, Date.now(), isLast);
     this.#begin();
-    if (ended !== null) this.#asking.onEnded(ended.topics, ended.count);
+    if (ended !== null) this.#asking.onEnded(ended.subscriptions, ended.count);
   }
 
   #begin() {
@@ -139,9 +150,10 @@ export class Endings {
       replies = await this.#asking.subscribe(again);
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
-      this.#kept.gone(again.topics);
+      const { topics, filter } = again;
+      this.#kept.out(topics, filter);
       this.#asking.onRefused(error);
-      this.#asking.onEnded(again.topics, again.topics.length);
+      this.#asking.onEnded(topics.map((topic) => subscriptionOf(topic, filter)), topics.length);
       return true;
     }
     if (replies === null) return false;

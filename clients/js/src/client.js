@@ -21,13 +21,14 @@ import {
 } from "./errors.js";
 import { SINCE_TOPICS_MAX, historyFields, historyOf, isPosition, keepFields, keptFields } from "./history.js";
 import { Inbox } from "./inbox.js";
-import { filteredOf, subscribersOf, topicsOf } from "./listings.js";
+import { subscribersOf, subscriptionsOf } from "./listings.js";
 import { FRAME_BYTES_MAX, checkOptions, checkToken, checkUrl, shown } from "./options.js";
 import { paced } from "./pacing.js";
 import { markOf, recoveryOf } from "./recovery.js";
 import { Garbage, Replies } from "./replies.js";
 import { FreshKeys, body, topicBodies } from "./requests.js";
-import { checkClientId, checkDedup, checkRevoke, checkTopic, filterFields, termFields } from "./text.js";
+import { checkClientId, checkDedup, checkRevoke, checkTopic, filterFields, filterText } from "./text.js";
+import { termFields } from "./text.js";
 import { Bell, deferred, limited, onAbort, raced, sleep } from "./waiting.js";
 
 /** Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order. */
@@ -61,7 +62,7 @@ const GROWTH_MAX = 4;
 /** @import { BroadcastOptions, ClientOptions, HistoryOptions, PublishOptions } from "./options.js" */
 /** @import { SubscribeOptions, UnsubscribeOptions, WaitOptions } from "./options.js" */
 /** @import { History } from "./history.js" */
-/** @import { Ask, Filtered, Subscriber } from "./listings.js" */
+/** @import { Ask, Subscriber, Subscription } from "./listings.js" */
 /** @import { Again } from "./kept.js" */
 /** @import { Notification } from "./queue.js" */
 /** @import { Connect, Socket } from "./transport.js" */
@@ -163,7 +164,7 @@ export class Client {
       subscribe: (again) => this.#subscribeOnce(again),
       listen: () => this.#listenOnceMore(),
       delayMs: (attempt) => this.#delayMs(attempt),
-      onEnded: (topics, count) => this.#tell(() => this.#options.onEnded?.(topics, count)),
+      onEnded: (subscriptions, count) => this.#tell(() => this.#options.onEnded?.(subscriptions, count)),
       onRefused: (error) => this.#replies.note(error),
       onBack: () => this.#release(),
     });
@@ -317,15 +318,14 @@ export class Client {
   /**
    * Subscribe to one topic or to any number of them.
    *
-   * A plain subscription stays until it is taken back. With `until: "disconnect"`, the default in a page, it ends when the
-   * client has listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of these topics,
-   * and subscribes to them again where they have ended while it was away. `ttlS`: it ends after so many seconds. A plain
-   * one that is there stays plain.
+   * With a `filter` the client is sent what matches it (SPEC section 2.6). Another filter is another subscription beside
+   * those that are there: one that matches suffices, and one without a filter gets all. `replace: true`: this one takes
+   * the place of everything that the client has at these topics. `bad_filter`: the endpoint says where, and why.
    *
-   * With a `filter` the client is sent what matches it (SPEC section 2.6), until that is taken back, in a page, too; with
-   * `until: "disconnect"` or `ttlS` it is a `TypeError`. Another filter comes beside those that are there: one that
-   * matches suffices. A subscription without a filter beside them gets all. `replace: true`: this one takes the place of
-   * everything that the client has at these topics. `bad_filter`: the endpoint says where, and why.
+   * It stays until it is taken back. With `until: "disconnect"`, the default in a page, it ends when the client has
+   * listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of these, and subscribes to
+   * them again where they have ended while it was away. `ttlS`: it ends after so many seconds. One that is there and stays
+   * is left as it is, but by `replace`.
    *
    * `last: n`: the n latest kept messages of each topic come before it is done, as notifications with `kept`. `since`:
    * those since that position. A client has to listen for that (`bad_state`).
@@ -341,18 +341,15 @@ export class Client {
   async subscribe(topics, options = {}) {
     const chosen = listOf(topics);
     const { filter, replace = false } = options;
-    const asked = keptFields(options.last, options.since);
-    if (filter !== undefined || replace) {
-      const filtered = { ...filterFields(filter, replace, options.until, options.ttlS), ...asked };
-      if (replace) this.#endings.gone(chosen); // now, so that none of them is subscribed to again meanwhile
-      await this.#withTopics("subscribe", chosen, options, filtered);
-      if (replace) this.#endings.gone(chosen); // and if a subscribe was under way before
-      return;
-    }
     const term = termFields(options.until === undefined ? this.#until : options.until, options.ttlS);
-    const fields = { ...term, ...asked };
+    const asked = { ...term, ...keptFields(options.last, options.since) };
+    const fields = { ...filterFields(filter), ...(replace ? { replace } : {}), ...asked };
+    const text = filter && filterText(filter);
+    if (replace) this.#endings.gone(chosen); // now, so that none of it is subscribed to again meanwhile
     const beganMs = Date.now();
-    this.#endings.subscribed(chosen, fields, await this.#withTopics("subscribe", chosen, options, fields), beganMs);
+    const replies = await this.#withTopics("subscribe", chosen, options, fields);
+    if (replace) this.#endings.gone(chosen); // and if a subscribe was under way before
+    this.#endings.subscribed(chosen, text, term, replies, beganMs);
   }
 
   /**
@@ -364,13 +361,12 @@ export class Client {
    */
   async unsubscribe(topics, options = {}) {
     const chosen = listOf(topics);
-    if (options.filter !== undefined) {
-      await this.#withTopics("unsubscribe", chosen, options, filterFields(options.filter, false));
-      return;
-    }
-    this.#endings.gone(chosen); // now, so that it is not subscribed to again meanwhile
-    await this.#withTopics("unsubscribe", chosen, options);
-    this.#endings.gone(chosen); // and if a subscribe was under way before
+    const fields = filterFields(options.filter);
+    const text = options.filter && filterText(options.filter);
+    const gone = () => (text === undefined ? this.#endings.gone(chosen) : this.#endings.out(chosen, text));
+    gone(); // now, so that it is not subscribed to again meanwhile
+    await this.#withTopics("unsubscribe", chosen, options, fields);
+    gone(); // and if a subscribe was under way before
   }
 
   /**
@@ -437,22 +433,12 @@ export class Client {
   }
 
   /**
-   * This client's topics, read in pages of at most `limit`.
+   * This client's subscriptions, those to one topic one after the other, read in pages of at most `limit` topics.
    * @param {{ limit?: number } & WaitOptions} [options]
-   * @returns {AsyncGenerator<string, void, void>}
+   * @returns {AsyncGenerator<Subscription, void, void>}
    */
   subscriptions(options = {}) {
-    return topicsOf(this.#asking(options), options.limit ?? 1000);
-  }
-
-  /**
-   * The topics at which this client has filters, each with them. All its topics are read for that, in pages of at most
-   * `limit`.
-   * @param {{ limit?: number } & WaitOptions} [options]
-   * @returns {AsyncGenerator<Filtered, void, void>}
-   */
-  filters(options = {}) {
-    return filteredOf(this.#asking(options), options.limit ?? 1000);
+    return subscriptionsOf(this.#asking(options), options.limit ?? 1000);
   }
 
   /**
@@ -756,7 +742,7 @@ export class Client {
   async *#ownTopics(signal) {
     if (this.#state !== "running") await this.#changed.wait(this.#ending.signal);
     yield* this.#endings.topics;
-    yield* this.subscriptions({ limit: OWN_TOPICS_PAGE, signal });
+    for await (const { topic } of this.subscriptions({ limit: OWN_TOPICS_PAGE, signal })) yield topic;
   }
 
   /**

@@ -24,8 +24,8 @@ export { checkClientId, checkTopic } from "./text.js";
 /** @typedef {import("./history.js").Publication} Publication */
 /** @typedef {import("./queue.js").Notification} Notification */
 /** @typedef {import("./recovery.js").Gap} Gap */
-/** @typedef {import("./listings.js").Filtered} Filtered */
 /** @typedef {import("./listings.js").Subscriber} Subscriber */
+/** @typedef {import("./listings.js").Subscription} Subscription */
 
 export class Client extends AnyClient {
   /** @internal */

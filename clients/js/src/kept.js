@@ -1,15 +1,14 @@
 /**
  * Subscriptions that end by themselves, as a client sees them: what it has asked for, and what it asks for again.
  *
- * Owns: the list of topics that were subscribed to until the client disconnects, and which of them are due once more.
- * Must never: send anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections
- * 2.2 and 9.
+ * Owns: the list of what was subscribed to until the client disconnects, and which of it is due once more. Must never:
+ * send anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections 2.2 and 9.
  *
  * The list is as long as what was subscribed to so; who never asks for such a subscription has an empty one.
  */
 
 import { neighbours } from "./requests.js";
-import { TTL_S_MAX, termFields } from "./text.js";
+import { TTL_S_MAX, filterText, isObject, termFields } from "./text.js";
 
 /**
  * Topics that are subscribed to again in one command: many clients do this in the same seconds, after a crash, so each
@@ -20,13 +19,38 @@ export const AGAIN_TOPICS_MAX = 1_000;
 /** Of the grace time: who was away for longer may have come too late, by the endpoints' clocks. */
 const SURE = 0.5;
 
-/** Topics whose time may be up, before they are looked through the first time. */
+/** Subscriptions whose time may be up, before they are looked through the first time. */
 const TIMED_MAX = 1_000;
 
+/** @import { Subscription } from "./listings.js" */
+
 /**
- * Topics to subscribe to in one command, and its other fields.
- * @typedef {{ topics: string[], fields: Record<string, unknown> }} Again
+ * Topics to subscribe to in one command, the text of its filter, and its other fields.
+ * @typedef {{ topics: string[], filter?: string, fields: Record<string, unknown> }} Again
  */
+
+/**
+ * A subscription's key: its topic and, behind what no topic has, the text of its filter.
+ * @param {string} topic
+ * @param {string} [filter]
+ */
+const keyOf = (topic, filter) => (filter === undefined ? topic : `${topic}\n${filter}`);
+
+/**
+ * @param {string} key
+ * @returns {[topic: string, filter?: string]}
+ */
+function partsOf(key) {
+  const end = key.indexOf("\n");
+  return end < 0 ? [key] : [key.slice(0, end), key.slice(end + 1)];
+}
+
+/**
+ * @param {string} topic
+ * @param {string} [filter] Its text.
+ * @returns {Subscription}
+ */
+export const subscriptionOf = (topic, filter) => (filter === undefined ? { topic } : { topic, filter: JSON.parse(filter) });
 
 /** What one client has subscribed to until it disconnects. */
 export class Kept {
@@ -35,10 +59,12 @@ export class Kept {
   /** More had ended than were named: whose they are is known when these are subscribed to. */
   isUnsure = false;
   /** @type {Map<string, number>} */
-  #ends = new Map(); // by topic: when its time is up, or infinity
+  #ends = new Map(); // by key: when its time is up, or infinity
+  /** @type {Map<string, Set<string>>} */
+  #filters = new Map(); // of these, by topic
   #timedMax = TIMED_MAX;
   /** @type {string[]} */
-  #due = []; // the next one last
+  #due = []; // keys, the next one last
   #listens = false;
   #sinceMs = 0; // that it listens
   #leftMs = 0;
@@ -47,9 +73,9 @@ export class Kept {
     return this.#ends.size;
   }
 
-  /** @returns {string[]} All that are in the list. */
+  /** @returns {string[]} Of all that are in the list, some perhaps twice. */
   get topics() {
-    return [...this.#ends.keys()];
+    return [...this.#ends.keys()].map((key) => partsOf(key)[0]);
   }
 
   get isDue() {
@@ -57,32 +83,57 @@ export class Kept {
   }
 
   /**
-   * There was success for these. `beganMs`: when the first of several commands was sent.
+   * There was success for these, with this filter. `beganMs`: when the first of several commands was sent.
    * @param {readonly string[]} topics
+   * @param {string | undefined} filter Its text.
    * @param {number | undefined} ttlS
    * @param {number} nowMs
    * @param {number} [beganMs]
    */
-  subscribed(topics, ttlS, nowMs, beganMs = nowMs) {
+  subscribed(topics, filter, ttlS, nowMs, beganMs = nowMs) {
     // SPEC 2.2: for a client that has never listened, from the subscribe on.
     if (this.#ends.size === 0 && !this.#listens) this.#leftMs = beganMs;
     const endsMs = ttlS === undefined ? Infinity : nowMs + ttlS * 1_000;
-    for (const topic of topics) this.#ends.set(topic, endsMs);
+    const keys = topics.map((topic) => keyOf(topic, filter));
+    for (const key of keys) this.#ends.set(key, endsMs);
+    if (filter !== undefined) {
+      for (const topic of topics) this.#filters.set(topic, (this.#filters.get(topic) ?? new Set()).add(filter));
+    }
     if (ttlS !== undefined && this.#ends.size > this.#timedMax) {
       // A page may subscribe to ever new topics whose time is up later; twice as many until the next look.
-      for (const [topic, atMs] of this.#ends) if (atMs <= nowMs) this.#ends.delete(topic);
+      for (const [key, atMs] of this.#ends) if (atMs <= nowMs) this.#out(key);
       this.#timedMax = Math.max(2 * this.#ends.size, TIMED_MAX);
     }
     // It was away in between: what the first commands had subscribed to may have ended before the last one.
-    if (this.#listens && this.#sinceMs > beganMs) this.#due = topics.toReversed().concat(this.#due);
+    if (this.#listens && this.#sinceMs > beganMs) this.#due = keys.reverse().concat(this.#due);
   }
 
   /**
-   * They were unsubscribed from, or are plain subscriptions now.
+   * Nothing at these topics is in the list any more.
    * @param {readonly string[]} topics
    */
   gone(topics) {
-    if (this.#ends.size > 0) for (const topic of topics) this.#ends.delete(topic);
+    if (this.#ends.size === 0) return;
+    for (const topic of topics) {
+      for (const filter of [undefined, ...(this.#filters.get(topic) ?? [])]) this.#out(keyOf(topic, filter));
+    }
+  }
+
+  /**
+   * Those with this filter were unsubscribed from, or have another term now.
+   * @param {readonly string[]} topics
+   * @param {string | undefined} filter Its text.
+   */
+  out(topics, filter) {
+    for (const topic of topics) this.#out(keyOf(topic, filter));
+  }
+
+  /** @param {string} key */
+  #out(key) {
+    this.#ends.delete(key);
+    const [topic, filter] = partsOf(key);
+    const filters = filter === undefined ? undefined : this.#filters.get(topic);
+    if (filter !== undefined && filters?.delete(filter) && filters.size === 0) this.#filters.delete(topic);
   }
 
   /**
@@ -101,25 +152,25 @@ export class Kept {
    * @param {Record<string, any>} reply
    * @param {number} nowMs
    * @param {boolean} isLast
-   * @returns {{ topics: string[], count: number } | null}
+   * @returns {{ subscriptions: Subscription[], count: number } | null}
    */
   listened(reply, nowMs, isLast) {
     const awayMs = this.#listens ? 0 : nowMs - this.#leftMs;
     this.#listens = true;
     this.#sinceMs = nowMs;
-    /** @type {string[]} */
-    const ended = Array.isArray(reply.ended) ? reply.ended.filter((topic) => typeof topic === "string") : [];
+    const ended = namedBy(reply);
     const count = Number.isSafeInteger(reply.ended_count) ? Math.max(reply.ended_count, ended.length) : ended.length;
-    const isMine = (/** @type {string} */ topic) => (this.#ends.get(topic) ?? 0) > nowMs;
-    const others = ended.filter((topic) => !isMine(topic));
+    const isMine = (/** @type {string} */ key) => (this.#ends.get(key) ?? 0) > nowMs;
+    const others = ended.filter((key) => !isMine(key));
     this.isUnsure = count > ended.length && this.#ends.size > 0 && !isLast;
     // A clock that was set back says nothing.
     const isLong = awayMs < 0 || awayMs > SURE * this.graceMs;
     const due = new Set(this.isUnsure || isLong ? this.#ends.keys() : [...this.#due.toReversed(), ...ended.filter(isMine)]);
-    this.#due = (due.size > AGAIN_TOPICS_MAX ? neighbours([...due]) : [...due]).reverse();
-    this.gone(others);
+    this.#due = ordered(due).reverse();
+    for (const key of others) this.#out(key);
     const left = count - (ended.length - others.length);
-    return left > 0 && !this.isUnsure ? { topics: others, count: left } : null;
+    if (left === 0 || this.isUnsure) return null;
+    return { subscriptions: others.map((key) => subscriptionOf(...partsOf(key))), count: left };
   }
 
   /**
@@ -130,28 +181,64 @@ export class Kept {
   take(nowMs) {
     /** @type {string[]} */
     const topics = [];
-    /** @type {number | undefined} */
-    let ofThese;
-    for (let topic; topics.length < AGAIN_TOPICS_MAX && (topic = this.#due.at(-1)) !== undefined; ) {
-      const leftMs = (this.#ends.get(topic) ?? 0) - nowMs;
+    /** @type {{ filter?: string, ttlS?: number }} */
+    let ofThese = {};
+    for (let key; topics.length < AGAIN_TOPICS_MAX && (key = this.#due.at(-1)) !== undefined; ) {
+      const leftMs = (this.#ends.get(key) ?? 0) - nowMs;
       if (leftMs > 0) {
+        const [topic, filter] = partsOf(key);
         const ttlS = leftMs === Infinity ? undefined : Math.min(Math.ceil(leftMs / 1_000), TTL_S_MAX);
-        if (topics.length > 0 && ttlS !== ofThese) break;
-        ofThese = ttlS;
+        if (topics.length > 0 && (filter !== ofThese.filter || ttlS !== ofThese.ttlS)) break;
+        ofThese = { filter, ttlS };
         topics.push(topic);
       } else {
-        this.#ends.delete(topic); // its time is up, or it was unsubscribed from meanwhile
+        this.#out(key); // its time is up, or it was unsubscribed from meanwhile
       }
       this.#due.pop();
     }
-    return topics.length === 0 ? null : { topics, fields: termFields("disconnect", ofThese) };
+    if (topics.length === 0) return null;
+    const { filter, ttlS } = ofThese;
+    const term = termFields("disconnect", ttlS);
+    if (filter === undefined) return { topics, fields: term };
+    return { topics, filter, fields: { filter: JSON.parse(filter), ...term } };
   }
 
   /**
    * That did not work: they are due still.
    * @param {Again} again
    */
-  putBack({ topics }) {
-    this.#due.push(...topics.toReversed());
+  putBack({ topics, filter }) {
+    for (const topic of topics.toReversed()) this.#due.push(keyOf(topic, filter));
   }
+}
+
+/**
+ * The keys of what a reply names. What is not of this form names nothing.
+ * @param {Record<string, any>} reply
+ * @returns {string[]}
+ */
+function namedBy({ ended }) {
+  const isNamed = (/** @type {any} */ each) =>
+    typeof each?.topic === "string" && (each.filter === undefined || isObject(each.filter));
+  return (Array.isArray(ended) ? ended.filter(isNamed) : []).map(({ topic, filter }) =>
+    keyOf(topic, filter && filterText(filter)),
+  );
+}
+
+/**
+ * Those of one filter together; of these neighbours, where they are more than go into one command.
+ * @param {Iterable<string>} keys
+ */
+function ordered(keys) {
+  /** @type {Map<string | undefined, string[]>} */
+  const byFilter = new Map();
+  for (const key of keys) {
+    const [topic, filter] = partsOf(key);
+    const topics = byFilter.get(filter);
+    if (topics === undefined) byFilter.set(filter, [topic]);
+    else topics.push(topic);
+  }
+  return [...byFilter].flatMap(([filter, topics]) =>
+    (topics.length > AGAIN_TOPICS_MAX ? neighbours(topics) : topics).map((topic) => keyOf(topic, filter)),
+  );
 }

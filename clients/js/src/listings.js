@@ -1,5 +1,5 @@
 /**
- * What a client asks for page by page: its topics, its filters, a topic's subscribers. SPEC sections 2.2 to 2.4.
+ * What a client asks for page by page: its subscriptions, a topic's subscribers. SPEC sections 2.2 to 2.4.
  *
  * Owns: how pages are asked for one after the other, and what their rows mean. Must never: know a connection: whoever
  * calls it brings what sends a command. No more than one page is held.
@@ -13,6 +13,14 @@ import { checkTopic } from "./text.js";
  */
 
 /**
+ * @typedef {object} Subscription One of a client; it stays where it has neither `until` nor `endsAt`.
+ * @property {string} topic
+ * @property {Record<string, any>} [filter] Absent: all messages.
+ * @property {"disconnect"} [until]
+ * @property {number} [endsAt] Unix time in seconds.
+ */
+
+/**
  * @typedef {object} Subscriber
  * @property {string} clientId
  * @property {boolean} online It listens somewhere.
@@ -20,32 +28,19 @@ import { checkTopic } from "./text.js";
  */
 
 /**
- * A topic at which a client has filters: any of them suffices. Where the client has another subscription to the topic
- * beside them, it is sent every message.
- * @typedef {object} Filtered
- * @property {string} topic
- * @property {Record<string, any>[]} filters
- */
-
-/**
- * The client's topics.
+ * The client's subscriptions, topic by topic.
  * @param {Ask} ask
- * @param {number} limit Of a page.
- * @returns {AsyncGenerator<string, void, void>}
+ * @param {number} limit Of a page, in topics.
+ * @returns {AsyncGenerator<Subscription, void, void>}
  */
-export async function* topicsOf(ask, limit) {
-  for await (const page of pages(ask, "subscriptions", { limit })) yield* page.topic;
-}
-
-/**
- * Those at which it has filters.
- * @param {Ask} ask
- * @param {number} limit Of a page of topics of any kind.
- * @returns {AsyncGenerator<Filtered, void, void>}
- */
-export async function* filteredOf(ask, limit) {
+export async function* subscriptionsOf(ask, limit) {
   for await (const page of pages(ask, "subscriptions", { limit })) {
-    for (const [topic, filters] of Object.entries(page.filters ?? {})) yield { topic, filters };
+    const told = new Map(Object.entries(page.subscriptions ?? {}));
+    for (const topic of page.topic) {
+      for (const { filter, until, ends_at: endsAt } of told.get(topic) ?? [{}]) {
+        yield { topic, ...(filter && { filter }), ...(until && { until }), ...(endsAt && { endsAt }) };
+      }
+    }
   }
 }
 

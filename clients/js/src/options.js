@@ -10,6 +10,7 @@ import { checkMs } from "./waiting.js";
 /** @import { Gap } from "./recovery.js" */
 /** @import { ConnectionLost, ProtocolError, Unreachable } from "./errors.js" */
 /** @import { Notification } from "./queue.js" */
+/** @import { Subscription } from "./listings.js" */
 
 /** The endpoints' default, SPEC section 1.4. */
 export const FRAME_BYTES_MAX = 16 * 1024 * 1024;
@@ -37,7 +38,7 @@ const TOKEN = /^[\x21-\x7e]+$/;
  * @property {string | Uint8Array | readonly (string | Uint8Array)[]} [ca] Node only: certificates of the authorities to
  *   trust instead of Node's own, PEM.
  * @property {"disconnect" | null} [until] What `subscribe` does where it does not say so. Default: `"disconnect"` in a page,
- *   else null, a plain subscription.
+ *   else null: it stays.
  * @property {boolean} [lines] What is to be sent at the same moment shares a message, each way (SPEC section 1.6):
  *   cheaper where there is much. Default: false.
  * @property {() => number} [random] In [0, 1), for the waits before connecting again. Default: `Math.random`.
@@ -52,8 +53,8 @@ const TOKEN = /^[\x21-\x7e]+$/;
  * @property {(error: Unreachable) => void} [onUnreachable] An attempt to connect again has failed.
  * @property {(notification: Notification, dropped: number) => void} [onDropped] The queue was full. `dropped`: how many
  *   in all.
- * @property {(topics: string[], count: number) => void} [onEnded] Subscriptions have ended by themselves, and are not
- *   subscribed to again by this client: the latest 1,000 at most, and how many there are.
+ * @property {(subscriptions: Subscription[], count: number) => void} [onEnded] Subscriptions have ended by themselves, and
+ *   are not subscribed to again by this client: the latest 1,000 at most, with `topic` and `filter`, and how many there are.
  */
 
 /**
@@ -65,19 +66,18 @@ const TOKEN = /^[\x21-\x7e]+$/;
 /**
  * @typedef {object} TermOptions
  * @property {"disconnect" | null} [until] `"disconnect"`: the subscription ends when the client has listened nowhere for the
- *   endpoints' grace time (60 s by default). null: a plain one. Default: the client's, which is `"disconnect"` in a page.
+ *   endpoints' grace time (60 s by default). null: it stays. Default: the client's, which is `"disconnect"` in a page.
  * @property {number} [ttlS] It ends after so many seconds, 30 days at most; with both whichever comes first.
  */
 
 /**
  * @typedef {object} FilterOptions
- * @property {Record<string, any>} [filter] Only messages whose payload matches: SPEC section 2.6. It goes with neither
- *   `until: "disconnect"` nor `ttlS`, and the client's own `until` is not for it.
+ * @property {Record<string, any>} [filter] Only messages whose payload matches: SPEC section 2.6.
  */
 
 /**
  * @typedef {object} ReplaceOptions
- * @property {boolean} [replace] The filter takes the place of everything that the client has at these topics. Default:
+ * @property {boolean} [replace] It takes the place of everything that the client has at these topics. Default:
  *   false.
  */
 

@@ -113,7 +113,7 @@ export function checkDedup(dedup) {
 }
 
 /**
- * The fields of a subscribe that ends by itself; none: a plain one. `bad_state`: it is neither.
+ * The fields of a subscribe for when it ends; none: it stays. `bad_state`: it is no term.
  * @param {unknown} until
  * @param {unknown} ttlS
  * @returns {{ until?: "disconnect", ttl_s?: number }}
@@ -131,26 +131,13 @@ export function termFields(until, ttlS) {
 }
 
 /**
- * The fields that a subscribe or an unsubscribe has for its filter. A `TypeError`: what goes together in no subscribe, or
- * what is no object; `bad_filter`: what JSON would turn into another value. The rest is the endpoint's to judge.
+ * The field that a subscribe or an unsubscribe has for its filter; none: it has none. A `TypeError`: it is no object;
+ * `bad_filter`: JSON would turn it into another value. The rest is the endpoint's to judge.
  * @param {unknown} filter
- * @param {boolean} replace
- * @param {unknown} [until]
- * @param {unknown} [ttlS]
- * @returns {{ filter: object, replace?: true }}
+ * @returns {{ filter?: object }}
  */
-export function filterFields(filter, replace, until, ttlS) {
-  if (filter === undefined) {
-    throw new TypeError("replace goes with a filter: without one, unsubscribe and subscribe anew");
-  }
-  if ((until !== undefined && until !== null) || ttlS !== undefined) {
-    throw new TypeError(
-      "a subscription with a filter does not end by itself: leave out until and ttlS, and unsubscribe when it is not " +
-        "wanted any more",
-    );
-  }
-  const checked = checkFilter(filter);
-  return replace ? { filter: checked, replace } : { filter: checked };
+export function filterFields(filter) {
+  return filter === undefined ? {} : { filter: checkFilter(filter) };
 }
 
 /**
@@ -160,7 +147,7 @@ export function filterFields(filter, replace, until, ttlS) {
  * @returns {object}
  */
 export function checkFilter(filter) {
-  if (typeof filter !== "object" || filter === null || Array.isArray(filter)) {
+  if (!isObject(filter)) {
     throw new TypeError("a filter has to be an object of attributes, each with the list of what it may be");
   }
   // Written as null, or left out, they would be another filter.
@@ -174,6 +161,55 @@ export function checkFilter(filter) {
     return value;
   });
   return filter;
+}
+
+/**
+ * A filter's text: two that are the same by SPEC section 2.6 have the same.
+ * @param {object} filter
+ * @returns {string}
+ */
+export function filterText(filter) {
+  return JSON.stringify(pattern(JSON.parse(JSON.stringify(filter))));
+}
+
+/**
+ * An object of attributes, its keys sorted.
+ * @param {any} value
+ * @returns {any}
+ */
+function pattern(value) {
+  if (!isObject(value)) return value;
+  const written = Object.keys(value).sort().map((key) => {
+    const inner = value[key];
+    if (!Array.isArray(inner)) return [key, pattern(inner)];
+    return [key, eachOnce(inner.map(key === "$or" ? pattern : member))];
+  });
+  return Object.fromEntries(written);
+}
+
+/**
+ * Of an attribute's list.
+ * @param {any} value
+ * @returns {any}
+ */
+function member(value) {
+  if (!isObject(value) || !Array.isArray(value["anything-but"])) return value;
+  const values = eachOnce(value["anything-but"]);
+  return { "anything-but": values.length === 1 ? values[0] : values };
+}
+
+/** @param {unknown[]} values */
+function eachOnce(values) {
+  const texts = new Set(values.map((value) => JSON.stringify(value)));
+  return [...texts].sort().map((text) => JSON.parse(text));
+}
+
+/**
+ * @param {unknown} value
+ * @returns {value is Record<string, any>}
+ */
+export function isObject(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /**

@@ -18,10 +18,12 @@ async function opened(t, endpoint, options = {}) {
 /** Settled, and how: a rejection is its error. */
 const outcome = (promise) => promise.then((value) => value, (error) => error);
 
+const named = (topics) => topics.map((topic) => ({ topic }));
+
 /** At this endpoint these have ended. */
 const ended = (...topics) => (connection, command) => {
   if (command.command === "listen" && topics.length) {
-    connection.reply(command, { result: "success", ended: topics, ended_count: topics.length });
+    connection.reply(command, { result: "success", ended: named(topics), ended_count: topics.length });
   } else if ("id" in command) {
     connection.reply(command, { result: "success", ...("until" in command ? { grace_s: 60 } : {}) });
   }
@@ -33,8 +35,8 @@ function telling() {
   let wake = () => {};
   return {
     told,
-    onEnded: (topics, count) => {
-      told.push([topics, count]);
+    onEnded: (subscriptions, count) => {
+      told.push([subscriptions.map(({ topic }) => topic), count]);
       wake();
     },
     next: () => within(new Promise((resolve) => (told.length ? resolve() : (wake = resolve))).then(() => told.shift()), "onEnded"),
@@ -182,8 +184,8 @@ test("where more have ended than are named, it listens once more when its own ar
   await client.subscribe(["a", "b"], { until: "disconnect" });
   endpoint.frames.all();
   const replies = [
-    { ended: ["a"], ended_count: 1_200 },
-    { ended: ["x"], ended_count: 1_100 },
+    { ended: named(["a"]), ended_count: 1_200 },
+    { ended: named(["x"]), ended_count: 1_100 },
   ];
   endpoint.script = (connection, command) => {
     if (command.command === "listen") connection.reply(command, { result: "success", ...replies.shift() });

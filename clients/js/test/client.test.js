@@ -144,23 +144,11 @@ test("failed publishes without ack are counted, kept and told", async (t) => {
 });
 
 test("subscriptions are paged with the cursor", async (t) => {
-  const pages = { undefined: [["a", "b"], "p2"], p2: [["c"], "p3"], p3: [[], null] };
-  const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {
-    const [topic, cursor] = pages[command.cursor];
-    connection.reply(command, command.limit === 2 ? { result: "success", topic, cursor } : { error: "bad_state" });
-  });
-  const client = await opened(t, endpoint);
-  const topics = [];
-  for await (const topic of client.subscriptions({ limit: 2 })) topics.push(topic);
-  assert.deepEqual(topics, ["a", "b", "c"]);
-});
-
-test("the topics with filters are read from the pages of subscriptions", async (t) => {
-  const [cheap, near] = [{ price: [{ numeric: ["<", 5] }] }, { zip: [{ prefix: "81" }] }];
+  const cheap = { price: [{ numeric: ["<", 5] }] };
   const pages = {
-    undefined: [{ topic: ["a", "b"], filters: { a: [cheap, near] } }, "p2"],
-    p2: [{ topic: ["c"] }, "p3"],
-    p3: [{ topic: ["d"], filters: { d: [near] } }, null],
+    undefined: [{ topic: ["a", "constructor"], subscriptions: { a: [{}, { filter: cheap, until: "disconnect" }] } }, "p2"],
+    p2: [{ topic: ["c"], subscriptions: { c: [{ until: "disconnect", ends_at: 1.5 }] } }, "p3"],
+    p3: [{ topic: [] }, null],
   };
   const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {
     const [fields, cursor] = pages[command.cursor];
@@ -168,27 +156,28 @@ test("the topics with filters are read from the pages of subscriptions", async (
   });
   const client = await opened(t, endpoint);
   const found = [];
-  for await (const one of client.filters({ limit: 2 })) found.push(one);
-  assert.deepEqual(found, [{ topic: "a", filters: [cheap, near] }, { topic: "d", filters: [near] }]);
+  for await (const one of client.subscriptions({ limit: 2 })) found.push(one);
+  assert.deepEqual(found, [
+    { topic: "a" },
+    { topic: "a", filter: cheap, until: "disconnect" },
+    { topic: "constructor" },
+    { topic: "c", until: "disconnect", endsAt: 1.5 },
+  ]);
 });
 
-test("a filter goes with its subscribe and its unsubscribe, and with nothing that ends", async (t) => {
+test("a filter goes with its subscribe and its unsubscribe, and ends as any other", async (t) => {
   const endpoint = await ScriptedEndpoint.start(t);
   const client = await opened(t, endpoint, { until: "disconnect" });
   const filter = { restaurant: ["Dominos", null, true], discount: [{ numeric: [">=", 30] }] };
   await client.subscribe("offers", { filter });
-  await client.subscribe(["offers", "more"], { filter, replace: true, until: null });
+  await client.subscribe(["offers", "more"], { replace: true, until: null, ttlS: 9 });
   await client.unsubscribe("offers", { filter });
   const fields = endpoint.frames.all().map(({ id: _, client_id: __, ...rest }) => rest);
   assert.deepEqual(fields, [
-    { command: "subscribe", filter, topic: ["offers"] },
-    { command: "subscribe", filter, replace: true, topic: ["offers", "more"] },
+    { command: "subscribe", filter, until: "disconnect", topic: ["offers"] },
+    { command: "subscribe", replace: true, ttl_s: 9, topic: ["offers", "more"] },
     { command: "unsubscribe", filter, topic: ["offers"] },
   ]);
-  for (const wrong of [{ until: "disconnect" }, { ttlS: 60 }]) {
-    await assert.rejects(client.subscribe("t", { filter, ...wrong }), { name: "TypeError", message: /does not end by itself/ });
-  }
-  await assert.rejects(client.subscribe("t", { replace: true }), { name: "TypeError", message: /replace goes with a filter/ });
   for (const bad of [null, [], "price > 3", 7]) {
     await assert.rejects(client.subscribe("t", { filter: bad }), { name: "TypeError" });
     await assert.rejects(client.unsubscribe("t", { filter: bad }), { name: "TypeError" });
@@ -199,28 +188,36 @@ test("a filter goes with its subscribe and its unsubscribe, and with nothing tha
   assert.equal(endpoint.frames.length, 0);
 });
 
-test("a filter leaves what ends as it is, and one that replaces it takes it off the list", async (t) => {
+test("what has ended with a filter is subscribed to with it, but for what was replaced", async (t) => {
+  const filter = { price: [2, 1], zip: [{ "anything-but": ["81"] }] };
+  const written = { zip: [{ "anything-but": "81" }], price: [1, 2] };
+  const topics = ["a", "b", "c"].map((topic) => ({ topic }));
+  const ended = [...topics, ...["a", "b", "d"].map((topic) => ({ topic, filter: written }))];
   const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {
     if (command.command === "listen") {
       // The second time: as after a while.
-      const ended = endpoint.connections.length > 1 ? { ended: ["a", "b"], ended_count: 2 } : {};
-      connection.reply(command, { result: "success", ...ended });
+      connection.reply(command, { result: "success", ...(endpoint.connections.length > 1 ? { ended, ended_count: 6 } : {}) });
     } else {
       connection.reply(command, { result: "success", ...("until" in command ? { grace_s: 60 } : {}) });
     }
   });
   const told = [];
-  const client = await opened(t, endpoint, { listen: true, onEnded: (topics, count) => told.push([topics, count]) });
-  const filter = { price: [1] };
-  await client.subscribe(["a", "b"], { until: "disconnect" });
-  await client.subscribe("a", { filter });
-  await client.subscribe("b", { filter, replace: true });
-  await client.unsubscribe("a", { filter });
+  const client = await opened(t, endpoint, { listen: true, onEnded: (...ended) => told.push(ended) });
+  await client.subscribe(["a", "b"], { until: "disconnect", filter });
+  await client.subscribe("c", { until: "disconnect" });
+  await client.subscribe("b", { until: "disconnect", replace: true });
+  await client.subscribe("c", { filter, replace: true });
+  await client.subscribe("d", { filter, until: "disconnect" });
+  await client.unsubscribe("d", { filter: written });
   endpoint.frames.all();
   endpoint.connection.cut();
-  const again = await endpoint.next("subscribe");
-  assert.deepEqual([again.topic, again.until], [["a"], "disconnect"]);
-  assert.deepEqual(told, [[["b"], 1]]);
+  const again = [await endpoint.next("subscribe"), await endpoint.next("subscribe")];
+  assert.deepEqual(again.map(({ topic, until, filter: its }) => [topic, until, its]), [
+    [["b"], "disconnect", undefined],
+    [["a"], "disconnect", { price: [1, 2], zip: [{ "anything-but": "81" }] }],
+  ]);
+  const others = [{ topic: "a" }, { topic: "c" }, { topic: "b", filter: { ...again[1].filter } }];
+  assert.deepEqual(told, [[[...others, { topic: "d", filter: again[1].filter }], 4]]);
 });
 
 test("a token is taken back by its id or by its subject", async (t) => {

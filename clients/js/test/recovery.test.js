@@ -486,13 +486,13 @@ test("what has ended is subscribed to again since the position, and no later one
   let held;
   endpoint.script = (connection, command) => {
     if (command.command === "subscribe") held = command;
-    else recovering("p1", { ended: ["a", "other"], ended_count: 2 })(connection, command);
+    else recovering("p1", { ended: [{ topic: "a" }, { topic: "other" }], ended_count: 2 })(connection, command);
   };
   endpoint.connection.cut();
   assert.equal((await endpoint.next("listen")).recover, "p2");
   const { topic, since, until } = await endpoint.next("subscribe");
   assert.deepEqual([topic, since, until], [["a"], "p2", "disconnect"]);
-  assert.deepEqual(told, [["other"]]);
+  assert.deepEqual(told, [[{ topic: "other" }]]);
   position(endpoint.connection, "p3");
   await settled(client);
   assert.deepEqual([client.position, storage.kept.k], ["p2", "p2"]);
@@ -516,7 +516,7 @@ test("what is subscribed to again while it does not listen is not asked for", as
   await client.subscribe("a", { until: "disconnect" });
   endpoint.script = (connection, command) => {
     if (command.command === "subscribe") connection.reply(command, { error: "peer_unavailable", info: "not now" });
-    else recovering("p1", { ended: ["a"], ended_count: 1 })(connection, command);
+    else recovering("p1", { ended: [{ topic: "a" }], ended_count: 1 })(connection, command);
   };
   endpoint.frames.all();
   endpoint.connection.cut();
@@ -534,7 +534,7 @@ test("a position that comes with the reply to `listen` does not hide what has en
   endpoint.frames.all();
   endpoint.script = (connection, command) => {
     if (command.command !== "listen") return;
-    const reply = { result: "success", recovering: true, ended: ["a"], ended_count: 1, id: command.id };
+    const reply = { result: "success", recovering: true, ended: [{ topic: "a" }], ended_count: 1, id: command.id };
     connection.send(Buffer.concat([text(reply), text({ position: "p2", recovered: true })]));
   };
   endpoint.connection.socket.end(closeFrame(4007));

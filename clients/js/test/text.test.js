@@ -7,7 +7,7 @@ import { test } from "node:test";
 
 import { ERRORS, ProtocolError } from "../src/errors.js";
 import { body, crc32, neighbours, topicBodies } from "../src/requests.js";
-import { checkClientId, checkTopic, json, utf8Bytes, termFields } from "../src/text.js";
+import { checkClientId, checkTopic, filterText, json, termFields, utf8Bytes } from "../src/text.js";
 
 const vectors = JSON.parse(readFileSync(new URL("vectors.json", import.meta.url), "utf8"));
 const bytes = (text) => new TextEncoder().encode(text);
@@ -39,6 +39,16 @@ test("when a subscription ends is said as the Python client says it, or refused"
     const make = () => termFields(until, ttlS ?? undefined);
     if (typeof found === "string") assert.throws(make, { code: found }, `${until}, ${ttlS}`);
     else assert.deepEqual(make(), found);
+  }
+});
+
+test("filters have the same text where they are the same to the Python client", () => {
+  for (const [one, text] of vectors.filters) {
+    for (const [other, itsText] of vectors.filters) {
+      assert.equal(filterText(one) === filterText(other), text === itsText, `${JSON.stringify(one)} ${JSON.stringify(other)}`);
+    }
+    assert.equal(filterText(JSON.parse(text)), filterText(one));
+    assert.equal(filterText(JSON.parse(filterText(one))), filterText(one));
   }
 });
 

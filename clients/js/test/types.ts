@@ -1,14 +1,14 @@
 /** What a program in TypeScript may write, and what it may not: checked by tsc, never run. */
 
 import { Client, ClosedForGood, ProtocolError } from "ingeborg-client";
-import type { ClientOptions, Gap, History, Next, Notification } from "ingeborg-client";
+import type { ClientOptions, Gap, History, Next, Notification, Subscription } from "ingeborg-client";
 
 const options: ClientOptions = {
   listen: true,
   overflow: "pause",
   lines: true,
   until: null,
-  onEnded: (topics: string[], count: number) => console.log(topics.length, count),
+  onEnded: (found: Subscription[], count: number) => console.log(found[0]?.filter, count),
   recover: { key: "position" },
   onGap: async ({ topics }: Gap) => console.log(topics?.length),
   onNotification: (key, broadcast, { mid, kept }) => console.log(key, broadcast, mid?.length, kept === true),
@@ -20,9 +20,8 @@ await client.subscribe(["a", "b"] as const, { timeoutMs: 60_000 });
 const duplicate: boolean | undefined = await client.publish("a", { any: ["value", null] }, { ack: true, timestamp: 1 });
 await client.subscribe("a", { until: "disconnect", ttlS: 60, signal: AbortSignal.timeout(1000) });
 await client.subscribe("a", { until: null });
-await client.subscribe("a", { filter: { price: [{ numeric: ["<", 5] }] }, replace: true, timeoutMs: 1000 });
+await client.subscribe("a", { filter: { price: [{ numeric: ["<", 5] }] }, replace: true, ttlS: 60, timeoutMs: 1000 });
 await client.unsubscribe("a", { filter: { price: [7] } });
-for await (const { topic, filters } of client.filters({ limit: 10 })) topic.at(filters.length);
 await client.publishMany(new Map([["a", 1]]), { dedup: false });
 await client.publish("a", 1, { dedup: "retry", keepS: 60 });
 await client.publishMany([["a", 1]], { keepS: 60 });
@@ -33,7 +32,9 @@ const page: History = await client.history("a", { last: 10, filter: { price: [7]
 if (page.mid !== null) (await client.history("a", { since: page.mid, limit: 10 })).publications.at(client.repeats)?.mid.length;
 new Client("ws://127.0.0.1:9000", "ann", { recover: true });
 new Client("ws://127.0.0.1:9000", "ann", { recover: "a position" });
-for await (const topic of client.subscriptions({ limit: 10 })) topic.toUpperCase();
+for await (const { topic, filter, until: end } of client.subscriptions({ limit: 10 })) {
+  await client.subscribe(topic, { filter, until: end });
+}
 const until: number = (await client.revoke({ jti: "t", expiresAt: 7 }, { timeoutMs: 5 })).expiresAt;
 until.toFixed();
 for await (const row of client.subscribers("room/1", { limit: 10 })) row.clientId.at(Number(row.online && row.filtered));

@@ -8,6 +8,7 @@ import { ProtocolError } from "./errors.js";
 /** The close code with which an endpoint that was cut off says that subscriptions of its clients have ended. */
 export declare const SUBSCRIPTIONS_ENDED = 4007;
 import type { Again } from "./kept.js";
+import type { Subscription } from "./listings.js";
 export type Asking = {
     /**
      * The client's end.
@@ -29,7 +30,7 @@ export type Asking = {
     /**
      * These are not renewed here.
      */
-    onEnded: (topics: string[], count: number) => void;
+    onEnded: (subscriptions: Subscription[], count: number) => void;
     /**
      * Why, where that is the reason.
      */
@@ -40,6 +41,7 @@ export type Asking = {
     onBack: () => void;
 };
 /** @import { Again } from "./kept.js" */
+/** @import { Subscription } from "./listings.js" */
 /**
  * @typedef {object} Asking What a client does for it.
  * @property {AbortSignal} signal The client's end.
@@ -47,7 +49,7 @@ export type Asking = {
  *   a `ProtocolError`: it is refused for good.
  * @property {() => Promise<Record<string, any> | null>} listen Once more. null: there is no reply.
  * @property {(attempt: number) => number} delayMs How long to wait after so many failures in a row.
- * @property {(topics: string[], count: number) => void} onEnded These are not renewed here.
+ * @property {(subscriptions: Subscription[], count: number) => void} onEnded These are not renewed here.
  * @property {(error: ProtocolError) => void} onRefused Why, where that is the reason.
  * @property {() => void} onBack What was due has been subscribed to again, or is given up.
  */
@@ -58,22 +60,29 @@ export declare class Endings {
     constructor(asking: Asking);
     /** Some are due, or under way. */
     get isRenewing(): boolean;
-    /** Those that it subscribes to again where they end. */
+    /** Of what it subscribes to again where it ends, some perhaps twice. */
     get topics(): string[];
     /**
-     * There was success for these, with the fields of an ending subscription, or none: so many replies, to commands of
+     * There was success for these, with this filter and these fields for when they end: so many replies, to commands of
      * which the first was sent at `beganMs`.
      * @param {readonly string[]} topics
+     * @param {string | undefined} filter Its text.
      * @param {Record<string, any>} fields
      * @param {readonly Record<string, any>[]} replies
      * @param {number} beganMs
      */
-    subscribed(topics: readonly string[], fields: Record<string, any>, replies: readonly Record<string, any>[], beganMs: number): void;
+    subscribed(topics: readonly string[], filter: string | undefined, fields: Record<string, any>, replies: readonly Record<string, any>[], beganMs: number): void;
     /**
-     * They were unsubscribed from, or are about to be.
+     * All at these topics was taken out, or is about to be.
      * @param {readonly string[]} topics
      */
     gone(topics: readonly string[]): void;
+    /**
+     * Those with this filter were taken out, or are about to be.
+     * @param {readonly string[]} topics
+     * @param {string} filter Its text.
+     */
+    out(topics: readonly string[], filter: string): void;
     /**
      * The client listens nowhere any more, for all it knows since then, in ms as of `Date.now()`.
      * @param {number} sinceMs

@@ -12,12 +12,12 @@ import { ProtocolError } from "./errors.js";
 import type { BroadcastOptions, ClientOptions, HistoryOptions, PublishOptions } from "./options.js";
 import type { SubscribeOptions, UnsubscribeOptions, WaitOptions } from "./options.js";
 import type { History } from "./history.js";
-import type { Filtered, Subscriber } from "./listings.js";
+import type { Subscriber, Subscription } from "./listings.js";
 import type { Notification } from "./queue.js";
 /** @import { BroadcastOptions, ClientOptions, HistoryOptions, PublishOptions } from "./options.js" */
 /** @import { SubscribeOptions, UnsubscribeOptions, WaitOptions } from "./options.js" */
 /** @import { History } from "./history.js" */
-/** @import { Ask, Filtered, Subscriber } from "./listings.js" */
+/** @import { Ask, Subscriber, Subscription } from "./listings.js" */
 /** @import { Again } from "./kept.js" */
 /** @import { Notification } from "./queue.js" */
 /** @import { Connect, Socket } from "./transport.js" */
@@ -107,15 +107,14 @@ export declare class Client {
     /**
      * Subscribe to one topic or to any number of them.
      *
-     * A plain subscription stays until it is taken back. With `until: "disconnect"`, the default in a page, it ends when the
-     * client has listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of these topics,
-     * and subscribes to them again where they have ended while it was away. `ttlS`: it ends after so many seconds. A plain
-     * one that is there stays plain.
+     * With a `filter` the client is sent what matches it (SPEC section 2.6). Another filter is another subscription beside
+     * those that are there: one that matches suffices, and one without a filter gets all. `replace: true`: this one takes
+     * the place of everything that the client has at these topics. `bad_filter`: the endpoint says where, and why.
      *
-     * With a `filter` the client is sent what matches it (SPEC section 2.6), until that is taken back, in a page, too; with
-     * `until: "disconnect"` or `ttlS` it is a `TypeError`. Another filter comes beside those that are there: one that
-     * matches suffices. A subscription without a filter beside them gets all. `replace: true`: this one takes the place of
-     * everything that the client has at these topics. `bad_filter`: the endpoint says where, and why.
+     * It stays until it is taken back. With `until: "disconnect"`, the default in a page, it ends when the client has
+     * listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of these, and subscribes to
+     * them again where they have ended while it was away. `ttlS`: it ends after so many seconds. One that is there and stays
+     * is left as it is, but by `replace`.
      *
      * `last: n`: the n latest kept messages of each topic come before it is done, as notifications with `kept`. `since`:
      * those since that position. A client has to listen for that (`bad_state`).
@@ -181,22 +180,13 @@ export declare class Client {
      */
     history(topic: string, options?: HistoryOptions & WaitOptions): Promise<History>;
     /**
-     * This client's topics, read in pages of at most `limit`.
+     * This client's subscriptions, those to one topic one after the other, read in pages of at most `limit` topics.
      * @param {{ limit?: number } & WaitOptions} [options]
-     * @returns {AsyncGenerator<string, void, void>}
+     * @returns {AsyncGenerator<Subscription, void, void>}
      */
     subscriptions(options?: {
         limit?: number;
-    } & WaitOptions): AsyncGenerator<string, void, void>;
-    /**
-     * The topics at which this client has filters, each with them. All its topics are read for that, in pages of at most
-     * `limit`.
-     * @param {{ limit?: number } & WaitOptions} [options]
-     * @returns {AsyncGenerator<Filtered, void, void>}
-     */
-    filters(options?: {
-        limit?: number;
-    } & WaitOptions): AsyncGenerator<Filtered, void, void>;
+    } & WaitOptions): AsyncGenerator<Subscription, void, void>;
     /**
      * A topic's subscribers, in the order of their ids, and whether each listens somewhere. Read in pages of at most
      * `limit`: what changes meanwhile may be missed. `forbidden`: the token does not permit it (`presence`).

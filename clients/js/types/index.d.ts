@@ -19,8 +19,8 @@ export type History = import("./history.js").History;
 export type Publication = import("./history.js").Publication;
 export type Notification = import("./queue.js").Notification;
 export type Gap = import("./recovery.js").Gap;
-export type Filtered = import("./listings.js").Filtered;
 export type Subscriber = import("./listings.js").Subscriber;
+export type Subscription = import("./listings.js").Subscription;
 /** @import { Connect } from "./transport.js" */
 /** @typedef {import("./options.js").ClientOptions} ClientOptions */
 /** @typedef {import("./options.js").WaitOptions} WaitOptions */
@@ -34,7 +34,7 @@ export type Subscriber = import("./listings.js").Subscriber;
 /** @typedef {import("./history.js").Publication} Publication */
 /** @typedef {import("./queue.js").Notification} Notification */
 /** @typedef {import("./recovery.js").Gap} Gap */
-/** @typedef {import("./listings.js").Filtered} Filtered */
 /** @typedef {import("./listings.js").Subscriber} Subscriber */
+/** @typedef {import("./listings.js").Subscription} Subscription */
 export declare class Client extends AnyClient {
 }

@@ -1,9 +1,8 @@
 /**
  * Subscriptions that end by themselves, as a client sees them: what it has asked for, and what it asks for again.
  *
- * Owns: the list of topics that were subscribed to until the client disconnects, and which of them are due once more.
- * Must never: send anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections
- * 2.2 and 9.
+ * Owns: the list of what was subscribed to until the client disconnects, and which of it is due once more. Must never:
+ * send anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections 2.2 and 9.
  *
  * The list is as long as what was subscribed to so; who never asks for such a subscription has an empty one.
  */
@@ -12,14 +11,18 @@
  * sends one command after the other, and none is long.
  */
 export declare const AGAIN_TOPICS_MAX = 1000;
+import type { Subscription } from "./listings.js";
 export type Again = {
     topics: string[];
+    filter?: string;
     fields: Record<string, unknown>;
 };
 /**
- * Topics to subscribe to in one command, and its other fields.
- * @typedef {{ topics: string[], fields: Record<string, unknown> }} Again
+ * @param {string} topic
+ * @param {string} [filter] Its text.
+ * @returns {Subscription}
  */
+export declare const subscriptionOf: (topic: string, filter?: string) => Subscription;
 /** What one client has subscribed to until it disconnects. */
 export declare class Kept {
     #private;
@@ -28,22 +31,29 @@ export declare class Kept {
     /** More had ended than were named: whose they are is known when these are subscribed to. */
     isUnsure: boolean;
     get size(): number;
-    /** @returns {string[]} All that are in the list. */
+    /** @returns {string[]} Of all that are in the list, some perhaps twice. */
     get topics(): string[];
     get isDue(): boolean;
     /**
-     * There was success for these. `beganMs`: when the first of several commands was sent.
+     * There was success for these, with this filter. `beganMs`: when the first of several commands was sent.
      * @param {readonly string[]} topics
+     * @param {string | undefined} filter Its text.
      * @param {number | undefined} ttlS
      * @param {number} nowMs
      * @param {number} [beganMs]
      */
-    subscribed(topics: readonly string[], ttlS: number | undefined, nowMs: number, beganMs?: number): void;
+    subscribed(topics: readonly string[], filter: string | undefined, ttlS: number | undefined, nowMs: number, beganMs?: number): void;
     /**
-     * They were unsubscribed from, or are plain subscriptions now.
+     * Nothing at these topics is in the list any more.
      * @param {readonly string[]} topics
      */
     gone(topics: readonly string[]): void;
+    /**
+     * Those with this filter were unsubscribed from, or have another term now.
+     * @param {readonly string[]} topics
+     * @param {string | undefined} filter Its text.
+     */
+    out(topics: readonly string[], filter: string | undefined): void;
     /**
      * It listens nowhere any more, for all it knows since then: what was heard last of the endpoint. A page does not
      * notice when its machine sleeps, or when a network goes silent.
@@ -56,10 +66,10 @@ export declare class Kept {
      * @param {Record<string, any>} reply
      * @param {number} nowMs
      * @param {boolean} isLast
-     * @returns {{ topics: string[], count: number } | null}
+     * @returns {{ subscriptions: Subscription[], count: number } | null}
      */
     listened(reply: Record<string, any>, nowMs: number, isLast: boolean): {
-        topics: string[];
+        subscriptions: Subscription[];
         count: number;
     } | null;
     /**
@@ -72,5 +82,5 @@ export declare class Kept {
      * That did not work: they are due still.
      * @param {Again} again
      */
-    putBack({ topics }: Again): void;
+    putBack({ topics, filter }: Again): void;
 }

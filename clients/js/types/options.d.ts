@@ -6,9 +6,11 @@
 import type { Gap } from "./recovery.js";
 import type { ConnectionLost, ProtocolError, Unreachable } from "./errors.js";
 import type { Notification } from "./queue.js";
+import type { Subscription } from "./listings.js";
 /** @import { Gap } from "./recovery.js" */
 /** @import { ConnectionLost, ProtocolError, Unreachable } from "./errors.js" */
 /** @import { Notification } from "./queue.js" */
+/** @import { Subscription } from "./listings.js" */
 /** The endpoints' default, SPEC section 1.4. */
 export declare const FRAME_BYTES_MAX: number;
 export type ClientOptions = {
@@ -63,7 +65,7 @@ export type ClientOptions = {
     ca?: string | Uint8Array | readonly (string | Uint8Array)[];
     /**
      * What `subscribe` does where it does not say so. Default: `"disconnect"` in a page,
-     * else null, a plain subscription.
+     * else null: it stays.
      */
     until?: "disconnect" | null;
     /**
@@ -107,10 +109,10 @@ export type ClientOptions = {
      */
     onDropped?: (notification: Notification, dropped: number) => void;
     /**
-     * Subscriptions have ended by themselves, and are not
-     * subscribed to again by this client: the latest 1,000 at most, and how many there are.
+     * Subscriptions have ended by themselves, and
+     * are not subscribed to again by this client: the latest 1,000 at most, with `topic` and `filter`, and how many there are.
      */
-    onEnded?: (topics: string[], count: number) => void;
+    onEnded?: (subscriptions: Subscription[], count: number) => void;
 };
 export type WaitOptions = {
     /**
@@ -125,7 +127,7 @@ export type WaitOptions = {
 export type TermOptions = {
     /**
      * `"disconnect"`: the subscription ends when the client has listened nowhere for the
-     * endpoints' grace time (60 s by default). null: a plain one. Default: the client's, which is `"disconnect"` in a page.
+     * endpoints' grace time (60 s by default). null: it stays. Default: the client's, which is `"disconnect"` in a page.
      */
     until?: "disconnect" | null;
     /**
@@ -135,14 +137,13 @@ export type TermOptions = {
 };
 export type FilterOptions = {
     /**
-     * Only messages whose payload matches: SPEC section 2.6. It goes with neither
-     * `until: "disconnect"` nor `ttlS`, and the client's own `until` is not for it.
+     * Only messages whose payload matches: SPEC section 2.6.
      */
     filter?: Record<string, any>;
 };
 export type ReplaceOptions = {
     /**
-     * The filter takes the place of everything that the client has at these topics. Default:
+     * It takes the place of everything that the client has at these topics. Default:
      * false.
      */
     replace?: boolean;
@@ -214,7 +215,7 @@ export type HistoryOptions = {
  * @property {string | Uint8Array | readonly (string | Uint8Array)[]} [ca] Node only: certificates of the authorities to
  *   trust instead of Node's own, PEM.
  * @property {"disconnect" | null} [until] What `subscribe` does where it does not say so. Default: `"disconnect"` in a page,
- *   else null, a plain subscription.
+ *   else null: it stays.
  * @property {boolean} [lines] What is to be sent at the same moment shares a message, each way (SPEC section 1.6):
  *   cheaper where there is much. Default: false.
  * @property {() => number} [random] In [0, 1), for the waits before connecting again. Default: `Math.random`.
@@ -229,8 +230,8 @@ export type HistoryOptions = {
  * @property {(error: Unreachable) => void} [onUnreachable] An attempt to connect again has failed.
  * @property {(notification: Notification, dropped: number) => void} [onDropped] The queue was full. `dropped`: how many
  *   in all.
- * @property {(topics: string[], count: number) => void} [onEnded] Subscriptions have ended by themselves, and are not
- *   subscribed to again by this client: the latest 1,000 at most, and how many there are.
+ * @property {(subscriptions: Subscription[], count: number) => void} [onEnded] Subscriptions have ended by themselves, and
+ *   are not subscribed to again by this client: the latest 1,000 at most, with `topic` and `filter`, and how many there are.
  */
 /**
  * @typedef {object} WaitOptions
@@ -240,17 +241,16 @@ export type HistoryOptions = {
 /**
  * @typedef {object} TermOptions
  * @property {"disconnect" | null} [until] `"disconnect"`: the subscription ends when the client has listened nowhere for the
- *   endpoints' grace time (60 s by default). null: a plain one. Default: the client's, which is `"disconnect"` in a page.
+ *   endpoints' grace time (60 s by default). null: it stays. Default: the client's, which is `"disconnect"` in a page.
  * @property {number} [ttlS] It ends after so many seconds, 30 days at most; with both whichever comes first.
  */
 /**
  * @typedef {object} FilterOptions
- * @property {Record<string, any>} [filter] Only messages whose payload matches: SPEC section 2.6. It goes with neither
- *   `until: "disconnect"` nor `ttlS`, and the client's own `until` is not for it.
+ * @property {Record<string, any>} [filter] Only messages whose payload matches: SPEC section 2.6.
  */
 /**
  * @typedef {object} ReplaceOptions
- * @property {boolean} [replace] The filter takes the place of everything that the client has at these topics. Default:
+ * @property {boolean} [replace] It takes the place of everything that the client has at these topics. Default:
  *   false.
  */
 /**
@@ -304,7 +304,7 @@ export declare function checkOptions(options: ClientOptions): {
     onLost: ((error: ConnectionLost) => void) | undefined;
     onUnreachable: ((error: Unreachable) => void) | undefined;
     onDropped: ((notification: Notification, dropped: number) => void) | undefined;
-    onEnded: ((topics: string[], count: number) => void) | undefined;
+    onEnded: ((subscriptions: Subscription[], count: number) => void) | undefined;
     onGap: ((gap: Gap) => void | Promise<void>) | undefined;
 };
 /**

@@ -48,7 +48,7 @@ export declare function checkClientId(clientId: unknown): string | number;
  */
 export declare function checkDedup(dedup: unknown): boolean | string;
 /**
- * The fields of a subscribe that ends by itself; none: a plain one. `bad_state`: it is neither.
+ * The fields of a subscribe for when it ends; none: it stays. `bad_state`: it is no term.
  * @param {unknown} until
  * @param {unknown} ttlS
  * @returns {{ until?: "disconnect", ttl_s?: number }}
@@ -58,17 +58,13 @@ export declare function termFields(until: unknown, ttlS: unknown): {
     ttl_s?: number;
 };
 /**
- * The fields that a subscribe or an unsubscribe has for its filter. A `TypeError`: what goes together in no subscribe, or
- * what is no object; `bad_filter`: what JSON would turn into another value. The rest is the endpoint's to judge.
+ * The field that a subscribe or an unsubscribe has for its filter; none: it has none. A `TypeError`: it is no object;
+ * `bad_filter`: JSON would turn it into another value. The rest is the endpoint's to judge.
  * @param {unknown} filter
- * @param {boolean} replace
- * @param {unknown} [until]
- * @param {unknown} [ttlS]
- * @returns {{ filter: object, replace?: true }}
+ * @returns {{ filter?: object }}
  */
-export declare function filterFields(filter: unknown, replace: boolean, until?: unknown, ttlS?: unknown): {
-    filter: object;
-    replace?: true;
+export declare function filterFields(filter: unknown): {
+    filter?: object;
 };
 /**
  * The filter itself, if it is an object (else a `TypeError`) that JSON does not turn into another value (else
@@ -77,6 +73,17 @@ export declare function filterFields(filter: unknown, replace: boolean, until?: 
  * @returns {object}
  */
 export declare function checkFilter(filter: unknown): object;
+/**
+ * A filter's text: two that are the same by SPEC section 2.6 have the same.
+ * @param {object} filter
+ * @returns {string}
+ */
+export declare function filterText(filter: object): string;
+/**
+ * @param {unknown} value
+ * @returns {value is Record<string, any>}
+ */
+export declare function isObject(value: unknown): value is Record<string, any>;
 /**
  * The fields by which a `revoke` names tokens. `bad_state`: not one of the two, or not of the right form.
  * @param {unknown} jti

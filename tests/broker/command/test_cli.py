@@ -304,14 +304,15 @@ async def test_sub_and_pub_against_a_real_endpoint(tmp_path: Path) -> None:
 async def test_what_sub_subscribes_to_until_disconnect_ends_when_it_has_gone(tmp_path: Path) -> None:
     async with serving(tmp_path, "--grace", "1") as (_, url), plain(url) as connection:
         arguments = ["--url", url, "--client-id", "s", "t", "--until", "disconnect", "--ttl-s", "600"]
+        arguments += ["--filter", '{"price": [1]}']
         listed = {"command": "subscriptions", "client_id": "s"}
         async with ingeborg(tmp_path, "sub", *arguments) as sub:
             async with asyncio.timeout(PATIENCE_S):
                 while "topics subscribed to" not in sub.said():  # noqa: ASYNC110 - said by another process, to a file
                     await asyncio.sleep(0.02)
-            term = (await connection.ask(listed))["terms"]["t"]
-            assert term["until"] == "disconnect"
-            assert term["ends_at"] > 0
+            [found] = (await connection.ask(listed))["subscriptions"]["t"]
+            assert (found["filter"], found["until"]) == ({"price": [1]}, "disconnect")
+            assert found["ends_at"] > 0
             assert await sub.end(signal.SIGINT) == 130
         async with asyncio.timeout(PATIENCE_S):
             while (await connection.ask(listed))["topic"]:  # noqa: ASYNC110 - of another process

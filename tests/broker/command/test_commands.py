@@ -112,17 +112,18 @@ async def test_sub_says_until_when_listens_first_and_tells_what_has_ended(
 ) -> None:
     async def end(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         if command["command"] == "listen":
-            topics = [f"t{number}" for number in range(12)]
-            await endpoint.reply(connection, command, result="success", ended=topics, ended_count=1_500)
+            named: list[dict[str, Any]] = [{"topic": f"t{number}"} for number in range(12)]
+            named[0] |= {"filter": {"a": [1]}}
+            await endpoint.reply(connection, command, result="success", ended=named, ended_count=1_500)
         else:
             await endpoint.reply(connection, command, result="success", grace_s=60.0)
             await endpoint.notify("t", 1)
 
     endpoint.script = end
-    kind = commands.Kind(until="disconnect", ttl_s=5)
-    assert await commands.sub(endpoint.url, "c", ["t"], count=1, kind=kind) == 0
+    how = commands.How(until="disconnect", ttl_s=5)
+    assert await commands.sub(endpoint.url, "c", ["t"], count=1, how=how) == 0
     said = capsys.readouterr().err
-    assert "not subscribed to again: 1500 topics: t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, …" in said
+    assert 'not subscribed to again: 1500 subscriptions: t0 {"a":[1]}, t1, t2, t3, t4, t5, t6, t7, t8, t9, …' in said
     first, second = endpoint.frames.get_nowait(), endpoint.frames.get_nowait()
     assert first["command"] == "listen"
     assert (second["command"], second["until"], second["ttl_s"]) == ("subscribe", "disconnect", 5)
@@ -140,46 +141,44 @@ async def test_sub_takes_a_filter_from_its_option_or_from_a_file(
     text = orjson.dumps(filter).decode()
     (tmp_path / "filter.json").write_text(text + "\n", encoding="utf-8")
     for given, replace in ((text, False), (f"@{tmp_path / 'filter.json'}", True)):
-        kind = commands.Kind(filter=given, replace=replace)
-        assert await commands.sub(endpoint.url, "c", ["t", "u"], count=1, kind=kind) == 0
+        how = commands.How(filter=given, replace=replace)
+        assert await commands.sub(endpoint.url, "c", ["t", "u"], count=1, how=how) == 0
         asked = await endpoint.next("subscribe")
         assert (asked["topic"], asked["filter"], asked.get("replace", False)) == (["t", "u"], filter, replace)
     capsys.readouterr()
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"),
+    ("how", "words"),
     [
-        (commands.Kind(filter="price > 5"), "--filter: Not valid JSON"),
-        (commands.Kind(filter="[1]"), 'such as {"discount": [{"numeric": [">=", 30]}]}'),
-        (commands.Kind(filter='{"a": [1], "a": [2]}'), 'The key "a" is given twice'),
-        (commands.Kind(filter='{"price": [{"numeric": [">"]}]}'), "--filter: price[0].numeric: has to be a list"),
-        (commands.Kind(filter="@nowhere.json"), "--filter @nowhere.json: No such file or directory"),
-        (commands.Kind(filter='{"a": [1]}', ttl_s=5), "leave out until and ttl_s"),
-        (commands.Kind(replace=True), "replace goes with a filter"),
+        (commands.How(filter="price > 5"), "--filter: Not valid JSON"),
+        (commands.How(filter="[1]"), 'such as {"discount": [{"numeric": [">=", 30]}]}'),
+        (commands.How(filter='{"a": [1], "a": [2]}'), 'The key "a" is given twice'),
+        (commands.How(filter='{"price": [{"numeric": [">"]}]}'), "--filter: price[0].numeric: has to be a list"),
+        (commands.How(filter="@nowhere.json"), "--filter @nowhere.json: No such file or directory"),
     ],
 )
 async def test_sub_with_a_bad_filter_is_wrong_usage(
-    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str], kind: commands.Kind, words: str
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str], how: commands.How, words: str
 ) -> None:
-    assert await commands.sub(endpoint.url, "c", ["t"], kind=kind) == 2
+    assert await commands.sub(endpoint.url, "c", ["t"], how=how) == 2
     said = capsys.readouterr().err
     assert said.startswith("ingeborg sub: ")
     assert words in said
     assert endpoint.frames.empty()
 
 
-def test_the_command_line_says_of_which_kind_subscriptions_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[commands.Kind] = []
+def test_the_command_line_says_how_to_subscribe(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[commands.How] = []
 
-    async def sub(*arguments: object, kind: commands.Kind, **options: object) -> int:
-        given.append(kind)
+    async def sub(*arguments: object, how: commands.How, **options: object) -> int:
+        given.append(how)
         return 0
 
     monkeypatch.setattr(commands, "sub", sub)
-    for arguments in ([], ["--until", "disconnect", "--ttl-s", "7"], ["--filter", "{}", "--replace"]):
+    for arguments in ([], ["--until", "disconnect", "--ttl-s", "7"], ["--filter", "{}", "--replace", "--ttl-s", "7"]):
         assert cli.main(["sub", "--client-id", "c", "t", *arguments]) == 0
-    assert given == [commands.PLAIN, commands.Kind("disconnect", 7), commands.Kind(filter="{}", replace=True)]
+    assert given == [commands.FOR_GOOD, commands.How("disconnect", 7), commands.How(None, 7, "{}", True)]
 
 
 # -- pub
@@ -237,9 +236,9 @@ async def test_a_byte_order_mark_is_no_part_of_what_a_file_holds(
     (tmp_path / "token").write_bytes(mark + b" a.b.c \r\n")
     monkeypatch.setenv("INGEBORG_TOKEN", "\ufeffd.e.f\n")
     assert [read_token(file) for file in (str(tmp_path / "token"), None)] == ["a.b.c", "d.e.f"]
-    kind = commands.Kind(filter=f"@{tmp_path / 'filter'}")
+    how = commands.How(filter=f"@{tmp_path / 'filter'}")
     endpoint.script = notify_and_succeed
-    assert await commands.sub(endpoint.url, "c", [], str(tmp_path / "topics"), count=1, kind=kind) == 0
+    assert await commands.sub(endpoint.url, "c", [], str(tmp_path / "topics"), count=1, how=how) == 0
     subscribe = await endpoint.next("subscribe")
     assert (subscribe["topic"], subscribe["filter"]) == (["one", "two"], {"a": [1]})
 
@@ -413,8 +412,8 @@ async def test_sub_prints_the_latest_first_however_many_they_are(
             await endpoint.notify("t", "live")
 
     endpoint.script = send
-    kind = commands.Kind(filter='{"a": [1]}')
-    assert await commands.sub(endpoint.url, "c", ["t"], count=many + 1, kind=kind, last=1000) == 0
+    how = commands.How(filter='{"a": [1]}')
+    assert await commands.sub(endpoint.url, "c", ["t"], count=many + 1, how=how, last=1000) == 0
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == many + 1
     assert orjson.loads(said.out.splitlines()[-1]) == {"key": "t", "broadcast": "live"}

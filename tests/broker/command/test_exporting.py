@@ -21,13 +21,10 @@ from hypothesis import strategies as st
 from ingeborg.bench.starting import environment
 from ingeborg.broker.command import cli, exporting, importing
 from ingeborg.broker.core.model import StoreUnavailable
-from ingeborg.broker.store.base import PAGE_SUBSCRIPTIONS, Store, Term
+from ingeborg.broker.store.base import PAGE_SUBSCRIPTIONS, Store, Subscribe, Subscription, Term, TopicPage
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.broker.store.riak import RiakStore
-from ingeborg.protocol.filters import canonical_filter
-from ingeborg.protocol.hashes import SLOTS
 from tests.riak.double import RiakDouble
-from tests.store.asked import subscribers
 
 from ..running import PATIENCE_S, ingeborg, plain, serving
 
@@ -45,7 +42,7 @@ async def opened(store: Store) -> AsyncIterator[Store]:
 
 async def subscribe(store: Store, subscriptions: Subscriptions) -> None:
     async with opened(store):
-        await store.subscribe([(client, [topic]) for topic, client in sorted(subscriptions)])
+        await store.subscribe([Subscribe(client, [topic]) for topic, client in sorted(subscriptions)])
 
 
 async def export(store: Store, file: Path) -> tuple[int, str]:
@@ -131,9 +128,27 @@ async def test_lines_of_a_topic_and_of_a_client_may_be_mixed(tmp_path: Path) -> 
         ('{"client_ids": ["c"]}', "Key 'topic' has to be one string"),
         ('{"topic": "", "client_ids": ["c"]}', "bad_topic"),
         ('{"topic": "t", "client_ids": "c"}', "Key 'client_ids' has to be a list"),
-        ('{"topic": "t", "client_ids": ["c"], "client_id": "d"}', "without a 'client_id' beside it"),
+        ('{"topic": "t", "client_ids": ["c"], "client_id": "d"}', "Key 'client_id' does not go with a list of clients"),
         ('{"topic": "t", "client_ids": ["c", ""]}', "Item 2 of 'client_ids'"),
         ('{"topic": "t", "client_ids": [1.5]}', "Item 1 of 'client_ids'"),
+        ('{"topic": "t", "subscriptions": {}}', "Key 'subscriptions' has to be a list"),
+        (
+            '{"topic": "t", "subscriptions": [{"client_id": "c"}, ["d"]]}',
+            "Item 2 of 'subscriptions': bad_state",
+        ),
+        (
+            '{"topic": "t", "subscriptions": [{"filter": {"a": [1]}}]}',
+            "Item 1 of 'subscriptions': bad_state",
+        ),
+        (
+            '{"topic": "t", "subscriptions": [{"client_id": ""}]}',
+            "Item 1 of 'subscriptions': bad_state",
+        ),
+        (
+            '{"topic": "t", "subscriptions": [{"client_id": "c", "filter": {}}]}',
+            "Item 1 of 'subscriptions': bad_filter",
+        ),
+        ('{"topic": "t", "subscriptions": [{"client_id": "c", "ends_at": 0}]}', "Item 1 of 'subscriptions': bad_state"),
     ],
 )
 async def test_a_bad_line_of_a_topic_is_named(tmp_path: Path, line: str, words: str) -> None:
@@ -150,8 +165,8 @@ async def test_a_bad_line_of_a_topic_is_named(tmp_path: Path, line: str, words: 
 class Failing(EmbeddedStore):
     """Ends with an error after its first page."""
 
-    async def subscriptions(self) -> AsyncIterator[list[tuple[str, list[str]]]]:
-        async for page in super().subscriptions():
+    async def all_subscriptions(self) -> AsyncIterator[list[TopicPage]]:
+        async for page in super().all_subscriptions():
             yield page
             raise StoreUnavailable("no more today")
 
@@ -168,7 +183,7 @@ async def test_a_store_that_fails_midway_leaves_the_former_file_and_whole_lines_
     assert "no more today" in told
     assert "not everything was written; run it again" in told
     assert out.read_text() == "of yesterday\n"
-    assert len(read(tmp_path / "out.part")) == PAGE_SUBSCRIPTIONS
+    assert 0 < len(read(tmp_path / "out.part")) <= PAGE_SUBSCRIPTIONS
     assert (await export(EmbeddedStore(tmp_path / "store", read_only=True), out))[0] == 0
     assert read(out) == MANY
     assert not (tmp_path / "out.part").exists()
@@ -334,113 +349,60 @@ async def test_an_endpoint_goes_on_meanwhile_and_what_stays_is_in_it(tmp_path: P
         assert staying <= read(tmp_path / "out")
 
 
-# -- Ending subscriptions
+# -- Filters and terms
 
+CHEAP, NEAR = '{"price":[{"numeric":["<",5]}]}', '{"zip":["81667",{"prefix":"80"}]}'
 GONE, LATER, BOTH = Term(True, 0.0), Term(False, 4e9), Term(True, 4e9 + 0.25)
 
 
-async def ending_of(store: Store) -> set[tuple[str, str, Term]]:
-    """All of them, by topic."""
-    found = set()
-    for slot in range(SLOTS):
-        cursor: str | None = None
-        while True:
-            page, cursor = await store.ending(slot, cursor, 100)
-            found |= {(each.topic, each.client, each.term) for each in page}
-            if cursor is None:
-                break
-    return found
-
-
-async def test_ending_subscriptions_come_behind_the_plain_ones_and_are_there_again(tmp_path: Path) -> None:
-    wanted = {("hit", f"client {index}", (GONE, LATER, BOTH)[index % 3]) for index in range(PAGE_SUBSCRIPTIONS + 50)}
-    wanted |= {(f"topic {index}", "ann", BOTH) for index in range(50)}
-    async with opened(EmbeddedStore(tmp_path / "store")) as store:
-        await store.subscribe([("ann", ["hit", "plain"])])
-        await store.subscribe_ending([(client, [topic], term) for topic, client, term in sorted(wanted)])
-        code, told = await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out")
-        assert code == 0
-        assert "exported 1,102 subscriptions (1,100 of them ending ones) in " in told
-    lines = [orjson.loads(line) for line in (tmp_path / "out").read_bytes().splitlines()]
-    plain = [line for line in lines if line.keys() == {"topic", "client_ids"}]
-    assert lines[: len(plain)] == plain
-    assert {line["topic"]: line["client_ids"] for line in plain} == {"hit": ["ann"], "plain": ["ann"]}
+async def everything(store: Store) -> set[Subscription]:
+    """All that is in it; each has to come once."""
     found = [
-        (line["topic"], client, Term(line.get("until") == "disconnect", line.get("ends_at", 0.0)))
-        for line in lines[len(plain) :]
-        for client in line["client_ids"]
+        each
+        async for page in store.all_subscriptions()
+        for topic, clients, others in page
+        for each in (*(Subscription(topic, client) for client in clients), *others)
     ]
-    assert sorted(found) == sorted(wanted)
-    assert len(lines) < 2 + 50 + PAGE_SUBSCRIPTIONS  # neighbours share lines
-
-    out = io.StringIO()
-    with (tmp_path / "out").open("rb") as file:
-        assert await importing.run(file, EmbeddedStore(tmp_path / "second"), out=out, told=io.StringIO()) == 0
-    assert out.getvalue().startswith("imported 1,102 subscriptions (1,100 of them ending ones) of ")
-    async with opened(EmbeddedStore(tmp_path / "second")) as second:
-        assert await ending_of(second) == wanted
-        assert await subscribers(second, ["plain"]) == [{"ann"}]
-        assert await second.terms([("ann", "hit")]) == [None]
+    assert len(found) == len(set(found))
+    return {each._replace(stamp=0) for each in found}
 
 
-# -- Subscriptions with filters
-
-CHEAP, NEAR = '{"price":[{"numeric":["<",5]}]}', '{"zip":["81667",{"prefix":"80"}]}'
-
-
-async def filtered_of(store: Store) -> set[tuple[str, str, str]]:
-    return {
-        (topic, client, text)
-        async for page in store.filtered_subscriptions()
-        for topic, pairs in page
-        for client, text in pairs
+async def test_filters_and_terms_are_there_again_in_any_combination(tmp_path: Path) -> None:
+    wanted = {
+        Subscription("hit", f"client {index:04}", (None, CHEAP, NEAR)[index % 3], (None, GONE, LATER, BOTH)[index % 4])
+        for index in range(2 * PAGE_SUBSCRIPTIONS + 50)
     }
-
-
-async def test_filters_come_last_and_are_there_again(tmp_path: Path) -> None:
-    wanted = {("offers", f"client {index:04}", (CHEAP, NEAR)[index % 2]) for index in range(PAGE_SUBSCRIPTIONS + 50)}
-    wanted |= {("offers", "ann", CHEAP), ("offers", "ann", NEAR), ("more", "ann", NEAR)}
+    wanted |= {Subscription("hit", "ann", text, GONE) for text in (None, CHEAP, NEAR)}
+    wanted |= {Subscription(f"topic {index}", "ann", None, (None, GONE)[index % 2]) for index in range(50)}
+    ending, filtered = sum(each.term is not None for each in wanted), sum(each.filter is not None for each in wanted)
+    told = f"{len(wanted):,} subscriptions ({ending:,} of them that end, {filtered:,} of them with filters)"
     async with opened(EmbeddedStore(tmp_path / "store")) as store:
-        await store.subscribe([("ann", ["offers", "plain"])])
-        await store.subscribe_ending([("bob", ["offers"], GONE)])
-        await store.subscribe_filtered([(client, [topic], text, False) for topic, client, text in sorted(wanted)])
-        code, told = await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out")
+        await store.subscribe([Subscribe(each.client, [each.topic], each.filter, each.term) for each in wanted])
+        code, said = await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out")
         assert code == 0
-        assert "exported 1,056 subscriptions (1 of them ending ones, 1,053 of them with filters) in " in told
+        assert f"exported {told} in " in said
     lines = [orjson.loads(line) for line in (tmp_path / "out").read_bytes().splitlines()]
-    others = [line for line in lines if "filter" not in line]
-    assert lines[: len(others)] == others
-    found = [
-        (line["topic"], client, line["filter"]) for line in lines[len(others) :] for client in line["filtered_ids"]
-    ]
-    assert len(found) == len(wanted)
-    assert {(topic, client, canonical_filter(filter)) for topic, client, filter in found} == wanted
-    assert len(lines) < 20  # who has the same filter shares a line
+    assert len(lines) < 65  # a topic's share lines
+    assert sum(len(line.get("client_ids", ())) for line in lines) == sum(
+        each.filter is None and each.term is None for each in wanted
+    )
     out = io.StringIO()
     with (tmp_path / "out").open("rb") as file:
         assert await importing.run(file, EmbeddedStore(tmp_path / "second"), out=out, told=io.StringIO()) == 0
-    assert out.getvalue().startswith("imported 1,056 subscriptions (1 of them ending ones, 1,053 of them with filters)")
+    assert out.getvalue().startswith(f"imported {told} of ")
     async with opened(EmbeddedStore(tmp_path / "second")) as second:
-        assert await filtered_of(second) == wanted
-        assert await subscribers(second, ["offers", "plain", "more"]) == [{"ann", "bob"}, {"ann"}, set()]
+        assert await everything(second) == wanted
 
 
 async def test_a_file_of_this_format_is_read_and_written_again_as_it_was(tmp_path: Path) -> None:
     text = (
-        b'{"topic":"plain","client_ids":["ann","bob"]}\n'
-        b'{"topic":"gone","client_ids":["cid"],"until":"disconnect"}\n'
-        b'{"topic":"offers","filtered_ids":["dan","eve"],"filter":{"price":[{"numeric":["<",5]}]}}\n'
+        b'{"topic":"stays","client_ids":["ann","bob"]}\n',
+        b'{"topic":"mixed","client_ids":["ann"],"subscriptions":[{"client_id":"bob","until":"disconnect"},'
+        b'{"client_id":"ann","filter":{"price":[1]}},'
+        b'{"client_id":"bob","filter":{"price":[1]},"until":"disconnect","ends_at":4000000000.5}]}\n',
+        b'{"topic":"offers","subscriptions":[{"client_id":"dan","filter":{"price":[{"numeric":["<",5]}]}}]}\n',
     )
-    (tmp_path / "in").write_bytes(text)
+    (tmp_path / "in").write_bytes(b"".join(text))
     await fill_from(tmp_path / "in", EmbeddedStore(tmp_path / "store"))
     assert (await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out"))[0] == 0
-    assert (tmp_path / "out").read_bytes() == text
-
-
-async def test_of_an_earlier_boot_there_are_none(tmp_path: Path) -> None:
-    async with opened(EmbeddedStore(tmp_path / "store")) as store:
-        await store.subscribe_ending([("ann", ["lost"], GONE)])
-        await store.subscribe([("ann", ["plain"])])
-    (tmp_path / "store" / "soft" / "boot_id").write_text("another boot")
-    assert (await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out"))[0] == 0
-    assert read(tmp_path / "out") == {("plain", "ann")}
+    assert sorted((tmp_path / "out").read_bytes().splitlines(keepends=True)) == sorted(text)

@@ -12,7 +12,6 @@ from ingeborg.broker.command import cli, importing
 from ingeborg.broker.core.model import Endpoint
 from ingeborg.broker.store.base import Term
 from ingeborg.broker.store.embedded.store import EmbeddedStore
-from ingeborg.protocol.hashes import slot_of
 from tests.store.asked import subscribers
 
 
@@ -28,6 +27,11 @@ async def store(lmdb: Path) -> AsyncIterator[EmbeddedStore]:
     await store.open()
     yield store
     await store.close()
+
+
+async def entries(store: EmbeddedStore, *pairs: tuple[str, str]) -> list[list[tuple[str | None, Term | None]]]:
+    """What each client has at each topic: filters and terms."""
+    return [[(each.filter, each.term) for each in found] for found in await store.subscriptions_of(pairs)]
 
 
 class Command:
@@ -105,27 +109,43 @@ async def test_a_line_that_is_too_long_is_told_and_not_read_to_its_end(
     assert await subscribers(store, ["good", "after"]) == [{"c"}, set()]
 
 
-async def test_ending_ones_are_taken_from_lines_of_either_kind_and_those_that_are_over_left_out(
+async def test_filters_and_terms_are_taken_from_every_line_but_for_what_is_over(
     command: Command, store: EmbeddedStore
 ) -> None:
     lines = [
         b'{"client_id": "c", "topic": ["a", "b"], "until": "disconnect"}',
-        b'{"topic": "a", "client_ids": ["d", 7], "ends_at": 4000000000.5}',
-        b'{"client_id": "d", "topic": ["over", "and out"], "ends_at": 1000000000}',
-        b'{"topic": "over", "client_ids": ["c"], "until": "disconnect", "ends_at": 1.5}',
-        b'{"client_id": "d", "topic": "a"}',  # plain: it wins
-        b'{"topic": "b", "client_ids": ["c"], "until": "disconnect", "ends_at": 4000000000}',
+        b'{"client_id": "d", "topic": ["over", "and out"], "ends_at": 1000000000, "filter": {"a": [1]}}',
+        b'{"client_id": "d", "topic": "a", "filter": {"price": [5, {"numeric": ["<", 2]}, 5.0]}, "ends_at": 4e9}',
+        b'{"topic": "a", "subscriptions": [{"client_id": "d", "until": "disconnect"},'
+        b' {"client_id": 7, "ends_at": 1.5}, {"client_id": 7, "filter": {"zip": [1]}, "ends_at": 4000000000.5}]}',
+        b'{"client_id": "d", "topic": "a"}',  # it stays: no term beats any
+        b'{"topic": "b", "subscriptions": [{"client_id": "c", "until": "disconnect", "ends_at": 4000000000}]}',
     ]
     assert await command.run(b"\n".join(lines)) == 0
-    assert command.out.getvalue().startswith("imported 6 subscriptions (5 of them ending ones) of 6 lines in ")
+    told = "imported 7 subscriptions (6 of them that end, 2 of them with filters) of 6 lines in "
+    assert command.out.getvalue().startswith(told)
     assert command.out.getvalue().endswith("; 3 were over and are left out\n")
-    assert await subscribers(store, ["a", "b", "over", "and out"]) == [{"c", "d", "7"}, {"c"}, set(), set()]
-    pairs = [("c", "a"), ("c", "b"), ("7", "a"), ("d", "a")]
-    assert await store.terms(pairs) == [Term(True, 0.0), Term(True, 4e9), Term(False, 4e9 + 0.5), None]
     assert command.told.getvalue() == ""
-    # A plain one takes the place of one that ends.
-    assert await command.run(b'{"client_id": "c", "topic": "a"}') == 0
-    assert [each.client for each in (await store.ending(slot_of("a"), None, 10))[0]] == ["7"]
+    assert await entries(store, ("c", "a"), ("c", "b"), ("d", "a"), ("7", "a"), ("d", "over")) == [
+        [(None, Term(True, 0.0))],
+        [(None, Term(True, 4e9))],
+        [(None, None), ('{"price":[5,{"numeric":["<",2]}]}', Term(False, 4e9))],
+        [('{"zip":[1]}', Term(False, 4e9 + 0.5))],
+        [],
+    ]
+
+
+async def test_lines_with_one_filter_or_term_for_all_of_their_ids_are_read_too(
+    command: Command, store: EmbeddedStore
+) -> None:
+    lines = [
+        b'{"topic": "a", "client_ids": ["c", 7], "until": "disconnect", "ends_at": 4000000000}',
+        b'{"topic": "a", "client_ids": ["over"], "ends_at": 1.5}',
+        b'{"topic": "a", "filtered_ids": ["c", 7], "filter": {"zip": [{"prefix": "81"}]}}',
+    ]
+    assert await command.run(b"\n".join(lines)) == 0
+    both = [(None, Term(True, 4e9)), ('{"zip":[{"prefix":"81"}]}', None)]
+    assert await entries(store, ("c", "a"), ("7", "a"), ("over", "a")) == [both, both, []]
 
 
 @pytest.mark.parametrize(
@@ -142,26 +162,11 @@ async def test_ending_ones_are_taken_from_lines_of_either_kind_and_those_that_ar
     ],
 )
 async def test_a_bad_term_is_named(command: Command, store: EmbeddedStore, keys: bytes, words: str) -> None:
-    for line in (b'{"client_id": "c", "topic": "t", %b}', b'{"client_ids": ["c"], "topic": "t", %b}'):
+    for line in (b'{"client_id": "c", "topic": "t", %b}', b'{"topic": "t", "subscriptions": [{"client_id": "c", %b}]}'):
         assert await command.run(b'{"client_id": "c", "topic": "good", "ends_at": 4e9}\n' + line % keys) == 1
         assert "line 2: " in command.told.getvalue()
         assert words in command.told.getvalue()
     assert await subscribers(store, ["t", "good"]) == [set(), {"c"}]
-
-
-async def test_filters_are_taken_from_lines_of_either_kind_and_come_beside_what_there_is(
-    command: Command, store: EmbeddedStore
-) -> None:
-    lines = [
-        b'{"client_id": "c", "topic": ["a", "b"], "filter": {"price": [5, {"numeric": ["<", 2]}, 5.0]}}',
-        b'{"topic": "a", "filtered_ids": ["c", 7], "filter": {"zip": [{"prefix": "81"}]}}',
-        b'{"client_id": "c", "topic": "a"}',
-    ]
-    assert await command.run(b"\n".join(lines)) == 0
-    assert command.out.getvalue().startswith("imported 5 subscriptions (4 of them with filters) of 3 lines in ")
-    assert await subscribers(store, ["a", "b"]) == [{"c"}, set()]
-    cheap, near = '{"price":[5,{"numeric":["<",2]}]}', '{"zip":[{"prefix":"81"}]}'
-    assert await store.filters_of([("c", "a"), ("c", "b"), ("7", "a")]) == [[cheap, near], [cheap], [near]]
 
 
 @pytest.mark.parametrize(
@@ -169,12 +174,9 @@ async def test_filters_are_taken_from_lines_of_either_kind_and_come_beside_what_
     [
         (b'{"client_id": "c", "topic": "t", "filter": {"price": [{"like": 5}]}}', "bad_filter: price[0].like: is no"),
         (b'{"client_id": "c", "topic": "t", "filter": null}', "bad_filter: The filter has to be an object"),
-        (b'{"client_id": "c", "topic": "t", "filter": {"a": [1]}, "until": "disconnect"}', "does not end by itself"),
-        (b'{"topic": "t", "filtered_ids": ["c"], "filter": {"a": [1]}, "ends_at": 4e9}', "does not end by itself"),
         (b'{"client_id": "c", "topic": "t", "filter": {"a": [1]}, "replace": true}', "a line takes nothing out"),
-        (b'{"topic": "t", "filtered_ids": ["c"]}', "Key 'filtered_ids' goes with a 'filter'"),
-        (b'{"topic": "t", "filtered_ids": ["c"], "client_ids": [], "filter": {"a": [1]}}', "without 'client_ids'"),
-        (b'{"topic": "t", "client_ids": ["c"], "filter": {"a": [1]}}', "there it is 'filtered_ids'"),
+        (b'{"topic": "t", "filtered_ids": ["c"]}', "goes with a 'client_id', or with 'filtered_ids'"),
+        (b'{"topic": "t", "client_ids": ["c"], "filter": {"a": [1]}}', "goes with a 'client_id', or with"),
         (b'{"topic": "t", "filtered_ids": ["c", ""], "filter": {"a": [1]}}', "Item 2 of 'filtered_ids'"),
     ],
 )

@@ -30,11 +30,12 @@ from ingeborg.broker.core.history.recovering import Recovering
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.messages.dedup import Dedup
 from ingeborg.broker.core.messages.delivery import Delivery
+from ingeborg.broker.core.messages.filtering import Filtering
 from ingeborg.broker.core.messages.guard import Guard
 from ingeborg.broker.core.messages.kept import KeptMessages
 from ingeborg.broker.core.messages.names import Names
 from ingeborg.broker.core.messages.routes import Routes
-from ingeborg.broker.core.model import NO_INTRODUCTION, NO_SETTINGS, Endpoint, Settings, Shape
+from ingeborg.broker.core.model import NO_INTRODUCTION, NO_SETTINGS, Endpoint, Settings
 from ingeborg.broker.core.topics.locations import Locations
 from ingeborg.broker.core.topics.sweeping import Sweeping
 from ingeborg.protocol.hashes import slot_of
@@ -45,7 +46,6 @@ from .fake_desk import FakeDesk, Stored
 ME = Endpoint("me", "m", "ws://me", 0)
 GRACE_S = 60.0
 NO_HISTORY = Limits()
-MEMORY = Shape(reads_memory=True)
 
 
 def peer(incarnation: str) -> Endpoint:
@@ -80,10 +80,12 @@ class Surroundings:
         self._numbers = 0
         self._written: defaultdict[Connection, list[bytes]] = defaultdict(list)
 
-    def sweeping(self, routes: Routes, writes: UnderWay, *, shape: Shape = MEMORY) -> Sweeping:
+    def sweeping(
+        self, routes: Routes, writes: UnderWay, filtering: Filtering, *, reads_memory: bool = True
+    ) -> Sweeping:
         """The part that ends subscriptions."""
-        parts = (self.members, self.hub, routes, self.locations, writes, self.keepalive)
-        return Sweeping(self.desk.real, *parts, shape)
+        parts = (self.members, self.hub, routes, filtering, self.locations, writes, self.keepalive)
+        return Sweeping(self.desk.real, *parts, reads_memory)
 
     def recovering(
         self, limits: Limits = NO_HISTORY, settings: Settings = NO_SETTINGS, *, has_journal: bool = True

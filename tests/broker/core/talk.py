@@ -77,10 +77,12 @@ def parse(command: str) -> dict[str, Any]:
 
 
 class Cluster:
-    """Endpoints that have all joined. ``options``: of the router."""
+    """Endpoints that have all joined. ``tells_slots``: the store says which slots have subscriptions with a term.
+    ``options``: of the router."""
 
-    def __init__(self, *names: str, **options: Any) -> None:
+    def __init__(self, *names: str, tells_slots: bool = False, **options: Any) -> None:
         self.world = World(1, **options)
+        self.world.store.tells_slots = tells_slots
         self.world.delay = lambda: DELAY_S  # type: ignore[method-assign]
         self.nodes = {name: self.world.start(name) for name in names}
         self.world.run(3.0)

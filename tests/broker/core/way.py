@@ -6,7 +6,8 @@ an effect out. A test drives one part of these, and looks at what that part aske
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ingeborg.broker.core.clients.hub import Connection, Hub
@@ -42,7 +43,7 @@ from ingeborg.broker.core.messages.outcomes import Outcomes
 from ingeborg.broker.core.messages.repeats import Repeats
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.messages.sharing import Sharing
-from ingeborg.broker.core.model import NO_SETTINGS, Endpoint, Location, Settings
+from ingeborg.broker.core.model import NO_SETTINGS, Endpoint, FilterPage, Location, Settings
 from ingeborg.broker.core.topics.locations import Locations, Whereabouts
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.messages import Command, notification
@@ -216,9 +217,14 @@ class Way:
 
     # What comes, and what goes
 
-    def has_subscribers(self, read: Stored, *clients: set[str] | tuple[str, ...], filtered: Sequence[str] = ()) -> None:
-        """The store says who subscribes to the topics that it was asked about, and which of them have filters."""
-        read.end((list(clients), list(filtered)))
+    def has_subscribers(
+        self,
+        read: Stored,
+        *clients: set[str] | tuple[str, ...],
+        filters: Mapping[str, FilterPage] = MappingProxyType({}),
+    ) -> None:
+        """The store says who subscribes to the topics that it was asked about, and what filters these have."""
+        read.end((list(clients), dict(filters)))
 
     def flush(self) -> list[Stored]:
         """The home's turn ends; what the store is asked then, since the last call of this kind."""

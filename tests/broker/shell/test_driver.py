@@ -11,7 +11,7 @@ import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.effects import StoreCall
-from ingeborg.broker.core.model import Endpoint, Location, Shape, StoreError, Subscribers
+from ingeborg.broker.core.model import Endpoint, FilterPage, Location, Shape, StoreError, Subscribers, Subscription
 from ingeborg.broker.core.router import Router
 from ingeborg.broker.shell.driver import Driver
 from tests import wants
@@ -29,27 +29,28 @@ class Memory:
         self.later: list[list[str]] = []  # topics that were asked for in the other way
         self.asked = asyncio.Event()
 
-    async def subscribers(self, topics: list[str]) -> tuple[list[Subscribers], list[str]]:
+    async def subscribers(self, topics: list[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
         self.later.append(topics)
         self.asked.set()
-        return [() for _ in topics], []
+        return [() for _ in topics], {}
 
-    def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], list[str]] | None:
+    def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]] | None:
         answer: Any = self.at_once.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return None if answer is None else ([answer for _ in topics], [])
+        return None if answer is None else ([answer for _ in topics], {})
 
     def locations_now(self, clients: Sequence[str]) -> list[Location | None]:
         return [None for _ in clients]
 
-    def filtered_now(
-        self, asked: Sequence[tuple[str, str | None]], limit: int
-    ) -> list[tuple[list[tuple[str, str]], str | None]]:
-        return [([("ann", f"{topic} {limit}")], after) for topic, after in asked]
+    def filtered_now(self, topic: str, cursor: str, limit: int) -> FilterPage:
+        return [("ann", f"{topic} {limit}")], cursor
 
-    def subscribed_now(self, client: str, topics: Sequence[str], unfiltered: bool = False) -> list[bool]:
-        return [topic == f"{client} {unfiltered}" for topic in topics]
+    def subscribed_now(self, client: str, topics: Sequence[str]) -> list[bool]:
+        return [topic == client for topic in topics]
+
+    def subscriptions_of_now(self, pairs: Sequence[tuple[str, str]]) -> list[list[Subscription]]:
+        return [[Subscription(topic, client)] for client, topic in pairs]
 
 
 class Endpointed:
@@ -99,15 +100,25 @@ async def test_what_it_does_not_say_at_once_is_asked_for_in_the_other_way() -> N
     assert b'"result":"success"' in reply
 
 
-async def test_filters_are_asked_for_at_once_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("operation", "arguments", "found"),
+    [
+        ("filtered", ("song", "a", 10), ([("ann", "song 10")], "a")),
+        ("subscribed", ("ann", ["ann", "song"]), [True, False]),
+        ("subscriptions_of", ([("ann", "song")],), [[Subscription("song", "ann")]]),
+    ],
+)
+async def test_whatever_it_may_say_at_once_is_asked_for_in_that_way(
+    monkeypatch: pytest.MonkeyPatch, operation: str, arguments: tuple[Any, ...], found: Any
+) -> None:
     wants.interpreted()
     endpoint = Endpointed()
-    calls, told = [[StoreCall(7, "filtered", ([("song", None)], 10))], []], list[Any]()
+    calls, told = [[StoreCall(7, operation, arguments)], []], list[Any]()
     monkeypatch.setattr(endpoint.router, "asks", lambda now: calls.pop(0))
     monkeypatch.setattr(endpoint.router, "stored", lambda *answer: told.append(answer[:3]))
     endpoint.driver.turn()
     await asyncio.sleep(0)
-    assert told == [(7, [([("ann", "song 10")], None)], None)]
+    assert told == [(7, found, None)]
 
 
 async def test_a_store_that_cannot_be_read_is_an_error_in_this_turn(caplog: pytest.LogCaptureFixture) -> None:

@@ -457,4 +457,4 @@ async def test_the_client_library_works_against_a_real_endpoint(shared: Running,
         async with asyncio.timeout(10):
             notification = await anext(aiter(subscriber))
         assert (notification.key, notification.broadcast) == (name, {"n": 1})
-        assert {topic async for topic in subscriber.subscriptions()} == {name, f"{name} 2"}
+        assert {each.topic async for each in subscriber.subscriptions()} == {name, f"{name} 2"}

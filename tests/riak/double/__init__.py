@@ -50,7 +50,6 @@ class RiakDouble:
         """What the driver wants, by the names it has by default."""
         self.memory.create_type("ingeborg", node_confirms=2)
         self.memory.create_type("ingeborg_seen", allow_mult=False, last_write_wins=True, backend=b"expiring")
-        self.memory.create_type("ingeborg_ending", node_confirms=2, expiry_s=86_400.0, backend=b"ending")
 
     async def restart(self, number: int) -> None:
         """Bring a killed node back, with its disk; fallbacks hand over what they held for it."""

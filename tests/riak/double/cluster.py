@@ -86,21 +86,17 @@ class Memory:
         self.types: dict[bytes, dict[str, Any]] = {b"default": default_props()}
         self.buckets: dict[tuple[bytes, bytes], dict[str, Any]] = {}
         self.node_confirms: dict[bytes, int] = {}  # not among the properties Protocol Buffers carry
-        self.expiry_s: dict[bytes, float] = {}  # of types whose backend expires; no client can see it either
         self.copies: defaultdict[tuple[int, int], dict[Key, StoredObject]] = defaultdict(dict)
         self.now_us = 1_700_000_000_000_000
-        self._clock_s = 0.0
-        self._written_s: dict[tuple[int, int, Key], float] = {}  # when each copy was last written to its backend
         self._actors: dict[tuple[Place, Key], str] = {}
         self._epochs = 0
 
     # Set-up.
 
-    def create_type(self, name: str, *, node_confirms: int = 0, expiry_s: float = 0.0, **props: Any) -> None:
-        """What ``bucket-type create`` and ``activate`` do. ``expiry_s``: of the backend that it names; 0: none."""
+    def create_type(self, name: str, *, node_confirms: int = 0, **props: Any) -> None:
+        """What ``bucket-type create`` and ``activate`` do."""
         self.types[name.encode()] = {**default_props(), "allow_mult": True, **props}
         self.node_confirms[name.encode()] = node_confirms
-        self.expiry_s[name.encode()] = expiry_s
 
     def props(self, type_: bytes, bucket: bytes) -> dict[str, Any]:
         if type_ not in self.types:
@@ -130,16 +126,6 @@ class Memory:
                 for key, stored in held.items():
                     self._store(Place(partition, owner, True), key, stored)
                 del self.copies[node, partition]
-
-    def pass_time(self, seconds: float) -> None:
-        """Let the backends' clock go on, and what has expired by then go: each copy by itself, with its causal context,
-        as a Bitcask that expires does it."""
-        self._clock_s += seconds
-        for (node, partition), held in self.copies.items():
-            for key in list(held):
-                expiry_s = self.expiry_s.get(key.type, 0.0)
-                if expiry_s and self._clock_s - self._written_s[node, partition, key] >= expiry_s:
-                    del held[key]
 
     def wipe(self, node: int) -> None:
         """Its disk is gone."""
@@ -237,7 +223,6 @@ class Memory:
         allow_mult = props["allow_mult"]
         written = put(held, context, actor, content, self.now_us, allow_mult=allow_mult)
         self.copies[coordinator.node, coordinator.partition][key] = written
-        self._written_s[coordinator.node, coordinator.partition, key] = self._clock_s
         result = written
         for place in places:
             if place != coordinator:
@@ -265,10 +250,7 @@ class Memory:
     def _store(self, place: Place, key: Key, incoming: StoredObject) -> StoredObject:
         held = self.copies[place.node, place.partition]
         allow_mult = self.props(key.type, key.bucket)["allow_mult"]
-        before = held.get(key, NOTHING)
-        held[key] = merge(before, incoming, allow_mult=allow_mult)
-        if held[key] != before:  # a copy that has it all already is not written
-            self._written_s[place.node, place.partition, key] = self._clock_s
+        held[key] = merge(held.get(key, NOTHING), incoming, allow_mult=allow_mult)
         return held[key]
 
     def _repair(self, key: Key, places: list[Place]) -> None:

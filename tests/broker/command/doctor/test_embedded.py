@@ -16,6 +16,7 @@ import pytest
 from ingeborg.broker.command.config import ServeOptions
 from ingeborg.broker.command.doctor import command, embedded
 from ingeborg.broker.command.doctor.findings import ended
+from ingeborg.broker.store.base import Subscribe
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from tests import wants
 
@@ -27,7 +28,7 @@ async def store(tmp_path: Path) -> Path:
     """A directory that was a store's."""
     store = EmbeddedStore(tmp_path / "store", map_size_bytes=MAP_BYTES)
     await store.open()
-    await store.subscribe([("ann", ["rock"])])
+    await store.subscribe([Subscribe("ann", ["rock"])])
     await store.close()
     return tmp_path / "store"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from ingeborg.broker.command.doctor import riak as checks
-from ingeborg.broker.command.doctor.findings import Finding
 from ingeborg.broker.store.riak import RiakStore
 from tests.riak.double import RiakDouble
 
@@ -14,14 +13,14 @@ async def test_a_cluster_that_is_set_up_is_found_good_before_and_after_its_store
     async with RiakDouble(nodes=3) as riak:
         riak.create_broker_types()
         findings = [*await checks.nodes(riak.addresses), *await checks.set_up(riak.addresses, "ingeborg")]
-        assert [finding.level for finding in findings] == ["ok"] * 6
+        assert [finding.level for finding in findings] == ["ok"] * 5
         assert findings[0].seen == "answers, Riak 3.2.1"
-        assert findings[-2].seen.startswith("none yet under the namespace ingeborg; if there should be one")
+        assert findings[-1].seen.startswith("none yet under the namespace ingeborg; if there should be one")
         assert not riak.memory.bucket_names(b"ingeborg")
         store = RiakStore(riak.addresses)
         await store.open()
         await store.close()
-        assert (await checks.set_up(riak.addresses, "ingeborg"))[-2].seen == "a store, under the namespace ingeborg"
+        assert (await checks.set_up(riak.addresses, "ingeborg"))[-1].seen == "a store, under the namespace ingeborg"
 
 
 async def test_nodes_that_may_have_a_single_backend_are_warned_of() -> None:
@@ -64,35 +63,3 @@ async def test_missing_bucket_types_are_found_with_their_commands() -> None:
         riak.create_broker_types()
         riak.memory.create_type("ingeborg", n_val=1)
         assert "n_val 1" in (await checks.set_up(riak.addresses, "ingeborg"))[0].seen
-
-
-async def test_the_type_of_ending_subscriptions_is_looked_at_and_what_cannot_be_seen_is_said() -> None:
-    async with RiakDouble(nodes=3) as riak:
-        riak.create_broker_types()
-        store = RiakStore(riak.addresses)
-        await store.open()
-
-        async def found() -> Finding:
-            return (await checks.set_up(riak.addresses, "ingeborg"))[-1]
-
-        assert (await found()).level == "ok"
-        assert "on the backend 'ending'. Not to be seen from here: whether it expires" in (await found()).seen
-        riak.memory.create_type("ingeborg_ending")
-        assert (await found()).level == "warning"
-        assert "names no backend" in (await found()).seen
-        await store.close()
-        riak.memory.create_type("ingeborg_ending", last_write_wins=True)
-        assert (await found()).level == "error"
-        assert "bucket-type create ingeborg_ending" in (await found()).todo
-        del riak.memory.types[b"ingeborg_ending"]
-        assert (await found()).level == "error"
-        assert "bucket-type create ingeborg_ending" in (await found()).todo
-
-
-async def test_the_type_of_ending_subscriptions_is_wanted_before_there_is_a_store() -> None:
-    async with RiakDouble(nodes=3) as riak:
-        riak.create_broker_types()
-        del riak.memory.types[b"ingeborg_ending"]
-        errors = [each for each in await checks.set_up(riak.addresses, "ingeborg") if each.level == "error"]
-        assert len(errors) == 1
-        assert "bucket-type create ingeborg_ending" in errors[0].todo

@@ -536,11 +536,13 @@ def test_where_the_store_cannot_say_its_clients_stay_and_that_is_counted(endpoin
 
 def test_a_listen_says_what_has_ended_as_the_store_knows_it_when_the_place_is_written(endpoint: Endpoint) -> None:
     anna, bert = endpoint.say("listen"), endpoint.say("listen", "bert")
-    endpoint.turn("listen")[0].end([(here(1), Ended(["t", "u"], 3)), (here(2), None)])
+    ended = Ended([("t", None), ("u", '{"a":[1]}')], 3)
+    endpoint.turn("listen")[0].end([(here(1), ended), (here(2), None)])
     assert endpoint.heard(anna) == []
     for call in endpoint.desk.asked:
         endpoint.part.answered(call, None)
-    assert endpoint.heard(anna) == [{"result": "success", "id": 1, "ended": ["t", "u"], "ended_count": 3}]
+    told = [{"topic": "t"}, {"topic": "u", "filter": {"a": [1]}}]
+    assert endpoint.heard(anna) == [{"result": "success", "id": 1, "ended": told, "ended_count": 3}]
     assert endpoint.heard(bert) == [{"result": "success", "id": 1}]
 
 
@@ -576,7 +578,7 @@ def test_who_has_stayed_here_while_the_others_took_us_for_dead_is_told_to_listen
         assert endpoint.desk.stored == []
         return
     (ended,) = endpoint.stored("ended")
-    ended.end([Ended(["t"], 1), None])
+    ended.end([Ended([("t", None)], 1), None])
     assert endpoint.closes() == [(anna.number, SUBSCRIPTIONS_ENDED.code)]
     assert bert.ends_at is None
     part.tick()
@@ -596,7 +598,7 @@ def test_what_others_go_by_is_remembered_while_they_are_out_of_sight(endpoint: E
     part.tick()
     part.joined()
     (ended,) = endpoint.stored("ended")
-    ended.end([Ended(["t"], 1)])
+    ended.end([Ended([("t", None)], 1)])
     assert endpoint.closes() == [(anna.number, SUBSCRIPTIONS_ENDED.code)]
 
 

@@ -15,7 +15,7 @@ from ingeborg.broker.core.history.rounds import ALL_SLOTS
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import Call, Kind
 from ingeborg.broker.core.messages.message import Message
-from ingeborg.broker.core.model import Settings
+from ingeborg.broker.core.model import Settings, Subscription
 from ingeborg.protocol.hashes import slot_of
 
 from ..surroundings import Surroundings, command
@@ -119,12 +119,13 @@ class Here(Surroundings):
             self.desk.work()
 
     def has_no_filters(self) -> bool:
-        """The store says that clients have no filters at the topics that it has been asked about. Were there any?"""
+        """The store says that clients have subscriptions without filters to the topics that it has been asked about.
+        Were there any?"""
         stored = self.desk.stored
-        asked = [call for call in stored if call.operation == "filters_of"]
+        asked = [call for call in stored if call.operation == "subscriptions_of"]
         stored[:] = [call for call in stored if call not in asked]
         for call in asked:
-            call.end([[] for _ in call.arguments[0]])
+            call.end([[Subscription(topic, client)] for client, topic in call.arguments[0]])
         return bool(asked)
 
     def said(self, connection: Connection) -> list[str]:

@@ -11,6 +11,7 @@ from ingeborg.broker.core.history import rounds as rounds_module
 from ingeborg.broker.core.history.missed import PAGE_MESSAGES
 from ingeborg.broker.core.history.rounds import ALL_SLOTS, GAP_NAMES_MAX, ROWS_PER_SLICE
 from ingeborg.broker.core.links.calls import Call, Kind
+from ingeborg.broker.core.model import Subscription
 from ingeborg.protocol.hashes import SLOTS
 from tests import wants
 
@@ -238,14 +239,12 @@ def test_a_client_with_filters_is_sent_what_they_take(here: Here) -> None:
         here.keep(topic, stamp, payload)
     anna, _ = begun(here, plain, filtered, both)
     here.desk.work()
-    (call,) = here.stored("filters_of")
+    (call,) = here.stored("subscriptions_of")
     assert call.arguments == ([("anna", plain), ("anna", filtered), ("anna", both)],)
     assert here.said(anna) == []
     text = '{"genre":["rock"]}'
-    call.end([[], [text], [text]])
-    (call,) = here.stored("subscribed")
-    assert call.arguments == ("anna", [filtered, both], True)
-    call.end([False, True])
+    of_plain, of_filtered = Subscription(plain, "anna"), Subscription(filtered, "anna", text)
+    call.end([[of_plain], [of_filtered], [Subscription(both, "anna"), Subscription(both, "anna", text)]])
     heard = [said for said in here.said(anna) if said.endswith("kept")]
     assert [said.split()[0] for said in heard] == [plain, plain, filtered, both, both]
 
@@ -255,12 +254,12 @@ def test_where_filters_cannot_be_read_it_is_begun_anew(here: Here) -> None:
     entry = here.keep(topic, 1)
     anna, _ = begun(here, topic)
     here.desk.work()
-    here.stored("filters_of")[0].end(None, OSError("down"))
+    here.stored("subscriptions_of")[0].end(None, OSError("down"))
     assert here.said(anna) == []
     here.goes_on()
     here.has_topics(topic)
     here.desk.work()
-    here.stored("filters_of")[0].end([[]])
+    here.stored("subscriptions_of")[0].end([[Subscription(topic, "anna")]])
     assert here.said(anna)[0] == f"{topic} {entry.number} kept"
 
 

@@ -117,12 +117,14 @@ def test_what_there_is_is_let_in(kind: Kind) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["anna", ["t"], True, {"filter": "{}", "replace": True}],
-        ["anna", ["t"], True, {"filter": "{}"}],
+        ["anna", ["t", "u"], True, {"filter": "{}", "until": "disconnect", "ttl_s": 7, "replace": True}],
+        ["anna", ["t"], True, {"until": "disconnect"}],
+        ["anna", ["t"], True, {"replace": True}],
         ["anna", ["t"], False, {"filter": "{}"}],
+        ["anna", ["t"], True, {}],
     ],
 )
-def test_a_change_may_have_a_filter(arguments: list[Any]) -> None:
+def test_a_change_may_have_options(arguments: list[Any]) -> None:
     assert is_request(int(Kind.CHANGE), packed(arguments))
 
 
@@ -151,6 +153,9 @@ def test_an_argument_more_or_less_or_of_another_type_is_not(kind: Kind) -> None:
         (Kind.DELIVER, ["o", 1, "t", b"1", None, False]),
         (Kind.CHANGE, ["anna", ["t", 1], True]),
         (Kind.CHANGE, ["anna", ["t"], False, {"until": "disconnect"}]),
+        (Kind.CHANGE, ["anna", ["t"], False, {"ttl_s": 7}]),
+        (Kind.CHANGE, ["anna", ["t"], False, {"filter": "{}", "replace": True}]),
+        (Kind.CHANGE, ["anna", ["t"], True, {"of later": [1]}]),
         (Kind.CHANGE, ["anna", ["t"], True, {"until": "doomsday"}]),
         (Kind.CHANGE, ["anna", ["t"], True, {"ttl_s": True}]),
         (Kind.CHANGE, ["anna", ["t"], True, {"ttl_s": -1}]),
@@ -201,11 +206,6 @@ def test_what_a_home_does_not_say_of_what_was_missed(kind: Kind) -> None:
     )
     for answer in answers:
         assert not is_answer(kind, answer)
-
-
-@pytest.mark.parametrize("terms", [{"until": "disconnect"}, {"until": "disconnect", "ttl_s": 7}, {"of later": [1]}, {}])
-def test_a_change_may_say_when_it_ends(terms: dict[str, Any]) -> None:
-    assert is_request(int(Kind.CHANGE), packed(["anna", ["t", "u"], True, terms]))
 
 
 @pytest.mark.parametrize("options", [{"at": 1.8e9}, {"at": 1.8e9, "standby": True}, {"of later": [1]}, {}])

@@ -92,7 +92,15 @@ def test_replace_takes_the_place_of_all_else(pair: Cluster) -> None:
     for payload in ({"genre": "rock"}, {"volume": 9}):
         publish(anna, topic, payload)
     assert heard(anna) == [{"volume": 9}]
-    assert ask(anna, command="subscriptions")["filters"] == {topic: [LOUD]}
+    assert ask(anna, command="subscriptions")["subscriptions"] == {topic: [{"filter": LOUD}]}
+    subscribe(anna, topic, replace=True)
+    publish(anna, topic, {"volume": 1})
+    assert heard(anna) == [{"volume": 1}]
+    assert "subscriptions" not in ask(anna, command="subscriptions")
+    subscribe(anna, topic, ROCK)
+    assert ask(anna, command="unsubscribe", topic=topic, filter=ROCK)["result"] == "success"
+    publish(anna, topic, {"volume": 2})
+    assert heard(anna) == [{"volume": 2}]
 
 
 def test_one_of_several_is_taken_back(pair: Cluster) -> None:
@@ -104,6 +112,32 @@ def test_one_of_several_is_taken_back(pair: Cluster) -> None:
     for payload in ({"genre": "rock"}, {"volume": 9}):
         publish(anna, topic, payload)
     assert heard(anna) == [{"volume": 9}]
+
+
+@pytest.mark.parametrize("fields", [{"ttl_s": 3}, {"until": "disconnect"}])
+def test_one_ends_by_itself_and_the_next_listen_says_which(fields: dict[str, Any]) -> None:
+    cluster = Cluster("a", "b", grace_s=2.0, tells_slots=True)
+    topic = cluster.topic_at("b")
+    anna, bert = cluster.listener("anna", "a"), cluster.client("bert", "b")
+    subscribe(anna, topic, LOUD, **fields)
+    subscribe(anna, topic, ROCK)
+    publish(bert, topic, {"volume": 9})
+    assert heard(anna) == [{"volume": 9}]
+    if "until" in fields:
+        anna.close()
+    cluster.world.run(15.0)
+    if "until" in fields:
+        anna = cluster.client("anna", "b")
+    told = ask(anna, command="listen")
+    assert (told["ended"], told["ended_count"]) == ([{"topic": topic, "filter": LOUD}], 1)
+    publish(bert, topic, {"volume": 9, "again": True})
+    publish(bert, topic, {"genre": "rock"})
+    assert heard(anna) == [{"genre": "rock"}]
+    subscribe(anna, topic, ROCK, **fields)  # which stays as it is, for good
+    assert "ended" in ask(anna, command="listen")
+    subscribe(anna, topic, LOUD)
+    assert "ended" not in ask(anna, command="listen")
+    assert ask(anna, command="subscriptions")["subscriptions"] == {topic: [{"filter": ROCK}, {"filter": LOUD}]}
 
 
 def test_the_next_home_reads_them(pair: Cluster) -> None:
@@ -275,10 +309,9 @@ def test_who_looks_sees_them(pair: Cluster) -> None:
     subscribe(bert, topic, LOUD)
     rows = ask(bert, command="subscribers", topic=topic)["subscribers"]
     assert rows == [
-        {"client_id": "anna", "online": True, "filtered": True, "endpoint": "a", "filters": [ROCK]},
-        {"client_id": "bert", "online": True, "endpoint": "b", "filters": [LOUD]},
+        {"client_id": "anna", "online": True, "filtered": True, "endpoint": "a", "subscriptions": [{"filter": ROCK}]},
+        {"client_id": "bert", "online": True, "endpoint": "b", "subscriptions": [{}, {"filter": LOUD}]},
     ]
-    assert "filters" not in ask(bert, command="subscribers", topic="another")["subscribers"]
 
 
 def test_a_page_has_as_many_filters_as_a_reply_may(pair: Cluster) -> None:
@@ -294,13 +327,16 @@ def test_a_page_has_as_many_filters_as_a_reply_may(pair: Cluster) -> None:
     while pages == 0 or cursor is not None:
         page = ask(anna, command="subscriptions", **({"cursor": cursor} if cursor else {}))
         assert 0 < len(page["topic"]) < 12
-        found |= page["filters"]
+        found |= page["subscriptions"]
         cursor, pages = page["cursor"], pages + 1
     assert {topic: len(filters) for topic, filters in found.items()} == dict.fromkeys(topics, 30)
 
 
+@pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("first", ["plain", "filtered"])
-def test_who_changes_from_one_to_the_other_while_a_message_waits_gets_it_once(pair: Cluster, first: str) -> None:
+def test_who_changes_from_one_to_the_other_while_a_message_waits_gets_it_once(
+    pair: Cluster, first: str, replace: bool
+) -> None:
     world, home, topic = pair.world, pair.nodes["a"].router, pair.topic_at("a")
     anna, bert = pair.listener("anna", "b"), pair.listener("bert", "b", topic)
     subscribe(bert, topic, LOUD)
@@ -317,9 +353,9 @@ def test_who_changes_from_one_to_the_other_while_a_message_waits_gets_it_once(pa
     bert.send(command="publish", topic=topic, payload={"genre": "rock"}, ack=True)
     world.run(0.3)
     if first == "plain":
-        subscribe(anna, topic, ROCK, replace=True)
+        subscribe(anna, topic, ROCK, replace=replace)
     else:
-        subscribe(anna, topic)
+        subscribe(anna, topic, replace=replace)
     world.run(2.0)
     assert bert.replies[-1][1]["result"] == "success"
     assert heard(anna) == [{"genre": "rock"}]

@@ -100,26 +100,33 @@ def test_many_topics_are_read_in_several_calls_each_of_which_brings_its_own_mess
     assert [call.arguments[2] for call in way.take_asked()] == topics[2:4]
 
 
-def test_filters_are_read_of_topics_that_have_some_and_the_others_go_on(way: Asked) -> None:
+def test_messages_of_a_topic_whose_filters_are_on_the_first_page_go_on_at_once(way: Asked) -> None:
     way.listens_at(ANN, "carl", "dora")
-    plain, with_filters = topics_at(way.members, "m", 2)
-    for topic in (with_filters, plain):
+    topics = topics_at(way.members, "m", 3)
+    for topic in topics:
         way.publish(topic)
     (read,) = way.flush()
-    way.has_subscribers(read, {"carl"}, {"carl"}, filtered=[with_filters])
-    assert [call.arguments[2] for call in way.take_asked()] == [plain]
+    plain, short, long = topics
+    pages = {short: ([("dora", EVERYTHING)], None), long: ([("dora", LOUD)], "next")}
+    way.has_subscribers(read, {"carl"}, {"carl"}, {"carl"}, filters=pages)
+    assert [(call.arguments[2], sorted(call.arguments[4])) for call in way.take_asked()] == [
+        (plain, ["carl"]),
+        (short, ["carl", "dora"]),
+    ]
+    way.desk.work()
     (read,) = way.take_stored()
-    assert (read.operation, read.arguments[0]) == ("filtered", [(with_filters, None)])
-    read.end([([("dora", EVERYTHING)], None)])
+    assert (read.operation, read.arguments[:2]) == ("filtered", (long, "next"))
+    read.end(([("dora", EVERYTHING)], None))
+    way.desk.work()
     (call,) = way.take_asked()
-    assert (call.arguments[2], sorted(call.arguments[4])) == (with_filters, ["carl", "dora"])
+    assert (call.arguments[2], sorted(call.arguments[4])) == (long, ["carl", "dora"])
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_a_first_filter_that_is_confirmed_while_the_set_is_being_read_is_read_with_the_rest(
+def test_what_is_confirmed_while_the_subscribers_are_read_holds_behind_what_has_been_read(
     way: Asked, topic: str, replace: bool
 ) -> None:
-    """The set that comes may be from before: it names no filters, and may have the client without one."""
+    """What comes may be from before."""
     way.listens_at(ANN, "carl", "dora")
     way.publish(topic)
     (read,) = way.flush()
@@ -127,15 +134,30 @@ def test_a_first_filter_that_is_confirmed_while_the_set_is_being_read_is_read_wi
         way.routes.change("dora", [topic], False)
     way.filtering.change("dora", [topic], LOUD, True, replace)
     way.has_subscribers(read, {"carl", "dora"} if replace else {"carl"})
-    (read,) = way.take_stored()
-    assert (read.operation, read.arguments[0]) == ("filtered", [(topic, None)])
-    assert way.take_asked() == []
-    read.end([([("dora", LOUD)], None)])
+    assert way.take_stored() == []
     (call,) = way.take_asked()
     assert call.arguments[4] == ["carl"]
     way.publish(topic, b'{"volume":9}')
     (call,) = way.take_asked()
     assert sorted(call.arguments[4]) == ["carl", "dora"]
+
+
+@pytest.mark.parametrize("text", [None, EVERYTHING])
+def test_who_goes_from_a_page_to_come_to_one_that_has_been_read_misses_nothing(
+    way: Asked, topic: str, text: str | None
+) -> None:
+    """The store has written the ``replace``, and its answer comes behind the last page."""
+    way.listens_at(ANN, "dora")
+    way.publish(topic)
+    (read,) = way.flush()
+    way.has_subscribers(read, (), filters={topic: ([], "next")})
+    way.filtering.replacing["a write"] = ("dora", [topic], text)
+    way.desk.work()
+    (read,) = way.take_stored()
+    read.end(([], None))
+    way.desk.work()
+    (call,) = way.take_asked()
+    assert call.arguments[4] == ["dora"]
 
 
 def test_what_the_store_says_at_once_brings_the_messages_on_in_their_turn(way: Asked, topic: str) -> None:

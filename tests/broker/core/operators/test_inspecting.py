@@ -12,7 +12,7 @@ from ingeborg.broker.core.clients.grants import Grant
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import Call, Kind
-from ingeborg.broker.core.model import Location, StoreUnavailable, Term
+from ingeborg.broker.core.model import Location, StoreUnavailable, Subscribe, Subscription, Term
 from ingeborg.broker.core.operators import inspecting, subscribers, words
 from ingeborg.broker.core.operators.looks import looks
 from ingeborg.broker.core.part import bind
@@ -104,7 +104,7 @@ def test_all_who_ask_at_once_are_answered_with_one_look() -> None:
 
 def test_few_large_sets_are_read_at_a_time_and_too_many_askers_refused() -> None:
     cluster = Cluster("a")
-    cluster.world.store.subscribers_of["t"] = {"x", "y"}
+    cluster.world.store.subscribe([Subscribe(name, ["t"]) for name in "xy"])
     anna = cluster.client("anna", "a")
     router = cluster.nodes["a"].router
     count = words.WAITING_MAX + 50
@@ -152,7 +152,7 @@ def test_subscribers_come_in_pages_with_their_places() -> None:
 
 def test_a_large_set_is_sorted_in_slices() -> None:
     cluster = Cluster("a", sizes=Sizes(sort_slice=3))
-    cluster.world.store.subscribers_of["t"] = {f"c{number:03}" for number in range(100)}
+    cluster.world.store.subscribe([Subscribe(f"c{number:03}", ["t"]) for number in range(100)])
     anna = cluster.client("anna", "a")
     seen: list[str] = []
     cursor = None
@@ -224,10 +224,10 @@ class Alone(Surroundings):
         (reply,) = self.heard(connection)
         return {row["name"]: row["figures"] for row in reply["endpoints"] if row["up"]}
 
-    def all_plain(self, count: int) -> None:
-        """None of the page's subscriptions ends, or has filters."""
-        self.stored("terms")[0].end([None] * count)
-        self.stored("filters_of")[0].end([[]] * count)
+    def all_plain(self) -> None:
+        """None of the page's subscriptions has a term or a filter."""
+        (call,) = self.stored("subscriptions_of")
+        call.end([[Subscription(topic, client)] for client, topic in call.arguments[0]])
 
 
 @pytest.fixture
@@ -306,7 +306,7 @@ def test_a_page_of_topics_is_what_the_store_says(alone: Alone) -> None:
     (call,) = alone.stored("topics")
     assert call.arguments == ("anna", "after", 2)
     call.end((["s", "t"], "t"))
-    alone.all_plain(2)
+    alone.all_plain()
     assert alone.heard(anna) == [{"result": "success", "topic": ["s", "t"], "cursor": "t"}]
 
 
@@ -325,13 +325,13 @@ def test_of_many_subscribers_only_those_of_the_page_are_located(alone: Alone) ->
     anna = alone.ask("subscribers", topic="t", cursor="b", limit=2)
     (read,) = alone.stored("subscribers")
     assert read.arguments == (["t"],)
-    read.end(([{"a", "b", "c", "d", "e"}], []))
+    read.end(([{"a", "b", "c", "d", "e"}], {}))
     alone.stored()
     alone.desk.work()
     (locate,) = alone.stored("locations")
     assert locate.arguments == (["c", "d"],)
     locate.end([Location(1, "p", True), None])
-    alone.all_plain(2)
+    alone.all_plain()
     (reply,) = alone.heard(anna)
     assert (reply["topic"], reply["count"], reply["cursor"]) == ("t", 5, "d")
     assert reply["subscribers"] == [
@@ -344,7 +344,7 @@ def test_who_is_no_operator_is_told_who_listens_and_neither_where_nor_until_when
     anna = alone.client("subscribers")
     anna.grant = Grant("anna", (), (), False, 0.0, presence=("t",))
     alone.commands["subscribers"](anna, command("subscribers", topic="t"))
-    alone.stored("subscribers")[0].end(([{"a", "b", "c"}], []))
+    alone.stored("subscribers")[0].end(([{"a", "b", "c"}], {}))
     alone.desk.work()
     alone.stored("locations")[0].end([Location(1, "p", True), Location(1, "p", False), Location(1, "dead", True)])
     alone.stored()
@@ -359,7 +359,7 @@ def test_who_is_no_operator_is_told_who_listens_and_neither_where_nor_until_when
 def test_few_sets_are_in_memory_at_once_and_the_next_is_read_when_one_is_sorted(alone: Alone) -> None:
     askers = [alone.ask("subscribers", topic=f"t{number}") for number in range(subscribers.READS_AT_ONCE + 2)]
     first, second = alone.stored("subscribers", "subscribers")
-    first.end(([{"a"}], []))
+    first.end(([{"a"}], {}))
     alone.stored()  # it is read, and still there
     alone.desk.work()
     third, _ = alone.stored("subscribers", "locations")
@@ -398,58 +398,62 @@ def test_no_question_changes_anything_or_is_answered_without_the_store(alone: Al
         assert alone.results(anna) == ["store_unavailable"]
 
 
-# Subscriptions that end
+# What is more than a subscription without filter and term
 
 
-def test_topics_and_subscribers_have_the_terms_of_those_that_end() -> None:
-    alone = Alone()
-    anna = alone.client("subscriptions")
-    alone.commands["subscriptions"](anna, command("subscriptions", id=1))
+def test_of_what_is_more_than_one_without_filter_and_term_all_is_said(alone: Alone) -> None:
+    anna = alone.ask("subscriptions", id=1)
     (topics,) = alone.stored("topics")
     assert topics.arguments == ("anna", None, 1_000)
-    topics.end((["t", "u", "v"], None))
-    (terms,) = alone.stored("terms")
-    assert terms.arguments == ([("anna", "t"), ("anna", "u"), ("anna", "v")],)
-    terms.end([Term(True, 0.0), None, Term(True, 12.5)])
-    alone.stored("filters_of")[0].end([[]] * 3)
-    assert alone.heard(anna) == [
-        {
-            "result": "success",
-            "id": 1,
-            "topic": ["t", "u", "v"],
-            "cursor": None,
-            "terms": {"t": {"until": "disconnect"}, "v": {"until": "disconnect", "ends_at": 12.5}},
-        }
-    ]
-    alone.commands["subscribers"](anna, command("subscribers", topic="t"))
-    (subscribers,) = alone.stored("subscribers")
-    assert subscribers.arguments == (["t"],)
-    subscribers.end(([{"anna", "bert"}], []))
+    topics.end((["t", "gone", "u", "v"], None))
+    (read,) = alone.stored("subscriptions_of")
+    assert read.arguments == ([("anna", topic) for topic in ("t", "gone", "u", "v")],)
+    until, both = Term(True, 0.0), Term(True, 12.5)
+    read.end(
+        [
+            [Subscription("t", "anna", None, until, 1)],
+            [],
+            [Subscription("u", "anna")],
+            [Subscription("v", "anna"), Subscription("v", "anna", '{"a":[1]}', both, 2)],
+        ]
+    )
+    said = {"t": [{"until": "disconnect"}], "v": [{}, {"filter": {"a": [1]}, "until": "disconnect", "ends_at": 12.5}]}
+    page = {"topic": ["t", "u", "v"], "cursor": None, "subscriptions": said}
+    assert alone.heard(anna) == [{"result": "success", "id": 1, **page}]
+
+
+def test_so_it_is_of_a_topics_subscribers(alone: Alone) -> None:
+    anna = alone.ask("subscribers", topic="t")
+    alone.stored("subscribers")[0].end(([{"anna", "bert"}], {"t": ([("bert", "{}"), ("carl", "{}")], "next")}))
+    (rest,) = alone.stored("filtered")
+    assert rest.arguments == ("t", "next", subscribers.FILTERS_PER_READ)
+    rest.end(([("dora", "{}")], None))
     alone.desk.work()
-    alone.stored("locations")[0].end([None, None])
-    (terms,) = alone.stored("terms")
-    assert terms.arguments == ([("anna", "t"), ("bert", "t")],)
-    terms.end([None, Term(False, 7.0)])
-    alone.stored("filters_of")[0].end([[]] * 2)
+    alone.stored("locations")[0].end([None] * 4)
+    (read,) = alone.stored("subscriptions_of")
+    filtered = Subscription("t", "dora", '{"a":[1]}', Term(False, 7.0), 1)
+    read.end([[Subscription("t", "anna")], [Subscription("t", "bert", None, Term(True, 0.0), 1)], [], [filtered]])
     (reply,) = alone.heard(anna)
-    assert reply["subscribers"] == [
-        {"client_id": "anna", "online": False, "endpoint": None},
-        {"client_id": "bert", "online": False, "endpoint": None, "ends_at": 7.0},
-    ]
+    away = {"online": False, "endpoint": None}
+    assert (reply["count"], reply["subscribers"]) == (
+        4,
+        [
+            {"client_id": "anna", **away},
+            {"client_id": "bert", **away, "subscriptions": [{"until": "disconnect"}]},
+            {"client_id": "carl", **away, "filtered": True},  # which has gone meanwhile
+            {"client_id": "dora", **away, "filtered": True, "subscriptions": [{"filter": {"a": [1]}, "ends_at": 7.0}]},
+        ],
+    )
 
 
-def test_where_no_page_has_any_nothing_is_said_of_it_and_a_failure_is_told() -> None:
-    alone = Alone()
-    anna = alone.client("subscriptions")
-    for result in ([None], StoreUnavailable("down")):
-        alone.commands["subscriptions"](anna, command("subscriptions"))
+@pytest.mark.parametrize("name", ["subscriptions", "subscribers"])
+def test_where_the_store_does_not_say_what_there_is_the_command_fails(alone: Alone, name: str) -> None:
+    anna = alone.ask(name, **({} if name == "subscriptions" else {"topic": "t"}))
+    if name == "subscriptions":
         alone.stored("topics")[0].end((["t"], None))
-        (terms,) = alone.stored("terms")
-        if isinstance(result, Exception):
-            terms.end(error=result)
-        else:
-            terms.end(result)
-            alone.stored("filters_of")[0].end([[]])
-    first, second = alone.heard(anna)
-    assert first == {"result": "success", "topic": ["t"], "cursor": None}
-    assert second["error"] == "store_unavailable"
+    else:
+        alone.stored("subscribers")[0].end(([("anna",)], {}))
+        alone.desk.work()
+        alone.stored("locations")[0].end([None])
+    alone.stored("subscriptions_of")[0].end(error=StoreUnavailable("down"))
+    assert alone.results(anna) == ["store_unavailable"]

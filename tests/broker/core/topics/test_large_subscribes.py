@@ -74,7 +74,7 @@ class Store:
             self.router.work(self.now)
 
     def under_way(self) -> int:
-        return sum(len(topics) for call in self.calls for _, topics in call.arguments[0])
+        return sum(len(row[1]) for call in self.calls for row in call.arguments[0])
 
     def written(self, took_s: float, error: StoreError | None = None) -> None:
         """Everything that is under way; or, with an error, none of it."""
@@ -82,8 +82,8 @@ class Store:
         calls, self.calls = self.calls, []
         for call in calls:
             if error is None:
-                for _, topics in call.arguments[0]:
-                    self.topics += topics
+                for row in call.arguments[0]:
+                    self.topics += row[1]
             self.router.stored(call.number, None, error, self.now)
         self.turn()
 
@@ -147,7 +147,7 @@ def test_commands_share_what_may_be_under_way_and_take_turns() -> None:
     done: Counter[str] = Counter()
     while store.under_way():
         assert store.under_way() <= TOPICS_UNDER_WAY
-        done.update(client for call in store.calls for client, _ in call.arguments[0])
+        done.update(row[0] for call in store.calls for row in call.arguments[0])
         assert max(done.values()) - min(done[f"c{number}"] for number in range(10)) <= 3  # the first began alone
         store.written(0.2)
     assert len(store.topics) == 100_000
@@ -206,14 +206,14 @@ def test_what_a_peer_sends_together_begins_write_by_write_and_what_is_behind_it_
     store.router._writing.change_requested("peer", 50, ["c", ["0 0"], True])
     store.router._writing.change_requested("peer", 51, ["c", ["0 0"], False])
     store.router._writing.change_requested("peer", 52, ["another", ["0 0"], False])
-    assert [call.arguments[0] for call in store.router.flush(store.now).store] == [[("another", ["0 0"])]]
+    assert [call.arguments[0] for call in store.router.flush(store.now).store] == [[("another", ["0 0"], None)]]
     begun = [call for calls, _ in store.slices() for call in calls]
     assert [call.arguments[0][0][1][0] for call in begun] == [f"{number} 0" for number in range(50)] + ["0 0"]
     assert {call.operation for call in begun} == {"subscribe"}
     for call in begun:
         store.router.stored(call.number, None, None, store.now)
     (last,) = [call for calls, _ in store.slices() for call in calls]
-    assert (last.operation, last.arguments[0]) == ("unsubscribe", [("c", ["0 0"])])
+    assert (last.operation, last.arguments[0]) == ("unsubscribe", [("c", ["0 0"], None)])
 
 
 def test_none_is_refused_for_waiting_until_its_turn_and_too_many_are_for_waiting_for_the_other_kind() -> None:

@@ -12,14 +12,14 @@ from ingeborg.broker.core.clients.keepalive import Keepalive
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Call, Kind
-from ingeborg.broker.core.model import Ending, Shape, StoreUnavailable, Term
+from ingeborg.broker.core.model import StoreUnavailable, Subscribe, Subscription, Term
 from ingeborg.broker.core.topics import presence
 from ingeborg.broker.core.topics.presence import Presence
 from ingeborg.broker.core.topics.sweeping import WALK_S_MAX, Sweeping
 from ingeborg.broker.core.topics.write import Write, Writer
 from ingeborg.broker.core.topics.writing import Writing
 from ingeborg.protocol.errors import ProtocolError
-from ingeborg.protocol.hashes import SLOTS, slot_of
+from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.topics import PRESENCE, TOPIC_BYTES_MAX
 
 from ..fake_desk import Stored
@@ -50,8 +50,8 @@ class Told(Way):
         desk, me = self.desk.real, ME.incarnation
         writes = UnderWay()
         self.keepalive = Keepalive(desk, self.sending, 25.0, 0.0)
-        parts = (self.members, self.hub, self.routes, self.locations, writes, self.keepalive)
-        self.sweeping = Sweeping(desk, *parts, Shape(reads_memory=True))
+        parts = (self.members, self.hub, self.routes, self.filtering, self.locations, writes, self.keepalive)
+        self.sweeping = Sweeping(desk, *parts, True)
         self.part = self.sweeping.presence = Presence(
             desk,
             me,
@@ -59,7 +59,6 @@ class Told(Way):
             self.home,
             self.outcomes,
             self.inflight,
-            self.routes,
             self.replies,
             self.origin.publish,
             prefixes,
@@ -77,9 +76,12 @@ class Told(Way):
             if homes[slot_of(topic)] == ME.incarnation and homes[slot_of(PRESENCE + topic)] == told_at
         )
 
-    def write(self, client: str, *topics: str, added: bool = True, term: Term | None = None) -> Ours:
+    def write(
+        self, client: str, *topics: str, added: bool = True, filter: str | None = None, replace: bool = False
+    ) -> Ours:
         """Somebody here changes subscriptions to topics of ours."""
-        write = Write(client, list(topics), added, self.desk.now, self.desk.now + TIMEOUT_S, term)
+        now = self.desk.now
+        write = Write(client, list(topics), added, now, now + TIMEOUT_S, None, filter, replace)
         write.writer = ours = Ours()
         self.writing.take(write)
         return ours
@@ -89,6 +91,10 @@ class Told(Way):
         calls = self.take_stored()
         assert [call.operation for call in calls] == list(operations)
         return calls
+
+    def has(self, client: str, *filters: str | None) -> list[Subscription]:
+        """What the client has at a topic whose joins and leaves are told elsewhere."""
+        return [Subscription(self.elsewhere, client, text) for text in filters]
 
     def cached(self, topic: str, *clients: str) -> None:
         """The set is in the routing cache."""
@@ -118,9 +124,9 @@ def told() -> Told:
 
 def test_a_join_is_told_when_the_store_and_the_cache_have_it_and_nobody_waits_for_the_telling(told: Told) -> None:
     ours = told.write("carl", told.elsewhere)
-    (read,) = told.store("subscribers")
-    assert read.arguments == ([told.elsewhere],)
-    read.end(([{"dora"}], []))
+    (read,) = told.store("subscriptions_of")
+    assert read.arguments == ([("carl", told.elsewhere)],)
+    read.end([[]])
     (write,) = told.store("subscribe")
     told.cached(told.elsewhere, "dora")
     assert (told.said(), ours.told) == ([], [])
@@ -137,29 +143,43 @@ def test_a_join_is_told_when_the_store_and_the_cache_have_it_and_nobody_waits_fo
     assert (told.desk.counts["presence_told"], told.lost, told.part.waiting) == (1, 0, 0)
 
 
-@pytest.mark.parametrize("added", [True, False])
-@pytest.mark.parametrize("is_in", [True, False])
-@pytest.mark.parametrize("is_cached", [True, False])
-def test_only_who_was_not_in_the_set_joins_and_only_who_was_leaves(
-    told: Told, added: bool, is_in: bool, is_cached: bool
+PLAIN, LOUD, ROCK = None, '{"volume":[9]}', '{"genre":["rock"]}'
+
+
+@pytest.mark.parametrize("filter", [PLAIN, LOUD])
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("before", [[], [PLAIN], [LOUD], [ROCK], [PLAIN, LOUD]])
+def test_who_had_nothing_at_the_topic_joins_by_whatever_it_subscribes_to(
+    told: Told, filter: str | None, replace: bool, before: list[str | None]
 ) -> None:
-    before = {"carl", "dora"} if is_in else {"dora"}
-    if is_cached:
-        told.cached(told.elsewhere, *before)
-    told.write("carl", told.elsewhere, added=added)
-    if not is_cached:
-        told.store("subscribers")[0].end(([before], []))
-    told.store("subscribe" if added else "unsubscribe")[0].end()
-    assert told.said() == ([] if added == is_in else [{"joined" if added else "left": ["carl"]}])
+    told.write("carl", told.elsewhere, filter=filter, replace=replace)
+    told.store("subscriptions_of")[0].end([told.has("carl", *before)])
+    told.store("subscribe")[0].end()
+    assert told.said() == ([] if before else [{"joined": ["carl"]}])
 
 
-def test_to_subscribe_until_an_end_is_a_join(told: Told) -> None:
-    told.write("carl", told.elsewhere, term=Term(True, 0.0))
-    (read,) = told.store("subscribers")
-    assert read.arguments == ([told.elsewhere],)
-    read.end(([set()], []))
-    told.store("subscribe_ending")[0].end()
-    assert told.said() == [{"joined": ["carl"]}]
+@pytest.mark.parametrize(
+    ("filter", "before", "leaves"),
+    [
+        (None, [], False),
+        (None, [PLAIN], True),
+        (None, [LOUD], True),
+        (None, [PLAIN, LOUD, ROCK], True),
+        (LOUD, [], False),
+        (LOUD, [PLAIN], False),
+        (LOUD, [LOUD], True),
+        (LOUD, [ROCK], False),
+        (LOUD, [LOUD, ROCK], False),
+        (LOUD, [PLAIN, LOUD], False),
+    ],
+)
+def test_who_has_nothing_at_the_topic_any_more_leaves(
+    told: Told, filter: str | None, before: list[str | None], leaves: bool
+) -> None:
+    told.write("carl", told.elsewhere, added=False, filter=filter)
+    told.store("subscriptions_of")[0].end([told.has("carl", *before)])
+    told.store("unsubscribe")[0].end()
+    assert told.said() == ([{"left": ["carl"]}] if leaves else [])
 
 
 def test_topics_without_presence_are_written_as_ever(told: Told) -> None:
@@ -191,9 +211,9 @@ def test_of_a_topic_that_leaves_no_room_for_the_prefix_nothing_is_told_but_count
     )
     assert (len(fits.encode()), len(too_long.encode())) == (longest, longest + 1)
     told.write("carl", fits, too_long)
-    (read,) = told.store("subscribers")
-    assert read.arguments == ([fits],)
-    read.end(([set()], []))
+    (read,) = told.store("subscriptions_of")
+    assert read.arguments == ([("carl", fits)],)
+    read.end([[]])
     told.store("subscribe")[0].end()
     assert [call.arguments[0] for call in told.asked()] == [PRESENCE + fits]
     assert told.lost == 1
@@ -204,11 +224,11 @@ def test_of_a_topic_that_leaves_no_room_for_the_prefix_nothing_is_told_but_count
 
 def test_two_subscribes_of_a_client_that_overlap_are_one_join(told: Told) -> None:
     first, second = told.write("carl", told.elsewhere), told.write("carl", told.elsewhere)
-    told.store("subscribers")[0].end(([set()], []))
+    told.store("subscriptions_of")[0].end([[]])
     told.store("subscribe")[0].end()
     assert (first.told, second.told) == (["ok"], [])
     told.desk.work()
-    told.store("subscribers")[0].end(([{"carl"}], []))
+    told.store("subscriptions_of")[0].end([told.has("carl", PLAIN)])
     told.store("subscribe")[0].end()
     assert second.told == ["ok"]
     assert told.said() == [{"joined": ["carl"]}]
@@ -217,11 +237,11 @@ def test_two_subscribes_of_a_client_that_overlap_are_one_join(told: Told) -> Non
 def test_a_leave_behind_a_join_waits_for_it_and_is_told_behind_it(told: Told) -> None:
     told.write("carl", told.elsewhere)
     told.write("carl", told.elsewhere, added=False)
-    told.store("subscribers")[0].end(([set()], []))
+    told.store("subscriptions_of")[0].end([[]])
     told.store("subscribe")[0].end()
     (join,) = told.asked()
     told.desk.work()
-    told.store("subscribers")[0].end(([{"carl"}], []))
+    told.store("subscriptions_of")[0].end([told.has("carl", PLAIN)])
     told.store("unsubscribe")[0].end()
     assert told.said() == []  # one message of a topic at a time
     told.part.answered(join, False)
@@ -258,49 +278,49 @@ def test_other_writes_of_a_client_wait_for_one_that_is_told_and_others_clients_d
     told.write("carl", told.elsewhere)
     told.write("carl", "other")
     told.write("dora", "other")
-    read, write = told.store("subscribers", "subscribe")
-    assert write.arguments == ([("dora", ["other"])],)
-    read.end(([set()], []))
+    read, write = told.store("subscriptions_of", "subscribe")
+    assert write.arguments == ([Subscribe("dora", ["other"])],)
+    read.end([[]])
     told.store("subscribe")[0].end()
     told.desk.work()
     (write,) = told.store("subscribe")
-    assert write.arguments == ([("carl", ["other"])],)
+    assert write.arguments == ([Subscribe("carl", ["other"])],)
 
 
 # What cannot be told
 
 
-def test_where_the_set_cannot_be_read_the_change_is_made_and_counted_as_lost(told: Told) -> None:
+def test_where_it_cannot_be_read_what_is_there_the_change_is_made_and_counted_as_lost(told: Told) -> None:
     ours = told.write("carl", told.elsewhere, told.here)
-    told.store("subscribers")[0].end(error=DOWN)
+    told.store("subscriptions_of")[0].end(error=DOWN)
     told.store("subscribe")[0].end()
     assert (ours.told, told.said(), told.lost) == (["ok"], [], 2)
 
 
 def test_of_a_write_that_fails_nothing_is_told(told: Told) -> None:
     ours = told.write("carl", told.elsewhere)
-    told.store("subscribers")[0].end(([set()], []))
+    told.store("subscriptions_of")[0].end([[]])
     told.store("subscribe")[0].end(error=DOWN)
     assert (ours.told, told.said(), told.lost) == (["store_unavailable"], [], 1)
 
 
 def test_nor_of_one_that_another_home_may_have_made_meanwhile(told: Told) -> None:
     ours = told.write("carl", told.elsewhere)
-    told.store("subscribers")[0].end(([set()], []))
+    told.store("subscriptions_of")[0].end([[]])
     (write,) = told.store("subscribe")
     told.members.round += 1
     write.end()
     assert (ours.told, told.said(), told.lost) == (["not_home"], [], 1)
 
 
-def test_who_is_home_no_more_when_the_set_has_been_read_does_not_write(told: Told) -> None:
+def test_who_is_home_no_more_when_that_has_been_read_does_not_write(told: Told) -> None:
     ours = told.write("carl", told.elsewhere)
-    (read,) = told.store("subscribers")
+    (read,) = told.store("subscriptions_of")
     told.members.round += 1
-    read.end(([set()], []))
+    read.end([[]])
     told.store()
     told.writing.tick()  # it is again by now
-    told.store("subscribers")[0].end(([set()], []))
+    told.store("subscriptions_of")[0].end([[]])
     told.store("subscribe")[0].end()
     assert ours.told == ["ok"]
 
@@ -412,82 +432,86 @@ def test_to_all_other_topics_they_do(told: Told, topic: str) -> None:
 
 
 class Ends(Told):
-    """One client's ending subscription to the room is over, and found to be."""
+    """One client's subscriptions to the room are over, and found to be: one without a filter, and one with."""
 
     def __init__(self) -> None:
         super().__init__()
         self.keepalive.expire(100.0)
-        self.record = Ending(self.elsewhere, "carl", Term(False, 50.0), 1)
+        self.records = [
+            Subscription(self.elsewhere, "carl", text, Term(False, 50.0), stamp)
+            for stamp, text in enumerate((None, LOUD), 1)
+        ]
 
-    def find(self) -> None:
-        """The walk comes to it."""
+    def find(self) -> list[Stored]:
+        """The walk comes to them; what the store is asked then."""
         self.desk.now += WALK_S_MAX
-        for _ in range(SLOTS):
-            self.desk.now += 0.1
-            self.sweeping.tick()
-            for call in self.take_stored():
+        self.sweeping.tick()
+        asked: list[Stored] = []
+        while calls := self.take_stored():
+            for call in calls:
                 if call.operation == "ending":
-                    found = [self.record] if call.arguments[0] == slot_of(self.elsewhere) else []
-                    call.end((found, None))
-                    if found:
-                        return
+                    call.end((self.records, None))
                 elif call.operation == "tidy":
                     call.end(0)
                 elif call.operation == "ending_slots":
-                    call.end(None)
-        raise AssertionError("it was not found")
+                    call.end([slot_of(self.elsewhere)])
+                else:
+                    asked.append(call)
+        return asked
+
+    def ends(self, *before: str | None) -> Stored:
+        """They are found, and the store says what the client has at the room: these, by their filters."""
+        (read,) = self.find()
+        assert (read.operation, set(read.arguments[0])) == ("subscriptions_of", {("carl", self.elsewhere)})
+        read.end([self.has("carl", *before) for _ in read.arguments[0]])
+        (end,) = self.store("end")
+        return end
 
 
-def test_who_is_taken_out_has_left() -> None:
+def test_who_has_nothing_left_when_they_have_ended_has_left() -> None:
     told = Ends()
     told.cached(told.elsewhere, "carl", "dora")
-    told.find()
-    (terms,) = told.store("terms")
-    assert terms.arguments == ([("carl", told.elsewhere)],)
-    terms.end([told.record.term])
-    (end,) = told.store("end")
+    end = told.ends(None, LOUD)
     assert told.said() == []
-    end.end([[told.record]])
+    end.end([told.records])
     assert told.said() == [{"left": ["carl"]}]
 
 
-@pytest.mark.parametrize("taken", [[], None])
-def test_who_stays_has_not(taken: list[Ending] | None) -> None:
+@pytest.mark.parametrize(
+    ("before", "over"),
+    [
+        ([None, LOUD, ROCK], 2),  # there is another one
+        ([None, LOUD], 1),  # one has got another term since
+        ([None, LOUD], 0),  # the client has come back
+        ([], 2),  # it had left before
+    ],
+)
+def test_who_has_something_left_or_had_nothing_before_has_not(before: list[str | None], over: int) -> None:
     told = Ends()
-    told.find()
-    told.store("terms")[0].end([told.record.term])
-    (end,) = told.store("end")
-    if taken is None:
-        end.end(error=DOWN)
-    else:
-        end.end([taken])
-    assert (told.said(), told.lost) == ([], int(taken is None))
+    told.ends(*before).end([told.records[:over]])
+    assert (told.said(), told.lost) == ([], 0)
     told.write("carl", told.elsewhere)  # and is held no longer
-    told.store("ending", "subscribers")
+    assert told.take_stored()[-1].operation == "subscriptions_of"
 
 
-def test_who_had_left_before_does_not_leave_twice() -> None:
+def test_of_an_end_that_fails_nothing_is_told_but_counted() -> None:
     told = Ends()
-    told.find()
-    told.store("terms")[0].end([None])
-    told.store("end")[0].end([[told.record]])
-    assert told.said() == []
+    told.ends(None, LOUD).end(error=DOWN)
+    assert (told.said(), told.lost) == ([], 1)
 
 
-def test_who_subscribes_anew_meanwhile_joins_behind_the_leave() -> None:
+def test_who_subscribes_again_meanwhile_joins_behind_the_leave() -> None:
     told = Ends()
     told.cached(told.elsewhere, "carl")
-    told.find()
+    end = told.ends(None, LOUD)
     told.write("carl", told.elsewhere)
-    told.store("terms")[0].end([told.record.term])
-    told.store("end")[0].end([[told.record]])
+    assert told.take_stored() == []
+    end.end([told.records])
     (left,) = told.asked()
     told.desk.work()
-    (write,) = [call for call in told.take_stored() if call.operation in ("subscribe", "subscribers")]
-    if write.operation == "subscribers":
-        write.end(([set()], []))
-        (write,) = told.store("subscribe")
-    write.end()
+    (read,) = [call for call in told.take_stored() if call.operation == "subscriptions_of"]
+    read.end([[]])
+    told.store("subscribe")[0].end()
     told.part.answered(left, False)
     assert orjson.loads(left.arguments[1]) == {"left": ["carl"]}
     assert told.said() == [{"joined": ["carl"]}]
@@ -496,18 +520,15 @@ def test_who_subscribes_anew_meanwhile_joins_behind_the_leave() -> None:
 def test_while_something_of_it_is_written_nothing_of_it_ends() -> None:
     told = Ends()
     told.write("carl", told.elsewhere)
-    told.store("subscribers")
-    told.find()
-    assert not {"end", "terms"} & {call.operation for call in told.take_stored()}
+    told.store("subscriptions_of")
+    assert told.find() == []
 
 
 def test_a_store_that_does_not_say_what_is_there_is_asked_again() -> None:
     told = Ends()
-    told.find()
-    told.store("terms")[0].end(error=DOWN)
-    told.store()
-    told.find()
-    told.store("terms")
+    told.find()[0].end(error=DOWN)
+    assert told.find() == []  # this walk ends
+    assert told.ends(None, LOUD)
 
 
 # Among endpoints
@@ -532,6 +553,29 @@ def test_whoever_asks_for_them_is_told_wherever_the_homes_are() -> None:
         anna.say(f"unsubscribe {topic}")
         assert watcher.heard[-1] == heard + str({"left": [anna.name]})
         assert len(watcher.heard) == 4
+
+
+def test_subscriptions_of_all_kinds_are_one_stay() -> None:
+    cluster = Cluster("a", "b", presence=("room/",), grace_s=2.0, tells_slots=True)
+    topic = cluster.topic_at("a", "room/")
+    watcher = watch(cluster, "watcher", "b", topic)
+    anna = cluster.listener("anna", "b")
+    loud, rock = {"volume": [9]}, {"genre": ["rock"]}
+
+    def heard(command: str, **fields: Any) -> list[str]:
+        anna.send(command=command, topic=topic, **fields)
+        assert anna.hear() == ["ok"]
+        begin, watcher.heard[:] = watcher.heard[:], []
+        return begin
+
+    watcher.heard.clear()
+    assert heard("subscribe", filter=loud) == [f"{PRESENCE}{topic}: {{'joined': ['anna']}}"]
+    assert heard("subscribe", filter=rock, until="disconnect") == []
+    assert heard("unsubscribe", filter=loud) == []
+    assert heard("subscribe", replace=True, ttl_s=60) == []
+    assert heard("subscribe", replace=True, filter=loud, until="disconnect") == []
+    anna.close()
+    assert watcher.hear(15.0) == [f"{PRESENCE}{topic}: {{'left': ['anna']}}"]
 
 
 def test_who_hears_of_a_join_reaches_the_newcomer() -> None:

@@ -13,7 +13,7 @@ from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
 from ingeborg.broker.core.messages.filtering import Filtering
 from ingeborg.broker.core.messages.routes import Routes
-from ingeborg.broker.core.model import Introduction, Shape, StoreUnavailable, Term
+from ingeborg.broker.core.model import Introduction, Shape, StoreUnavailable, Subscribe, Term
 from ingeborg.broker.core.topics.subscribing import TOPICS_PER_SLICE, WRITE_S_LONG, Subscribing
 from ingeborg.broker.core.topics.writing import Writing
 from ingeborg.protocol.hashes import slot_of
@@ -33,8 +33,8 @@ class Endpoint(Surroundings):
     ) -> None:
         super().__init__(*peers, joined=joined)
         routes, writes = Routes(1_000, 10_000), UnderWay()
-        sweeps = self.sweeping(routes, writes)
         self.filtering = Filtering(self.desk.real, routes)
+        sweeps = self.sweeping(routes, writes, self.filtering)
         self.writing = Writing(self.desk.real, "m", self.members, routes, {}, writes, sweeps, self.filtering)
         self.part = Subscribing(
             *(self.desk.real, "m", self.members, self.writing, lookup),
@@ -71,7 +71,7 @@ def test_each_home_gets_its_topics_in_one_request(endpoint: Endpoint) -> None:
     topics = {home: endpoint.topics(home, 3) for home in "mpq"}
     endpoint.say("subscribe", [topics[home][n] for n in range(3) for home in "mpq"])
     assert sorted(endpoint.asked()) == [("p", ("anna", topics["p"], True)), ("q", ("anna", topics["q"], True))]
-    assert endpoint.stored("subscribe")[0].arguments == ([("anna", topics["m"])],)
+    assert endpoint.stored("subscribe")[0].arguments == ([Subscribe("anna", topics["m"])],)
 
 
 def test_success_is_said_when_every_home_has_said_so(endpoint: Endpoint) -> None:
@@ -114,7 +114,7 @@ def test_of_several_failures_the_first_is_said(endpoint: Endpoint) -> None:
 def test_where_one_endpoint_is_the_home_of_everything_nothing_is_sorted() -> None:
     endpoint = Endpoint()
     endpoint.say("subscribe", ("a", "b", "c"))
-    assert endpoint.stored("subscribe")[0].arguments == ([("anna", ["a", "b", "c"])],)
+    assert endpoint.stored("subscribe")[0].arguments == ([Subscribe("anna", ["a", "b", "c"])],)
     assert endpoint.desk.asked == []
 
 
@@ -328,84 +328,63 @@ def test_to_take_topics_back_nobody_is_counted() -> None:
     assert endpoint.results(endpoint.anna) == ["ok 1"]
 
 
-# What ends by itself
+# What has a filter or a term, or takes the place of all else
 
 
-def say_ending(endpoint: Endpoint, topics: list[str], term: tuple[bool, int] = (True, 0)) -> None:
-    said = command("subscribe", topic=topics, id=1)._replace(term=term)
-    endpoint.part.commands()["subscribe"](endpoint.anna, said)
+def say_with(endpoint: Endpoint, name: str, topics: list[str], **fields: Any) -> None:
+    said = command(name, topic=topics, id=1)._replace(**fields)
+    endpoint.part.commands()[name](endpoint.anna, said)
 
 
-def test_each_home_is_told_when_it_ends(endpoint: Endpoint) -> None:
+@pytest.mark.parametrize(
+    ("fields", "options", "row", "told"),
+    [
+        ({"term": (True, 7)}, {"until": "disconnect", "ttl_s": 7}, (None, Term(True, 7.0), False), {"grace_s": 60}),
+        ({"filter": "{}"}, {"filter": "{}"}, ("{}", None, False), {"filtered": True}),
+        ({"replace": True}, {"replace": True}, (None, None, True), {}),
+        (
+            {"filter": "{}", "term": (False, 7), "replace": True},
+            {"filter": "{}", "ttl_s": 7, "replace": True},
+            ("{}", Term(False, 7.0), True),
+            {"grace_s": 60, "filtered": True},
+        ),
+    ],
+)
+def test_each_home_is_told_all_of_it_and_so_is_the_client(
+    endpoint: Endpoint, fields: dict[str, Any], options: dict[str, Any], row: Any, told: dict[str, Any]
+) -> None:
     topics = {home: endpoint.topics(home, 1) for home in "mp"}
-    say_ending(endpoint, topics["m"] + topics["p"], (True, 7))
-    assert endpoint.asked() == [("p", ("anna", topics["p"], True, {"until": "disconnect", "ttl_s": 7}))]
-    (own,) = endpoint.stored("subscribe_ending")
-    assert own.arguments == ([("anna", topics["m"], Term(True, 7.0))],)
+    say_with(endpoint, "subscribe", topics["m"] + topics["p"], **fields)
+    assert endpoint.asked() == [("p", ("anna", topics["p"], True, options))]
+    (own,) = endpoint.stored("subscribe")
+    assert own.arguments == ([Subscribe("anna", topics["m"], *row)],)
     own.end()
     endpoint.part.answered(endpoint.desk.asked[0], None)
-    assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1, "grace_s": 60}]
+    assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1, **told}]
 
 
 def test_the_reply_tells_the_grace_time_that_counts_at_every_home(endpoint: Endpoint) -> None:
     endpoint.members.connected(peer("q"), endpoint.desk.now, Introduction(7.5))
-    say_ending(endpoint, endpoint.topics("m", 1))
-    endpoint.stored("subscribe_ending")[0].end()
+    say_with(endpoint, "subscribe", endpoint.topics("m", 1), term=(True, 0))
+    endpoint.stored("subscribe")[0].end()
     assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1, "grace_s": 7.5}]
 
 
-def test_the_reply_to_a_plain_one_says_no_grace_time_and_so_that_it_is_plain(endpoint: Endpoint) -> None:
-    for term, more in (((False, 7), {"grace_s": 60}), (None, {})):
-        said = command("subscribe", topic=endpoint.topics("m", 1), id=1)._replace(term=term)
-        endpoint.part.commands()["subscribe"](endpoint.anna, said)
-        endpoint.desk.stored.pop().end()
-        assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1, **more}]
+def test_each_home_is_told_which_filter_goes(endpoint: Endpoint) -> None:
+    topics = {home: endpoint.topics(home, 1) for home in "mp"}
+    say_with(endpoint, "unsubscribe", topics["m"] + topics["p"], filter="{}")
+    assert endpoint.asked() == [("p", ("anna", topics["p"], False, {"filter": "{}"}))]
+    (own,) = endpoint.stored("unsubscribe")
+    assert own.arguments == ([("anna", topics["m"], "{}")],)
+    own.end()
+    endpoint.part.answered(endpoint.desk.asked[0], None)
+    assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1}]
 
 
 def test_with_lookup_routing_no_subscription_ends_or_has_a_filter() -> None:
     endpoint = Endpoint(lookup=True)
-    say_ending(endpoint, ["t"])
-    say_filtered(endpoint, "subscribe", ["t"])
+    say_with(endpoint, "subscribe", ["t"], term=(True, 0))
+    say_with(endpoint, "subscribe", ["t"], filter="{}")
     replies = endpoint.heard(endpoint.anna)
     assert [reply["error"] for reply in replies] == ["bad_state", "bad_state"]
     assert ["'until'" in replies[0]["info"], "'filter'" in replies[1]["info"]] == [True, True]
-
-
-# What has a filter
-
-
-def say_filtered(endpoint: Endpoint, name: str, topics: list[str], *, replace: bool = False) -> None:
-    said = command(name, topic=topics, id=1)._replace(filter="{}", replace=replace)
-    endpoint.part.commands()[name](endpoint.anna, said)
-
-
-@pytest.mark.parametrize("replace", [False, True])
-def test_each_home_is_told_the_filter(endpoint: Endpoint, replace: bool) -> None:
-    topics = {home: endpoint.topics(home, 1) for home in "mp"}
-    say_filtered(endpoint, "subscribe", topics["m"] + topics["p"], replace=replace)
-    options = {"filter": "{}", "replace": True} if replace else {"filter": "{}"}
-    assert endpoint.asked() == [("p", ("anna", topics["p"], True, options))]
-    (own,) = endpoint.stored("subscribe_filtered")
-    assert own.arguments == ([("anna", topics["m"], "{}", replace)],)
-    own.end()
-    endpoint.part.answered(endpoint.desk.asked[0], None)
-    assert endpoint.heard(endpoint.anna) == [{"result": "success", "filtered": True, "id": 1}]
-
-
-def test_and_which_one_is_taken_back(endpoint: Endpoint) -> None:
-    topics = {home: endpoint.topics(home, 1) for home in "mp"}
-    say_filtered(endpoint, "unsubscribe", topics["m"] + topics["p"])
-    assert endpoint.asked() == [("p", ("anna", topics["p"], False, {"filter": "{}"}))]
-    assert endpoint.stored("unsubscribe_filtered")[0].arguments == ([("anna", topics["m"], "{}")],)
-
-
-def test_a_plain_one_of_the_same_client_waits_for_an_ending_one(endpoint: Endpoint) -> None:
-    (topic,) = endpoint.topics("m", 1)
-    say_ending(endpoint, [topic])
-    (first,) = endpoint.stored("subscribe_ending")
-    endpoint.say("subscribe", [topic])
-    assert endpoint.stored() == []
-    first.end()
-    endpoint.desk.work()
-    endpoint.stored("subscribe")[0].end()
-    assert endpoint.results(endpoint.anna) == ["ok 1", "ok 1"]

@@ -8,10 +8,11 @@ import pytest
 
 from ingeborg.broker.core.clients.hub import Binding
 from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.messages.filtering import Filtering
 from ingeborg.broker.core.messages.message import Handover, Message
-from ingeborg.broker.core.messages.routes import Routes
-from ingeborg.broker.core.model import Ending, Introduction, Location, Shape, StoreUnavailable, Term
-from ingeborg.broker.core.stores import STORE_TIMEOUT_S
+from ingeborg.broker.core.messages.routes import Route, Routes
+from ingeborg.broker.core.messages.topic_filters import TopicFilters
+from ingeborg.broker.core.model import Introduction, Location, StoreUnavailable, Subscription, Term
 from ingeborg.broker.core.topics.sweeping import (
     EMPTY_S,
     KEPT_S,
@@ -22,36 +23,42 @@ from ingeborg.broker.core.topics.sweeping import (
     SLOTS_PER_TICK,
     WALK_S_MAX,
 )
+from ingeborg.protocol.filters import canonical_filter
 from ingeborg.protocol.hashes import SLOTS, slot_of
 
 from ..fake_desk import Stored
-from ..surroundings import GRACE_S, MEMORY, Surroundings, peer
+from ..surroundings import GRACE_S, Surroundings, peer
 
 DOWN = StoreUnavailable("no quorum")
 UNTIL, UNIX_S = Term(True, 0.0), 1_000_000.0
+LOUD = canonical_filter({"volume": [{"numeric": [">", 7]}]})
 
 
 class Endpoint(Surroundings):
     """A home, and a store that a test says what is in: ``records``, ``places``."""
 
-    def __init__(self, *peers: str, joined: bool = True, shape: Shape = MEMORY) -> None:
+    def __init__(self, *peers: str, joined: bool = True, reads_memory: bool = True) -> None:
         super().__init__(*peers, joined=joined)
         self.routes, self.writes = Routes(1_000, 10_000), UnderWay()
-        self.part = self.sweeping(self.routes, self.writes, shape=shape)
+        self.filtering = Filtering(self.desk.real, self.routes)
+        self.part = self.sweeping(self.routes, self.writes, self.filtering, reads_memory=reads_memory)
         self.keepalive.expire(UNIX_S)
-        self.records: list[Ending] = []
+        self.records: list[Subscription] = []
         self.places: dict[str, Location] = {}
         self.asked: list[Stored] = []  # all that the store has been asked
         self.down = False
         self.down_for: set[str] = set()  # operations
         self.held: list[Stored] = []  # ends that the store has not answered
         self.hold = False
+        self.hold_operation = "end"  # that is held, or another one
         self.tells_slots = False  # the store says which slots have any
+        self.written_for: set[str] = set()  # clients of which something is being written
+        self.part.hold, self.part.release = self._held_for, self.written_for.discard
 
-    def ending(self, client: str, topic: str | None = None, term: Term = UNTIL) -> str:
+    def ending(self, client: str, topic: str | None = None, term: Term = UNTIL, filter: str | None = None) -> str:
         """A client's subscription; without a topic to one of ours."""
         topic = topic or self.topics("m", 1)[0]
-        self.records.append(Ending(topic, client, term, len(self.records) + 1))
+        self.records.append(Subscription(topic, client, filter, term, len(self.records) + 1))
         return topic
 
     def tick(self, seconds: float = 0.1) -> list[Stored]:
@@ -64,7 +71,7 @@ class Endpoint(Surroundings):
             asked.append(call)
             if self.down or call.operation in self.down_for:
                 call.end(error=DOWN)
-            elif self.hold and call.operation == "end":
+            elif call.operation == self.hold_operation and (self.hold or call.operation != "end"):
                 self.held.append(call)
             else:
                 call.end(getattr(self, "_" + call.operation)(*call.arguments))
@@ -84,6 +91,12 @@ class Endpoint(Surroundings):
         self.walk(seconds)
         return sorted({record.client for record in before if record not in self.records})
 
+    def _held_for(self, client: str) -> bool:
+        if client in self.written_for:
+            return False
+        self.written_for.add(client)
+        return True
+
     def _ending_slots(self) -> list[int] | None:
         return sorted({slot_of(record.topic) for record in self.records}) if self.tells_slots else None
 
@@ -97,15 +110,12 @@ class Endpoint(Surroundings):
         return [self.places.get(client) for client in clients]
 
     def _end(self, ends: Any) -> Any:
-        out: list[list[Ending]] = []
+        out: list[list[Subscription]] = []
         for records, location, conditional in ends:
             keep = conditional and self.places.get(records[0].client) != location
             out.append([] if keep else [record for record in records if record in self.records])
             self.records = [record for record in self.records if record not in out[-1]]
         return out
-
-    def _renew(self, slot: int) -> None:
-        assert any(slot_of(record.topic) == slot for record in self.records)
 
     def _tidy(self, kept_s: float) -> int:
         assert kept_s == KEPT_S
@@ -159,6 +169,17 @@ def test_who_is_said_to_be_here_and_is_not_is_looked_for_first(endpoint: Endpoin
     endpoint.places["anna"] = Location(7, "m", False)
     assert endpoint.gone() == []
     assert endpoint.gone(GRACE_S) == ["anna"]
+
+
+@pytest.mark.parametrize(("seen_s", "gone"), [(KEPT_S - WALK_S_MAX, ["anna"]), (KEPT_S, [])])
+def test_a_location_that_the_store_has_forgotten_is_no_sign_of_life(seen_s: float, gone: list[str]) -> None:
+    """Unless so much time has passed that one of which nothing was seen may have been forgotten, too."""
+    endpoint = Endpoint()
+    endpoint.ending("anna")
+    endpoint.places["anna"] = Location(7, "m", False)
+    endpoint.gone()
+    del endpoint.places["anna"]
+    assert endpoint.gone(seen_s) == gone
 
 
 def test_who_came_back_and_went_again_is_away_from_then_on(endpoint: Endpoint) -> None:
@@ -218,8 +239,8 @@ def test_one_with_a_time_ends_then_whoever_listens(endpoint: Endpoint) -> None:
     assert endpoint.gone(29.0) == []
     assert endpoint.gone(WALK_S_MAX) == ["anna", "bert"]
     assert of(endpoint.asked, "end")[0][0] == [
-        ([Ending(topic, "anna", Term(False, UNIX_S + 30.0), 1)], None, False),
-        ([Ending(topic, "bert", Term(True, UNIX_S + 30.0), 2)], None, False),
+        ([Subscription(topic, "anna", None, Term(False, UNIX_S + 30.0), 1)], None, False),
+        ([Subscription(topic, "bert", None, Term(True, UNIX_S + 30.0), 2)], None, False),
     ]
     assert endpoint.gone(GRACE_S) == ["carl"]
 
@@ -260,13 +281,13 @@ def test_an_endpoint_that_may_not_act_looks_at_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "slots", "records"),
-    [(MEMORY, SLOTS_PER_TICK, RECORDS_PER_TICK), (Shape(), SLOT_REQUESTS_PER_TICK, REQUESTS_PER_TICK)],
+    ("reads_memory", "slots", "records"),
+    [(True, SLOTS_PER_TICK, RECORDS_PER_TICK), (False, SLOT_REQUESTS_PER_TICK, REQUESTS_PER_TICK)],
 )
-def test_a_tick_looks_at_so_many(shape: Shape, slots: int, records: int) -> None:
-    endpoint = Endpoint(shape=shape)
+def test_a_tick_looks_at_so_many(reads_memory: bool, slots: int, records: int) -> None:
+    endpoint = Endpoint(reads_memory=reads_memory)
     assert len(of(endpoint.tick(), "ending")) == slots
-    endpoint = Endpoint(shape=shape)
+    endpoint = Endpoint(reads_memory=reads_memory)
     topic = next(f"x{n}" for n in range(100_000) if slot_of(f"x{n}") == 0)
     for number in range(records * 2 + 1):
         endpoint.ending(f"c{number}", topic)
@@ -283,15 +304,29 @@ def test_a_slot_without_any_is_left_alone_for_a_while(endpoint: Endpoint) -> Non
 
 def test_a_slot_that_is_written_into_is_looked_at_again(endpoint: Endpoint) -> None:
     endpoint.walk()
-    slot = slot_of("t")
-    endpoint.desk.now += WALK_S_MAX - STORE_TIMEOUT_S
+    endpoint.ending("anna", "t")
     endpoint.part.written(["t"])
-    assert of(endpoint.walk(STORE_TIMEOUT_S), "ending") == [(slot, None, RECORDS_PER_TICK)]
-    endpoint.ending("anna", "t")  # it was under way
-    assert of(endpoint.walk(), "ending") == [(slot, None, RECORDS_PER_TICK)]
+    assert of(endpoint.walk(), "ending") == [(slot_of("t"), None, RECORDS_PER_TICK)]
     endpoint.records.clear()
-    assert of(endpoint.walk(), "ending") == [(slot, None, RECORDS_PER_TICK)]
+    assert of(endpoint.walk(), "ending") == [(slot_of("t"), None, RECORDS_PER_TICK)]
     assert of(endpoint.walk(), "ending") == []
+
+
+@pytest.mark.parametrize("tells_slots", [False, True])
+def test_one_that_is_written_during_a_walk_is_found_by_the_next(endpoint: Endpoint, tells_slots: bool) -> None:
+    """The slot has been looked into, or the store has not named it; and this walk finds nothing."""
+    endpoint.tells_slots = tells_slots
+    endpoint.hold_operation = "ending_slots" if tells_slots else "ending"
+    endpoint.tick(WALK_S_MAX)
+    (read,) = endpoint.held
+    endpoint.hold_operation = ""
+    topic = next(f"x{n}" for n in range(100_000) if slot_of(f"x{n}") == 0)
+    endpoint.ending("anna", topic)
+    endpoint.part.written([topic])
+    read.end([] if tells_slots else ([], None))
+    endpoint.walk(0.0)
+    endpoint.walk()
+    assert (endpoint.part.found, endpoint.part.away) == (1, 1)
 
 
 def test_where_the_store_says_which_slots_have_any_no_other_is_looked_into(endpoint: Endpoint) -> None:
@@ -300,20 +335,16 @@ def test_where_the_store_says_which_slots_have_any_no_other_is_looked_into(endpo
     topic = endpoint.ending("anna")
     endpoint.part.written([topic])
     assert of(endpoint.walk(), "ending") == [(slot_of(topic), None, RECORDS_PER_TICK)]
-    assert len(of(endpoint.asked, "ending_slots")) == 1
     endpoint.ending("bob", "of a home before")
     endpoint.part.view_changed()
     assert {slot for slot, _, _ in of(endpoint.walk(), "ending")} == {slot_of(topic), slot_of("of a home before")}
     endpoint.records.clear()
+    assert of(endpoint.walk(), "ending") == []
+    asked = len(of(endpoint.asked, "ending_slots"))
     endpoint.walk()
+    assert len(of(endpoint.asked, "ending_slots")) == asked  # it is asked again in a while
     endpoint.walk(EMPTY_S)
-    assert len(of(endpoint.asked, "ending_slots")) == 3
-
-
-def test_a_slot_that_is_being_written_into_is_looked_into_though_the_store_has_none_of_it(endpoint: Endpoint) -> None:
-    endpoint.tells_slots = True
-    endpoint.part.written(["t"])
-    assert of(endpoint.walk(), "ending") == [(slot_of("t"), None, RECORDS_PER_TICK)]
+    assert len(of(endpoint.asked, "ending_slots")) == asked + 1
 
 
 def test_where_it_cannot_say_so_it_is_asked_again_a_moment_later(endpoint: Endpoint) -> None:
@@ -338,25 +369,61 @@ def test_a_store_that_fails_is_left_alone_for_a_moment_and_nothing_ends(endpoint
     endpoint.ending("anna")
     endpoint.gone()
     endpoint.down = True
-    assert [call.operation for call in endpoint.tick(GRACE_S)] == ["tidy", "ending"]
-    assert of(endpoint.tick(PAUSE_S / 2), "ending") == []
+    assert [call.operation for call in endpoint.tick(GRACE_S)] == ["tidy", "ending_slots"]
+    assert of(endpoint.tick(PAUSE_S / 2), "ending_slots") == []
     endpoint.down = False
     assert endpoint.gone(PAUSE_S) == ["anna"]
 
 
-def test_sets_that_have_changed_are_read_again_also_those_that_are_in_use(endpoint: Endpoint) -> None:
-    topic = endpoint.ending("anna")
-    endpoint.routes.filled(topic, endpoint.routes.add(topic), ("anna",))
+def in_use(endpoint: Endpoint, topic: str) -> Route:
+    """Anna has all messages of the topic, and those of a filter; one is under way."""
+    route = endpoint.routes.add(topic)
+    endpoint.routes.filled(topic, route, ("anna",))
+    route.filters = TopicFilters(loading=False)
+    route.filters.change(("anna", LOUD, True, False))
+    route.put(Handover(Message(topic, b"1", "m", 1, endpoint.desk.now), slot_of(topic), None, None))
+    return route
+
+
+def test_the_caches_have_what_has_ended(endpoint: Endpoint) -> None:
+    topic = endpoint.ending("anna", filter=LOUD)
+    endpoint.ending("anna", topic)
+    route = in_use(endpoint, topic)
     endpoint.gone()
-    route = endpoint.routes.get(topic)
-    assert route is not None
-    waits = Handover(Message(topic, b"1", "m", 1, endpoint.desk.now), slot_of(topic), None, None)
-    route.put(waits)
-    endpoint.gone(GRACE_S)
-    assert endpoint.records == []
+    endpoint.hold = True
+    endpoint.walk(GRACE_S)
+    assert endpoint.written_for == {"anna"}  # nothing else is written of it meanwhile
+    (end,) = endpoint.held
+    assert (route.subscribers, route.filters is None) == (("anna",), False)
+    end.end(endpoint._end(*end.arguments))
     assert endpoint.routes.get(topic) is route
-    handover: Handover = route.take()
-    assert handover is waits
+    assert route.subscribers == ()
+    assert route.filters is not None
+    assert len(route.filters.index) == 0
+    assert endpoint.written_for == set()
+
+
+@pytest.mark.parametrize("why", ["a write of the client is under way", "the store fails", "the lease has lapsed"])
+def test_where_it_is_not_certain_what_is_there_it_is_read_again_as_soon_as_it_is_not_in_use(
+    endpoint: Endpoint, why: str
+) -> None:
+    topic = endpoint.ending("anna")
+    route = in_use(endpoint, topic)
+    endpoint.gone()
+    if why == "a write of the client is under way":
+        endpoint.written_for.add("anna")
+    endpoint.hold = True
+    endpoint.walk(GRACE_S)
+    (end,) = endpoint.held
+    if why == "the lease has lapsed":
+        endpoint.lose_lease()
+    if why == "the store fails":
+        end.end(error=DOWN)
+    else:
+        end.end(endpoint._end(*end.arguments))
+    assert endpoint.routes.get(topic) is route
+    assert route.subscribers == ("anna",)
+    assert route.take()
     endpoint.tick()
     assert endpoint.routes.get(topic) is None
 
@@ -381,27 +448,6 @@ def test_a_walk_that_is_overtaken_by_a_newcomer_begins_anew() -> None:
     endpoint.part.view_changed()
     first = next(slot for slot in range(SLOTS) if endpoint.members.table[slot] == "m")
     assert of(endpoint.tick(), "ending")[0][0] == first
-
-
-def test_where_they_vanish_of_themselves_they_are_renewed() -> None:
-    endpoint = Endpoint(shape=Shape(renew_s=100.0))
-    topic = endpoint.ending("anna")
-    endpoint.hub.bindings["anna"] = Binding(endpoint.client(), 1)
-    assert of(endpoint.walk(), "renew") == [(slot_of(topic),)]
-    assert of(endpoint.walk(90.0), "renew") == []
-    assert of(endpoint.walk(11.0), "renew") == [(slot_of(topic),)]
-
-
-def test_a_renewal_that_failed_is_repeated_and_counted() -> None:
-    endpoint = Endpoint(shape=Shape(renew_s=100.0))
-    topic = endpoint.ending("anna")
-    endpoint.hub.bindings["anna"] = Binding(endpoint.client(), 1)
-    endpoint.down_for = {"renew"}
-    assert of(endpoint.walk(), "renew") == [(slot_of(topic),)]
-    assert endpoint.desk.counts["renewals_failed"] == 1
-    endpoint.down_for = set()
-    assert of(endpoint.walk(), "renew") == [(slot_of(topic),)]
-    assert of(endpoint.walk(), "renew") == []
 
 
 def test_the_home_of_the_first_slot_clears_up() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -12,7 +14,7 @@ from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, WAIT
 from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.messages.filtering import Filtering
 from ingeborg.broker.core.messages.routes import Routes
-from ingeborg.broker.core.model import StoreUnavailable
+from ingeborg.broker.core.model import StoreUnavailable, Subscribe, Term
 from ingeborg.broker.core.topics.write import Write, Writer
 from ingeborg.broker.core.topics.writing import TELL_S, WRITES_WAITING_MAX, Writing
 from ingeborg.protocol.errors import ProtocolError
@@ -31,14 +33,14 @@ class Home(Surroundings):
         self.routes = Routes(1_000, 10_000)
         self.writes = UnderWay()
         self.links = {"p": Link("m.1")}
-        self.sweeps = self.sweeping(self.routes, self.writes)
         self.filtering = Filtering(self.desk.real, self.routes)
+        self.sweeps = self.sweeping(self.routes, self.writes, self.filtering)
         parts = (self.routes, self.links, self.writes, self.sweeps, self.filtering)
         self.writing = Writing(self.desk.real, "m", self.members, *parts)
         self.ours = self.topics("m", 3)
 
-    def ask(self, number: int, topics: list[str], *, added: bool = True, client: str = "anna") -> None:
-        self.writing.change_requested("p", number, [client, topics, added])
+    def ask(self, number: int, topics: list[str], *, added: bool = True, client: str = "anna", **options: Any) -> None:
+        self.writing.change_requested("p", number, [client, topics, added, *([options] if options else [])])
 
     def cached(self, topic: str) -> object:
         route = self.routes.get(topic)
@@ -85,13 +87,40 @@ def test_success_is_said_after_the_store_has_it_and_the_cache_has_it(home: Home)
     home.routes.filled(topic, home.routes.add(topic), {"bert"})
     home.ask(7, [topic])
     (call,) = home.stored("subscribe")
-    assert call.arguments == ([("anna", [topic])],)
+    assert call.arguments == ([Subscribe("anna", [topic])],)
     assert home.said() == []
     assert home.cached(topic) == ("bert",)
     call.end()
     assert home.said() == [(7, "")]
     assert set(home.cached(topic)) == {"bert", "anna"}  # type: ignore[call-overload]
     assert home.desk.counts["subscriptions_changed"] == 1
+
+
+def test_a_peer_may_ask_for_any_combination(home: Home) -> None:
+    home.keepalive.expire(1_000.0)
+    topic = home.ours[:1]
+    home.ask(1, topic, filter="{}", until="disconnect", ttl_s=7, replace=True)
+    home.ask(2, topic, client="bert", replace=True)
+    home.ask(3, topic, client="carl", ttl_s=7)
+    home.ask(4, topic, client="dora", added=False, filter="{}")
+    *added, removed = home.stored("subscribe", "subscribe", "subscribe", "unsubscribe")
+    assert [call.arguments[0] for call in added] == [
+        [Subscribe("anna", topic, "{}", Term(True, 1_007.0), True)],
+        [Subscribe("bert", topic, None, None, True)],
+        [Subscribe("carl", topic, None, Term(False, 1_007.0))],
+    ]
+    assert removed.arguments == ([("dora", topic, "{}")],)
+
+
+@pytest.mark.parametrize("error", [None, DOWN])
+def test_what_takes_the_place_of_all_else_is_known_while_it_is_under_way(home: Home, error: Exception | None) -> None:
+    topic = home.ours[:1]
+    home.ask(1, topic, filter="{}", replace=True)
+    home.ask(2, topic, client="bert")
+    replace, _ = home.stored("subscribe", "subscribe")
+    assert list(home.filtering.replacing.values()) == [("anna", topic, "{}")]
+    replace.end(error=error)
+    assert home.filtering.replacing == {}
 
 
 def test_a_change_holds_for_a_set_that_is_being_read_meanwhile(home: Home) -> None:
@@ -187,23 +216,38 @@ def test_a_large_one_begins_and_ends_in_turns_of_its_own(home: Home) -> None:
     assert home.desk.counts["subscriptions_changed"] == len(many)
 
 
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "with a term": {"ttl_s": 7},
+    "with a filter": {"filter": "{}"},
+    "in place of all": {"replace": True},
+    "removal": {"added": False},
+    "removal of a filter": {"added": False, "filter": "{}"},
+}
+
+
+def group(kind: str) -> str:
+    """Those of one group may overlap, but for those in place of all."""
+    return kind if kind == "in place of all" else "removal" if "removal" in kind else "added"
+
+
 class OneClient(RuleBasedStateMachine):
-    """Whatever comes and ends when: the store is never given the two kinds at once, each change goes there in the order
-    in which it came, and each is answered once."""
+    """Whatever comes and ends when: the store is never given two at once that may not overlap, each change goes there
+    in the order in which it came, and each is answered once."""
 
     def __init__(self) -> None:
         super().__init__()
         self.home = Home()
-        self.came: list[bool] = []  # the kind of each
+        self.came: list[str] = []  # the kind of each
         self.calls: list[
             Stored
         ] = []  # that the store has been given: a change's number is one more than its place here
         self.ended: list[int] = []
 
-    @rule(added=st.booleans())
-    def ask(self, added: bool) -> None:
-        self.came.append(added)
-        self.home.ask(len(self.came), [self.home.ours[0]], added=added)
+    @rule(kind=st.sampled_from(list(KINDS)))
+    def ask(self, kind: str) -> None:
+        self.came.append(kind)
+        self.home.ask(len(self.came), [self.home.ours[0]], **KINDS[kind])
         self.see()
 
     @rule(data=st.data(), fails=st.booleans())
@@ -226,10 +270,15 @@ class OneClient(RuleBasedStateMachine):
         return [number for number in range(1, len(self.calls) + 1) if number not in self.ended]
 
     @invariant()
-    def one_kind_at_a_time(self) -> None:
-        assert [call.operation == "subscribe" for call in self.calls] == self.came[: len(self.calls)]
-        assert len({self.came[number - 1] for number in self.under_way}) <= 1
-        assert self.under_way or len(self.calls) == len(self.came)  # nothing waits for nothing
+    def only_what_may_overlaps(self) -> None:
+        operations = ["unsubscribe" if group(kind) == "removal" else "subscribe" for kind in self.came]
+        assert [call.operation for call in self.calls] == operations[: len(self.calls)]
+        groups = [group(self.came[number - 1]) for number in self.under_way]
+        assert len(groups) <= 1 or set(groups) in ({"added"}, {"removal"})
+        if len(self.calls) < len(self.came):  # the next one waits for something
+            behind = group(self.came[len(self.calls)])
+            assert groups
+            assert behind not in groups or behind == "in place of all"
         assert len(self.home.writes) == len(self.under_way)
 
 

@@ -1,0 +1,347 @@
+"""What a writer process does to subscriptions.
+
+Owns: the changes each operation makes within a transaction it is given; every one of them leaves the five databases
+with the same subscriptions. Must never: begin or commit a transaction, raise a ``StoreError`` after its first write, or
+know what a filter says.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import lmdb
+import ormsgpack
+
+from ingeborg.broker.store.base import FILTERS_MAX, TooManyFilters
+from ingeborg.broker.store.embedded.layout import Environment, Group
+from ingeborg.broker.store.embedded.now import (
+    COUNT_BYTES,
+    FILTERED,
+    entries_at,
+    entry_of,
+    key_of,
+    prefix_of,
+    subscription_in,
+)
+from ingeborg.broker.store.embedded.slices import value_of
+from ingeborg.protocol.hashes import HASH_BYTES, digest
+
+STEP_ROWS: Final = 256
+"""Rows of a run between two looks at the clock: about 1 ms."""
+
+STAMP_BITS: Final = 16
+"""Of a stamp, behind the number of its transaction, which writes fewer subscriptions than that."""
+
+GONE, TAKEN_OUT, STAYS = 0, 1, 2
+"""What ``end`` says of a subscription. ``STAYS``: it has another stamp, or no term."""
+
+
+class Want(NamedTuple):
+    """What a row of ``subscribe`` asks for, other than a subscription without a filter that stays."""
+
+    text: str | None  # the filter
+    key: bytes  # its hash, or nothing
+    term: tuple[bool, float] | None
+    replace: bool
+
+
+Row = tuple[bytes, bytes, bytes, bytes, Any]
+"""A client at a topic: the topic's hash, the client id, its hash, the topic; and what is wanted there. ``subscribe``:
+a ``Want``, or ``None`` for a subscription without a filter that stays. ``unsubscribe``: the filter's hash, or ``None``
+for all that the client has."""
+
+_NUMBER_BYTES: Final = 4
+
+
+def _want(what: Any) -> Want | None:
+    if what is None:
+        return None
+    text, term, replace = what
+    return Want(text, key_of(text), term, replace)
+
+
+def _gone(what: Any) -> bytes | None:
+    return None if what is None else digest(what.encode())
+
+
+class Rows:
+    """Rows in the order of their topics' hashes, as the trees have them: neighbours share pages. Those of one topic
+    stay in the order in which they came.
+
+    A row is kept as one bytes object (the topic's hash, a number for the rest, the topic), some 90 bytes for topics of
+    usual length: a run has more than a hundred thousand.
+    """
+
+    def __init__(self, operation: str, groups: Iterable[Group]) -> None:
+        wanted = _want if operation == "subscribe" else _gone
+        self._rests: list[tuple[bytes, bytes, Any]] = []
+        self._packed: list[bytes] = []
+        for what, pairs in groups:
+            want = wanted(what)
+            for client, topics in pairs:
+                number = len(self._rests).to_bytes(_NUMBER_BYTES, "big")
+                client_id = client.encode()
+                self._rests.append((client_id, digest(client_id), want))
+                self._packed += [b"%b%b%b" % (digest(topic), number, topic) for topic in map(str.encode, topics)]
+        self._packed.sort()
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def part(self, start: int, stop: int) -> list[Row]:
+        """Those from ``start`` to before ``stop``."""
+        text_at = HASH_BYTES + _NUMBER_BYTES
+        rows: list[Row] = []
+        for packed in self._packed[start:stop]:
+            client_id, client_hash, want = self._rests[int.from_bytes(packed[HASH_BYTES:text_at], "big")]
+            rows.append((packed[:HASH_BYTES], client_id, client_hash, packed[text_at:], want))
+        return rows
+
+
+class Subscriptions:
+    """The five databases; a transaction changes all of them or none."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._db: Mapping[str, Any] = environment.db
+        self._changes = {"subscribe": self.subscribe, "unsubscribe": self.unsubscribe}
+
+    def write(self, txn: lmdb.Transaction, operation: str, groups: Sequence[Group]) -> list[Any]:
+        """A frame of ``subscribe`` or ``unsubscribe``."""
+        rows = Rows(operation, groups)
+        return self.change(txn, operation, rows.part(0, len(rows)))
+
+    def change(self, txn: lmdb.Transaction, operation: str, rows: Sequence[Row]) -> list[Any]:
+        """The same of rows that are sorted."""
+        return self._changes[operation](txn, rows)
+
+    def subscribe(self, txn: lmdb.Transaction, rows: Sequence[Row]) -> list[Any]:
+        """Returns a stamp that is greater than all earlier ones, and not greater than those that are given here.
+        ``TooManyFilters``: nothing has been written."""
+        # Transactions have numbers that rise, in all processes, for as long as the environment lives. A clock may not.
+        least = txn.id() << STAMP_BITS
+        # Few rows ask for more than a subscription, and at a topic their order with the others counts.
+        pairs = {row[:2] for row in rows if row[4] is not None}
+        if pairs:
+            changes = _Changes(txn, self._db)
+            for row in rows:
+                if row[:2] in pairs:
+                    changes.at(*row[:4]).subscribe(row[4] or _PLAIN, least)
+            changes.write()
+            rows = [row for row in rows if row[:2] not in pairs]
+        if rows:
+            self._add(txn, rows)
+        return [least]
+
+    def _add(self, txn: lmdb.Transaction, rows: Sequence[Row]) -> None:
+        """Subscriptions without a filter that stay."""
+        with txn.cursor(self._db["subscribers"]) as cursor:
+            _, new = cursor.putmulti([row[:2] for row in rows], dupdata=False)
+        with txn.cursor(self._db["texts"]) as cursor:
+            cursor.putmulti([(row[0], row[3]) for row in rows], overwrite=False)
+        with txn.cursor(self._db["topics_of"]) as cursor:
+            cursor.putmulti(sorted([(row[2], row[0]) for row in rows]), dupdata=False)
+        terms = self._db["terms"]
+        if new < len(rows) and txn.stat(terms)["entries"]:  # what is new has none
+            for topic_hash, _, client_hash, topic, _ in rows:
+                txn.delete(prefix_of(topic.decode(), topic_hash) + client_hash, db=terms)
+
+    def unsubscribe(self, txn: lmdb.Transaction, rows: Sequence[Row]) -> list[Any]:
+        changes = _Changes(txn, self._db)
+        for row in rows:
+            # Most have one subscription there, without a filter and a term, of which nothing has to be read.
+            if row[4] is None and not changes.has_more(row):
+                self._remove(txn, row)
+            else:
+                changes.at(*row[:4]).unsubscribe(row[4])
+        changes.write()
+        return []
+
+    def _remove(self, txn: lmdb.Transaction, row: Row) -> None:
+        topic_hash, client_id, client_hash, _, _ = row
+        if txn.delete(topic_hash, client_id, db=self._db["subscribers"]):
+            txn.delete(client_hash, topic_hash, db=self._db["topics_of"])
+            if txn.get(topic_hash, db=self._db["subscribers"]) is None:
+                txn.delete(topic_hash, db=self._db["texts"])
+
+    def end(self, txn: lmdb.Transaction, groups: Sequence[Group]) -> list[Any]:
+        """Take out those that have the stamp that is given: the items are topics, filters and stamps. Returns what has
+        become of each."""
+        changes = _Changes(txn, self._db)
+        found: list[Any] = []
+        for _, entries in groups:
+            for client, items in entries:
+                client_id = client.encode()
+                client_hash = digest(client_id)
+                for topic, text, stamp in items:
+                    topic_id = topic.encode()
+                    change = changes.at(digest(topic_id), client_id, client_hash, topic_id)
+                    found.append(change.end(key_of(text), stamp))
+        changes.write()
+        return found
+
+
+_PLAIN: Final = Want(None, b"", None, False)
+
+
+class _Change:
+    """What a client has at a topic: before the transaction, and when the frame is done. By the filter's hash, or
+    nothing: the record in ``terms``, or ``None``."""
+
+    __slots__ = ("before", "client_hash", "client_id", "now", "texts", "topic")
+
+    def __init__(
+        self, before: dict[bytes, Any], client_id: bytes, client_hash: bytes, topic: bytes, texts: dict[bytes, bytes]
+    ) -> None:
+        self.client_id, self.client_hash, self.topic = client_id, client_hash, topic
+        self.before, self.now = before, before.copy()
+        self.texts = texts  # of filters that are subscribed to
+
+    def subscribe(self, want: Want, least: int) -> None:
+        """``least``: of the stamps that may be given."""
+        held = self.now.get(want.key)
+        record: bytes | None = None
+        if want.term is not None and (want.replace or held is not None or want.key not in self.now):
+            stamp = least if held is None else max(least, subscription_in(held).stamp + 1)
+            record = ormsgpack.packb([self.client_id.decode(), self.topic.decode(), want.text, *want.term, stamp])
+        if want.replace:
+            self.now.clear()
+        self.now[want.key] = record
+        if want.text is not None:
+            self.texts[want.key] = want.text.encode()
+            if len(self.now) - (b"" in self.now) > FILTERS_MAX:
+                raise TooManyFilters(
+                    f"client {self.client_id.decode()!r} would have more than {FILTERS_MAX} filters at topic "
+                    f"{self.topic.decode()[:64]!r}: take one of them out first, or subscribe with one that takes the "
+                    "place of all"
+                )
+
+    def unsubscribe(self, key: bytes | None) -> None:
+        """``None``: all."""
+        if key is None:
+            self.now.clear()
+        else:
+            self.now.pop(key, None)
+
+    def end(self, key: bytes, stamp: int) -> int:
+        """What has become of it."""
+        if key not in self.now:
+            return GONE
+        held = self.now[key]
+        if held is None or subscription_in(held).stamp != stamp:
+            return STAYS
+        del self.now[key]
+        return TAKEN_OUT
+
+
+class _Changes:
+    """What a frame changes: everything is read before anything is written."""
+
+    def __init__(self, txn: lmdb.Transaction, db: Mapping[str, Any]) -> None:
+        self._txn, self._db = txn, db
+        self._entries: Any = txn.cursor(db["subscribers"])
+        self._terms: Any = txn.cursor(db["terms"])
+        self._has_terms = self._terms.first()
+        self._has_filters = txn.cursor(db["filters"]).first()
+        self._all: dict[tuple[bytes, bytes], _Change] = {}
+        self._texts: dict[bytes, bytes] = {}
+
+    def has_more(self, row: Row) -> bool:
+        """Whether the client has a filter at the topic, or a term."""
+        topic_hash, client_id, client_hash, topic, _ = row
+        if self._has_filters:
+            begin = FILTERED + client_id + FILTERED
+            if self._entries.set_range_dup(topic_hash, begin) and self._entries.value().startswith(begin):
+                return True
+        if not self._has_terms:
+            return False
+        prefix = prefix_of(topic.decode(), topic_hash) + client_hash
+        return bool(self._terms.set_range(prefix) and self._terms.key().startswith(prefix))
+
+    def at(self, topic_hash: bytes, client_id: bytes, client_hash: bytes, topic: bytes) -> _Change:
+        """That of the client at the topic."""
+        change = self._all.get((topic_hash, client_id))
+        if change is None:
+            prefix = prefix_of(topic.decode(), topic_hash) + client_hash if self._has_terms else b""
+            before = entries_at(self._entries, self._terms, topic_hash, client_id, prefix)
+            change = self._all[topic_hash, client_id] = _Change(before, client_id, client_hash, topic, self._texts)
+        return change
+
+    def write(self) -> None:
+        txn, db = self._txn, self._db
+        counts: defaultdict[bytes, int] = defaultdict(int)
+        for (topic_hash, client_id), change in self._all.items():
+            before, now = change.before, change.now
+            for key in now.keys() - before.keys():
+                txn.put(topic_hash, entry_of(client_id, key), db=db["subscribers"])
+                counts[key] += 1
+            for key in before.keys() - now.keys():
+                txn.delete(topic_hash, entry_of(client_id, key), db=db["subscribers"])
+                counts[key] -= 1
+            for key in before.keys() | now.keys():
+                if (record := now.get(key)) != before.get(key):
+                    place = prefix_of(change.topic.decode(), topic_hash) + change.client_hash + key
+                    if record is None:
+                        txn.delete(place, db=db["terms"])
+                    else:
+                        txn.put(place, record, db=db["terms"])
+            if now and not before:
+                txn.put(change.client_hash, topic_hash, db=db["topics_of"])
+                txn.put(topic_hash, change.topic, db=db["texts"], overwrite=False)
+            elif before and not now:
+                txn.delete(change.client_hash, topic_hash, db=db["topics_of"])
+                if txn.get(topic_hash, db=db["subscribers"]) is None:
+                    txn.delete(topic_hash, db=db["texts"])
+        counts.pop(b"", None)
+        for key, more in sorted(counts.items()):
+            if more:
+                self._count(key, more)
+
+    def _count(self, key: bytes, more: int) -> None:
+        """So many more subscriptions have the filter, or fewer. It goes with the last of them."""
+        value = value_of(self._txn, key, self._db["filters"])
+        count, text = (0, self._texts[key]) if value is None else unpack_filter(value)
+        if count + more:
+            self._txn.put(key, (count + more).to_bytes(COUNT_BYTES, "big") + text, db=self._db["filters"])
+        else:
+            self._txn.delete(key, db=self._db["filters"])
+
+
+def unpack_filter(value: bytes) -> tuple[int, bytes]:
+    """How many subscriptions have it, and its text."""
+    return int.from_bytes(value[:COUNT_BYTES], "big"), value[COUNT_BYTES:]
+
+
+class Run:
+    """Many large frames of one operation, written as one sorted sequence over as many transactions as it takes.
+
+    Hashes scatter a frame over the whole tree, and every page touched is copied and synced in every transaction. What
+    several frames want of one page is therefore done in one transaction (docs/adr/0002 has the figures).
+    """
+
+    def __init__(
+        self, subscriptions: Subscriptions, operation: str, frames: Sequence[tuple[int, Sequence[Group]]]
+    ) -> None:
+        """``frames``: (number, groups) of each."""
+        self.operation = operation
+        self.numbers = [number for number, _ in frames]
+        self.position = 0  # rows written so far; set back when a transaction has failed
+        self.results: list[Any] = []  # of each frame: those of the first transaction
+        self._subscriptions = subscriptions
+        self._rows = Rows(operation, (group for _, groups in frames for group in groups))
+
+    @property
+    def done(self) -> bool:
+        return self.position >= len(self._rows)
+
+    def step(self, txn: lmdb.Transaction) -> None:
+        """The next rows."""
+        rows = self._rows.part(self.position, self.position + STEP_ROWS)
+        results = self._subscriptions.change(txn, self.operation, rows)
+        self.results = self.results or results
+        self.position += STEP_ROWS
+
+    def abandon(self) -> None:
+        """Write no more of it."""
+        self.position = len(self._rows)

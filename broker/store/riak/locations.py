@@ -1,0 +1,113 @@
+"""Where clients listen, and what has ended of them: one object a client.
+
+Owns: these objects, and the order of a ``listen``: it reads what has ended after it has written the location. Must
+never: know a subscription.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from ..base import Ended, Location
+from .flow import each
+from .layout import Buckets, Name, Whereabouts
+from .objects import Objects
+
+KEPT_S: Final = 600.0
+"""What ended longer ago is not told, until ``tidy`` says otherwise."""
+
+
+class Locations:
+    """See the operations of the same names in ``base.Store``."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        buckets: Buckets,
+        counters: dict[str, int],
+        *,
+        at_once: int,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._objects = objects
+        self._buckets = buckets
+        self._counters = counters
+        self._at_once = at_once
+        self._wall_clock = wall_clock
+        self.kept_s = KEPT_S
+
+    async def listen(self, clients: Sequence[str], incarnation: str) -> list[tuple[Location, Ended | None]]:
+        found: list[tuple[Location, Ended | None]] = [(Location(0, "", False), None)] * len(clients)
+        least = int(self._wall_clock() * 1000)
+
+        async def move(position: int) -> None:
+            def edit(whereabouts: Whereabouts) -> Location:
+                held = whereabouts.location
+                drawn = Location(max(held.number + 1, least) if held else least, incarnation, True)
+                whereabouts.move(drawn)
+                return drawn
+
+            drawn = await self._objects.change(self._new, self._buckets.location(clients[position]), edit)
+            # Only now, or an end would be missed (``ending.py``).
+            found[position] = drawn, (await self._read(clients[position])).ended()
+
+        await each(range(len(clients)), move, self._at_once)
+        return found
+
+    async def unlisten(self, batch: Sequence[tuple[str, Location]]) -> None:
+        async def leave(entry: tuple[str, Location]) -> None:
+            client, given = entry
+
+            def edit(whereabouts: Whereabouts) -> None:
+                # Written back with the context of what was just read. Should a newer listen land in between, the two
+                # become siblings and the greater one, the listen, is true: it cannot be undone from here.
+                if whereabouts.location == given and given.online:
+                    whereabouts.move(given._replace(online=False))
+
+            await self._objects.change(self._new, self._buckets.location(client), edit)
+
+        await each(batch, leave, self._at_once)
+
+    async def locations(self, clients: Sequence[str]) -> list[Location | None]:
+        found = await self._read_all(clients)
+        return [found[client].location for client in clients]
+
+    async def ended(self, clients: Sequence[str]) -> list[Ended | None]:
+        found = await self._read_all(clients)
+        return [found[client].ended() for client in clients]
+
+    async def end(self, names_of: Mapping[str, Collection[Name]]) -> None:
+        """These of the clients have ended."""
+
+        async def change(client: str) -> None:
+            def edit(whereabouts: Whereabouts) -> None:
+                self._counters["ended_unnamed"] += whereabouts.end(names_of[client])
+
+            await self._objects.change(self._new, self._buckets.location(client), edit)
+
+        await each(list(names_of), change, self._at_once)
+
+    async def back(self, names_of: Mapping[str, Collection[tuple[str, str | None]]]) -> None:
+        """These of the clients have not ended, or have been subscribed to again; see ``Whereabouts.back``."""
+
+        async def change(client: str) -> None:
+            names = names_of[client]
+            await self._objects.change(self._new, self._buckets.location(client), lambda found: found.back(names))
+
+        await each(list(names_of), change, self._at_once)
+
+    def _new(self) -> Whereabouts:
+        return Whereabouts(int(self._wall_clock() * 1000), round(self.kept_s * 1000))
+
+    async def _read(self, client: str) -> Whereabouts:
+        return await self._objects.read(self._new, self._buckets.location(client))
+
+    async def _read_all(self, clients: Sequence[str]) -> dict[str, Whereabouts]:
+        found: dict[str, Whereabouts] = {}
+
+        async def read(client: str) -> None:
+            found[client] = await self._read(client)
+
+        await each(list(dict.fromkeys(clients)), read, self._at_once)
+        return found

@@ -1,0 +1,75 @@
+"""Where the records of topics are: in their partition, and beyond that in objects of a topic's own.
+
+Owns: the addresses, and how these objects are read. Must never: write one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from .entries import Entries, Pair
+from .flow import each
+from .layout import Buckets, SetObject, partition_of
+from .objects import Address, Objects
+from .partitions import Partition, TopicObject
+from .sets import LargeSets
+
+
+class TopicObjects:
+    """Those of a store. ``parts``: partitions of each slot, before anything is asked for."""
+
+    def __init__(self, objects: Objects, buckets: Buckets, counters: dict[str, int], *, at_once: int) -> None:
+        self.objects = objects
+        self.buckets = buckets
+        self.counters = counters
+        self.at_once = at_once
+        self.parts = 0
+        self.large = LargeSets(objects, buckets.subscribers, counters, at_once=at_once, kind=TopicObject)
+        #: Of a full partition: the topics that it has no room to name.
+        self.names = LargeSets(objects, buckets.names, counters, at_once=at_once, kind=SetObject)
+
+    def address(self, topic: str) -> Address:
+        """Of the topic's partition."""
+        return self.buckets.partition(*partition_of(topic, self.parts))
+
+    def by_partition(self, pairs: Iterable[Pair]) -> dict[Address, list[Pair]]:
+        plan: dict[Address, list[Pair]] = {}
+        for pair in pairs:
+            plan.setdefault(self.address(pair[1]), []).append(pair)
+        return plan
+
+    async def read_partitions(self, topics: Iterable[str]) -> dict[Address, Partition]:
+        return await self.read(list(dict.fromkeys(map(self.address, topics))), self.at_once)
+
+    async def read(self, addresses: Sequence[Address], at_once: int) -> dict[Address, Partition]:
+        partitions: dict[Address, Partition] = {}
+
+        async def read(address: Address) -> None:
+            partitions[address] = await self.objects.read(Partition, address)
+
+        await each(addresses, read, at_once)
+        return partitions
+
+    async def find_large(self, pairs: Iterable[Pair]) -> dict[Pair, dict[int, Entries]]:
+        """What is in objects of the topics' own, by level."""
+        clients = clients_of(pairs)
+        found: dict[Pair, dict[int, Entries]] = defaultdict(dict)
+
+        async def look(topic: str) -> None:
+            def meet(level: int, shard: TopicObject) -> None:
+                for client in clients[topic] & shard.members:
+                    found[client, topic][level] = shard.held(client)
+
+            await self.large.look(topic, clients[topic], meet)
+
+        await each(list(clients), look, self.at_once)
+        return found
+
+
+def clients_of(pairs: Iterable[Pair]) -> dict[str, set[str]]:
+    """By topic."""
+    clients: defaultdict[str, set[str]] = defaultdict(set)
+    for client, topic in pairs:
+        clients[topic].add(client)
+    return dict(clients)
