@@ -166,7 +166,9 @@ class StoreError(Exception):
     """The store could not do it. ``str(error)`` is for operators: what failed, and what they can do. It may name paths
     and machines, so clients are not told it. ``is_logged``: the store has told the log."""
 
-    is_logged = False
+    def __init__(self, *words: object) -> None:
+        super().__init__(*words)
+        self.is_logged = False  # here, for a compiled class has no attribute from its body if its base is a built-in one
 
 
 class StoreUnavailable(StoreError):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ingeborg.broker.core.model import StoreUnavailable
+from ingeborg.broker.core.model import StoreError, StoreLost, StoreMisconfigured, StoreUnavailable, TooManyFilters
 from ingeborg.broker.core.stores import STORE_TIMEOUT_S, StoreCalls
 
 
@@ -123,3 +124,9 @@ class EachOnce(RuleBasedStateMachine):
 
 
 TestEachOnce = EachOnce.TestCase
+
+
+@pytest.mark.parametrize("kind", [StoreError, StoreUnavailable, StoreMisconfigured, TooManyFilters, StoreLost])
+def test_the_log_has_no_error_that_its_store_has_not_told_it(kind: type[StoreError]) -> None:
+    error = kind("why")
+    assert (str(error), error.is_logged) == ("why", False)
