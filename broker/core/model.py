@@ -168,7 +168,7 @@ class StoreError(Exception):
 
     def __init__(self, *words: object) -> None:
         super().__init__(*words)
-        self.is_logged = False  # here, for a compiled class has no attribute from its body if its base is a built-in one
+        self.is_logged = False  # not in the body: a compiled exception has no attribute from there
 
 
 class StoreUnavailable(StoreError):

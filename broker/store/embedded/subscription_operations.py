@@ -271,21 +271,21 @@ class _Changes:
     def write(self) -> None:
         txn, db = self._txn, self._db
         counts: defaultdict[bytes, int] = defaultdict(int)
-        for (topic_hash, client_id), change in self._all.items():
+        for topic_hash, client_id in sorted(self._all):  # as the tree has them: neighbours share pages
+            change = self._all[topic_hash, client_id]
             before, now = change.before, change.now
-            for key in now.keys() - before.keys():
-                txn.put(topic_hash, entry_of(client_id, key), db=db["subscribers"])
-                counts[key] += 1
-            for key in before.keys() - now.keys():
-                txn.delete(topic_hash, entry_of(client_id, key), db=db["subscribers"])
-                counts[key] -= 1
-            for key in before.keys() | now.keys():
-                if (record := now.get(key)) != before.get(key):
-                    place = prefix_of(change.topic.decode(), topic_hash) + change.client_hash + key
-                    if record is None:
-                        txn.delete(place, db=db["terms"])
-                    else:
-                        txn.put(place, record, db=db["terms"])
+            for key, record in now.items():
+                if key not in before:
+                    txn.put(topic_hash, entry_of(client_id, key), db=db["subscribers"])
+                    counts[key] += 1
+                if record != before.get(key):
+                    self._put_term(change, topic_hash, key, record)
+            for key, record in before.items():
+                if key not in now:
+                    txn.delete(topic_hash, entry_of(client_id, key), db=db["subscribers"])
+                    counts[key] -= 1
+                    if record is not None:
+                        self._put_term(change, topic_hash, key, None)
             if now and not before:
                 txn.put(change.client_hash, topic_hash, db=db["topics_of"])
                 txn.put(topic_hash, change.topic, db=db["texts"], overwrite=False)
@@ -297,6 +297,13 @@ class _Changes:
         for key, more in sorted(counts.items()):
             if more:
                 self._count(key, more)
+
+    def _put_term(self, change: _Change, topic_hash: bytes, key: bytes, record: bytes | None) -> None:
+        place = prefix_of(change.topic.decode(), topic_hash) + change.client_hash + key
+        if record is None:
+            self._txn.delete(place, db=self._db["terms"])
+        else:
+            self._txn.put(place, record, db=self._db["terms"])
 
     def _count(self, key: bytes, more: int) -> None:
         """So many more subscriptions have the filter, or fewer. It goes with the last of them."""

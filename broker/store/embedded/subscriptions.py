@@ -45,6 +45,8 @@ MEMBERS_PER_LOOK: Final = 512
 PAIRS_AT_ONCE: Final = 512
 """Most filters of one topic that are read without waiting for a turn: 1 ms."""
 
+NO_FILTERS: Final[FilterPage] = ([], None)
+
 
 class Subscriptions:
     """Those of one open store."""
@@ -92,10 +94,14 @@ class Subscriptions:
                 texts = self._database(Lane.DURABLE, "filters")
                 while len(sets) < len(topics):
                     topic_hash = digest(topics[len(sets)].encode())
-                    last = _read_members(cursor, topic_hash, after, members, until)
-                    page = now.filter_page(cursor, txn, texts, topic_hash, FILTERED, PAIRS_AT_ONCE)
+                    last, has_filters = _read_members(cursor, topic_hash, after, members, until)
+                    page: FilterPage = NO_FILTERS
+                    if has_filters or last is not None:
+                        page = now.filter_page(cursor, txn, texts, topic_hash, FILTERED, PAIRS_AT_ONCE)
                     # Who goes from a filter to none while slices are read may come behind them.
-                    members.update(each for each in filtering if cursor.set_key_dup(topic_hash, each.encode()))
+                    for each in filtering:
+                        if cursor.set_key_dup(topic_hash, each.encode()):
+                            members.add(each)
                     if last is not None:
                         after, filtering = last, [client for client, _ in page[0]]
                         return False
@@ -239,16 +245,17 @@ def _text(txn: lmdb.Transaction, topic_hash: bytes, texts: Any) -> str:
 
 def _read_members(
     cursor: lmdb.Cursor, topic_hash: bytes, after: bytes | None, members: set[str], until: float
-) -> bytes | None:
-    """Add those without a filter from ``after`` on; the last one read if the time was up first, ``None`` at the end."""
+) -> tuple[bytes | None, bool]:
+    """Add those without a filter from ``after`` on. The last one read if the time was up first; ``None`` at the end,
+    and whether there are some with a filter."""
     if not (cursor.set_key(topic_hash) if after is None else cursor.set_range_dup(topic_hash, after)):
-        return None
+        return None, False
     entries = cast(Iterator[bytes], cursor.iternext_dup())
     while True:
         part = list(islice(entries, MEMBERS_PER_LOOK))
-        plain = part[: bisect_left(part, FILTERED)]
+        plain = part[: bisect_left(part, FILTERED)] if part and part[-1] >= FILTERED else part
         members.update(map(bytes.decode, plain))
         if len(plain) < MEMBERS_PER_LOOK:
-            return None
+            return None, len(plain) < len(part)
         if perf_counter() >= until:
-            return plain[-1]
+            return plain[-1], False
