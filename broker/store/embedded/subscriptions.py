@@ -60,15 +60,25 @@ class Subscriptions:
     async def subscribe(self, batch: Sequence[Subscribe]) -> int:
         """Returns a stamp that is greater than all that the store had before, and not greater than those of this
         batch."""
+        stamps: list[int] = []
+        if len(batch) == 1 and batch[0].filter is None and len(batch[0].topics) < LARGE_ROWS:
+            row = batch[0]  # most calls are of one client
+            stamps = await self._call("subscribe", [(False, [(_wanted(row), [(row.client, row.topics)])])])
+            return min(stamps)
         # A filter may be one too many, which refuses its frame and must not refuse a run: these go into small frames.
         # Of a client all do, since at a topic the order of its rows counts.
         filtering = {row.client for row in batch if row.filter is not None}
-        first = [row for row in batch if row.client not in filtering]
-        is_large = sum(len(row.topics) for row in first) >= LARGE_ROWS
-        stamps: list[int] = []
-        for mine, flag in ((first, is_large), ([row for row in batch if row.client in filtering], False)):
-            frames = frames_of((_wanted(row), row.client, row.topics, row.filter is not None) for row in mine)
-            stamps += await self._call("subscribe", zip(repeat(flag), frames))
+        parts = [(batch, True)]
+        if filtering:
+            parts = [
+                ([row for row in batch if row.client not in filtering], True),
+                ([row for row in batch if row.client in filtering], False),
+            ]
+        for rows, may_run in parts:
+            if rows:
+                is_large = may_run and sum(len(row.topics) for row in rows) >= LARGE_ROWS
+                frames = frames_of((_wanted(row), row.client, row.topics, row.filter is not None) for row in rows)
+                stamps += await self._call("subscribe", zip(repeat(is_large), frames))
         return min(stamps, default=0)
 
     async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> None:
