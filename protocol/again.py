@@ -1,4 +1,4 @@
-"""What becomes of one client's subscriptions that end: noticed, subscribed to again, or told. SPEC section 9.
+"""One client's subscriptions that end: notices it, and subscribes again or tells the program. SPEC section 9.
 
 Owns: the task that subscribes again, and when it begins and ends. Must never: know a connection, or ask for two things
 at a time: after a crash many clients do this in the same seconds.
@@ -22,10 +22,10 @@ Reply = Mapping[str, Any]
 class Endings:
     """One client's. It runs a task only while something is due.
 
-    ``subscribe``: one try; ``None``: it may be at another time, ``ProtocolError``: it is refused for good. ``listen``:
-    once more; ``None``: there is no reply. ``delay_s``: how long to wait after so many failures in a row.
-    ``on_ended``: those that are not renewed here, and how many; ``on_refused``: why, where that is the reason;
-    ``on_failure``: one of these has raised something.
+    ``subscribe`` tries once; ``None``: it may work later, ``ProtocolError``: the endpoint refuses it for good.
+    ``listen`` listens once more; ``None``: there was no reply. ``delay_s``: how long to wait after that number of
+    failures in a row. ``on_ended`` gets the subscriptions that this does not renew, and how many they are;
+    ``on_refused`` the reason if an endpoint refused; ``on_failure`` what one of these raised.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Endings:
         replies: Sequence[Reply],
         began: Now,
     ) -> None:
-        """There was success for these, with this filter and these fields for when they end: so many replies, to
-        commands of which the first was sent at ``began``."""
+        """An endpoint has accepted these, with this filter and these fields for when they end. ``replies``: one to each
+        command; the first command was sent at ``began``."""
         if "until" not in fields:
             self._kept.out((topic, filter) for topic in topics)
             return
@@ -70,11 +70,11 @@ class Endings:
         self._begin()
 
     def gone(self, topics: Iterable[str]) -> None:
-        """All at these topics was taken out, or is about to be."""
+        """The client takes out everything at these topics."""
         self._kept.gone(topics)
 
     def out(self, topics: Iterable[str], filter: str) -> None:
-        """Those with this filter were taken out, or are about to be."""
+        """The client takes out its subscriptions with this filter at these topics."""
         self._kept.out((topic, filter) for topic in topics)
 
     def left(self, *, is_over: bool = False) -> None:

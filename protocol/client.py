@@ -133,13 +133,12 @@ class Client:
     failed. A command that times out meanwhile says why, too. Without ``on_unreachable`` a string for a ``token`` that
     is refused, having expired perhaps, is a warning (``RuntimeWarning``).
 
-    Of subscriptions that end (``subscribe``) those until disconnect are subscribed to again by itself, if they have
-    ended while the client was away. ``on_ended(subscriptions, count)`` is told of the others: what a ``ttl_s`` ended,
-    what an earlier program with this client id had subscribed to, and what was refused now (``on_error`` is told why).
-    With ``recover`` what was kept of those meanwhile comes too; ``subscribe(..., since=client.position)`` brings that
-    of the others, in ``on_ended``.
-    ``subscriptions`` are the latest 1,000 at most, with ``topic`` and ``filter``; ``count`` says how many there are.
-    Each ``listen`` says so until they are subscribed to again, for ten minutes.
+    The client subscribes again to its subscriptions until disconnect (``subscribe``) that ended while it was away; with
+    ``recover`` it also gets the messages that the broker kept for these meanwhile. It calls ``on_ended(subscriptions,
+    count)`` for the others: those that a ``ttl_s`` ended, those of an earlier program with this client id, and those
+    that an endpoint refuses now (``on_error`` gets the reason). There, ``subscribe(..., since=client.position)`` brings
+    the messages kept for them. ``subscriptions`` are the latest 1,000 at most, with ``topic`` and ``filter``; ``count``
+    says how many there are. Each ``listen`` names them until the client subscribes again, for ten minutes.
     """
 
     def __init__(
@@ -341,15 +340,15 @@ class Client:
     ) -> None:
         """Subscribe to one topic or to any number of them.
 
-        With a ``filter`` the client is sent what matches it (SPEC section 2.6). Another filter is another subscription
-        beside those that are there: one that matches suffices, and one without a filter gets all. With ``replace`` this
-        one takes the place of everything that the client has at these topics. ``bad_filter``: checked before anything
-        is sent.
+        With a ``filter`` the client gets the messages that match it (SPEC section 2.6). Each further filter is a
+        subscription of its own: a message that matches any of them comes once, and a subscription without a filter gets
+        all. ``replace`` removes everything else that the client has at these topics. ``bad_filter``: checked before
+        anything is sent.
 
-        It stays until it is taken back. With ``until="disconnect"`` it ends when the client has listened nowhere for
-        the endpoints' grace time (60 s by default): for a client whose id is not used again. The client keeps a list of
-        these, and subscribes to them again where they have ended while it was away. With ``ttl_s`` it ends after so
-        many seconds, 30 days at most. One that is there and stays is left as it is, but by ``replace``.
+        The subscription stays until you unsubscribe. With ``until="disconnect"`` it ends when the client has listened
+        nowhere for the endpoints' grace time (60 s by default): use it for a client id that never comes back. The
+        client keeps a list of these, and subscribes again to those that ended while it was away. With ``ttl_s`` it ends
+        after that many seconds, 30 days at most. A subscription that already stays gets no end, except by ``replace``.
 
         With ``last`` so many of the latest kept messages of each topic, 1,000 at most, come as notifications before
         this returns; with ``since``, a position, those since then. They have ``kept``. The client has to be listening
@@ -861,7 +860,7 @@ class Client:
         return topic_bodies(command, self.client_id, topics, bytes_max, fields, topics_max)
 
     async def _subscribe_once(self, again: Again) -> list[dict[str, Any]] | None:
-        """To what has ended. ``None``: not now; ``ProtocolError``: it is refused for good."""
+        """Subscribe again to what has ended. ``None``: not now; ``ProtocolError``: the endpoint refuses it for good."""
         try:
             async with asyncio.timeout(self._timeout_s), self._slots:
                 fields = filter_fields(again.filter) | again.fields
@@ -1052,7 +1051,7 @@ def _read(read: Callable[[Any], _T], value: object) -> _T:
 
 
 async def _noted(recovery: Recovery, found: AsyncIterator[Subscription]) -> AsyncIterator[Subscription]:
-    """What the client has, as it is read: which all of its topics are is known in the end."""
+    """Passes the subscriptions on as pages come. Only at the end does ``recovery`` know that these are all topics."""
     recovery.begins_reading()
     async for subscription in found:
         recovery.subscribed((subscription.topic,))

@@ -1,9 +1,9 @@
 """Subscriptions that end by themselves, as a client sees them: what it has asked for, and what it asks for again.
 
-Owns: the list of what was subscribed to until the client disconnects, and which of it is due once more. Must never:
-send anything, or read a clock: both clocks come in as arguments. SPEC sections 2.2 and 9.
+Owns: the list of subscriptions until the client disconnects, and which of them the client has to ask for again. Must
+never: send anything, or read a clock: both clocks come in as arguments. SPEC sections 2.2 and 9.
 
-The list is as long as what was subscribed to so; who never asks for such a subscription has an empty one.
+The list is as long as the program makes it; a program that uses no such subscriptions has an empty one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Key = tuple[str, str | None]
 
 
 def term_fields(until: str | None, ttl_s: int | None) -> dict[str, Any]:
-    """The fields of a subscribe for when it ends; empty: it stays. Raises ``bad_state`` for what is no term."""
+    """The fields that say when a subscription ends; empty: it stays. Raises ``bad_state`` if they are no term."""
     fields: dict[str, Any] = {}
     if until is not None:
         if until != "disconnect":
@@ -74,7 +74,7 @@ class Again(NamedTuple):
 
 
 class Kept:
-    """What one client has subscribed to until it disconnects."""
+    """One client's subscriptions until it disconnects."""
 
     def __init__(self) -> None:
         self.grace_s = inf  # as an endpoint said last
@@ -103,7 +103,7 @@ class Kept:
     def subscribed(
         self, topics: Sequence[str], filter: str | None, ttl_s: int | None, now: Now, began: Now | None = None
     ) -> None:
-        """There was success for these, with this filter. ``began``: when the first of several commands was sent."""
+        """An endpoint has accepted these, with this filter. ``began``: when the first of several commands was sent."""
         first = began or now
         if not self._ends_s and self._listens is None:
             self._left_s = first.all_s  # SPEC 2.2: for a client that has never listened, from the subscribe on
@@ -127,13 +127,13 @@ class Kept:
                 self._filters.setdefault(topic, set()).add(filter)
 
     def gone(self, topics: Iterable[str]) -> None:
-        """Nothing at these topics is in the list any more."""
+        """Remove everything at these topics from the list."""
         if self._ends_s:
             for topic in topics:
                 self.out((topic, filter) for filter in (None, *self._filters.get(topic, ())))
 
     def out(self, keys: Iterable[Key]) -> None:
-        """These were unsubscribed from, or have another term now."""
+        """Remove these from the list: the client has unsubscribed, or they have another term now."""
         for topic, filter in keys:
             self._ends_s.pop((topic, filter), None)
             filters = None if filter is None else self._filters.get(topic)
@@ -155,7 +155,7 @@ class Kept:
     def listened(
         self, reply: Mapping[str, Any], now: Now, *, is_last: bool = False, since: str | None = None
     ) -> Ended | None:
-        """The reply to ``listen`` has come: what is due is known, and what has ended that is not in the list.
+        """Take the reply to ``listen``: it shows what is due. Returns what has ended and is not in the list.
 
         ``since``: the position that it was sent with. What is due is subscribed to since then: of what had ended
         nothing is recovered by that ``listen``.
@@ -214,7 +214,7 @@ class Kept:
 
 
 def _named(ended: object) -> list[Key]:
-    """What a reply names; what is not of this form names nothing."""
+    """The subscriptions that a reply names. Skips whatever has another form."""
     return [
         (each["topic"], canonical(each["filter"]).decode() if "filter" in each else None)
         for each in (ended if type(ended) is list else ())
@@ -228,7 +228,7 @@ def _subscription(key: Key) -> Subscription:
 
 
 def _ordered(keys: Iterable[Key]) -> list[Key]:
-    """Those of one filter together; of these neighbours, where they are more than go into one command."""
+    """Groups them by filter; within a group that needs several commands, neighbours stay together."""
     by_filter: dict[str | None, list[str]] = {}
     for topic, filter in keys:
         by_filter.setdefault(filter, []).append(topic)

@@ -14,7 +14,7 @@ from .topics import check_topic
 #: A command by its name and its fields: its reply.
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
-#: What a client has at a topic of which the page says nothing more.
+#: The subscription at a topic that a page only names: neither a filter nor a term.
 _PLAIN: Final[tuple[dict[str, Any], ...]] = ({},)
 
 

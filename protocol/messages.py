@@ -79,13 +79,13 @@ class Command(NamedTuple):
     dedup: bool | str = True  # a string: the publisher's own key
     cursor: str | None = None
     limit: int = PAGE_LIMIT_DEFAULT
-    #: When a subscription ends: until its client disconnects?, after so many seconds (0: not by time).
+    #: When a subscription ends: when its client disconnects?, and after how many seconds (0: not by time).
     term: tuple[bool, int] | None = None
     jti: str | None = None  # of a `revoke`: either this one or the next has a string
     subject: str | None = None
     expires_at: float | None = None  # Unix time in seconds
     filter: str | None = None  # canonical text (``filters``)
-    replace: bool = False  # it takes the place of all that the client has at these topics
+    replace: bool = False  # it replaces everything that the client has at these topics
     keep_s: int = 0  # seconds that the message is kept; 0: its publisher does not ask for it
     #: Of a `listen`: the position since which its client has missed messages (``""``: it has none yet, and is told).
     recover: str | None = None
@@ -258,7 +258,7 @@ def _with_topics(name: str, client: str, number: Id, value: dict[str, Any], payl
 def _subscribe(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
     command = _with_topics(name, client, number, value, payload_bytes_max)
     if len(value) == 3 + ("id" in value):
-        return command  # it has nothing else
+        return command  # the command, the client id and the topic are all it has
     if "last" in value or "since" in value:
         command = _with_kept(command, value)
     term = _term(value) if "until" in value or "ttl_s" in value else None

@@ -40,12 +40,12 @@ def keys_of(beginning: str) -> Iterator[str]:
 
 
 def filter_text(filter: object) -> str | None:
-    """Its canonical text; ``None``: there is none. ``bad_filter``: it is none, and ``info`` says where and why."""
+    """The filter's canonical text; ``None`` stays ``None``. ``bad_filter``: it is no filter; ``info`` says why."""
     return None if filter is None else canonical_filter(filter)
 
 
 def filter_fields(text: str | None) -> dict[str, Any]:
-    """The field that a command has for its filter, of this canonical text; empty: it has none."""
+    """A command's field for the filter with this canonical text; empty if there is none."""
     return {} if text is None else {"filter": orjson.Fragment(text)}
 
 

@@ -66,19 +66,19 @@ def parser() -> argparse.ArgumentParser:
         "--ttl-s",
         metavar="SECONDS",
         type=_positive,
-        help="they end after so many, 30 days at most; with both at whichever comes first",
+        help="the subscriptions end after this time, 30 days at most; with --until as well, whichever comes first",
     )
     options.add_argument(
         "--filter",
         metavar="JSON",
         help="only messages whose payload matches (docs/filters.md), such as "
-        """'{"restaurant": ["Dominos"], "discount": [{"numeric": [">=", 30]}]}'; @FILE: it is in this file. It comes """
-        "beside what the ID has there already",
+        """'{"restaurant": ["Dominos"], "discount": [{"numeric": [">=", 30]}]}'; @FILE: it is in this file. The ID """
+        "keeps what it already has at these topics, unless you add --replace",
     )
     options.add_argument(
         "--replace",
         action="store_true",
-        help="the subscriptions take the place of everything that the ID has at these topics",
+        help="the subscriptions replace everything that the ID has at these topics",
     )
     options.add_argument(
         "--recover",
@@ -142,8 +142,8 @@ def parser() -> argparse.ArgumentParser:
         help=text,
         description=f'{_sentence(text)}. A line is {{"client_id": "…", "topic": "…"}}, or has a list of topics, '
         'or is {"topic": "…", "client_ids": […], "subscriptions": […]}, as `ingeborg export` writes them; a line again '
-        'is harmless. Beside a "client_id" there may be "filter", "until": "disconnect" and "ends_at" (Unix time in '
-        "seconds). What is over is left out.",
+        'is harmless. Next to a "client_id" a line may have "filter", "until": "disconnect" and "ends_at" (Unix time '
+        "in seconds). The import skips and counts subscriptions that have already ended.",
         argument_default=argparse.SUPPRESS,
     )
     options.add_argument("file", metavar="FILE", help="-: standard input")
@@ -156,8 +156,9 @@ def parser() -> argparse.ArgumentParser:
         help=text,
         description=f'{_sentence(text)}. A line is {{"topic": "…", "client_ids": […], "subscriptions": […]}}, which '
         "`ingeborg import` reads: clients that have neither a filter nor an end there, and all other subscriptions. A "
-        "topic with many subscribers has several lines. What stays subscribed from the beginning to the end is in "
-        "it. FILE gets its name when everything is in it. On Riak all partition objects are read (docs/riak.md).",
+        "topic with many subscribers has several lines. The export has every subscription that exists from beginning "
+        "to end. FILE gets its name once it is complete. On Riak the export reads all partition objects "
+        "(docs/riak.md).",
         argument_default=argparse.SUPPRESS,
     )
     options.add_argument("file", metavar="FILE", nargs="?", default="-", help="-: standard output (-)")

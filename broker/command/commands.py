@@ -52,7 +52,7 @@ USAGE = 2
 
 #: A million topics may take the store a while; nobody waits longer than this for one frame of them.
 _SUBSCRIBE_TIMEOUT_S = 300.0
-#: What has ended, or may lack messages, is named: so many of them.
+#: Names this many subscriptions that have ended, or topics that may lack messages.
 _NAMED_MAX = 10
 #: Between the two scrapes that rates are taken from.
 _RATE_INTERVAL_S = 1.0

@@ -4,11 +4,11 @@ Owns: the lines, where they go, what is said of the progress. Must never: write 
 it, or call an output whole that is not: a file has its name only once everything is in it, and the exit code is 1
 before that.
 
-A line is ``{"topic": "…", "client_ids": ["…"], "subscriptions": [{…}]}``: stores keep subscriber sets, so this is the
-order in which they can be gone through. ``client_ids`` are those that have neither a filter nor a term there.
-``subscriptions`` are all others, each with ``client_id``, and with ``filter``, ``"until": "disconnect"`` and
-``ends_at`` (Unix time in seconds) where it has them. Either list may be absent. A topic with more subscriptions than a
-page holds has several lines. Endpoints may go on meanwhile; ``Store.all_subscriptions`` says what is promised then.
+A line is ``{"topic": "…", "client_ids": ["…"], "subscriptions": [{…}]}``: stores keep subscriber sets, so they list
+subscriptions by topic. ``client_ids`` have a subscription without filter and term. ``subscriptions`` are all others,
+each with ``client_id``, and with ``filter``, ``"until": "disconnect"`` and ``ends_at`` (Unix time in seconds) where it
+has them. Either list may be absent. A topic with more subscriptions than a page holds has several lines. Endpoints may
+use the store meanwhile; ``Store.all_subscriptions`` says what it promises then.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ OK, FAILED = 0, 1
 
 
 class Exported(NamedTuple):
-    """How much has been written. ``ending``: so many of the subscriptions have a term; ``filtered``: so many have a
-    filter."""
+    """How much was written. Of the ``subscriptions``, ``ending`` have a term and ``filtered`` have a filter."""
 
     lines: int
     subscriptions: int

@@ -6,8 +6,8 @@ with living endpoints: their caches would not know, and publishes would miss the
 A line is of a client, ``{"client_id": "…", "topic": "…"}``, with a topic or a list of them, and with ``filter``,
 ``"until": "disconnect"`` and ``ends_at`` (Unix time in seconds) where its subscriptions have them. Or it is of a topic,
 ``{"topic": "…", "client_ids": […], "subscriptions": […]}``, as `ingeborg export` writes them. They are checked as a
-``subscribe`` is (SPEC section 2). Adding is idempotent: a file may be imported again, from any line on. What is over is
-left out, and counted.
+``subscribe`` is (SPEC section 2). Adding is idempotent: a file may be imported again, from any line on. The import
+skips subscriptions that have ended already, and counts them.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ OK, FAILED = 0, 1
 
 
 class Batch:
-    """What some lines have."""
+    """The subscriptions of some lines."""
 
     def __init__(self) -> None:
         self.last_line = 0
         self.rows: list[Subscribe] = []
         self.size = 0  # subscriptions in all of them
-        self.ending = 0  # of these
-        self.filtered = 0  # of these
-        self.expired = 0  # that are over already, and not among the rows
+        self.ending = 0  # of these have a term
+        self.filtered = 0  # of these have a filter
+        self.expired = 0  # further ones, which have ended already and are not among the rows
 
     def add(self, row: Subscribe, unix_s: float) -> None:
-        """It, if it is not over."""
+        """Add the row, or count it as expired."""
         size = len(row.topics)
         if row.term is not None and row.term.ends_at and row.term.ends_at <= unix_s:
             self.expired += size
@@ -71,8 +71,8 @@ class ImportFailed(Exception):
 
 
 class Imported(NamedTuple):
-    """How much is in the store. ``ending``: so many of the subscriptions have a term; ``expired``: so many more were
-    over; ``filtered``: so many of them have a filter."""
+    """How much the store was given. Of the ``subscriptions``, ``ending`` have a term and ``filtered`` have a filter. It
+    was not given ``expired`` further ones, which had ended already."""
 
     lines: int
     subscriptions: int
@@ -161,10 +161,14 @@ def _line(line: bytes) -> list[Subscribe]:
     if "client_id" in value:
         raise ProtocolError("bad_state", "Key 'client_id' does not go with a list of clients")
     topics = [check_topic(topic)]
-    # Lines are read, too, that have these fields once for all of their ids. Those with a filter are ``filtered_ids``.
+    # The old export format has these fields once for all ids of a line; those with a filter are ``filtered_ids``.
     how = _how(value)
     if ("filtered_ids" in value) is not (how[0] is not None):
         raise ProtocolError("bad_state", "Key 'filter' goes with a 'client_id', or with 'filtered_ids'")
+    if how != (None, None) and ("subscriptions" in value or {"client_ids", "filtered_ids"} <= value.keys()):
+        raise ProtocolError(
+            "bad_state", "Keys 'filter', 'until' and 'ends_at' go with one list of ids, or into each of 'subscriptions'"
+        )
 
     def of_id(client: Any) -> Subscribe:
         return Subscribe(check({"command": "listen", "client_id": client}, 0).client, topics, *how)
@@ -191,7 +195,7 @@ def _items(value: dict[str, Any], key: str, row: Callable[[Any], Subscribe]) -> 
 
 
 def _how(value: dict[str, Any]) -> tuple[str | None, Term | None]:
-    """The filter and the term of a client, or of all that a line lists by their ids only."""
+    """The filter and the term of one client, or of all ids in a line of the old format."""
     for key, text in (("replace", "a line takes nothing out"), ("ttl_s", "a line has 'ends_at', Unix time in seconds")):
         if key in value:
             raise ProtocolError("bad_state", f"Key '{key}' is for commands: {text}")

@@ -107,18 +107,18 @@ class Subscription(NamedTuple):
 
 
 class Subscribe(NamedTuple):
-    """What a client subscribes to: one row of ``Store.subscribe``."""
+    """A client subscribes to these topics: one row of ``Store.subscribe``."""
 
     client: str
     topics: Sequence[str]
     filter: str | None = None
     term: Term | None = None
-    replace: bool = False  # it takes the place of all that the client has at these topics
+    replace: bool = False  # it replaces everything that the client has at these topics
 
 
 class Ended(NamedTuple):
-    """What has ended of a client: topics and filters of the latest (``ENDED_MAX`` and
-    ``ENDED_BYTES_MAX`` at most), and how many there were."""
+    """A client's subscriptions that have ended: topics and filters of the latest, up to ``ENDED_MAX`` of them and
+    ``ENDED_BYTES_MAX``, and how many ended in all."""
 
     subscriptions: list[tuple[str, str | None]]
     total: int
@@ -143,10 +143,10 @@ LINES_MAX: Final = 64
 """Earlier lives of the cluster that a journal records. A position of an older one gets a gap."""
 
 ENDED_MAX: Final = 1_000
-"""Subscriptions of one client that are remembered as ended,"""
+"""The store remembers this many ended subscriptions of one client."""
 
 ENDED_BYTES_MAX: Final = 1 << 20
-"""and bytes of their topics and filters: a reply that names them all fits any outbox."""
+"""Their topics and filters have this many bytes at most, so that a reply that names them all fits any outbox."""
 
 FILTERS_MAX: Final = 64
 """Filters of one client at one topic."""

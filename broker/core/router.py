@@ -165,7 +165,7 @@ class Router(Turns):
         self.revoking = revoking = Revoking(desk, members, sessions, sending, replies, keepalive, sizes)
         self.recovery = recovery = Recovery(desk, members, self.dedup, kept, outcomes, home.recover)
         recovery.inherit, recovery.concluded = keeping.inherit, keeping.concluded
-        history.follow(lookup, keepalive)
+        history.follow(keepalive)
         copies.unix_s = history.journal.unix_s
         self._origin = origin = Origin(
             desk, mine, homes, home, outcomes, repeats, inflight, replies, counters, keeping, dedup_ttl_s > 0

@@ -97,8 +97,8 @@ KEPT_PAGE_BYTES = 1 << 20
 
 
 class Subscriptions(Protocol):
-    """Who has subscribed to what. A subscription is of a client, to a topic, with a filter or none, and has a term or
-    none. All that a client has at a topic is one record: a write changes all of it or nothing of it."""
+    """The subscriptions of all clients. A subscription is of a client, to a topic, with a filter or none, and has a
+    term or none. All that a client has at a topic is one record: a write changes the whole record or nothing."""
 
     async def subscribe(self, batch: Sequence[Subscribe]) -> None:
         """Add each row's subscription to each of its topics, or give the one that is there the row's term. Rows of one
@@ -232,7 +232,7 @@ class Locations(Protocol):
 
 
 class Registry(Protocol):
-    """What the endpoints of a cluster know of each other and agree on."""
+    """The endpoints of a cluster, as they find each other, and what they agree on."""
 
     async def register(self, endpoint: Endpoint) -> None:
         """Write this endpoint's registry entry, at its start; a former holder of the name is replaced."""
@@ -327,8 +327,8 @@ class Revocations(Protocol):
 
 
 class Store(Subscriptions, Locations, Registry, Journal, Revocations, Protocol):
-    """All of it. See the module's text for what holds for all operations. Client ids and topics are valid ``str``
-    already, and filters canonical text."""
+    """The whole contract. See the module's text for what holds for all operations. Client ids and topics are valid
+    ``str`` already, and filters canonical text."""
 
     shape: Shape
 

@@ -83,7 +83,7 @@ class Ear:
         assert self.client.reconnects >= 1
 
     async def topics(self) -> set[str]:
-        """Of its subscriptions, as the broker keeps them."""
+        """The topics that it subscribes to, as the broker has them."""
         return {each.topic async for each in self.client.subscriptions()}
 
 

@@ -22,7 +22,7 @@ ONE_BY_ONE: dict[str, Any] = {"node_confirms": 1, "connections_per_node": 1}
 
 def before_each_request(store: RiakStore) -> list[Act]:
     """Each of the list is awaited, with the request's number, before each request that the store makes; the numbers
-    begin anew when the list is changed."""
+    begin again when the list is changed."""
     acts: list[Act] = []
     request, number, seen = store._pool.request, 0, list(acts)
 
@@ -59,6 +59,18 @@ def dead_from(moment: int) -> Act:
     return act
 
 
+async def survives(acts: list[Act], crash: int, work: Awaitable[object]) -> bool:
+    """Do the work in a process that dies at that request; whether the work was through before."""
+    acts[:] = [dead_from(crash)]
+    try:
+        await work
+    except StoreUnavailable:
+        return False
+    finally:
+        acts.clear()
+    return True
+
+
 def noted_in(numbers: list[int]) -> Act:
     """The numbers of the requests."""
 
@@ -77,7 +89,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def of_one_slot(count: int) -> list[str]:
-    """So many topics, all of the slot of the first."""
+    """``count`` topics, all of the slot of the first."""
     topics = (f"song {number}" for number in itertools.count())
     first = next(topics)
     return [first, *itertools.islice((topic for topic in topics if slot_of(topic) == slot_of(first)), count - 1)]

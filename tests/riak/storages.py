@@ -8,22 +8,28 @@ wrote, and nothing is deleted afterwards. ``INGEBORG_TEST_RIAK_NODE_CONFIRMS=1``
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import SearchStrategy
 
 from ingeborg.broker.command.config import ServeOptions
 from ingeborg.broker.command.riak_credentials import RiakCredentials
 from ingeborg.broker.store.riak import Credentials, RiakStore, Secured
-from tests import wants
+from tests import proof, wants
 from tests.broker.transports import Authority
 
 from .double import RiakDouble, Security
 
 OpenRiakStore = Callable[[], Awaitable[RiakStore]]
+
+Example = TypeVar("Example")
 
 
 def real_nodes() -> list[tuple[str, int]]:
@@ -64,6 +70,37 @@ async def stores_on(nodes: Sequence[tuple[str, int]], **options: Any) -> AsyncIt
 
 PATIENT: dict[str, Any] = {"timeout_s": 60.0, "attempt_timeout_s": 20.0}
 """The double is in this process: no stall of it is to be taken for a node's."""
+
+
+def holds_for_any(
+    examples: SearchStrategy[Example], check: Callable[[list[RiakStore], Example], Coroutine[Any, Any, None]]
+) -> None:
+    """Run the check on some examples, each time with the same two stores of a double of one node."""
+
+    async def start(stack: AsyncExitStack) -> list[RiakStore]:
+        riak = await stack.enter_async_context(RiakDouble(nodes=1))
+        riak.create_broker_types()
+        opener = await stack.enter_async_context(stores_on(riak.addresses, node_confirms=1, **PATIENT))
+        return [await opener(), await opener()]
+
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+
+        @settings(
+            max_examples=proof.examples(40, 10),
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(example=examples)
+        def check_each(stores: list[RiakStore], example: Example) -> None:
+            runner.run(check(stores, example))
+
+        try:
+            check_each(runner.run(start(stack)))
+        finally:
+            runner.run(stack.aclose())
 
 
 @asynccontextmanager

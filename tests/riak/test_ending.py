@@ -17,7 +17,7 @@ from tests.contract.asking import GONE, LATER, PIZZA, SOUP, add, ended, listen, 
 
 from .conftest import StoreOn
 from .double import RiakDouble
-from .moments import ONE_BY_ONE, at, before_each_request, dead_from, noted_in, of_one_slot, shrink
+from .moments import ONE_BY_ONE, at, before_each_request, dead_from, noted_in, of_one_slot, shrink, survives
 from .test_records import record, value_of, write_unseen
 
 TOPICS = ["rock", "jazz", "folk"]
@@ -105,13 +105,7 @@ async def test_a_writer_that_dies_at_any_moment_leaves_no_term_without_a_row_and
         await add(home, client, ["rock"], SOUP, GONE)
         await add(home, client, ["rock"], PIZZA, GONE)
         clock.now += 1.0
-        acts[:] = [dead_from(crash)]
-        try:
-            await add(store, client, ["rock"], PIZZA, LATER, replace=replace)
-            is_through = True
-        except StoreUnavailable:
-            is_through = False
-        acts.clear()
+        is_through = await survives(acts, crash, add(store, client, ["rock"], PIZZA, LATER, replace=replace))
         held = [row for row in (await home.subscriptions_of([(client, "rock")]))[0] if row.term]
         indexed = await of_client(home, client, "rock")
         assert set(held) <= set(indexed), crash

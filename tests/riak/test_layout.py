@@ -31,6 +31,7 @@ from ingeborg.broker.store.riak.layout import (
     shard_of,
 )
 from ingeborg.broker.store.riak.objects import StoredObject
+from ingeborg.broker.store.riak.partitions import TopicObject
 
 S = TypeVar("S", bound=StoredObject)
 
@@ -189,6 +190,18 @@ def test_of_a_client_s_list_the_latest_change_of_each_topic_is_true(steps: list[
         versions[writer] = state.encode()
     merged = version(lambda: ListObject(NOW_MS + len(steps)), *versions)
     assert merged.members == {topic for topic, there in model.items() if there}
+
+
+@pytest.mark.parametrize("kind", [SetObject, TopicObject, partial(ListObject, NOW_MS)], ids=["set", "topic", "list"])
+def test_an_object_of_a_set_that_was_written_while_empty_is_no_other_set(kind: Callable[[], SetObject]) -> None:
+    """A write whose outcome is not known is repeated with what is read then, perhaps nothing; and may arrive after."""
+    ann, bob = kind(), kind()
+    ann.belongs_to("ann")
+    bob.belongs_to("bob")
+    for versions in itertools.permutations([ann.encode(), kind().encode()]):
+        assert version(kind, *versions).name == "ann"
+    with pytest.raises(ValueError, match="two sets"):
+        version(kind, ann.encode(), bob.encode())
 
 
 def test_changes_of_a_list_are_forgotten_after_a_while() -> None:

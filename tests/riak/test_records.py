@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingeborg.broker.store.base import (
@@ -26,7 +25,6 @@ from ingeborg.broker.store.riak import RiakStore, partitions, records, wire
 from ingeborg.broker.store.riak import entries as of
 from ingeborg.broker.store.riak.layout import Buckets, partition_of, place_of
 from ingeborg.broker.store.riak.writing import PARTITION, Over, Round
-from tests import proof
 from tests.contract.asking import (
     CHEAP,
     GONE,
@@ -45,7 +43,8 @@ from tests.contract.asking import (
 from .conftest import StoreOn
 from .double import Key, RiakDouble
 from .double.causality import merge
-from .moments import ONE_BY_ONE, at, before_each_request, dead_from, noted_in, of_one_slot, shrink
+from .moments import ONE_BY_ONE, at, before_each_request, noted_in, of_one_slot, shrink, survives
+from .storages import holds_for_any
 from .test_failures import TOPICS
 
 Record = dict[str | None, Term | None]
@@ -375,35 +374,9 @@ def test_any_growing_topic_has_what_the_model_has() -> None:
         for client, held in model.items():
             assert (topic in await topics_of(stores[0], client)) is bool(held)
 
-    async def start() -> tuple[RiakDouble, list[RiakStore]]:
-        riak = await RiakDouble(nodes=1).__aenter__()
-        riak.create_broker_types()
-        stores = [RiakStore(riak.addresses, node_confirms=1, timeout_s=60.0, attempt_timeout_s=20.0) for _ in range(2)]
-        for store in stores:
-            await store.open()
-        return riak, stores
-
-    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+    with pytest.MonkeyPatch.context() as patch:
         shrink(patch)
-        riak, stores = runner.run(start())
-
-        @settings(
-            max_examples=proof.examples(40, 10),
-            deadline=None,
-            database=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(STEPS)
-        def examples(steps: Steps) -> None:
-            runner.run(check(stores, steps))
-
-        try:
-            examples()
-        finally:
-            for store in stores:
-                runner.run(store.close())
-            runner.run(riak.__aexit__())
+        holds_for_any(STEPS, check)
 
 
 # --- full partitions, and all there is -----------------------------------------------------------------------------
@@ -414,7 +387,7 @@ async def test_topics_that_came_after_their_partition_was_full_are_found_too(
 ) -> None:
     shrink(monkeypatch)
     store = await store_on(riak)
-    # Of one slot, so that a partition fills; and one with a large set beside a partition with room.
+    # Of one slot, so that a partition fills; and one with a large set, whose partition has room.
     kinds: list[tuple[str | None, Term | None]] = [(None, None), (None, GONE), (PIZZA, None), (PIZZA, LATER)]
     topics = of_one_slot(40)
     await store.subscribe(
@@ -484,13 +457,7 @@ async def test_a_replacement_that_dies_at_any_moment_leaves_the_one_the_other_or
         client = f"client {crash}"
         for text in old:
             await add(other, client, ["rock"], text, old[text])
-        acts[:] = [dead_from(crash)]
-        try:
-            await add(store, client, ["rock"], filter, term, replace=True)
-            is_through = True
-        except StoreUnavailable:
-            is_through = False
-        acts.clear()
+        is_through = await survives(acts, crash, add(store, client, ["rock"], filter, term, replace=True))
         held = await record(other, client)
         assert filter in held or held == old, crash
         assert await topics_of(other, client) == ["rock"], crash
@@ -578,7 +545,7 @@ async def test_what_leaves_its_partition_meanwhile_is_added_elsewhere(
         present.append(("ann", PIZZA) in await filters(other, topic))
         if max(met) < moment:
             break
-    # Before the write it is as good as added anew, after it the removal is the later one; and without one it is there.
+    # A removal before the write is as good as none, one after it is the later of the two; without one it is there.
     assert present[:3] == [True] * 3
     assert present[:-1] == sorted(present[:-1], reverse=True)
     assert present[-2:] == [False, True]
@@ -669,7 +636,7 @@ async def test_what_is_confirmed_on_one_side_of_a_cut_again_survives_what_left_i
 async def test_what_was_confirmed_and_not_taken_out_is_there_after_any_cuts(
     store_on: StoreOn, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Beside what comes and goes in the same objects, some of it refused on the side that has too few machines."""
+    """Others come and go in the same objects; the side with too few machines refuses some of them."""
     shrink(monkeypatch)
     chance = random.Random(seed)
     kinds: list[tuple[str | None, Term | None]] = [(None, None), (None, LATER), (PIZZA, None), (SOUP, LATER)]

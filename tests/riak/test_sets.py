@@ -6,16 +6,15 @@ import asyncio
 import itertools
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingeborg.broker.store.base import Subscribe
 from ingeborg.broker.store.riak import RiakStore, layout, partitions, sets
-from tests import proof
 from tests.contract.asking import subscribers
 
 from .conftest import StoreOn
 from .double import RiakDouble
+from .storages import holds_for_any
 
 
 @pytest.fixture
@@ -100,31 +99,4 @@ def test_any_growing_set_is_the_set_the_model_has() -> None:
             assert await subscribers(store, [topic]) == [clients]
             assert await pages(store, client, 3) == sorted(topics, key=layout.place_of)
 
-    async def start() -> tuple[RiakDouble, list[RiakStore]]:
-        riak = await RiakDouble(nodes=1).__aenter__()
-        riak.create_broker_types()
-        stores = [RiakStore(riak.addresses, node_confirms=1) for _ in range(2)]
-        for store in stores:
-            await store.open()
-        return riak, stores
-
-    with asyncio.Runner() as runner:
-        riak, stores = runner.run(start())
-
-        @settings(
-            max_examples=proof.examples(40, 10),
-            deadline=None,
-            database=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(steps)
-        def examples(history: list[tuple[bool, int, list[str]]]) -> None:
-            runner.run(check(stores, history))
-
-        try:
-            examples()
-        finally:
-            for store in stores:
-                runner.run(store.close())
-            runner.run(riak.__aexit__())
+    holds_for_any(steps, check)

@@ -3,10 +3,10 @@
 Owns: the clients' actions, what each of them has to believe of its subscriptions, and the comparison of that with the
 store. Faults, and the cluster, are those of ``history``.
 
-A client subscribes with a filter or none, with a term or none, beside what it has or in place of it. It believes what
-it was told: by the reply to a command, and by a ``listen`` that names what has ended. What it believes has to be so
-when all is quiet, whatever befell the cluster. What a command that failed has done is uncertain for a while, and nobody
-is held to it.
+A client subscribes with a filter or none, with a term or none, in addition to what it has or in its place. It believes
+what it was told: by the reply to a command, and by a ``listen`` that names what has ended. What it believes has to be
+so when all is quiet, whatever befell the cluster. What a command that failed has done is uncertain for a while, and
+nobody is held to it.
 """
 
 from __future__ import annotations
@@ -241,8 +241,10 @@ class EndingHistory(History):
         return any(client.core is not None for client in believer.connections) and not self._listens(believer)
 
     def _went_at(self, believer: Believer) -> float:
-        """Until when it listened, or tried to."""
-        ends = [client.closed_at for client in believer.connections]
+        """Until when it listened, or tried to since it last did. What it had tried before that, has lost to it."""
+        connections = believer.connections
+        listened = [number for number, client in enumerate(connections) if client in believer.listening_since]
+        ends = [client.closed_at for client in connections[max(listened, default=0) :]]
         return max((end for end in ends if end is not None), default=float("-inf"))
 
     # What must hold

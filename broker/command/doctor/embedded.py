@@ -48,10 +48,10 @@ FREE_BYTES_ERROR, FREE_BYTES_WARNING = 64 << 20, 1 << 30
 #: Of the map's size: beyond it the end is in sight.
 MAP_SHARE_WARNING = 0.8
 
-#: What is lost with the soft lane, as soon as no endpoint runs, is nothing but kept messages, and what has ended.
+#: Once no endpoint runs, whoever removes the soft lane loses only kept messages, and which subscriptions have ended.
 REMAKE = (
-    "stop every endpoint of it, rm -r its directory soft (who listens where, which is known anew, what "
-    "has ended, and kept messages), and start again"
+    "stop every endpoint of it, rm -r its directory soft (where clients listen, which endpoints learn again; "
+    "which subscriptions have ended; and kept messages), and start again"
 )
 
 MOUNTS = Path("/proc/self/mountinfo")

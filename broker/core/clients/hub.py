@@ -63,7 +63,7 @@ class Connection:
         self.clients: set[str] = set()  # that listen here
         self.replies: deque[Reply] = deque()  # of commands under way
         self.kind = ""  # what kind of commands is under way, where there are replies to come
-        self.replaces = False  # that is a `subscribe` with `replace`, which overlaps none
+        self.replaces = False  # they have a `subscribe` with `replace`, which must run alone
         self.tally: dict[str, int] = {}  # ``Replies.tally`` of that kind: result -> how many
         self.backlog: deque[bytes | Large] = deque()  # frames that wait for commands of another kind to end
         self.grant: Grant | None = None  # None: it may do everything

@@ -115,16 +115,14 @@ class HistoryParts:
         self.parts += [self.marks, missed, rounds, recovering, positions, asking, self.admitting, self.journal]
         return recovering
 
-    def follow(self, lookup: bool, keepalive: Keepalive) -> None:
-        """``lookup``: routing is by lookup."""
-        self.keeping.refusal = lambda: _refusal(lookup, self.on, self.marks)
+    def follow(self, keepalive: Keepalive) -> None:
+        """``keepalive`` has the Unix time."""
+        self.keeping.refusal = lambda: _refusal(self.on, self.marks)
         self.journal.unix_s = self.state.unix_s = lambda: keepalive.unix_s
 
 
-def _refusal(lookup: bool, on: bool, marks: Marks) -> ProtocolError | None:
+def _refusal(on: bool, marks: Marks) -> ProtocolError | None:
     """Why there is no history just now; ``None``: there is."""
-    if lookup:
-        return ProtocolError("bad_state", "With lookup routing no message is kept")
     if not on:
         return ProtocolError("bad_state", "No message is kept here: this endpoint's setting 'history' is off")
     if marks.proven < 0:

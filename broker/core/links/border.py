@@ -76,8 +76,8 @@ def _is_change(arguments: list[Any]) -> bool:
 
 
 def _are_change_options(options: Any, added: bool) -> bool:
-    """The options of a change: for which filter; and of one that adds: when it ends, and whether it takes the place of
-    all else."""
+    """Are these the options of a change? A removal may name a filter. An addition may also say when it ends, and
+    whether it replaces everything else."""
     if not _are_options(options) or not options.keys() <= (_OF_ADDED if added else _OF_REMOVED):
         return False
     ttl_s = options.get("ttl_s", 0)

@@ -21,7 +21,7 @@ from .topic_filters import Matched, TopicFilters
 #: Filters of small topics that are put into their indexes in one turn: 1 to 2 ms.
 PAIRS_PER_TURN: Final = 200
 
-#: Filters in a page that is not the first one.
+#: Filters in each page after the first, which comes with the subscribers.
 PAIRS_PER_PAGE: Final = 1_000
 
 #: How often those who wait are told so while a topic's filters are being read, in seconds.
@@ -56,14 +56,15 @@ class Filtering:
         self.go_on: Callable[[str, Route], None] = lambda topic, route: None
         self.give_up: Callable[[str, Exception], None] = lambda topic, error: None
         self.waiters: Callable[[int | None], list[Handover] | None] = lambda key: None
-        #: Writes under way that take the place of all else: their client, topics and filter.
+        #: The client, topics and filter of each `subscribe` with ``replace`` that the store is writing. ``Writing``
+        #: adds them and takes them out; as many as writes are under way.
         self.replacing: dict[object, tuple[str, Sequence[str], str | None]] = {}
 
     # Reading
 
     def read(self, found: Sequence[tuple[str, Route, FilterPage]]) -> None:
-        """The subscribers of these topics have been read, and the first page of their filters. Where that is a short
-        one, and all, their messages go on at once."""
+        """The store has read the subscribers of these topics, and the first page of their filters. A topic's messages
+        go on at once if that page is short and the only one."""
         here = 0
         for topic, route, page in found:
             if self._routes.get(topic) is not route:
@@ -110,12 +111,14 @@ class Filtering:
             yield False
             if self._routes.get(topic) is not route:
                 return
-        # One page was read after the other: a client may have gone from one that was yet to come to one before it.
+        # The pages were read one after the other: a `replace` may have moved a client from a page still to come to one
+        # that had been read.
         for client, topics, text in self.replacing.values():
-            if topic in topics and text is None:
-                self._routes.change(client, (topic,), True)
-            elif topic in topics and text is not None:
-                filters.change((client, text, True, False))
+            if topic in topics:
+                if text is None:
+                    self._routes.change(client, (topic,), True)
+                else:
+                    filters.change((client, text, True, False))
         self._complete(topic, route, filters)
 
     def _page(self, loading: Loading, result: Any, error: Exception | None) -> None:
@@ -153,9 +156,9 @@ class Filtering:
     # Changes
 
     def change(self, client: str, topics: Sequence[str], text: str | None, added: bool, replace: bool) -> int:
-        """The client's subscriptions to these topics were written, or taken back. ``text``: the filter; ``None``:
-        the one without, if it is added, else all; ``replace``: in place of all else. How many filters were put in or
-        taken out, and topics looked at."""
+        """The store has added or removed the client's subscriptions to these topics. ``text``: the filter; ``None``
+        adds the one without a filter, or removes all. ``replace``: it removes all others. Returns how many filters
+        changed, plus how many topics it looked at."""
         changed = 0
         for topic in topics:
             changed += 1

@@ -301,7 +301,7 @@ class Routes:
         return route
 
     def unread(self, route: Route) -> None:
-        """Who subscribes is to be read again for the topic's next message."""
+        """The topic's next message reads the subscribers again."""
         self._dropped(route)
         route.subscribers = route.filters = None
 

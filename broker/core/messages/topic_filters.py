@@ -21,8 +21,8 @@ PAIRS_PER_SLICE: Final = 200
 ROWS_PER_SLICE: Final = 250
 
 Change = tuple[str, str | None, bool, bool]
-"""A client's: its filter, is it added?, in place of the others? ``None``: all filters go, for all else that is added is
-without one."""
+"""The client; its filter; is it added?; does it replace the client's others? A filter of ``None`` removes all of the
+client's filters, whether it adds a subscription without one or removes everything."""
 
 
 class Matched:

@@ -131,7 +131,7 @@ class SubscribersOfTopics(Part):
             self._replies.reply(connection, reply, success(command.id, **fields))
 
     def _read_next(self, context: Any, start: int, size: int) -> None:
-        """What those from ``start`` on have at the topic. ``size``: bytes of filters of those before them."""
+        """Read the subscriptions of the page's clients from ``start`` on. ``size``: bytes of the filters before."""
         connection, reply, command, fields = context
         pairs = [(row["client_id"], command.topics[0]) for row in fields["subscribers"][start : start + PAIRS_PER_READ]]
         if pairs:

@@ -1,6 +1,6 @@
 """A client's topics, page by page. SPEC section 2.3.
 
-Owns: what a page has of each topic. Must never: change anything, or answer from a cache what the store knows better.
+Owns: what a page says of each topic. Must never: change anything, or answer from a cache what the store knows better.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Subscriptions(Part):
             self._read_next((*context, result, [], {}), 0, 0)
 
     def _read_next(self, context: Any, start: int, size: int) -> None:
-        """What the client has at the page's topics from ``start`` on. ``context``: has the page, the topics of the
-        reply, and what there is to say of them. ``size``: bytes of filters in that."""
+        """Read the client's subscriptions at the page's topics from ``start`` on. ``context`` holds the page, and the
+        topics and subscriptions of the reply so far. ``size``: bytes of the filters in these."""
         connection, reply, command, (topics, cursor), named, words = context
         pairs = [(command.client, topic) for topic in topics[start : start + PAIRS_PER_READ]]
         if pairs:

@@ -1,6 +1,6 @@
-"""What replies to those who look say alike.
+"""Words that replies to operators and clients share.
 
-Owns: the words for subscriptions, and of a refusal. Must never: ask.
+Owns: how a reply describes subscriptions, and a refusal. Must never: ask the store.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from ingeborg.protocol.errors import ProtocolError
 
 from ..model import Subscription
 
-#: Questions that may wait for others to be answered, some 500 bytes each; more are refused. People ask them, and who
-#: comes to a topic with presence.
+#: Questions that may wait for others to be answered, some 500 bytes each; more are refused. People ask them, and
+#: clients that come to a topic with presence.
 WAITING_MAX: Final = 1_000
 
-#: Bytes of filters in one reply; it has one more topic's, or client's, at most.
+#: Bytes of filters in one reply. The first topic or client of a page always fits, whatever its filters take.
 REPLY_FILTER_BYTES: Final = 1 << 20
 
-#: Clients at a topic, or topics of a client, whose subscriptions one call to the store asks for: each may have filters
-#: of 256 KiB.
+#: One call to the store asks for the subscriptions of this many clients at a topic, or at this many topics of a client:
+#: each may have filters of 256 KiB.
 PAIRS_PER_READ: Final = 32
 
 
@@ -32,12 +32,12 @@ def too_many() -> ProtocolError:
 
 
 def filter_bytes(held: Sequence[Subscription]) -> int:
-    """Of what a client has at a topic."""
+    """Bytes of the filters that a client has at a topic."""
     return sum(len(one.filter) for one in held if one.filter is not None)
 
 
 def said(held: Sequence[Subscription]) -> list[dict[str, Any]] | None:
-    """What a client has at a topic, as a reply has it. ``None``: one subscription without filter and term."""
+    """A client's subscriptions at a topic, as a reply lists them. ``None``: just one, with neither filter nor term."""
     if len(held) == 1 and held[0].filter is None and held[0].term is None:
         return None
     return [_words(one) for one in held]

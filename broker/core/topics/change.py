@@ -51,7 +51,7 @@ class Change:
         self.term = term  # as ``Command.term``
         self.filter = filter
         self.replace = replace
-        # Kept messages that are wanted of these topics: so many of the latest, or those since a position.
+        # The client wants kept messages of these topics: this many of the latest, or those since a position.
         self.names: list[str] = []
         self.latest = 0
         self.since: str | None = None

@@ -41,7 +41,7 @@ IDS_PER_MESSAGE: Final = 1_000
 #: Joins and leaves that have yet to be told, of all topics, some 300 bytes each; beyond that they are dropped.
 WAITING_MAX: Final = 10_000
 
-#: Messages under way at once: what a home bears beside those of clients.
+#: Messages under way at once: as many as a home bears in addition to those of clients.
 UNDER_WAY_MAX: Final = 1_000
 
 #: Topics at which one call to the store asks for a client's subscriptions, as homes ask for topics.
@@ -52,7 +52,7 @@ Looked = Callable[[Any, list[str]], None]
 
 
 class Look:
-    """A change, and what is found out of it: which topics its client joins or leaves."""
+    """A change, and which topics its client joins or leaves by it, as far as that is known."""
 
     __slots__ = ("added", "changed", "client", "context", "filter", "then", "unread")
 
@@ -145,9 +145,9 @@ class Presence(Part):
     # What a change does
 
     def look(self, client: str, topics: list[str], added: bool, filter: str | None, then: Looked, context: Any) -> None:
-        """Find out which of these topics, which have presence, the client joins or leaves. What is ``added``, or taken
-        out: its subscription with this filter; ``None``: the one without, or all of them. What cannot be read is
-        counted as lost."""
+        """Find out which of these topics the client joins or leaves; all have presence. ``filter``: of the subscription
+        that the change adds or removes; ``None`` adds the one without a filter, or removes all. Topics that the store
+        cannot read are counted as lost."""
         self._read_on(Look(client, topics, added, filter, then, context))
 
     def _read_on(self, look: Look) -> None:

@@ -230,7 +230,7 @@ class Subscribing(Part):
             self._desk.ask(Kind.CHANGE, home, arguments, self, (change, deadline, self._desk.now))
 
     def part_done(self, change: Change, topics: int, took_s: float, error: ProtocolError | None) -> None:
-        """A home has written a part of the change that had so many topics, within so long, or cannot."""
+        """A home has written this many topics of the change, in ``took_s``; or it could not."""
         self._pace(change, math.inf if error is not None else took_s)
         self._done(change, topics, error)
 
@@ -332,7 +332,7 @@ class Subscribing(Part):
 
 
 def _options(change: Change) -> dict[str, Any]:
-    """What a home is asked for beside the topics."""
+    """The change's filter, term and ``replace``, as a request to a home has them."""
     options: dict[str, Any] = {}
     if change.filter is not None:
         options["filter"] = change.filter

@@ -4,7 +4,7 @@ Owns: the walk over the subscriptions with a term of this endpoint's slots, and 
 never: end one whose client listens, or has been away for less than the grace time as this endpoint has seen it.
 
 How long a client is away is measured here, from when it was first found away, and no store keeps it: then no two clocks
-are compared, and after a change of home it is measured anew. A client that has come back meanwhile has another
+are compared, and a new home measures from the beginning. A client that has come back meanwhile has another
 location; the store takes nothing out then (``Store.end``).
 """
 
@@ -42,8 +42,8 @@ WALK_S_MAX: Final = 10.0
 #: After a call to the store that failed, in seconds.
 PAUSE_S: Final = 1.0
 
-#: The next walk begins so long after one that found nothing, unless this endpoint writes a term. A store that cannot
-#: say which slots have any is not asked again for so long about a slot that had none.
+#: After a walk that found nothing, the next one begins this much later, unless this endpoint writes a term. A store
+#: that cannot say which slots have terms is not asked about an empty slot again before that, in seconds.
 EMPTY_S: Final = 600.0
 
 #: Clients of which it is kept since when they are away, some 300 bytes each. Further ones come when these have gone.
@@ -59,10 +59,10 @@ TIDY_IDLE_S: Final = 1.0
 _NEVER: Final = float("-inf")
 
 End = tuple[list[Subscription], Location | None, bool]
-"""What is to end of one client: see ``Store.end``."""
+"""One client's subscriptions to end: see ``Store.end``."""
 
 Held = dict[tuple[str, str], list[Subscription]]
-"""What clients have at topics with presence, before some of it ends."""
+"""By client and topic: the subscriptions at a topic with presence, before some of them end."""
 
 Away = tuple[Location | None, float, float]
 """Where the client was last, since when it has been found not to listen, and when it was last found so (monotonic
@@ -70,7 +70,7 @@ seconds)."""
 
 
 class Ending:
-    """A call that ends subscriptions. ``clients``: those of which nothing is written until it is over (``hold``)."""
+    """A call that ends subscriptions. ``clients``: ``Writing`` writes nothing of these until it is over (``hold``)."""
 
     __slots__ = ("clients", "ends", "held", "round")
 
@@ -82,8 +82,8 @@ class Ending:
 
 
 class Sweeping(Part):
-    """One endpoint's part. ``writes``: what has to end before another may be home. ``reads_memory``: as of ``Shape``.
-    ``presence``: is told who leaves topics that have it; ``None``: none has."""
+    """One endpoint's part. ``writes``: what has to end before another may be home. ``reads_memory``: see ``Shape``.
+    ``presence`` learns who leaves topics with presence; ``None``: no topic has it."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Sweeping(Part):
     ) -> None:
         self._desk = desk
         self.presence: Presence | None = None
-        # Of ``Writing``: whether nothing is being written of the client, nor will be until it is released.
+        # ``Writing`` sets these. ``hold``: is nothing of the client being written? Nothing will be until ``release``.
         self.hold: Callable[[str], bool] = _nobody_writes
         self.release: Callable[[str], None] = _nobody_waits
         self._members = members
@@ -122,7 +122,7 @@ class Sweeping(Part):
         self._busy = False  # a call to the store is under way
         self._records_left = self._slots_left = 0  # that may still be read in this tick
         self._empty: dict[int, float] = {}  # slots, and when they are looked into again
-        self._written: set[int] = set()  # slots, since this walk has begun
+        self._written: set[int] = set()  # slots with a term written since this walk began; at most ``SLOTS``
         self._whole = False  # the last walk has come to its end
         self._since: dict[str, Away] = {}  # by client, of this walk
         self._since_before: dict[str, Away] = {}  # of the walk before: who is in neither is not away any more
@@ -154,7 +154,7 @@ class Sweeping(Part):
         self._walk_at = min(self._walk_at, self._desk.now)
 
     def lapsed(self) -> None:
-        """So they have."""
+        """Others may have acted for this endpoint, and written."""
         self.view_changed()
 
     def tick(self) -> None:
@@ -217,7 +217,7 @@ class Sweeping(Part):
         self._walk_at = self._desk.now + pause_s
 
     def _is_outdated(self) -> bool:
-        """Has this endpoint become home of other slots meanwhile? The walk begins anew then, with the next tick."""
+        """Has this endpoint become home of other slots meanwhile? Then the next tick starts a new walk."""
         self._busy = False
         members = self._members
         return not members.joined or self._version != members.version or self._round != members.round
@@ -297,8 +297,8 @@ class Sweeping(Part):
         return peer is not None and peer.dead_since is None
 
     def _end(self, ends: list[End]) -> None:
-        """End these. Of a client that is being written for it is not known what the caches have to be told, nor whether
-        it leaves: where somebody is to be told of that, its subscriptions are found again with the next walk."""
+        """End these. While a write of the client is under way, this endpoint cannot know what to tell the caches, nor
+        whether the client leaves. At topics with presence it leaves such a client's subscriptions to the next walk."""
         presence = self.presence
         ending = Ending([], set(), self._round)
         pairs: list[tuple[str, str]] = []
@@ -346,7 +346,7 @@ class Sweeping(Part):
         for records in over:
             for topic, client, filter, *_ in records:
                 if not certain or client not in ending.clients:
-                    doubtful[topic] = None  # who has subscribed again meanwhile is in the store
+                    doubtful[topic] = None  # the client may have subscribed again meanwhile: the store knows
                 elif filter is None:
                     self._routes.change(client, (topic,), False)
                 else:
@@ -383,7 +383,7 @@ def _has_listened(known: Away, location: Location | None, now: float) -> bool:
 
 
 def _left(held: Held, over: Iterable[list[Subscription]]) -> list[tuple[str, str]]:
-    """Clients and topics at which all is over that they had."""
+    """Pairs of a client and a topic at which everything that the client had is over."""
     gone = {(client, topic, filter) for records in over for topic, client, filter, *_ in records}
     return [
         (client, topic)

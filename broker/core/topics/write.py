@@ -66,10 +66,11 @@ class Write:
         self.topics = topics
         self.added = added
         self.term = term
-        self.filter = filter  # that is added, or taken out; None: all messages, or all that the client has
+        self.filter = filter  # None: an addition is for all messages, a removal takes out everything
         self.replace = replace
-        self.order = "" if replace else "added" if added else "removed"  # it overlaps those of the same; "": none
-        #: Of its topics those that have presence; once that is known, those that its client joins or leaves by it.
+        #: Writes of the same order may overlap; "": it runs alone.
+        self.order = "" if replace else "added" if added else "removed"
+        #: Its topics that have presence; once the home has looked, those that its client joins or leaves.
         self.watched: list[str] | None = None
         self.made_at = now
         self.took_s = math.inf  # from then to the answer of the store
@@ -85,8 +86,9 @@ class Write:
 
 
 class Writes:
-    """One client's writes at this home. Those that only add overlap each other, and so do removals. The others wait:
-    the store keeps no order. A write to a topic with presence overlaps none: what it changes is read before it."""
+    """One client's writes at this home. Writes that only add may overlap each other, and so may removals. All others
+    wait, because the store keeps no order. A write to a topic with presence runs alone: the home first reads what the
+    write will change."""
 
     __slots__ = ("begun_in_turns", "order", "under_way", "waiting")
 

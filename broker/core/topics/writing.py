@@ -34,17 +34,16 @@ WRITES_WAITING_MAX: Final = 1_000
 #: after twice this time.
 TELL_S: Final = TIMEOUT_S / 2
 
-#: Of a change of filters at more topics the caches are told in slices,
+#: A change of filters at more topics than this reaches the caches in slices.
 FEW_TOPICS: Final = 4
 
-#: of so many filters each: some 0.2 ms, and 10 where each is one with many alternatives.
+#: Filters that one slice changes: some 0.2 ms, or 10 ms if each has many alternatives.
 CHANGES_PER_SLICE: Final = 20
 
 
 class Writing(Part):
-    """One endpoint's part as the home of subscriptions. ``writes``: those that have been given to the store.
-    ``sweeping``: is told of subscriptions that have a term, and has the part that tells of presence. ``filtering``: is
-    told of filters."""
+    """One endpoint's part as the home of subscriptions. ``writes``: those that the store has been given. ``sweeping``
+    learns which subscriptions have a term, and holds the presence part. ``filtering`` learns of filters."""
 
     def __init__(
         self,
@@ -124,9 +123,9 @@ class Writing(Part):
             self._begin(writes, write)
 
     def _watch(self, write: Write) -> None:
-        """What of it is told."""
+        """Find its topics that have presence, once: a parked write comes here again."""
         presence = self._sweeping.presence
-        if presence is not None:
+        if presence is not None and write.watched is None:
             write.watched = presence.of(write.topics)
             if write.watched:
                 write.order = ""
@@ -136,7 +135,7 @@ class Writing(Part):
         return not writes.under_way or (writes.order == write.order and write.order != "")
 
     def hold(self, client: str) -> bool:
-        """Until ``release`` nothing of the client is written. False: something is under way, or waits."""
+        """Write nothing of the client until ``release``. False: one of its writes is under way, or waits."""
         writes = self._clients.get(client)
         if writes is not None:
             return False
@@ -262,8 +261,8 @@ class Writing(Part):
             self._ended(writes, write, error, write.topics)
 
     def _change_in_slices(self, writes: Writes, write: Write) -> Iterator[bool]:
-        """A filter may be in an index in many ways, and a client may have many at a topic. What takes the place of
-        what is done for a topic at once: no message finds neither."""
+        """An index may hold a filter in many ways, and a client may have many filters at a topic. Each topic changes
+        whole in one turn, so that every message finds either what was there or what replaces it."""
         spent = 0
         for topic in write.topics:
             if write.round != self._homes.round:
@@ -275,7 +274,7 @@ class Writing(Part):
         self._ended(writes, write, None, ())
 
     def _change(self, write: Write, topics: Sequence[str]) -> int:
-        """The caches have it. How many filters that were."""
+        """Tell the caches. Returns how much work that was, as ``Filtering.change`` does."""
         if write.filter is None or write.replace:
             self._routes.change(write.client, topics, write.added and write.filter is None)
         if write.filter is None and write.added and not write.replace:
@@ -283,7 +282,7 @@ class Writing(Part):
         return self.filtering.change(write.client, topics, write.filter, write.added, write.replace)
 
     def _ended(self, writes: Writes, write: Write, error: Exception | None, unchanged: Sequence[str]) -> None:
-        """``unchanged``: topics whose caches have yet to be told."""
+        """The store has answered. ``unchanged``: the topics that the caches have not been told of yet."""
         writes.under_way -= 1
         if write.replace:
             self.filtering.replacing.pop(write, None)
@@ -314,7 +313,7 @@ class Writing(Part):
             self._forget_ended(client, writes)
 
     def _tell(self, changed: list[str], write: Write, error: Exception | None) -> None:
-        """Who has come, or gone. Nothing where it is not certain, or where another home may have told it."""
+        """Say who has come, or gone. Where that is not certain, or another home may have said it, count it as lost."""
         presence = self._sweeping.presence
         assert presence is not None
         if error is None and write.round == self._homes.round:

@@ -1,4 +1,4 @@
-"""How subscriptions end in the embedded store, and what is remembered of it.
+"""How subscriptions end in the embedded store, and what the store remembers of their ends.
 
 Owns: the database ``terms`` as a sweep reads it, ``ended`` as an endpoint sees it, and the steps of ``end``. What the
 writers do in a transaction is in ``subscription_operations.py`` and ``operations.py``. Must never: hold a transaction
@@ -44,7 +44,7 @@ TOPICS_AT_ONCE: Final = 4_096
 """That are compared with what has ended of a client without a look at the clock: 0.2 ms."""
 
 _Row = tuple[Any, Subscription]
-"""What is to be ended, and what is said of it: where its client has to be, or nothing."""
+"""A subscription that is to end, and where its client has to be for that, or nothing."""
 
 EndedItem = tuple[str, str | None, int]
 """A subscription that has ended: topic, filter, stamp."""
@@ -148,7 +148,7 @@ class Endings:
         return [[one for one in subscriptions if next(states) != STAYS] for subscriptions, _, _ in batch]
 
     def _state(self, txn: lmdb.Transaction, entries: lmdb.Cursor, row: _Row) -> int:
-        """What the durable writer would say of it."""
+        """Return what the durable writer would say of the subscription."""
         _, one = row
         client_id, topic_hash, key = one.client.encode(), digest(one.topic.encode()), key_of(one.filter)
         place = prefix_of(one.topic, topic_hash) + digest(client_id) + key

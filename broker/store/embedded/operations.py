@@ -173,7 +173,7 @@ class _Ended:
 
     def __init__(self, environment: Environment) -> None:
         self._ended, self._locations = environment.db["ended"], environment.db["locations"]
-        self._tidied: dict[str, bytes] = {}  # by database: up to where it has been cleared up; b"": begin anew
+        self._tidied: dict[str, bytes] = {}  # by database: up to where it has been cleared up; b"": begin again
 
     def has_ended(self, txn: lmdb.Transaction, argument: tuple[int, Sequence[Group]]) -> list[Any]:
         """Name the subscriptions of clients that are where they are said to be; whether each of them is named. The

@@ -1,4 +1,4 @@
-"""What a writer process does to subscriptions.
+"""How a writer process changes subscriptions.
 
 Owns: the changes each operation makes within a transaction it is given; every one of them leaves the five databases
 with the same subscriptions. Must never: begin or commit a transaction, raise a ``StoreError`` after its first write, or
@@ -225,7 +225,7 @@ class _Change:
             self.now.pop(key, None)
 
     def end(self, key: bytes, stamp: int) -> int:
-        """What has become of it."""
+        """Return what has become of the subscription."""
         if key not in self.now:
             return GONE
         held = self.now[key]
@@ -236,7 +236,7 @@ class _Change:
 
 
 class _Changes:
-    """What a frame changes: everything is read before anything is written."""
+    """The changes of a frame. It reads everything before it writes anything."""
 
     def __init__(self, txn: lmdb.Transaction, db: Mapping[str, Any]) -> None:
         self._txn, self._db = txn, db
@@ -350,5 +350,5 @@ class Run:
         self.position += STEP_ROWS
 
     def abandon(self) -> None:
-        """Write no more of it."""
+        """Drop the rest."""
         self.position = len(self._rows)

@@ -34,6 +34,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from ..base import Location, Subscription
+from .access import Access
 from .entries import ALL, Entries, Pair, Stamped, stamped
 from .flow import together
 from .layout import Name, place_of
@@ -59,19 +60,11 @@ def after_cursor(cursor: str | None) -> bytes:
 class Ends:
     """See the operations of the same names in ``base.Store``."""
 
-    def __init__(
-        self,
-        records: Records,
-        terms: Terms,
-        locations: Locations,
-        counters: dict[str, int],
-        wall_clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, access: Access, records: Records, terms: Terms, locations: Locations) -> None:
+        self._access = access
         self._records = records
         self._terms = terms
         self._locations = locations
-        self._counters = counters
-        self._wall_clock = wall_clock
 
     async def page(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
         """``Store.ending``."""
@@ -104,7 +97,7 @@ class Ends:
         await self._locations.end(_names_of(of(going)))
         still = dict.fromkeys(await self._in_place(batch, going))
         moved = [number for number in going if number not in still]
-        self._counters["ends_called_off"] += len(moved)
+        self._access.counters["ends_called_off"] += len(moved)
         await self._locations.back(_names_of(of(moved)))
         ends = of(still)
         unlisted = [pair for pair in ends if found[pair].keys() <= ends[pair].keys()]
@@ -116,7 +109,7 @@ class Ends:
             lambda: self._locations.back(_names_of({pair: texts for pair, texts in stays.items() if texts})),
         )
         records = {**found, **left}
-        young_ms = int(self._wall_clock() * 1000) - YOUNG_MS
+        young_ms = self._access.now_ms - YOUNG_MS
         await self._terms.discard([*over, *(row for row in asked if _is_over(row, records[_pair(row)], young_ms))])
         return [[row for row in rows if _text(row) not in records[_pair(row)]] for rows, _, _ in batch]
 

@@ -92,7 +92,7 @@ def put(held: Entries, wanted: Wanted, stamp: int) -> Entries | None:
 
 
 def take(held: Entries, gone: Collection[str] | None) -> Entries:
-    """What is left without these filters; ``None``: without any of it."""
+    """What is left without these filters; ``None``: nothing is left."""
     return NOTHING if gone is None else {text: entry for text, entry in held.items() if text not in gone}
 
 

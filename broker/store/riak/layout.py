@@ -89,7 +89,7 @@ class Buckets:
         return Address(self.topics, b"%03x.%02x" % (slot, part))
 
     def location(self, client: str) -> Address:
-        """Where a client listens, and what has ended of it."""
+        """Where a client listens, and which of its subscriptions have ended."""
         return Address(self.locations, client.encode())
 
     def endpoint(self, name: str) -> Address:
@@ -216,9 +216,10 @@ class SetObject:
         self.members.update(members)
 
     def _of(self, name: str, level: int, value: bytes) -> None:
-        if self.name and name != self.name:
+        # A version without a name has nothing: it was written because a write before was in doubt.
+        if self.name and name and name != self.name:
             raise ValueError("two sets under one key")
-        self.name = name
+        self.name = self.name or name
         self.level = max(self.level, level)
         self._bytes = max(self._bytes, len(value))
 
@@ -316,7 +317,7 @@ class ListObject(SetObject):
 
 
 class Whereabouts:
-    """A client's location, and what has ended of it in the last ``kept_ms``.
+    """A client's location, and which of its subscriptions have ended in the last ``kept_ms``.
 
     Of two locations the greater is true, so that a late ``unlisten`` cannot undo a newer ``listen``. A client's
     subscriptions have several homes, whose writes may miss each other: of an end and a new subscription the later is
@@ -379,7 +380,8 @@ class Whereabouts:
     def back(self, names: Collection[tuple[str, str | None]]) -> None:
         """These have been subscribed to again (``None``: with any filter). Those without names stay counted: nobody
         knows which they are."""
-        for name in [name for name in self.names if name in names or (name[0], None) in names]:
+        known = frozenset(names)
+        for name in [name for name in self.names if name in known or (name[0], None) in known]:
             self.dirty = True
             self._back[name] = max(self._now_ms, self.names.pop(name) + 1)
 
@@ -392,7 +394,7 @@ class Whereabouts:
 
 
 def _that_fit(entries: list[tuple[Name, int]], most: int, room: int) -> list[tuple[Name, int]]:
-    """The first of them, with so many bytes of text."""
+    """The first entries: ``most`` at most, whose texts take ``room`` bytes at most."""
     for number, ((topic, text), _) in enumerate(entries[:most]):
         room -= utf8_bytes(topic) + utf8_bytes(text)
         if room < 0:

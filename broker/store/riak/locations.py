@@ -1,4 +1,4 @@
-"""Where clients listen, and what has ended of them: one object a client.
+"""Where clients listen, and which of their subscriptions have ended: one object a client.
 
 Owns: these objects, and the order of a ``listen``: it reads what has ended after it has written the location. Must
 never: know a subscription.
@@ -6,13 +6,13 @@ never: know a subscription.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from ..base import Ended, Location
+from .access import Access
 from .flow import each
-from .layout import Buckets, Name, Whereabouts
-from .objects import Objects
+from .layout import Name, Whereabouts
 
 KEPT_S: Final = 600.0
 """What ended longer ago is not told, until ``tidy`` says otherwise."""
@@ -21,25 +21,15 @@ KEPT_S: Final = 600.0
 class Locations:
     """See the operations of the same names in ``base.Store``."""
 
-    def __init__(
-        self,
-        objects: Objects,
-        buckets: Buckets,
-        counters: dict[str, int],
-        *,
-        at_once: int,
-        wall_clock: Callable[[], float],
-    ) -> None:
-        self._objects = objects
-        self._buckets = buckets
-        self._counters = counters
-        self._at_once = at_once
-        self._wall_clock = wall_clock
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._objects = access.objects
+        self._buckets = access.buckets
         self.kept_s = KEPT_S
 
     async def listen(self, clients: Sequence[str], incarnation: str) -> list[tuple[Location, Ended | None]]:
         found: list[tuple[Location, Ended | None]] = [(Location(0, "", False), None)] * len(clients)
-        least = int(self._wall_clock() * 1000)
+        least = self._access.now_ms
 
         async def move(position: int) -> None:
             def edit(whereabouts: Whereabouts) -> Location:
@@ -52,7 +42,7 @@ class Locations:
             # Only now, or an end would be missed (``ending.py``).
             found[position] = drawn, (await self._read(clients[position])).ended()
 
-        await each(range(len(clients)), move, self._at_once)
+        await each(range(len(clients)), move, self._access.at_once)
         return found
 
     async def unlisten(self, batch: Sequence[tuple[str, Location]]) -> None:
@@ -67,7 +57,7 @@ class Locations:
 
             await self._objects.change(self._new, self._buckets.location(client), edit)
 
-        await each(batch, leave, self._at_once)
+        await each(batch, leave, self._access.at_once)
 
     async def locations(self, clients: Sequence[str]) -> list[Location | None]:
         found = await self._read_all(clients)
@@ -82,11 +72,11 @@ class Locations:
 
         async def change(client: str) -> None:
             def edit(whereabouts: Whereabouts) -> None:
-                self._counters["ended_unnamed"] += whereabouts.end(names_of[client])
+                self._access.counters["ended_unnamed"] += whereabouts.end(names_of[client])
 
             await self._objects.change(self._new, self._buckets.location(client), edit)
 
-        await each(list(names_of), change, self._at_once)
+        await each(list(names_of), change, self._access.at_once)
 
     async def back(self, names_of: Mapping[str, Collection[tuple[str, str | None]]]) -> None:
         """These of the clients have not ended, or have been subscribed to again; see ``Whereabouts.back``."""
@@ -95,10 +85,10 @@ class Locations:
             names = names_of[client]
             await self._objects.change(self._new, self._buckets.location(client), lambda found: found.back(names))
 
-        await each(list(names_of), change, self._at_once)
+        await each(list(names_of), change, self._access.at_once)
 
     def _new(self) -> Whereabouts:
-        return Whereabouts(int(self._wall_clock() * 1000), round(self.kept_s * 1000))
+        return Whereabouts(self._access.now_ms, round(self.kept_s * 1000))
 
     async def _read(self, client: str) -> Whereabouts:
         return await self._objects.read(self._new, self._buckets.location(client))
@@ -109,5 +99,5 @@ class Locations:
         async def read(client: str) -> None:
             found[client] = await self._read(client)
 
-        await each(list(dict.fromkeys(clients)), read, self._at_once)
+        await each(list(dict.fromkeys(clients)), read, self._access.at_once)
         return found

@@ -3,7 +3,7 @@
 Owns: these values, how two versions of one merge, and what has room in which. Must never: do I/O, or forget a
 subscription in a merge.
 
-A client with exactly one subscription, without filter and term, is a name in a list. All that others have stands beside
+A client with exactly one subscription, without filter and term, is a name in a list. What others have stands next to
 it, client by client. Each client is in one of the two.
 """
 

@@ -9,7 +9,7 @@ The list of a client's topics is written after the records, and read for listing
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from heapq import nsmallest
@@ -19,10 +19,10 @@ from ingeborg.protocol.hashes import SLOTS
 
 from ..base import PAGE_SUBSCRIPTIONS, FilterPage, Subscribe, Subscribers, Subscription, TooManyFilters, TopicPage
 from . import entries as of
+from .access import Access
 from .entries import ALL, NOTHING, PLAIN, Entries, Pair, Wanted
 from .flow import each
-from .layout import Buckets, ListObject, place_of
-from .objects import Objects
+from .layout import ListObject, place_of
 from .partitions import Partition, TopicObject
 from .sets import LargeSets
 from .terms import Terms
@@ -39,26 +39,11 @@ OBJECTS_AT_ONCE: Final = 8
 class Records:
     """The records of a store. ``open`` before anything else."""
 
-    def __init__(
-        self,
-        objects: Objects,
-        buckets: Buckets,
-        counters: dict[str, int],
-        terms: Terms,
-        *,
-        at_once: int,
-        wall_clock: Callable[[], float],
-    ) -> None:
-        self._at_once = at_once
-        self._topics = TopicObjects(objects, buckets, counters, at_once=at_once)
+    def __init__(self, access: Access, terms: Terms) -> None:
+        self._at_once = access.at_once
+        self._topics = TopicObjects(access)
         self._writer = Writer(self._topics, terms)
-        self._lists = LargeSets(
-            objects,
-            buckets.clients,
-            counters,
-            at_once=at_once,
-            kind=lambda: ListObject(int(wall_clock() * 1000)),
-        )
+        self._lists = LargeSets(access, access.buckets.clients, lambda: ListObject(access.now_ms))
         #: See ``Writer``.
         self.take = self._writer.take
 
@@ -232,7 +217,7 @@ class Records:
             for client, entries in shard.records():
                 met[client] = of.merged(entries, met.get(client, NOTHING))
 
-        async with aclosing(self._topics.large.stretches(topic, after, meet, beside=list(met))) as stretches:
+        async with aclosing(self._topics.large.stretches(topic, after, meet, others=list(met))) as stretches:
             async for stretch in stretches:
                 yield {client: met.pop(client) for client in stretch}
 

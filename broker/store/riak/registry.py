@@ -14,9 +14,10 @@ import asyncio
 from typing import Final, NamedTuple
 
 from ..base import Endpoint, Superseded
+from .access import Access
 from .flow import each
-from .layout import Buckets, Directory, Entry
-from .objects import Address, Objects, merged
+from .layout import Directory, Entry
+from .objects import Address, merged
 
 FULL_EVERY: Final = 10
 """At two heartbeats a second, one read of the entry and one of the directory in five seconds."""
@@ -37,10 +38,10 @@ class _Held(NamedTuple):
 class Registry:
     """See the operations of the same names in ``base.Store``."""
 
-    def __init__(self, objects: Objects, buckets: Buckets, *, at_once: int) -> None:
-        self._objects = objects
-        self._buckets = buckets
-        self._at_once = at_once
+    def __init__(self, access: Access) -> None:
+        self._objects = access.objects
+        self._buckets = access.buckets
+        self._at_once = access.at_once
         self._held: dict[str, _Held] = {}
         self._lock = asyncio.Lock()  # an entry is written past Objects.change, so its writes are put in line here
 

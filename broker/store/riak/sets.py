@@ -13,9 +13,10 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
+from .access import Access
 from .flow import each
 from .layout import FANOUT_BITS, LEVEL_MAX, OBJECT_BYTES_MAX, SetObject, place_of, set_root, set_shard, shard_of
-from .objects import Address, Objects
+from .objects import Address
 
 STRETCH_SHARDS: Final = 4
 """Objects of the last level read at once while a page is filled: most pages need no more."""
@@ -36,20 +37,12 @@ def _discard(shard: SetObject, member: str) -> None:
 class LargeSets(Generic[S]):
     """The sets in one bucket, whose objects are of one ``kind``."""
 
-    def __init__(
-        self,
-        objects: Objects,
-        bucket: bytes,
-        counters: dict[str, int],
-        *,
-        at_once: int,
-        kind: Callable[[], S],
-    ) -> None:
+    def __init__(self, access: Access, bucket: bytes, kind: Callable[[], S]) -> None:
         self._kind = kind
-        self._objects = objects
+        self._objects = access.objects
         self._bucket = bucket
-        self._counters = counters
-        self._at_once = at_once
+        self._counters = access.counters
+        self._at_once = access.at_once
 
     async def update(
         self,
@@ -147,17 +140,17 @@ class LargeSets(Generic[S]):
         await each(sorted(places), read, self._at_once)
 
     async def stretches(
-        self, name: str, after: bytes = b"", meet: Callable[[S], object] | None = None, beside: Iterable[str] = ()
+        self, name: str, after: bytes = b"", meet: Callable[[S], object] | None = None, others: Iterable[str] = ()
     ) -> AsyncGenerator[dict[str, bytes], None]:
         """All members with their places (``place_of``), those above ``after``, some neighbours at a time: the stretches
         come in the order of their places, and none holds more than a few objects do. Some are empty. ``meet`` is called
-        with each object read, before its members come. ``beside``: others that come among them, each once.
+        with each object read, before its members come. ``others``: they come among the members, each once.
         """
         root = await self._objects.read(self._kind, set_root(self._bucket, name))
         if meet is not None:
             meet(root)
         # Met already, in an object that reaches beyond the stretch.
-        members = root.members.union(beside)
+        members = root.members.union(others)
         waiting = {member: position for member in members if (position := place_of(member)) > after}
         if root.level == 0:
             yield waiting

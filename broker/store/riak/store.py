@@ -35,6 +35,7 @@ from ..base import (
 from ..settings import packed
 from . import riak_pb2 as pb
 from . import wire
+from .access import Access
 from .checks import GONE, check_nodes, check_types, settle_layout
 from .connecting import Connecting
 from .counters import zeroed
@@ -128,12 +129,12 @@ class RiakStore:
         self._wall_clock = wall_clock
         # One operation may fill the pool; several share it by its line.
         self._at_once = self._pool.capacity
-        on = (self._objects, self._buckets, self.counters)
-        self._registry = Registry(self._objects, self._buckets, at_once=self._at_once)
-        self._terms = Terms(*on, at_once=self._at_once, wall_clock=wall_clock)
-        self._records = Records(*on, self._terms, at_once=self._at_once, wall_clock=wall_clock)
-        self._locations = Locations(*on, at_once=self._at_once, wall_clock=wall_clock)
-        self._ends = Ends(self._records, self._terms, self._locations, self.counters, wall_clock)
+        access = Access(self._objects, self._buckets, self.counters, self._at_once, wall_clock)
+        self._registry = Registry(access)
+        self._terms = Terms(access)
+        self._records = Records(access, self._terms)
+        self._locations = Locations(access)
+        self._ends = Ends(access, self._records, self._terms, self._locations)
         # A cluster of three nodes writes 600 objects a second; a partition's is written once for all its topics. When
         # it is slow each connection has one of them.
         self.shape = Shape(topics_at_once=2_000, slots_together=True, topics_at_least=self._pool.capacity)

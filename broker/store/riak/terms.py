@@ -11,39 +11,30 @@ one, which cannot hurt a new term that comes at the same time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import orjson
 
 from ingeborg.protocol.hashes import slot_of
 
 from ..base import Subscription, Term
+from .access import Access
 from .flow import each
-from .layout import Buckets, SetObject
-from .objects import Objects
+from .layout import SetObject
 from .sets import LargeSets
 
 
 class Terms:
     """The index of a store."""
 
-    def __init__(
-        self,
-        objects: Objects,
-        buckets: Buckets,
-        counters: dict[str, int],
-        *,
-        at_once: int,
-        wall_clock: Callable[[], float],
-    ) -> None:
-        self._sets = LargeSets(objects, buckets.terms, counters, at_once=at_once, kind=SetObject)
-        self._at_once = at_once
-        self._wall_clock = wall_clock
+    def __init__(self, access: Access) -> None:
+        self._sets = LargeSets(access, access.buckets.terms, SetObject)
+        self._access = access
         self._stamp = 0
 
     def stamp(self, above: int) -> int:
         """Of a term that is written now: milliseconds of Unix time, or more."""
-        self._stamp = max(int(self._wall_clock() * 1000), self._stamp + 1, above + 1)
+        self._stamp = max(self._access.now_ms, self._stamp + 1, above + 1)
         return self._stamp
 
     async def add(self, rows: Iterable[Subscription]) -> None:
@@ -67,7 +58,7 @@ class Terms:
         async def change(slot: int) -> None:
             await self._sets.update(_name_of(slot), slots[slot] if adding else (), () if adding else slots[slot])
 
-        await each(list(slots), change, self._at_once)
+        await each(list(slots), change, self._access.at_once)
 
 
 def _name_of(slot: int) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from .access import Access
 from .entries import Entries, Pair
 from .flow import each
-from .layout import Buckets, SetObject, partition_of
-from .objects import Address, Objects
+from .layout import SetObject, partition_of
+from .objects import Address
 from .partitions import Partition, TopicObject
 from .sets import LargeSets
 
@@ -19,15 +20,15 @@ from .sets import LargeSets
 class TopicObjects:
     """Those of a store. ``parts``: partitions of each slot, before anything is asked for."""
 
-    def __init__(self, objects: Objects, buckets: Buckets, counters: dict[str, int], *, at_once: int) -> None:
-        self.objects = objects
-        self.buckets = buckets
-        self.counters = counters
-        self.at_once = at_once
+    def __init__(self, access: Access) -> None:
+        self.objects = access.objects
+        self.buckets = access.buckets
+        self.counters = access.counters
+        self.at_once = access.at_once
         self.parts = 0
-        self.large = LargeSets(objects, buckets.subscribers, counters, at_once=at_once, kind=TopicObject)
+        self.large = LargeSets(access, access.buckets.subscribers, TopicObject)
         #: Of a full partition: the topics that it has no room to name.
-        self.names = LargeSets(objects, buckets.names, counters, at_once=at_once, kind=SetObject)
+        self.names = LargeSets(access, access.buckets.names, SetObject)
 
     def address(self, topic: str) -> Address:
         """Of the topic's partition."""

@@ -4,8 +4,8 @@ Owns: the order of writes to the objects that have records, and to the index of 
 take something out before what replaces it is written, or give a record a term that is not in the index (``terms``) yet.
 
 **All that a client has at a topic** is in one object: its topic's partition, or one of the topic's own objects. What it
-adds goes there as well, as far as there is room. A cut, or a large topic, can spread it over several; then it has all
-of it together (``entries.merged``).
+adds goes there as well, as far as there is room. A cut, or a large topic, can spread a record over several objects.
+Readers then merge its parts (``entries.merged``).
 
 **A replacement** takes out what it has seen, and sees it before it adds its own: in one write where all is in one
 object, else in reads before it. What it adds goes to the first object that has anything of the client. So of two
@@ -104,8 +104,8 @@ class Writer:
     async def take(
         self, going: Mapping[Pair, Callable[[Entries], Entries]]
     ) -> tuple[list[Subscription], dict[Pair, Entries]]:
-        """Take out; each function is given what is in one place, and returns what is left of it. Rows of the index that
-        no record has any more, and what is left of each in all places."""
+        """Take out; each function gets what is in one place, and returns what stays there. Rows of the index that no
+        record has any more, and what is left of each in all places."""
         plan = self._topics.by_partition(going)
         over = Over()
         left: dict[Pair, Entries] = dict.fromkeys(going, NOTHING)
@@ -175,7 +175,7 @@ class Writer:
                         plain[topic].add(client)
                     else:
                         apart[pair] = held
-                beyond.difference_update(partition.spilled if partition.full else tuple(beyond))  # which it names
+                beyond.difference_update(beyond & partition.spilled)  # which it names
                 self._topics.counters["partitions_filled"] += partition.full - full
                 self._topics.counters["topics_spilled"] += len(partition.spilled) - spilled
 

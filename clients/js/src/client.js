@@ -27,8 +27,15 @@ import { paced } from "./pacing.js";
 import { markOf, recoveryOf } from "./recovery.js";
 import { Garbage, Replies } from "./replies.js";
 import { FreshKeys, body, topicBodies } from "./requests.js";
-import { checkClientId, checkDedup, checkRevoke, checkTopic, filterFields, filterText } from "./text.js";
-import { termFields } from "./text.js";
+import {
+  checkClientId,
+  checkDedup,
+  checkRevoke,
+  checkTopic,
+  filterFields,
+  filterText,
+  termFields,
+} from "./text.js";
 import { Bell, deferred, limited, onAbort, raced, sleep } from "./waiting.js";
 
 /** Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order. */
@@ -318,14 +325,15 @@ export class Client {
   /**
    * Subscribe to one topic or to any number of them.
    *
-   * With a `filter` the client is sent what matches it (SPEC section 2.6). Another filter is another subscription beside
-   * those that are there: one that matches suffices, and one without a filter gets all. `replace: true`: this one takes
-   * the place of everything that the client has at these topics. `bad_filter`: the endpoint says where, and why.
+   * With a `filter` the client gets the messages that match it (SPEC section 2.6). Each further filter is a subscription
+   * of its own: a message that matches any of them comes once, and a subscription without a filter gets all.
+   * `replace: true` removes everything else that the client has at these topics. `bad_filter`: the endpoint says where,
+   * and why.
    *
-   * It stays until it is taken back. With `until: "disconnect"`, the default in a page, it ends when the client has
-   * listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of these, and subscribes to
-   * them again where they have ended while it was away. `ttlS`: it ends after so many seconds. One that is there and stays
-   * is left as it is, but by `replace`.
+   * The subscription stays until you unsubscribe. With `until: "disconnect"`, the default in a page, it ends when the
+   * client has listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of these, and
+   * subscribes again to those that ended while it was away. `ttlS`: it ends after that many seconds. A subscription that
+   * already stays does not get an end, except by `replace`.
    *
    * `last: n`: the n latest kept messages of each topic come before it is done, as notifications with `kept`. `since`:
    * those since that position. A client has to listen for that (`bad_state`).

@@ -1,10 +1,11 @@
 /**
  * Subscriptions that end by themselves, as a client sees them: what it has asked for, and what it asks for again.
  *
- * Owns: the list of what was subscribed to until the client disconnects, and which of it is due once more. Must never:
- * send anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections 2.2 and 9.
+ * Owns: the list of subscriptions until the client disconnects, and which of them the client has to ask for again. Must
+ * never: send anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections 2.2
+ * and 9.
  *
- * The list is as long as what was subscribed to so; who never asks for such a subscription has an empty one.
+ * The list is as long as the program makes it; a program that uses no such subscriptions has an empty one.
  */
 
 import { neighbours } from "./requests.js";
@@ -52,7 +53,7 @@ function partsOf(key) {
  */
 export const subscriptionOf = (topic, filter) => (filter === undefined ? { topic } : { topic, filter: JSON.parse(filter) });
 
-/** What one client has subscribed to until it disconnects. */
+/** One client's subscriptions until it disconnects. */
 export class Kept {
   /** As an endpoint said last. */
   graceMs = Infinity;
@@ -83,7 +84,7 @@ export class Kept {
   }
 
   /**
-   * There was success for these, with this filter. `beganMs`: when the first of several commands was sent.
+   * An endpoint has accepted these, with this filter. `beganMs`: when the first of several commands was sent.
    * @param {readonly string[]} topics
    * @param {string | undefined} filter Its text.
    * @param {number | undefined} ttlS
@@ -109,7 +110,7 @@ export class Kept {
   }
 
   /**
-   * Nothing at these topics is in the list any more.
+   * Remove everything at these topics from the list.
    * @param {readonly string[]} topics
    */
   gone(topics) {
@@ -120,7 +121,7 @@ export class Kept {
   }
 
   /**
-   * Those with this filter were unsubscribed from, or have another term now.
+   * Remove these from the list: the client has unsubscribed, or they have another term now.
    * @param {readonly string[]} topics
    * @param {string | undefined} filter Its text.
    */
@@ -213,7 +214,7 @@ export class Kept {
 }
 
 /**
- * The keys of what a reply names. What is not of this form names nothing.
+ * The keys of the subscriptions that a reply names. Skips whatever has another form.
  * @param {Record<string, any>} reply
  * @returns {string[]}
  */
@@ -226,7 +227,7 @@ function namedBy({ ended }) {
 }
 
 /**
- * Those of one filter together; of these neighbours, where they are more than go into one command.
+ * Groups them by filter; within a group that needs several commands, neighbours stay together.
  * @param {Iterable<string>} keys
  */
 function ordered(keys) {

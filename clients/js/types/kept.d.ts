@@ -1,10 +1,11 @@
 /**
  * Subscriptions that end by themselves, as a client sees them: what it has asked for, and what it asks for again.
  *
- * Owns: the list of what was subscribed to until the client disconnects, and which of it is due once more. Must never:
- * send anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections 2.2 and 9.
+ * Owns: the list of subscriptions until the client disconnects, and which of them the client has to ask for again. Must
+ * never: send anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections 2.2
+ * and 9.
  *
- * The list is as long as what was subscribed to so; who never asks for such a subscription has an empty one.
+ * The list is as long as the program makes it; a program that uses no such subscriptions has an empty one.
  */
 /**
  * Topics that are subscribed to again in one command: many clients do this in the same seconds, after a crash, so each
@@ -23,7 +24,7 @@ export type Again = {
  * @returns {Subscription}
  */
 export declare const subscriptionOf: (topic: string, filter?: string) => Subscription;
-/** What one client has subscribed to until it disconnects. */
+/** One client's subscriptions until it disconnects. */
 export declare class Kept {
     #private;
     /** As an endpoint said last. */
@@ -35,7 +36,7 @@ export declare class Kept {
     get topics(): string[];
     get isDue(): boolean;
     /**
-     * There was success for these, with this filter. `beganMs`: when the first of several commands was sent.
+     * An endpoint has accepted these, with this filter. `beganMs`: when the first of several commands was sent.
      * @param {readonly string[]} topics
      * @param {string | undefined} filter Its text.
      * @param {number | undefined} ttlS
@@ -44,12 +45,12 @@ export declare class Kept {
      */
     subscribed(topics: readonly string[], filter: string | undefined, ttlS: number | undefined, nowMs: number, beganMs?: number): void;
     /**
-     * Nothing at these topics is in the list any more.
+     * Remove everything at these topics from the list.
      * @param {readonly string[]} topics
      */
     gone(topics: readonly string[]): void;
     /**
-     * Those with this filter were unsubscribed from, or have another term now.
+     * Remove these from the list: the client has unsubscribed, or they have another term now.
      * @param {readonly string[]} topics
      * @param {string | undefined} filter Its text.
      */

@@ -189,6 +189,22 @@ async def test_a_line_with_a_bad_filter_is_named(
     assert await subscribers(store, ["t", "good"]) == [set(), {"c"}]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b'"client_ids": ["c"], "filtered_ids": ["d"], "filter": {"a": [1]}',
+        b'"client_ids": ["c"], "subscriptions": [{"client_id": "d"}], "until": "disconnect"',
+        b'"subscriptions": [{"client_id": "d"}], "ends_at": 4000000000',
+    ],
+)
+async def test_a_filter_or_term_of_a_line_that_may_be_meant_for_others_is_refused(
+    command: Command, store: EmbeddedStore, fields: bytes
+) -> None:
+    assert await command.run(b'{"topic": "a", ' + fields + b"}") == 1
+    assert "line 1: bad_state: Keys 'filter', 'until' and 'ends_at' go with one list of ids" in command.told.getvalue()
+    assert await entries(store, ("c", "a"), ("d", "a")) == [[], []]
+
+
 async def test_a_store_that_endpoints_are_using_is_left_alone(
     command: Command, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,7 +113,7 @@ def test_a_position_is_told_once_the_journal_knows_that_it_may_be() -> None:
 @pytest.mark.parametrize("answers", [True, False])
 def test_a_listen_that_recovers_waits_for_a_while_until_positions_may_be_told(answers: bool) -> None:
     here = Here(settings=IN_STORE)
-    here.history.follow(False, here.keepalive)
+    here.history.follow(here.keepalive)
     admitting, admitted = here.history.admitting, []
     admitting.admitted = lambda connection, command, reply: admitted.append(command.client)
     anna = here.client("listen")

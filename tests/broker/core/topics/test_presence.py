@@ -325,6 +325,18 @@ def test_who_is_home_no_more_when_that_has_been_read_does_not_write(told: Told) 
     assert ours.told == ["ok"]
 
 
+def test_a_change_that_begins_again_counts_a_topic_that_is_too_long_once(told: Told) -> None:
+    names = (f"room/{number:04}".ljust(TOPIC_BYTES_MAX, "x") for number in range(9_999))
+    too_long = next(topic for topic in names if told.members.table[slot_of(topic)] == ME.incarnation)
+    told.write("carl", told.elsewhere, too_long)
+    (read,) = told.store("subscriptions_of")
+    told.members.round += 1
+    read.end([[]])
+    told.writing.tick()
+    told.store("subscriptions_of")
+    assert told.lost == 1
+
+
 @pytest.mark.parametrize("code", ["partial", "store_unavailable", "peer_unavailable"])
 def test_what_a_home_does_not_hand_over_is_counted_and_not_repeated(told: Told, code: str) -> None:
     told.part.tell("carl", [told.elsewhere], True)

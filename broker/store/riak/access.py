@@ -1,0 +1,27 @@
+"""What all parts of a store on Riak work with.
+
+Owns: nothing. Must never: do I/O, or know an operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .layout import Buckets
+from .objects import Objects
+
+
+class Access(NamedTuple):
+    """To the objects of one store. ``at_once``: objects that one operation works on at the same time."""
+
+    objects: Objects
+    buckets: Buckets
+    counters: dict[str, int]
+    at_once: int
+    wall_clock: Callable[[], float]
+
+    @property
+    def now_ms(self) -> int:
+        """Unix time in milliseconds."""
+        return int(self.wall_clock() * 1000)
