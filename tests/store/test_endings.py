@@ -41,9 +41,11 @@ PIZZA = '{"food":["pizza"]}'
 Step = Callable[[], Awaitable[Any]]
 
 
-async def made(store: EmbeddedStore, client: str, topics: list[str], text: str | None = None) -> list[Subscription]:
+async def made(
+    store: EmbeddedStore, client: str, topics: list[str], text: str | None = None, term: Term = LATER
+) -> list[Subscription]:
     """Subscribe with a term, and what the store has of it then."""
-    await store.subscribe([Subscribe(client, topics, text, AWAY)])
+    await store.subscribe([Subscribe(client, topics, text, term)])
     records = await store.subscriptions_of([(client, topic) for topic in topics])
     return [each for record in records for each in record if each.filter == text]
 
@@ -96,7 +98,7 @@ async def run():
             if operation == last:
                 os.kill(os.getpid(), signal.SIGKILL)
             if operation == "has_ended":
-                await other.subscribe([Subscribe("ann", ["jazz"], None, Term(True, 0.0))])
+                await other.subscribe([Subscribe("ann", ["jazz"], None, Term(False, 4e9))])
             return await call(operation, frames)
         return called
     store._endings._soft, store._endings._durable = dying(soft), dying(durable)
@@ -106,7 +108,7 @@ asyncio.run(run())
 """
 
 
-@pytest.mark.parametrize("last", ["has_ended", "end", "has_not_ended", "none"])
+@pytest.mark.parametrize("last", ["has_ended", "take_out", "has_not_ended", "none"])
 async def test_kill_9_between_two_steps_loses_none_without_a_word(tmp_path: Path, last: str) -> None:
     """One subscription ends; the other is subscribed to again before the first step, which does not see it."""
     async with opened(tmp_path) as store:
@@ -121,7 +123,7 @@ async def test_kill_9_between_two_steps_loses_none_without_a_word(tmp_path: Path
         assert left | named == {"rock", "jazz"}
         assert (left, named) == {
             "has_ended": ({"rock", "jazz"}, set()),
-            "end": ({"rock", "jazz"}, {"rock", "jazz"}),
+            "take_out": ({"rock", "jazz"}, {"rock", "jazz"}),
             "has_not_ended": ({"jazz"}, {"rock", "jazz"}),
             "none": ({"jazz"}, {"rock"}),
         }[last]
@@ -139,7 +141,7 @@ async def test_what_is_subscribed_to_between_the_steps_stays_and_has_not_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(tmp_path) as store, opened(tmp_path) as other:
-        for number, (step, term) in enumerate(product(("has_ended", "end"), (None, AWAY))):
+        for number, (step, term) in enumerate(product(("has_ended", "take_out"), (None, AWAY))):
             client = f"{number}"
             mine = await made(store, client, ["rock", "jazz"], PIZZA)
             again = partial(other.subscribe, [Subscribe(client, ["rock"], PIZZA, term)])
@@ -148,6 +150,38 @@ async def test_what_is_subscribed_to_between_the_steps_stays_and_has_not_ended(
                 assert await store.end([(mine, None, True)]) == [[mine[1]]]
             assert await store.ended([client]) == [Ended([("jazz", PIZZA)], 1)]
             assert await store.subscribed(client, ["rock", "jazz"]) == [True, False]
+
+
+@pytest.mark.parametrize("term", [None, LATER, AWAY])
+async def test_what_is_subscribed_to_before_the_soft_step_stays_and_has_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, term: Term | None
+) -> None:
+    async with opened(tmp_path) as store, opened(tmp_path) as other:
+        mine = await made(store, "ann", ["rock", "jazz"], PIZZA, AWAY)
+        between(store, monkeypatch, "end", partial(other.subscribe, [Subscribe("ann", ["rock"], PIZZA, term)]))
+        assert await store.end([(mine, None, True)]) == [[mine[1]]]
+        assert await store.ended(["ann"]) == [Ended([("jazz", PIZZA)], 1)]
+        assert await store.subscribed("ann", ["rock", "jazz"]) == [True, False]
+
+
+async def test_what_is_in_both_environments_by_the_soft_step_has_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as store, opened(tmp_path) as other:
+        mine = await made(store, "ann", ["rock"], PIZZA, AWAY)
+
+        async def failing(operation: str, frames: Any) -> Any:
+            raise StoreUnavailable("played")
+
+        async def half() -> None:
+            with pytest.raises(StoreUnavailable):
+                await other.subscribe([Subscribe("ann", ["rock"], PIZZA)])
+
+        monkeypatch.setitem(other._subscriptions._calls, Lane.SOFT, failing)
+        between(store, monkeypatch, "end", half)
+        assert await store.end([(mine, None, True)]) == [[]]
+        assert await store.ended(["ann"]) == [None]
+        assert await store.subscribed("ann", ["rock"]) == [True]
 
 
 async def test_a_late_correction_leaves_the_name_of_a_later_subscription(
@@ -164,7 +198,7 @@ async def test_a_late_correction_leaves_the_name_of_a_later_subscription(
         async def ended() -> None:
             assert await other.end([(later, None, True)]) == [later]
 
-        between(store, monkeypatch, "end", renewed)
+        between(store, monkeypatch, "take_out", renewed)
         between(store, monkeypatch, "has_not_ended", ended)
         assert await store.end([(mine, None, True)]) == [[]]
         assert await other.ended(["ann"]) == [Ended([("rock", None)], 1)]
@@ -179,7 +213,7 @@ async def test_a_late_first_step_leaves_the_name_of_a_later_subscription(
 
         async def renewed() -> None:
             later = await made(other, "ann", ["rock"])
-            between(other, monkeypatch, "end", going_on.wait)  # named, and still there
+            between(other, monkeypatch, "take_out", going_on.wait)  # named, and still there
             waiting.append(asyncio.create_task(other.end([(later, None, True)])))
             while await other.ended(["ann"]) == [None]:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0)
@@ -220,7 +254,7 @@ async def test_a_step_that_fails_leaves_a_name_too_many_and_the_next_end_is_whol
             raise StoreUnavailable("played")
 
         with monkeypatch.context() as patched:
-            between(store, patched, "end", failing)
+            between(store, patched, "take_out", failing)
             with pytest.raises(StoreUnavailable):
                 await store.end([(mine, None, True)])
         assert await subscribers(store, ["rock"]) == [{"ann"}]
@@ -257,7 +291,7 @@ async def test_a_listen_between_the_steps_is_told_what_ends_after_it(
         async def listening() -> None:
             told.extend(await other.listen(["ann"], "here"))
 
-        between(store, monkeypatch, "end", listening)
+        between(store, monkeypatch, "take_out", listening)
         assert await store.end([(mine, None, True)]) == [mine]
         assert [said for _, said in told] == [Ended([("rock", None)], 1)]
 
@@ -267,7 +301,7 @@ async def test_a_listen_that_comes_while_many_end_keeps_the_rest(
 ) -> None:
     topics = [f"{index}" for index in range(2 * FRAME_ITEMS + 50)]
     async with opened(tmp_path) as store, opened(tmp_path) as other:
-        await store.subscribe([Subscribe("ann", topics, None, AWAY), Subscribe("bob", topics[:5], None, AWAY)])
+        await store.subscribe([Subscribe("ann", topics, None, LATER), Subscribe("bob", topics[:5], None, LATER)])
         mine = await all_ending(store)
         batch = [[each for each in mine if each.client == client] for client in ("bob", "ann")]
         soft, durable, steps = store._endings._soft, store._endings._durable, list[tuple[str, int]]()
@@ -289,11 +323,11 @@ async def test_a_listen_that_comes_while_many_end_keeps_the_rest(
         part = FRAME_ITEMS
         assert steps == [
             ("has_ended", part),
-            ("end", part),
+            ("take_out", part),
             ("has_ended", part),
-            ("end", 0),
+            ("take_out", 0),
             ("has_ended", 55),
-            ("end", 0),
+            ("take_out", 0),
         ]
         (said,) = await other.ended(["ann"])
         assert said is not None
@@ -325,13 +359,14 @@ class Counted:
         return each
 
 
-async def test_a_sweep_reads_none_without_a_term(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("term", [AWAY, LATER])
+async def test_a_sweep_reads_none_without_a_term(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, term: Term) -> None:
     """As many calls of the database with two thousand of them as with none."""
     monkeypatch.setattr(slices, "SLICE_S", 60.0)
     topics = [f"song {index}" for index in range(20)]
     calls: list[str] = []
     async with opened(tmp_path) as store:
-        await store.subscribe([Subscribe("ann", topics, PIZZA, AWAY)])
+        await store.subscribe([Subscribe("ann", topics, PIZZA, term)])
         reading = store._slices.reading
 
         class Reading:
@@ -351,7 +386,7 @@ async def test_a_sweep_reads_none_without_a_term(tmp_path: Path, monkeypatch: py
             calls.clear()
             mine = await all_ending(store)
             assert {each.topic for each in mine} == set(topics)
-            await store.end([([each._replace(stamp=1) for each in mine], None, True)])
+            await store.end([([each._replace(stamp=1_000) for each in mine], None, True)])
             counts.append(len(calls))
             if not number:
                 everywhere = [*topics, *(f"{index}" for index in range(SLOTS // 2))]

@@ -8,6 +8,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from ingeborg.broker.store.base import (
 )
 from ingeborg.broker.store.embedded import now, slices, subscriptions
 from ingeborg.broker.store.embedded.layout import (
+    DATABASES,
     FILTER_ITEMS,
     FRAME_BYTES_MAX,
     FRAME_ITEMS,
@@ -73,10 +75,12 @@ async def terms(store: EmbeddedStore, asked: Iterable[tuple[str, str]]) -> list[
 
 
 def sizes(store: EmbeddedStore) -> dict[str, int]:
-    """Entries of the durable environment's databases."""
-    environment = store._environments[Lane.DURABLE]
-    with environment.begin() as txn:
-        return {name: txn.stat(db)["entries"] for name, db in environment.db.items()}
+    """Entries of the databases of subscriptions, of both environments."""
+    found = Counter(dict.fromkeys(DATABASES[Lane.DURABLE], 0))
+    for environment in store._environments.values():
+        with environment.begin() as txn:
+            found.update({name: txn.stat(environment.db[name])["entries"] for name in DATABASES[Lane.DURABLE]})
+    return dict(found)
 
 
 # --- what they are made of
@@ -91,25 +95,8 @@ async def test_who_only_reads_finds_them_and_writes_none(tmp_path: Path) -> None
             with pytest.raises(StoreUnavailable):
                 await reader.subscribe([Subscribe("ann", ["jazz"], SOUP)])
     # Three of each subscription, one of the filter, and one of the term.
-    assert (await doctor.read_through(tmp_path, Lane.DURABLE, MAP_BYTES)) == (None, "8 entries")
-
-
-async def test_a_reboot_leaves_them_and_takes_what_endpoints_of_this_boot_have_made(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await store.subscribe([Subscribe("ann", ["rock"], PIZZA), Subscribe("ann", ["jazz"], None, AWAY)])
-        ((mine,),) = await store.subscriptions_of([("ann", "jazz")])
-        await store.subscribe([Subscribe("ann", ["soul"], None, AWAY)])
-        ((gone,),) = await store.subscriptions_of([("ann", "soul")])
-        await store.end([([gone], None, True)])
-    (tmp_path / "soft" / "boot_id").write_text("another boot")
-    async with opened(tmp_path, read_only=True) as reader:  # no endpoint of this boot has made the environment
-        assert await reader.subscriptions_of([("ann", "jazz")]) == [[mine]]
-        assert await reader.ended(["ann"]) == [None]
-        assert await reader.kept([1], None, 10) == ([], [], None)
-        assert (await reader.kept_top(), reader.kept_count()) == (0, 0)
-    async with opened(tmp_path) as store:
-        assert await terms(store, [("ann", "rock"), ("ann", "jazz")]) == [{PIZZA: None}, {None: AWAY}]
-        assert await store.ended(["ann"]) == [None]
+    assert (await doctor.read_through(tmp_path, Lane.DURABLE, MAP_BYTES)) == (None, "3 entries")
+    assert (await doctor.read_through(tmp_path, Lane.SOFT, MAP_BYTES)) == (None, "5 entries")
 
 
 async def test_nothing_is_left_of_those_that_are_gone(tmp_path: Path) -> None:
@@ -190,20 +177,22 @@ async def test_a_killed_writer_is_replaced_and_stamps_go_on(tmp_path: Path) -> N
         assert after.stamp > before.stamp
 
 
-@pytest.mark.parametrize("size", [0, 2_000])
-async def test_a_full_map_refuses_new_ones_and_lets_them_go_and_end(tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize(("size", "term"), [(0, AWAY), (2_000, AWAY), (2_000, LATER)])
+async def test_a_full_map_refuses_new_ones_and_lets_them_go_and_end(tmp_path: Path, size: int, term: Term) -> None:
     """Without filters, in runs, and with long ones."""
     numbers = range(12_000) if not size else range(2_000)
 
     def rows(client: str, topic: str) -> list[Subscribe]:
         filters = [f'{{"n":["{number}{"x" * size}"]}}' if size else None for number in numbers]
-        return [Subscribe(f"{client} {number}", [topic], filters[number], AWAY) for number in numbers]
+        return [Subscribe(f"{client} {number}", [topic], filters[number], term) for number in numbers]
 
     async with opened(tmp_path, map_size_bytes=2 << 20) as store:
         for client in ("ann", "bob"):
             with pytest.raises(StoreError, match="the embedded store is full"):
                 await store.subscribe(rows(client, "rock"))
-        await store.unsubscribe([("nobody", ["x"], None)])  # behind whatever of these was still under way
+        # Behind whatever of these was still under way.
+        await store.unsubscribe([("nobody", ["x"], None)])
+        await store.tidy(600.0)
         held = [each async for page in store.all_subscriptions() for _, _, some in page for each in some]
         assert len(held) >= FRAME_ITEMS // FILTER_ITEMS
         ending, going = held[: len(held) // 2], held[len(held) // 2 :]
@@ -332,18 +321,18 @@ async def test_who_goes_from_a_filter_to_none_while_a_large_set_is_read_is_in_on
 async def test_large_batches_go_in_frames_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     longest = [f"{number:04}" + "x" * 4_092 for number in range(266)]
     async with opened(tmp_path) as store:
-        call, frames = store._durable_writer.call, list[tuple[str, bool, int]]()
+        frames = list[tuple[str, bool, int]]()
 
-        async def counted(operation: str, arguments: Iterable[Any]) -> list[Any]:
+        async def counted(lane: Lane, operation: str, arguments: Iterable[Any]) -> list[Any]:
             sent = list(arguments)
             assert all(len(pack((0, operation, frame))) < FRAME_BYTES_MAX // 4 for frame in sent)
             frames.extend(
                 (operation, is_large, sum(len(topics) for _, rows in groups for _, topics in rows))
-                for is_large, groups in sent
+                for is_large, _, groups in sent
             )
-            return await call(operation, sent)
+            return await store._writers[lane].call(operation, sent)
 
-        monkeypatch.setattr(store._subscriptions, "_call", counted)
+        monkeypatch.setattr(store._subscriptions, "_calls", {lane: partial(counted, lane) for lane in Lane})
         await store.subscribe([Subscribe("\N{SNOWMAN}" * 42, ["t" * 1_024], text, AWAY, True) for text in longest])
         assert await pairs(store, "t" * 1_024) == [("\N{SNOWMAN}" * 42, longest[-1])]
         topics = [f"{index}" for index in range(FRAME_ITEMS + 2)]
@@ -506,19 +495,19 @@ class Durable:
             rows = [(text, client, topics, text is not None) for client, topics, text in batch]
         for groups in frames_of(rows):
             if is_run:
-                run = Run(self._written, operation, [(1, groups)])
+                run = Run(self._written, operation, [(1, 0, groups)])
                 while not run.done:
                     run.step(txn)
             else:
-                self._operations[operation](txn, (False, groups))
+                self._operations[operation](txn, (False, 0, groups))
 
     def end(self, txn: Any, items: list[tuple[str, str, str | None, bool]]) -> list[Any]:
-        """A frame of ``end``; the flag: with a stamp that is none any more."""
+        """A frame of ``take_out``; the flag: with a stamp that is none any more."""
         groups: list[Group] = [
             (None, [(client, [(topic, text, self.stamp(txn, client, topic, text) - is_late)])])
             for client, topic, text, is_late in items
         ]
-        return self._operations["end"](txn, groups)
+        return self._operations["take_out"](txn, groups)
 
     def stamp(self, txn: Any, client: str, topic: str, text: str | None) -> int:
         """Of the term."""

@@ -73,9 +73,9 @@ def writing(directory: Path, lane: Lane = Lane.DURABLE) -> Iterator[tuple[Parent
         environment.env.close()
 
 
-def rows(*pairs: tuple[str, list[str]]) -> tuple[bool, list[Any]]:
+def rows(*pairs: tuple[str, list[str]]) -> tuple[bool, int, list[Any]]:
     """An argument of ``subscribe`` or ``unsubscribe``, for clients and topics."""
-    return sum(len(topics) for _, topics in pairs) >= LARGE_ROWS, [(None, pairs)]
+    return sum(len(topics) for _, topics in pairs) >= LARGE_ROWS, 0, [(None, pairs)]
 
 
 def done(replies: dict[int, tuple[str, Any]]) -> bool:

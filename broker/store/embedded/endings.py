@@ -4,8 +4,11 @@ Owns: the database ``terms`` as a sweep reads it, ``ended`` as an endpoint sees 
 writers do in a transaction is in ``subscription_operations.py`` and ``operations.py``. Must never: hold a transaction
 across an ``await``, read for longer than ``SLICE_S`` without one, or look at a subscription without a term.
 
-Subscriptions are in the durable environment; locations, and what has ended, in the soft one. No transaction has both,
-so ``end`` takes three, in this order:
+The soft environment has locations, what has ended, and most subscriptions until disconnect (``subscriptions.py``): one
+transaction compares the location, takes the subscription out and names it in ``ended``. Then ``end`` looks whether the
+durable environment has the subscription by now. If so it has not ended, and ``end`` takes the name out again.
+
+A subscription of the durable environment ends in three transactions, in this order:
 
 1. The soft writer compares the location, where it counts, and names the subscriptions in ``ended``.
 2. The durable writer takes out those that still have the given stamp.
@@ -15,6 +18,9 @@ A ``listen`` that was committed before the first step is seen by it. One that co
 process that dies after the first step leaves a subscription that ``ended`` names: its client subscribes once more, and
 the next sweep ends it otherwise. A subscription that is gone before the first step is not named.
 
+Where both environments have a subscription, the durable one counts. ``end`` first takes the soft one out, and names
+nothing: a sweep may see it, if a process died before it could take it out.
+
 ``ended`` has the stamp of each subscription, so that nobody takes out a name that a later subscription has: the third
 step compares it, and ``subscribe``, which takes names out after it has written, goes up to the stamps that its own
 transaction gives.
@@ -22,16 +28,16 @@ transaction gives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, repeat
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from time import perf_counter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import lmdb
 import ormsgpack
 
 from ingeborg.broker.store.base import ENDED_BYTES_MAX, ENDED_MAX, Ended, Location, Subscribe, Subscription
-from ingeborg.broker.store.embedded.layout import FRAME_ITEMS, Group, Lane, frames_of
+from ingeborg.broker.store.embedded.layout import FRAME_ITEMS, Lane, frames_of, frames_of_subscriptions
 from ingeborg.broker.store.embedded.now import SLOT_BYTES, entry_of, key_of, prefix_of, subscription_in
 from ingeborg.broker.store.embedded.slices import SLICE_S, Call, Slices, entries_from, from_cursor, value_of
 from ingeborg.broker.store.embedded.subscription_operations import GONE, STAYS, TAKEN_OUT
@@ -95,38 +101,51 @@ class Endings:
         self._durable, self._soft, self._wall_clock = durable, soft, wall_clock
 
     def slots(self) -> list[int]:
-        """Those that have subscriptions with a term, in order: a look for each, 4 ms at most."""
-        found: list[int] = []
-        with self._slices.reading(Lane.DURABLE, "terms") as (_, terms):
-            there = terms.first()
-            while there:
-                found.append(int.from_bytes(terms.key()[:SLOT_BYTES], "big"))
-                there = terms.set_range((found[-1] + 1).to_bytes(SLOT_BYTES, "big"))
-        return found
+        """Those that have subscriptions with a term, in order: a look for each in each lane, 8 ms at most."""
+        found: set[int] = set()
+        for lane in self._lanes():
+            with self._slices.reading(lane, "terms") as (_, terms):
+                there = terms.first()
+                while there:
+                    slot = int.from_bytes(terms.key()[:SLOT_BYTES], "big")
+                    found.add(slot)
+                    there = terms.set_range((slot + 1).to_bytes(SLOT_BYTES, "big"))
+        return sorted(found)
+
+    def _lanes(self) -> list[Lane]:
+        """Those that have subscriptions with a term to read, in this order (``subscriptions.py``)."""
+        return [Lane.SOFT, Lane.DURABLE] if self._slices.holds(Lane.SOFT, "terms") else [Lane.DURABLE]
 
     async def page(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
         """Some of those of the slot, in the order of their keys."""
         prefix = slot.to_bytes(SLOT_BYTES, "big")
         last = b"" if cursor is None else from_cursor(cursor, lambda key: len(key) in (2 * HASH_BYTES, 3 * HASH_BYTES))
-        page: list[Subscription] = []
-        rest: str | None = None
+        found: dict[bytes, bytes] = {}
+        lanes = self._lanes()
+        for lane in lanes:
+            found |= await self._page(lane, prefix, prefix + last if last else b"", limit)
+        page = (sorted(found) if len(lanes) > 1 else list(found))[:limit]
+        rest = page[-1][SLOT_BYTES:].hex() if len(found) > limit else None
+        return [subscription_in(found[key]) for key in page], rest
+
+    async def _page(self, lane: Lane, prefix: bytes, after: bytes, limit: int) -> dict[bytes, bytes]:
+        """Keys and records of the lane; one more than the limit where there are more."""
+        found: dict[bytes, bytes] = {}
 
         def read_slice() -> bool:
-            nonlocal last, rest
-            with self._slices.reading(Lane.DURABLE, "terms") as (_, terms):
+            nonlocal after
+            with self._slices.reading(lane, "terms") as (_, terms):
                 until = perf_counter() + SLICE_S
-                for key, record in entries_from(terms, prefix, prefix + last if last else b""):
-                    if len(page) >= limit:
-                        rest = last.hex()
+                for key, record in entries_from(terms, prefix, after):
+                    found[key], after = record, key
+                    if len(found) > limit:
                         return True
-                    page.append(subscription_in(record))
-                    last = key[SLOT_BYTES:]
                     if perf_counter() >= until:
                         return False
             return True
 
         await self._slices.through(read_slice)
-        return page, rest
+        return found
 
     async def end(
         self, batch: Sequence[tuple[Sequence[Subscription], Location | None, bool]]
@@ -137,33 +156,57 @@ class Endings:
             for subscriptions, location, only in batch
             for one in subscriptions
         ]
+        soft: list[int] = [0] * len(rows)
+        if self._slices.holds(Lane.SOFT, "terms"):
+            soft = await self._slices.each(Lane.SOFT, "terms", rows, _stamp)
         found = await self._slices.each(Lane.DURABLE, "subscribers", rows, self._state)
-        there = [number for number, state in enumerate(found) if state == TAKEN_OUT]
+        left: list[_Row] = []
+        ending: dict[Lane, list[int]] = {Lane.SOFT: [], Lane.DURABLE: []}
+        for number, ((_, one), stamp, state) in enumerate(zip(rows, soft, found, strict=True)):
+            if stamp and state == GONE:
+                found[number] = STAYS
+                if stamp == one.stamp:
+                    ending[Lane.SOFT].append(number)
+                continue
+            if stamp:
+                left.append((None, one._replace(stamp=stamp)))
+            if state == TAKEN_OUT:
+                ending[Lane.DURABLE].append(number)
+        if left:
+            await self._soft("take_out", frames_of_subscriptions(left))
         # Each part goes through all steps before the next: a `listen` waits for one of them, not for all.
-        for start in range(0, len(there), FRAME_ITEMS):
-            part = there[start : start + FRAME_ITEMS]
-            for number, state in zip(part, await self._end([rows[number] for number in part]), strict=True):
-                found[number] = state
+        for numbers, end in ((ending[Lane.SOFT], self._end_soft), (ending[Lane.DURABLE], self._end_durable)):
+            for start in range(0, len(numbers), FRAME_ITEMS):
+                part = numbers[start : start + FRAME_ITEMS]
+                for number, state in zip(part, await end([rows[number] for number in part]), strict=True):
+                    found[number] = state
         states = iter(found)
         return [[one for one in subscriptions if next(states) != STAYS] for subscriptions, _, _ in batch]
 
     def _state(self, txn: lmdb.Transaction, entries: lmdb.Cursor, row: _Row) -> int:
         """Return what the durable writer would say of the subscription."""
         _, one = row
-        client_id, topic_hash, key = one.client.encode(), digest(one.topic.encode()), key_of(one.filter)
-        place = prefix_of(one.topic, topic_hash) + digest(client_id) + key
-        record = value_of(txn, place, self._database(Lane.DURABLE, "terms"))
+        record = value_of(txn, _place(one), self._database(Lane.DURABLE, "terms"))
         if record is not None:
             return TAKEN_OUT if subscription_in(record).stamp == one.stamp else STAYS
-        return STAYS if entries.set_key_dup(topic_hash, entry_of(client_id, key)) else GONE
+        entry = entry_of(one.client.encode(), key_of(one.filter))
+        return STAYS if entries.set_key_dup(digest(one.topic.encode()), entry) else GONE
 
-    async def _end(self, rows: Sequence[_Row]) -> list[int]:
-        """What has become of each."""
-        named = await self._soft("has_ended", zip(repeat(self._now_ms()), _frames(rows)))
+    async def _end_soft(self, rows: Sequence[_Row]) -> list[int]:
+        """What has become of each of the soft lane."""
+        states = await self._soft("end", zip(repeat(self._now_ms()), frames_of_subscriptions(rows)))
+        durable = await self._slices.each(Lane.DURABLE, "subscribers", rows, self._state)
+        if back := [(None, one) for (_, one), state in zip(rows, durable, strict=True) if state != GONE]:
+            await self._soft("has_not_ended", frames_of_subscriptions(back))
+        return [state if other == GONE else STAYS for state, other in zip(states, durable, strict=True)]
+
+    async def _end_durable(self, rows: Sequence[_Row]) -> list[int]:
+        """What has become of each of the durable lane."""
+        named = await self._soft("has_ended", zip(repeat(self._now_ms()), frames_of_subscriptions(rows)))
         going = [(None, one) for (_, one), is_named in zip(rows, named, strict=True) if is_named]
-        states = await self._durable("end", _frames(going))
+        states = await self._durable("take_out", frames_of_subscriptions(going))
         if stays := [row for row, state in zip(going, states, strict=True) if state == STAYS]:
-            await self._soft("has_not_ended", _frames(stays))
+            await self._soft("has_not_ended", frames_of_subscriptions(stays))
         found = iter(states)
         return [next(found) if is_named else STAYS for is_named in named]
 
@@ -213,18 +256,12 @@ class Endings:
         return int(self._wall_clock() * 1000)
 
 
-def _frames(rows: Sequence[_Row]) -> Iterator[list[Group]]:
-    """Neighbours of one client together, since each client has one record of what has ended."""
-    entries = (
-        (what, client, [one for _, one in same])
-        for (what, client), same in groupby(rows, key=lambda row: (row[0], row[1].client))
-    )
-    return frames_of(
-        (
-            what,
-            client,
-            [(one.topic, one.filter, one.stamp) for one in mine],
-            any(one.filter is not None for one in mine),
-        )
-        for what, client, mine in entries
-    )
+def _place(one: Subscription) -> bytes:
+    """Its key in ``terms``."""
+    prefix = prefix_of(one.topic, digest(one.topic.encode()))
+    return prefix + digest(one.client.encode()) + key_of(one.filter)
+
+
+def _stamp(_: lmdb.Transaction, terms: lmdb.Cursor, row: _Row) -> int:
+    """That the subscription has in the lane; 0: it is not there."""
+    return subscription_in(cast(bytes, terms.value())).stamp if terms.set_key(_place(row[1])) else 0

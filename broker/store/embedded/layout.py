@@ -7,13 +7,15 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
 ::
 
     DIR/durable/   data.mdb, lock.mdb    synced at every commit: survives a power cut
+    DIR/soft/      data.mdb, lock.mdb    never synced: survives kill -9, means nothing after a reboot
+    Both have subscriptions (``subscriptions.py`` says which are where), in five databases:
         subscribers  hash of topic  -> client ids; with filters: FF, client id, FF, hash of the filter  (sorted)
         topics_of    hash of client -> hashes of topics      (sorted, of fixed size)
         texts        hash of topic  -> topic                 (while it has a subscription)
         filters      hash of a filter -> how many subscriptions have it (8 bytes), then its text
         terms        slot, hash of topic, hash of client, hash of the filter or nothing
                                     -> [client id, topic, filter or nil, disconnect, ends_at, stamp]
-    DIR/soft/      data.mdb, lock.mdb    never synced: survives kill -9, means nothing after a reboot
+    The soft one also has:
         locations    client id      -> [number, incarnation, online]
         registry     hash of name   -> [name, incarnation, url, heartbeat]
         seen         payload hash   -> when it expires, in seconds of the machine's monotonic clock
@@ -23,7 +25,7 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
         kept_floors  slot           -> stamp (8 bytes) from which on the slot's messages are whole; FF…: none is
         kept_about   `top`          -> the greatest stamp (8 bytes); `lines` -> [[line, its last stamp or nil], ...]
         boot_id      (a file) the boot the environment belongs to; under another one it is emptied
-    either one also holds the file `gate`: the queue for its write lock, and, by locks on it, the process that has it
+    Either one also holds the file `gate`: the queue for its write lock, and, by locks on it, the process that has it
     DIR/made       that the durable environment was made (``files.py``)
 
 All of it is for one user: directories 700, files 600.
@@ -33,8 +35,9 @@ sweep finds it without a look at any other. The last three of the soft environme
 (``journal.py``).
 
 Hashes are ``ingeborg.protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has
-the entry ``layout``: the program, and the number of its layout. That of the durable environment also has, where there
-is something to say (nothing of it is in the soft one, which a reboot empties):
+the entry ``layout``: the program, and the number of its layout; and, once a subscription had a term, ``stamp``: the
+greatest stamp that the lane has given (8 bytes). That of the durable environment also has, where there is something to
+say (nothing of it is in the soft one, which a reboot empties):
 
     features     names, with blanks between them (``features.py``)
     settings     [standby, history] of the cluster
@@ -53,6 +56,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -67,6 +71,7 @@ from ingeborg.broker.store.base import (
     StoreLost,
     StoreMisconfigured,
     StoreUnavailable,
+    Subscription,
     Superseded,
     TooManyFilters,
     TooManyRevocations,
@@ -76,7 +81,7 @@ from ingeborg.broker.store.embedded.files import Damaged, Files
 from ingeborg.broker.store.features import require_known
 
 LAYOUT_NAME = b"ingeborg embedded store"
-LAYOUT_NUMBER = 4
+LAYOUT_NUMBER = 5
 
 DEFAULT_MAP_SIZE_BYTES = 64 << 30
 """Address space, not memory or disk (the file grows as it is written): a billion subscriptions need about as much."""
@@ -90,6 +95,8 @@ LOCK_FILE_BYTES = (MAX_READERS + 2) * 64
 
 _BOOT_ID = re.compile(rb"[0-9A-Fa-f-]{36}")
 """A mark that some boot has written."""
+
+STAMP_BYTES = 8
 
 FRAME_ITEMS = 1024
 """Subscriptions, clients or hashes per frame: 1-4 ms of writing, the unit in which callers take turns."""
@@ -112,15 +119,18 @@ class Lane(enum.StrEnum):
     SOFT = "soft"
 
 
+_OF_SUBSCRIPTIONS: dict[str, dict[str, bool]] = {
+    "subscribers": {"dupsort": True},
+    "topics_of": {"dupsort": True, "dupfixed": True},
+    "texts": {},
+    "filters": {},
+    "terms": {},
+}
+
 DATABASES: dict[Lane, dict[str, dict[str, bool]]] = {
-    Lane.DURABLE: {
-        "subscribers": {"dupsort": True},
-        "topics_of": {"dupsort": True, "dupfixed": True},
-        "texts": {},
-        "filters": {},
-        "terms": {},
-    },
+    Lane.DURABLE: _OF_SUBSCRIPTIONS,
     Lane.SOFT: {
+        **_OF_SUBSCRIPTIONS,
         "locations": {},
         "registry": {},
         "seen": {},
@@ -342,7 +352,8 @@ def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
         if not in_use:
             _remove(data.parent)
             text = "it says who listens where, which nobody did any more: it has been made anew"
-            return [f"{what}; {text}, and nothing is lost but kept messages and notes of what has ended"]
+            lost = "kept messages, subscriptions until disconnect and notes of what has ended"
+            return [f"{what}; {text}, and nothing is lost but {lost}"]
     if in_use:
         raise Damaged(f"{what}, though a process has it open: stop every endpoint of {directory}, and start again")
     if lane is Lane.DURABLE and files.is_made(directory):
@@ -381,7 +392,9 @@ def _empty_after_reboot(soft: Path) -> list[str]:
     else:
         _remove(soft)
         if found is not None and not _BOOT_ID.fullmatch(found):
-            text = "who listens where has been forgotten, and kept messages, as after a reboot"
+            text = (
+                "who listens where, kept messages and subscriptions until disconnect are forgotten, as after a reboot"
+            )
             notes.append(f"{mark} was damaged: {text}")
     # In one step: half a mark would be another boot's.
     draft = soft / "boot_id.new"
@@ -443,6 +456,16 @@ def revocations_in(txn: lmdb.Transaction) -> list[Revocation]:
 def record_revocations(txn: lmdb.Transaction, revoked: Sequence[Revocation]) -> None:
     """Write them in the place of those that are there."""
     txn.put(b"revocations", ormsgpack.packb([list(revocation) for revocation in revoked]))
+
+
+def stamp_in(txn: lmdb.Transaction) -> int:
+    """The greatest that the lane has given a term; 0: none."""
+    return int.from_bytes(cast(bytes, txn.get(b"stamp", b"")), "big")
+
+
+def record_stamp(txn: lmdb.Transaction, stamp: int) -> None:
+    """Write the greatest."""
+    txn.put(b"stamp", stamp.to_bytes(STAMP_BYTES, "big"))
 
 
 # --- frames ------------------------------------------------------------------------------------------------------
@@ -510,6 +533,23 @@ def frames_of(rows: Iterable[tuple[Any, str, Sequence[Any], bool]]) -> Iterator[
             room -= len(part) * weight
     if frame:
         yield frame
+
+
+def frames_of_subscriptions(rows: Iterable[tuple[Any, Subscription]]) -> Iterator[list[Group]]:
+    """Frames of what is said of each and its topic, filter and stamp. Neighbours of one client are together."""
+    entries = (
+        (what, client, [one for _, one in same])
+        for (what, client), same in groupby(rows, key=lambda row: (row[0], row[1].client))
+    )
+    return frames_of(
+        (
+            what,
+            client,
+            [(one.topic, one.filter, one.stamp) for one in mine],
+            any(one.filter is not None for one in mine),
+        )
+        for what, client, mine in entries
+    )
 
 
 class Unpacker:

@@ -117,6 +117,32 @@ def subscribers(
     return sets, pages
 
 
+def joined(
+    soft: tuple[list[Subscribers], dict[str, FilterPage]],
+    durable: tuple[list[Subscribers], dict[str, FilterPage]],
+    pairs_max: int,
+) -> tuple[list[Subscribers], dict[str, FilterPage]]:
+    """What both lanes say of the same topics."""
+    sets, pages = durable
+    for number, clients in enumerate(soft[0]):
+        if clients:
+            sets[number] = {*sets[number], *clients} if sets[number] else clients
+    for topic, page in soft[1].items():
+        pages[topic] = joined_page(page, pages[topic], pairs_max) if topic in pages else page
+    return sets, pages
+
+
+def joined_page(soft: FilterPage, durable: FilterPage, limit: int) -> FilterPage:
+    """One page of ``limit`` at most of what both lanes have behind one entry. Each of theirs has ``limit``, or all."""
+    if not soft[0] or not durable[0]:
+        return soft if soft[0] else durable
+    pairs = {entry_of(pair[0].encode(), key_of(pair[1])): pair for pair in soft[0] + durable[0]}
+    entries = sorted(pairs)
+    is_last = len(entries) <= limit and soft[1] is None and durable[1] is None
+    page = entries[:limit]
+    return [pairs[entry] for entry in page], None if is_last else page[-1].hex()
+
+
 def filter_page(cursor: Any, txn: Any, texts: Any, topic_hash: bytes, after: bytes, limit: int) -> FilterPage:
     """The topic's clients and filters behind the entry ``after``; ``FILTERED``: from the first on."""
     if not cursor.set_range_dup(topic_hash, after):
@@ -176,13 +202,26 @@ def subscriptions_of(
             else Subscription(topic, client, text_in(txn, texts, key) if key else None)
             for key, record in held.items()
         ]
-        if len(mine) > 1:
-            plain = [each for each in mine if each.filter is None]
-            mine = plain + sorted([each for each in mine if each.filter is not None], key=_text)
-        found.append(mine)
+        found.append(_in_order(mine) if len(mine) > 1 else mine)
         if perf_counter() >= until:
             break
     return found
+
+
+def joined_records(soft: list[list[Subscription]], durable: list[list[Subscription]]) -> list[list[Subscription]]:
+    """What the clients have in both lanes, as far as both say. Of one filter the durable one counts."""
+    found: list[list[Subscription]] = []
+    for some, mine in zip(soft, durable, strict=False):
+        if some and mine:
+            filters = {each.filter for each in mine}
+            mine = _in_order(mine + [each for each in some if each.filter not in filters])
+        found.append(mine or some)
+    return found
+
+
+def _in_order(record: list[Subscription]) -> list[Subscription]:
+    plain = [each for each in record if each.filter is None]
+    return plain + sorted([each for each in record if each.filter is not None], key=_text)
 
 
 def locations(txn: Any, clients: Sequence[str], until: float) -> list[Location | None] | None:

@@ -27,7 +27,7 @@ from ingeborg.broker.store.embedded.layout import (
     settings_in,
 )
 from ingeborg.broker.store.embedded.slices import value_of
-from ingeborg.broker.store.embedded.subscription_operations import Subscriptions
+from ingeborg.broker.store.embedded.subscription_operations import STAYS, TAKEN_OUT, Subscriptions
 from ingeborg.broker.store.revocations import recorded, unpacked
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
@@ -48,24 +48,25 @@ Operation = Callable[[lmdb.Transaction, Any], list[Any]]
 
 def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
     """The lane's operations by the names the frames call them."""
+    subscriptions = Subscriptions(environment)
+    # Whether a frame goes into a run is the writer's matter.
+    both: dict[str, Operation] = {
+        "subscribe": lambda txn, argument: subscriptions.write(txn, "subscribe", *argument[1:]),
+        "unsubscribe": lambda txn, argument: subscriptions.write(txn, "unsubscribe", *argument[1:]),
+        "take_out": subscriptions.take_out,
+    }
     if lane is Lane.DURABLE:
-        subscriptions = Subscriptions(environment)
-        # Whether a frame goes into a run is the writer's matter.
-        return {
-            "subscribe": lambda txn, argument: subscriptions.write(txn, "subscribe", argument[1]),
-            "unsubscribe": lambda txn, argument: subscriptions.write(txn, "unsubscribe", argument[1]),
-            "end": subscriptions.end,
-            "settings": _settings,
-            "revoke": _revoke,
-        }
-    soft, ended, journal = _Soft(environment), _Ended(environment), JournalOperations(environment)
+        return {**both, "settings": _settings, "revoke": _revoke}
+    soft, ended, journal = _Soft(environment), _Ended(environment, subscriptions), JournalOperations(environment)
     return {
+        **both,
         "listen": soft.listen,
         "unlisten": soft.unlisten,
         "seen": soft.seen,
         "register": soft.register,
         "heartbeat": soft.heartbeat,
         "deregister": soft.deregister,
+        "end": ended.end,
         "has_ended": ended.has_ended,
         "has_not_ended": ended.has_not_ended,
         "subscribed": ended.subscribed,
@@ -171,23 +172,46 @@ class _Soft:
 class _Ended:
     """What has ended of clients, and what of clients is old."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, subscriptions: Subscriptions) -> None:
+        self._subscriptions = subscriptions
         self._ended, self._locations = environment.db["ended"], environment.db["locations"]
         self._tidied: dict[str, bytes] = {}  # by database: up to where it has been cleared up; b"": begin again
 
-    def has_ended(self, txn: lmdb.Transaction, argument: tuple[int, Sequence[Group]]) -> list[Any]:
-        """Name the subscriptions of clients that are where they are said to be; whether each of them is named. The
-        argument has the time, Unix ms."""
+    def end(self, txn: lmdb.Transaction, argument: tuple[int, Sequence[Group]]) -> list[Any]:
+        """Take out this environment's own subscriptions of clients that are where they are said to be, and name those
+        that went. Returns what has become of each. The argument has the time, Unix ms."""
         now_ms, groups = argument
         found: list[Any] = []
-        for (location, only), entries in groups:
+        for where, entries in groups:
             for client, items in entries:
-                held = value_of(txn, client.encode(), self._locations) if only else None
-                may = not only or (None if held is None else ormsgpack.unpackb(held)) == location
+                if not self._may_end(txn, client, where):
+                    found += [STAYS] * len(items)
+                    continue
+                states = self._subscriptions.take_out(txn, [(None, [(client, items)])])
+                if went := [item for item, state in zip(items, states, strict=True) if state == TAKEN_OUT]:
+                    self._name(txn, client, went, now_ms)
+                found += states
+        return found
+
+    def has_ended(self, txn: lmdb.Transaction, argument: tuple[int, Sequence[Group]]) -> list[Any]:
+        """Name the subscriptions of clients that are where they are said to be; whether each of them is named. The
+        argument is that of ``end``."""
+        now_ms, groups = argument
+        found: list[Any] = []
+        for where, entries in groups:
+            for client, items in entries:
+                may = self._may_end(txn, client, where)
                 found += [may] * len(items)
                 if may:
                     self._name(txn, client, items, now_ms)
         return found
+
+    def _may_end(self, txn: lmdb.Transaction, client: str, where: tuple[Any, bool]) -> bool:
+        location, only = where
+        if not only:
+            return True
+        held = value_of(txn, client.encode(), self._locations)
+        return bool((None if held is None else ormsgpack.unpackb(held)) == location)
 
     def has_not_ended(self, txn: lmdb.Transaction, groups: Sequence[Group]) -> list[Any]:
         """Name these no longer: they have another stamp by now, or no term."""

@@ -29,8 +29,8 @@ LOOKS: Final = 32
 Call = Callable[[str, Iterable[Any]], Awaitable[list[Any]]]
 """Of a writer: operation and frames."""
 
-Reading = Callable[[Lane, str], AbstractContextManager[tuple[lmdb.Transaction, lmdb.Cursor]]]
-"""A read transaction of a lane, and a cursor on one of its databases."""
+Reading = Callable[[Lane, str | None], AbstractContextManager[tuple[lmdb.Transaction, lmdb.Cursor]]]
+"""A read transaction of a lane, and a cursor on one of its databases; ``None``: the unnamed one."""
 
 
 class Slices:

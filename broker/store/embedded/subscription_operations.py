@@ -15,7 +15,7 @@ import lmdb
 import ormsgpack
 
 from ingeborg.broker.store.base import FILTERS_MAX, TooManyFilters
-from ingeborg.broker.store.embedded.layout import Environment, Group
+from ingeborg.broker.store.embedded.layout import Environment, Group, record_stamp, stamp_in
 from ingeborg.broker.store.embedded.now import (
     COUNT_BYTES,
     FILTERED,
@@ -31,11 +31,8 @@ from ingeborg.protocol.hashes import HASH_BYTES, digest
 STEP_ROWS: Final = 256
 """Rows of a run between two looks at the clock: about 1 ms."""
 
-STAMP_BITS: Final = 16
-"""Of a stamp, behind the number of its transaction, which writes fewer subscriptions than that."""
-
 GONE, TAKEN_OUT, STAYS = 0, 1, 2
-"""What ``end`` says of a subscription. ``STAYS``: it has another stamp, or no term."""
+"""What ``take_out`` says of a subscription. ``STAYS``: it has another stamp, or no term."""
 
 
 class Want(NamedTuple):
@@ -101,34 +98,36 @@ class Rows:
 
 
 class Subscriptions:
-    """The five databases; a transaction changes all of them or none."""
+    """The five databases of one environment; a transaction changes all of them or none."""
 
     def __init__(self, environment: Environment) -> None:
         self._db: Mapping[str, Any] = environment.db
-        self._changes = {"subscribe": self.subscribe, "unsubscribe": self.unsubscribe}
 
-    def write(self, txn: lmdb.Transaction, operation: str, groups: Sequence[Group]) -> list[Any]:
+    def write(self, txn: lmdb.Transaction, operation: str, above: int, groups: Sequence[Group]) -> list[Any]:
         """A frame of ``subscribe`` or ``unsubscribe``."""
         rows = Rows(operation, groups)
-        return self.change(txn, operation, rows.part(0, len(rows)))
+        return self.change(txn, operation, above, rows.part(0, len(rows)))
 
-    def change(self, txn: lmdb.Transaction, operation: str, rows: Sequence[Row]) -> list[Any]:
+    def change(self, txn: lmdb.Transaction, operation: str, above: int, rows: Sequence[Row]) -> list[Any]:
         """The same of rows that are sorted."""
-        return self._changes[operation](txn, rows)
+        return self.subscribe(txn, above, rows) if operation == "subscribe" else self.unsubscribe(txn, rows)
 
-    def subscribe(self, txn: lmdb.Transaction, rows: Sequence[Row]) -> list[Any]:
-        """Returns a stamp that is greater than all earlier ones, and not greater than those that are given here.
-        ``TooManyFilters``: nothing has been written."""
-        # Transactions have numbers that rise, in all processes, for as long as the environment lives. A clock may not.
-        least = txn.id() << STAMP_BITS
+    def subscribe(self, txn: lmdb.Transaction, above: int, rows: Sequence[Row]) -> list[Any]:
+        """Returns a stamp that is greater than all earlier ones of both lanes, and no greater than those that it gives.
+        ``above``: the greatest of the other lane when the call began. ``TooManyFilters``: nothing has been written."""
+        # Each lane counts on from what either has given. So stamps rise from call to call whichever lane writes, and
+        # those in the durable one do not fall behind when a reboot empties the other. A clock may do either.
+        least, greatest = max(stamp_in(txn), above) + 1, 0
         # Few rows ask for more than a subscription, and at a topic their order with the others counts.
         pairs = {row[:2] for row in rows if row[4] is not None}
         if pairs:
             changes = _Changes(txn, self._db)
             for row in rows:
                 if row[:2] in pairs:
-                    changes.at(*row[:4]).subscribe(row[4] or _PLAIN, least)
+                    greatest = max(greatest, changes.at(*row[:4]).subscribe(row[4] or _PLAIN, least))
             changes.write()
+            if greatest:
+                record_stamp(txn, greatest)
             rows = [row for row in rows if row[:2] not in pairs]
         if rows:
             self._add(txn, rows)
@@ -165,7 +164,7 @@ class Subscriptions:
             if txn.get(topic_hash, db=self._db["subscribers"]) is None:
                 txn.delete(topic_hash, db=self._db["texts"])
 
-    def end(self, txn: lmdb.Transaction, groups: Sequence[Group]) -> list[Any]:
+    def take_out(self, txn: lmdb.Transaction, groups: Sequence[Group]) -> list[Any]:
         """Take out those that have the stamp that is given: the items are topics, filters and stamps. Returns what has
         become of each."""
         changes = _Changes(txn, self._db)
@@ -177,7 +176,7 @@ class Subscriptions:
                 for topic, text, stamp in items:
                     topic_id = topic.encode()
                     change = changes.at(digest(topic_id), client_id, client_hash, topic_id)
-                    found.append(change.end(key_of(text), stamp))
+                    found.append(change.take_out(key_of(text), stamp))
         changes.write()
         return found
 
@@ -198,10 +197,11 @@ class _Change:
         self.before, self.now = before, before.copy()
         self.texts = texts  # of filters that are subscribed to
 
-    def subscribe(self, want: Want, least: int) -> None:
-        """``least``: of the stamps that may be given."""
+    def subscribe(self, want: Want, least: int) -> int:
+        """Returns the stamp that it gives; 0: none. ``least``: of those that may be given."""
         held = self.now.get(want.key)
         record: bytes | None = None
+        stamp = 0
         if want.term is not None and (want.replace or held is not None or want.key not in self.now):
             stamp = least if held is None else max(least, subscription_in(held).stamp + 1)
             record = ormsgpack.packb([self.client_id.decode(), self.topic.decode(), want.text, *want.term, stamp])
@@ -211,11 +211,8 @@ class _Change:
         if want.text is not None:
             self.texts[want.key] = want.text.encode()
             if len(self.now) - (b"" in self.now) > FILTERS_MAX:
-                raise TooManyFilters(
-                    f"client {self.client_id.decode()!r} would have more than {FILTERS_MAX} filters at topic "
-                    f"{self.topic.decode()[:64]!r}: take one of them out first, or subscribe with one that takes the "
-                    "place of all"
-                )
+                raise too_many_filters(self.client_id.decode(), self.topic.decode())
+        return stamp
 
     def unsubscribe(self, key: bytes | None) -> None:
         """``None``: all."""
@@ -224,7 +221,7 @@ class _Change:
         else:
             self.now.pop(key, None)
 
-    def end(self, key: bytes, stamp: int) -> int:
+    def take_out(self, key: bytes, stamp: int) -> int:
         """Return what has become of the subscription."""
         if key not in self.now:
             return GONE
@@ -233,6 +230,14 @@ class _Change:
             return STAYS
         del self.now[key]
         return TAKEN_OUT
+
+
+def too_many_filters(client: str, topic: str) -> TooManyFilters:
+    """What is said of it."""
+    return TooManyFilters(
+        f"client {client!r} would have more than {FILTERS_MAX} filters at topic {topic[:64]!r}: take one of them out "
+        "first, or subscribe with one that takes the place of all"
+    )
 
 
 class _Changes:
@@ -328,15 +333,16 @@ class Run:
     """
 
     def __init__(
-        self, subscriptions: Subscriptions, operation: str, frames: Sequence[tuple[int, Sequence[Group]]]
+        self, subscriptions: Subscriptions, operation: str, frames: Sequence[tuple[int, int, Sequence[Group]]]
     ) -> None:
-        """``frames``: (number, groups) of each."""
+        """``frames``: (number, stamp of the other lane, groups) of each."""
         self.operation = operation
-        self.numbers = [number for number, _ in frames]
+        self.numbers = [number for number, _, _ in frames]
         self.position = 0  # rows written so far; set back when a transaction has failed
         self.results: list[Any] = []  # of each frame: those of the first transaction
         self._subscriptions = subscriptions
-        self._rows = Rows(operation, (group for _, groups in frames for group in groups))
+        self._above = max(above for _, above, _ in frames)
+        self._rows = Rows(operation, (group for _, _, groups in frames for group in groups))
 
     @property
     def done(self) -> bool:
@@ -345,7 +351,7 @@ class Run:
     def step(self, txn: lmdb.Transaction) -> None:
         """The next rows."""
         rows = self._rows.part(self.position, self.position + STEP_ROWS)
-        results = self._subscriptions.change(txn, self.operation, rows)
+        results = self._subscriptions.change(txn, self.operation, self._above, rows)
         self.results = self.results or results
         self.position += STEP_ROWS
 

@@ -1,14 +1,32 @@
 """Subscriptions in the embedded store: what an endpoint reads of them, and how it has them written.
 
-Owns: the durable environment's databases of subscriptions as an endpoint sees them. What a writer does to them in a
-transaction is in ``subscription_operations.py``, their ends are in ``endings.py``. Must never: hold a transaction
-across an ``await``, read for longer than ``SLICE_S`` without one, or know what a filter says.
+Owns: which environment (lane) has a subscription, and both lanes' databases of subscriptions as an endpoint sees them.
+What a writer does to them in a transaction is in ``subscription_operations.py``, their ends are in ``endings.py``. Must
+never: hold a transaction across an ``await``, read for longer than ``SLICE_S`` without one, or know what a filter says.
+
+A subscription until disconnect is in the soft lane, unless its client has something in the durable lane at that topic.
+All others are in the durable lane. So a subscription may go from the soft lane to the durable one, and never back:
+
+1. ``subscribe`` looks whether the durable lane has anything of the client at the topic. If not, it writes a
+   subscription until disconnect to the soft lane, and looks again.
+2. It writes all others to the durable lane, and those for which the second look has found something.
+3. It takes out of the soft lane what these replace: the same subscription, by its stamp; with ``replace`` all that the
+   client has at the topic.
+
+Both lanes have a subscription between the last two steps. A process that dies there leaves it in both, until the next
+write or sweep finds it. Of one subscription the durable one counts: it is the later one, and if it has no term it beats
+any. Reads look at the soft lane first: what leaves it before that look is in the durable one by then.
+
+Of two that write one subscription to the two lanes at once, one sees the other's: each looks after it has written. Such
+a race may leave ``FILTERS_MAX`` filters of a client and topic in each lane. Without one the sum counts.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice, repeat
 from time import perf_counter
 from typing import Any, Final, cast
@@ -16,6 +34,7 @@ from typing import Any, Final, cast
 import lmdb
 
 from ingeborg.broker.store.base import (
+    FILTERS_MAX,
     PAGE_SUBSCRIPTIONS,
     FilterPage,
     Subscribe,
@@ -24,7 +43,7 @@ from ingeborg.broker.store.base import (
     TopicPage,
 )
 from ingeborg.broker.store.embedded import now
-from ingeborg.broker.store.embedded.layout import LARGE_ROWS, Lane, frames_of
+from ingeborg.broker.store.embedded.layout import LARGE_ROWS, Lane, frames_of, frames_of_subscriptions, stamp_in
 from ingeborg.broker.store.embedded.now import FILTERED
 from ingeborg.broker.store.embedded.slices import (
     LOOKS,
@@ -35,8 +54,8 @@ from ingeborg.broker.store.embedded.slices import (
     entries_from,
     from_cursor,
     seek_behind,
-    value_of,
 )
+from ingeborg.broker.store.embedded.subscription_operations import too_many_filters
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 MEMBERS_PER_LOOK: Final = 512
@@ -45,26 +64,115 @@ MEMBERS_PER_LOOK: Final = 512
 PAIRS_AT_ONCE: Final = 512
 """Most filters of one topic that are read without waiting for a turn: 1 ms."""
 
+TOPICS_AT_ONCE: Final = 1_024
+"""Of one client that are looked up in one lane before a write to the other, without a look at the clock: 1 ms."""
+
 NO_FILTERS: Final[FilterPage] = ([], None)
 
 
 class Subscriptions:
     """Those of one open store."""
 
-    def __init__(self, slices: Slices, database: Callable[[Lane, str], Any], call: Call) -> None:
-        """``database``: gives the handle of one that is open."""
-        self._slices, self._database, self._call = slices, database, call
+    def __init__(self, slices: Slices, database: Callable[[Lane, str], Any], calls: Mapping[Lane, Call]) -> None:
+        """``database``: gives the handle of one that is open. ``calls``: of the lanes' writers."""
+        self._slices, self._database, self._calls = slices, database, calls
 
     # --- writing
 
     async def subscribe(self, batch: Sequence[Subscribe]) -> int:
         """Returns a stamp that is greater than all that the store had before, and not greater than those of this
         batch."""
+        soft, durable = await self._by_lane(batch)
         stamps: list[int] = []
+        if soft:
+            stamps += await self._subscribe(Lane.SOFT, soft)
+            for row, there in zip(soft, await self._there(Lane.DURABLE, soft), strict=True):
+                if there:
+                    durable.append(row._replace(topics=there))
+        if durable:
+            await self._require_room(durable)
+            stamps += await self._subscribe(Lane.DURABLE, durable)
+            await self._leave_soft(durable)
+        return min(stamps, default=0)
+
+    async def _by_lane(self, batch: Sequence[Subscribe]) -> tuple[list[Subscribe], list[Subscribe]]:
+        """What goes to the soft lane, and what to the durable one. A batch's rows of one client at one topic go to one
+        lane, in their order."""
+        passing = [row for row in batch if _is_passing(row)]
+        if not passing:
+            return [], list(batch)
+        clients = {row.client for row in passing}
+        others = [row for row in batch if row.client in clients and not _is_passing(row)]
+        lasting = {(row.client, topic) for row in others for topic in row.topics}
+        found = iter(await self._there(Lane.DURABLE, passing))
+        soft: list[Subscribe] = []
+        durable: list[Subscribe] = []
+        for row in batch:
+            if not _is_passing(row):
+                durable.append(row)
+                continue
+            there = {*next(found), *(topic for topic in row.topics if lasting and (row.client, topic) in lasting)}
+            if there:
+                durable.append(row._replace(topics=[topic for topic in row.topics if topic in there]))
+                row = row._replace(topics=[topic for topic in row.topics if topic not in there])
+            if row.topics:
+                soft.append(row)
+        return soft, durable
+
+    async def _there(self, lane: Lane, rows: Sequence[Any]) -> list[list[str]]:
+        """At which of its topics the client of each row (client, topics, …) has something in the lane."""
+        there: list[list[str]] = [[] for _ in rows]
+        if not self._slices.holds(lane, "topics_of"):
+            return there
+
+        def look(_: lmdb.Transaction, cursor: lmdb.Cursor, part: tuple[int, int]) -> None:
+            number, start = part
+            client, topics = rows[number][0], rows[number][1][start : start + TOPICS_AT_ONCE]
+            known = now.subscribed(cursor, client, topics, 0, float("inf"))
+            there[number] += [topic for topic, is_there in zip(topics, known, strict=True) if is_there]
+
+        parts = [(number, start) for number, row in enumerate(rows) for start in range(0, len(row[1]), TOPICS_AT_ONCE)]
+        await self._slices.each(lane, "topics_of", parts, look)
+        return there
+
+    async def _require_room(self, rows: Sequence[Subscribe]) -> None:
+        """``TooManyFilters``: with those of the soft lane, which the durable writer does not see."""
+        if not self._slices.holds(Lane.SOFT, "filters"):
+            return
+        asked: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for row, there in zip(rows, await self._there(Lane.SOFT, rows), strict=True):
+            if row.filter is not None and not row.replace:
+                for topic in there:
+                    asked[row.client, topic].add(row.filter)
+        for pair, held in zip(asked, await self.of(list(asked)), strict=True):
+            if len(asked[pair].union(one.filter for one in held if one.filter is not None)) > FILTERS_MAX:
+                raise too_many_filters(*pair)
+
+    async def _leave_soft(self, rows: Sequence[Subscribe]) -> None:
+        """Take out of the soft lane what these have replaced in the durable one."""
+        pairs = [
+            (row, topic) for row, there in zip(rows, await self._there(Lane.SOFT, rows), strict=True) for topic in there
+        ]
+
+        def look(_: lmdb.Transaction, terms: lmdb.Cursor, pair: tuple[Subscribe, str]) -> list[Subscription]:
+            row, topic = pair
+            prefix = now.prefix_of(topic, digest(topic.encode())) + digest(row.client.encode())
+            own = prefix + now.key_of(row.filter)
+            found = entries_from(terms, prefix)
+            return [now.subscription_in(record) for key, record in found if row.replace or key == own]
+
+        found = await self._slices.each(Lane.SOFT, "terms", pairs, look)
+        if going := [(None, one) for mine in found for one in mine]:
+            await self._calls[Lane.SOFT]("take_out", frames_of_subscriptions(going))
+
+    async def _subscribe(self, lane: Lane, batch: Sequence[Subscribe]) -> list[int]:
+        """Have it written. Returns for each frame what a writer does."""
+        call, stamps = self._calls[lane], list[int]()
+        with self._slices.reading(Lane.SOFT if lane is Lane.DURABLE else Lane.DURABLE, None) as (txn, _):
+            above = stamp_in(txn)
         if len(batch) == 1 and batch[0].filter is None and len(batch[0].topics) < LARGE_ROWS:
             row = batch[0]  # most calls are of one client
-            stamps = await self._call("subscribe", [(False, [(_wanted(row), [(row.client, row.topics)])])])
-            return min(stamps)
+            return await call("subscribe", [(False, above, [(_wanted(row), [(row.client, row.topics)])])])
         # A filter may be one too many, which refuses its frame and must not refuse a run: these go into small frames.
         # Of a client all do, since at a topic the order of its rows counts.
         filtering = {row.client for row in batch if row.filter is not None}
@@ -78,19 +186,33 @@ class Subscriptions:
             if rows:
                 is_large = may_run and sum(len(row.topics) for row in rows) >= LARGE_ROWS
                 frames = frames_of((_wanted(row), row.client, row.topics, row.filter is not None) for row in rows)
-                stamps += await self._call("subscribe", zip(repeat(is_large), frames))
-        return min(stamps, default=0)
+                stamps += await call("subscribe", zip(repeat(is_large), repeat(above), frames))
+        return stamps
 
     async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> None:
         """Take out the filter of each, or all that it has."""
+        found = await self._there(Lane.SOFT, batch)
+        soft = [(client, there, text) for (client, _, text), there in zip(batch, found, strict=True) if there]
+        if soft:  # first: what is in both lanes must not become the soft one's
+            await self._unsubscribe(Lane.SOFT, soft)
+        # The durable writer looks itself, behind whatever it still has to write, and flushes nothing for what is not
+        # there.
+        await self._unsubscribe(Lane.DURABLE, batch)
+
+    async def _unsubscribe(self, lane: Lane, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> None:
         rows = ((text, client, topics, text is not None) for client, topics, text in batch)
         is_large = sum(len(topics) for _, topics, _ in batch) >= LARGE_ROWS
-        await self._call("unsubscribe", zip(repeat(is_large), frames_of(rows)))
+        await self._calls[lane]("unsubscribe", zip(repeat(is_large), repeat(0), frames_of(rows)))
 
     # --- of a topic
 
     async def subscribers(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
         """The sets of those without a filter, and first pages of the others."""
+        soft = await self._subscribers(Lane.SOFT, topics) if self._slices.holds(Lane.SOFT, "subscribers") else None
+        durable = await self._subscribers(Lane.DURABLE, topics)
+        return durable if soft is None else now.joined(soft, durable, PAIRS_AT_ONCE)
+
+    async def _subscribers(self, lane: Lane, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
         sets: list[Subscribers] = []
         pages: dict[str, FilterPage] = {}
         members: set[str] = set()
@@ -99,9 +221,9 @@ class Subscriptions:
 
         def read_slice() -> bool:
             nonlocal members, after, filtering
-            with self._slices.reading(Lane.DURABLE, "subscribers") as (txn, cursor):
+            with self._slices.reading(lane, "subscribers") as (txn, cursor):
                 until = perf_counter() + SLICE_S
-                texts = self._database(Lane.DURABLE, "filters")
+                texts = self._database(lane, "filters")
                 while len(sets) < len(topics):
                     topic_hash = digest(topics[len(sets)].encode())
                     last, has_filters = _read_members(cursor, topic_hash, after, members, until)
@@ -129,17 +251,30 @@ class Subscriptions:
     def filter_page(self, topic: str, cursor: str, limit: int) -> FilterPage:
         """The topic's clients and filters behind those of the page before: ``PAIRS_AT_ONCE`` at most."""
         after = from_cursor(cursor, lambda entry: entry[:1] == entry[-HASH_BYTES - 1 : -HASH_BYTES] == FILTERED)
-        with self._slices.reading(Lane.DURABLE, "subscribers") as (txn, entries):
-            texts = self._database(Lane.DURABLE, "filters")
-            return now.filter_page(entries, txn, texts, digest(topic.encode()), after, min(limit, PAIRS_AT_ONCE))
+        topic_hash, limit = digest(topic.encode()), min(limit, PAIRS_AT_ONCE)
+        soft = NO_FILTERS
+        if self._slices.holds(Lane.SOFT, "filters"):
+            soft = self._filter_page(Lane.SOFT, topic_hash, after, limit)
+        return now.joined_page(soft, self._filter_page(Lane.DURABLE, topic_hash, after, limit), limit)
+
+    def _filter_page(self, lane: Lane, topic_hash: bytes, after: bytes, limit: int) -> FilterPage:
+        with self._slices.reading(lane, "subscribers") as (txn, entries):
+            return now.filter_page(entries, txn, self._database(lane, "filters"), topic_hash, after, limit)
 
     # --- of a client
 
     def of_now(self, pairs: Sequence[tuple[str, str]]) -> list[list[Subscription]]:
         """All that each ``(client, topic)`` has, of those that a slice has time for."""
-        with self._slices.reading(Lane.DURABLE, "subscribers") as (txn, entries):
-            terms, texts = self._database(Lane.DURABLE, "terms"), self._database(Lane.DURABLE, "filters")
-            return now.subscriptions_of(entries, txn.cursor(terms), txn, texts, pairs, perf_counter() + SLICE_S)
+        until = perf_counter() + SLICE_S
+        if not self._slices.holds(Lane.SOFT, "subscribers"):
+            return self._of(Lane.DURABLE, pairs, until)
+        soft = self._of(Lane.SOFT, pairs, until)
+        return now.joined_records(soft, self._of(Lane.DURABLE, pairs[: len(soft)], until))
+
+    def _of(self, lane: Lane, pairs: Sequence[tuple[str, str]], until: float) -> list[list[Subscription]]:
+        with self._slices.reading(lane, "subscribers") as (txn, entries):
+            terms, texts = self._database(lane, "terms"), self._database(lane, "filters")
+            return now.subscriptions_of(entries, txn.cursor(terms), txn, texts, pairs, until)
 
     async def of(self, pairs: Sequence[tuple[str, str]]) -> list[list[Subscription]]:
         """The same of all of them."""
@@ -155,8 +290,15 @@ class Subscriptions:
     def subscribed_now(self, client: str, topics: Sequence[str], start: int = 0) -> list[bool]:
         """Whether the client has a subscription to each topic, from the one at ``start`` on, of those that a slice has
         time for."""
+        until = perf_counter() + SLICE_S
+        soft: list[bool] | None = None
+        if self._slices.holds(Lane.SOFT, "topics_of"):
+            with self._slices.reading(Lane.SOFT, "topics_of") as (_, cursor):
+                soft = now.subscribed(cursor, client, topics, start, until)
         with self._slices.reading(Lane.DURABLE, "topics_of") as (_, cursor):
-            return now.subscribed(cursor, client, topics, start, perf_counter() + SLICE_S)
+            durable = now.subscribed(cursor, client, topics, start, until)
+        # Either may have had time for less.
+        return durable if soft is None else [one or other for one, other in zip(soft, durable, strict=False)]
 
     async def subscribed(self, client: str, topics: Sequence[str]) -> list[bool]:
         """The same of all of them."""
@@ -172,74 +314,111 @@ class Subscriptions:
     async def topics(self, client: str, after: bytes | None, limit: int) -> tuple[list[str], str | None]:
         """A page of the client's topics, by their hashes; ``after``: behind that one."""
         client_hash = digest(client.encode())
-        page: list[str] = []
-        rest: str | None = None
+        soft: dict[bytes, str] = {}
+        if self._slices.holds(Lane.SOFT, "topics_of"):
+            soft = await self._topics(Lane.SOFT, client_hash, after, limit)
+        found = await self._topics(Lane.DURABLE, client_hash, after, limit)
+        if soft:
+            found = dict(sorted((soft | found).items()))
+        page = list(islice(found, limit))
+        return [found[topic_hash] for topic_hash in page], page[-1].hex() if len(found) > limit else None
+
+    async def _topics(self, lane: Lane, client_hash: bytes, after: bytes | None, limit: int) -> dict[bytes, str]:
+        """By their hashes, in order; one more than the limit where there are more."""
+        found: dict[bytes, str] = {}
 
         def read_slice() -> bool:
-            nonlocal after, rest
-            with self._slices.reading(Lane.DURABLE, "topics_of") as (txn, cursor):
+            nonlocal after
+            with self._slices.reading(lane, "topics_of") as (txn, cursor):
                 until = perf_counter() + SLICE_S
-                texts = self._database(Lane.DURABLE, "texts")
+                texts = self._database(lane, "texts")
                 for topic_hash in duplicates_after(cursor, client_hash, after):
-                    if len(page) == limit:
-                        assert after is not None
-                        rest = after.hex()
+                    found[topic_hash] = _text(txn, topic_hash, texts)
+                    if len(found) > limit:
                         return True
-                    page.append(_text(txn, topic_hash, texts))
                     after = topic_hash
                     if perf_counter() >= until:
                         return False
             return True
 
         await self._slices.through(read_slice)
-        return page, rest
+        return found
 
     # --- of all
 
     def page(self, after: tuple[bytes, bytes] | None) -> tuple[list[TopicPage], int, tuple[bytes, bytes] | None]:
         """The subscriptions behind the entry ``after``, a slice of them; how many; and the last one's entry; ``None``:
         there are no more."""
+        has_soft = self._slices.holds(Lane.SOFT, "subscribers")
+        parts = [self._some(lane, after) for lane in ([Lane.SOFT, Lane.DURABLE] if has_soft else [Lane.DURABLE])]
+        found, _ = parts[-1]
+        places = list(found)
+        # As far as both lanes have been read.
+        end = min((next(reversed(part)) for part, is_last in parts if not is_last), default=None)
+        if has_soft:
+            found = parts[0][0] | found
+            places = sorted(place for place in found if end is None or place <= end)[:PAGE_SUBSCRIPTIONS]
         page: list[TopicPage] = []
-        count = 0
-        with self._slices.reading(Lane.DURABLE, "subscribers") as (txn, cursor):
-            if not seek_behind(cursor, after):
-                return page, count, None
-            until = perf_counter() + SLICE_S
-            terms = txn.cursor(self._database(Lane.DURABLE, "terms"))
-            has_terms = terms.first()
-            entries = cast(Iterator[tuple[bytes, bytes]], cursor.iternext())
-            topic_hash, prefix = b"", b""
-            while part := list(islice(entries, min(LOOKS, PAGE_SUBSCRIPTIONS - count))):
-                for key, entry in part:
-                    if key != topic_hash:
-                        topic_hash = key
-                        topic = _text(txn, key, self._database(Lane.DURABLE, "texts"))
-                        page.append((topic, [], []))
-                        prefix = now.prefix_of(topic, key) if has_terms else b""
-                        if prefix and next(entries_from(terms, prefix), None) is None:
-                            prefix = b""  # nothing at this topic has a term
-                    _, plain, others = page[-1]
-                    if entry < FILTERED and not prefix:
-                        plain.append(entry.decode())
-                        continue
-                    one = self._subscription(txn, topic, entry, prefix)
-                    if one.filter is None and one.term is None:
-                        plain.append(one.client)
-                    else:
-                        others.append(one)
-                after, count = part[-1], count + len(part)
-                if count == PAGE_SUBSCRIPTIONS or perf_counter() >= until:
-                    return page, count, after
-        return page, count, None
+        topic_hash = b""
+        for place in places:
+            topic, one = found[place]
+            if place[0] != topic_hash:
+                topic_hash = place[0]
+                page.append((topic, [], []))
+            if isinstance(one, str):
+                page[-1][1].append(one)
+            else:
+                page[-1][2].append(one)
+        return page, len(places), None if end is None and len(places) == len(found) else places[-1]
 
-    def _subscription(self, txn: lmdb.Transaction, topic: str, entry: bytes, prefix: bytes) -> Subscription:
+    def _some(
+        self, lane: Lane, after: tuple[bytes, bytes] | None
+    ) -> tuple[dict[tuple[bytes, bytes], tuple[str, Subscription | str]], bool]:
+        """Entries of the lane: the topic, and what each says; and whether these are the last."""
+        found: dict[tuple[bytes, bytes], tuple[str, Subscription | str]] = {}
+        with self._slices.reading(lane, "subscribers") as (txn, cursor):
+            if not seek_behind(cursor, after):
+                return found, True
+            reader, until = _All(txn, partial(self._database, lane)), perf_counter() + SLICE_S
+            entries = cast(Iterator[tuple[bytes, bytes]], cursor.iternext())
+            while part := list(islice(entries, min(LOOKS, PAGE_SUBSCRIPTIONS - len(found)))):
+                found.update((place, reader.one(*place)) for place in part)
+                if len(found) == PAGE_SUBSCRIPTIONS or perf_counter() >= until:
+                    return found, False
+        return found, True
+
+
+class _All:
+    """A lane's subscriptions in the order of their topics, within a read transaction."""
+
+    def __init__(self, txn: lmdb.Transaction, database: Callable[[str], Any]) -> None:
+        """``database``: gives the lane's."""
+        self._txn, self._texts, self._filters = txn, database("texts"), database("filters")
+        self._terms = txn.cursor(database("terms"))
+        self._has_terms = self._terms.first()
+        self._at, self._topic = b"", ""  # the last topic, and its hash
+        self._prefix = b""  # its keys in ``terms`` begin with; empty: it has none there
+
+    def one(self, topic_hash: bytes, entry: bytes) -> tuple[str, Subscription | str]:
+        """The topic, and what the entry says: the client alone where that is all."""
+        if topic_hash != self._at:
+            self._at, self._topic = topic_hash, _text(self._txn, topic_hash, self._texts)
+            self._prefix = now.prefix_of(self._topic, topic_hash) if self._has_terms else b""
+            if self._prefix and next(entries_from(self._terms, self._prefix), None) is None:
+                self._prefix = b""
+        topic = self._topic
+        if entry < FILTERED and not self._prefix:
+            return topic, entry.decode()
         client_id, key = (entry[1 : -HASH_BYTES - 1], entry[-HASH_BYTES:]) if entry >= FILTERED else (entry, b"")
-        if prefix:
-            record = value_of(txn, prefix + digest(client_id) + key, self._database(Lane.DURABLE, "terms"))
-            if record is not None:
-                return now.subscription_in(record)
-        text = now.text_in(txn, self._database(Lane.DURABLE, "filters"), key) if key else None
-        return Subscription(topic, client_id.decode(), text)
+        if self._prefix and self._terms.set_key(self._prefix + digest(client_id) + key):
+            return topic, now.subscription_in(cast(bytes, self._terms.value()))
+        if not key:
+            return topic, client_id.decode()
+        return topic, Subscription(topic, client_id.decode(), now.text_in(self._txn, self._filters, key))
+
+
+def _is_passing(row: Subscribe) -> bool:
+    return row.term is not None and row.term.disconnect
 
 
 def _wanted(row: Subscribe) -> Any:

@@ -140,7 +140,7 @@ class Writer:
         self._reserving = False  # the map has its reserve
         self._settled = -1  # the transaction after which a full map was full for good
         self._operations = operations(environment, lane)
-        self._subscriptions = Subscriptions(environment) if lane is Lane.DURABLE else None
+        self._subscriptions = Subscriptions(environment)
         self._unpacker = Unpacker()
         # Frames to do, bounded by the parent, which has at most its budgets of bytes under way.
         self._small: deque[Frame] = deque()
@@ -173,11 +173,10 @@ class Writer:
 
     def _next_run(self, large: deque[Frame]) -> Run:
         """All that wait, up to where the operation changes. Between frames under way at once there is no order."""
-        assert self._subscriptions is not None
         operation, frames, rows = large[0][1], [], 0
         while large and large[0][1] == operation and rows < RUN_ROWS:
-            number, _, (_, groups) = large.popleft()
-            frames.append((number, groups))
+            number, _, (_, above, groups) = large.popleft()
+            frames.append((number, above, groups))
             rows += _count(groups)
         return Run(self._subscriptions, operation, frames)
 
