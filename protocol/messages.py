@@ -73,7 +73,7 @@ class Command(NamedTuple):
     name: str
     client: str
     id: Id = None
-    topics: Sequence[str] = ()  # or as a large frame has them, packed (``broker.core.clients.large.Topics``)
+    topics: Sequence[str] = ()  # or as a large frame has them, packed (``broker.core.connections.large.Topics``)
     payload: bytes = b""  # canonical JSON
     ack: bool = False
     dedup: bool | str = True  # a string: the publisher's own key

@@ -2,7 +2,7 @@
 
     python -m ingeborg.bench.parts.caches [--entries 100000]
 
-Owns: the bytes in docs/limits.md and beside the caches (`broker/core/messages/routes.py`), and the times in
+Owns: the bytes in docs/limits.md and beside the caches (`broker/core/topics/routes.py`), and the times in
 docs/adr/0009. Each row is a process of its own that fills a cache to its limit and then once more, so that every entry
 it began with has gone, as in an endpoint that has run for a while; the difference of its resident memory is divided by
 the entries. Names and ids are objects of their own, as they come from a store or a frame: topics of 30 to 35 bytes,
@@ -22,11 +22,11 @@ from collections.abc import Callable, Sequence
 
 import psutil
 
-from ingeborg.broker.core.messages.dedup import Dedup, key_of
-from ingeborg.broker.core.messages.own_keys import own_key_of
-from ingeborg.broker.core.messages.routes import READING, Routes
+from ingeborg.broker.core.dedup.dedup import Dedup, key_of
+from ingeborg.broker.core.dedup.own_keys import own_key_of
 from ingeborg.broker.core.model import Location
 from ingeborg.broker.core.topics.locations import Locations
+from ingeborg.broker.core.topics.routes import READING, Routes
 
 ENTRIES = 100_000
 #: Subscribers of a topic. With 40 the routing cache is at both of its limits, 50,000 topics and 2,000,000 ids.

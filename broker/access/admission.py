@@ -16,8 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 from websockets.datastructures import MultipleValuesError
 from websockets.http11 import Request
 
-from ..core.clients.grants import Grant
 from ..core.clients.revoking import Revoking
+from ..core.connections.grants import Grant
 from .callback import Callback, Denied, Question, Unanswered
 from .claims import TokenError, TokenRevoked
 from .counting import Counting, OwnCount

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.wire import decode
 
-from ..core.clients.grants import Grant
-from ..core.operators.histogram import Histogram
+from ..core.connections.grants import Grant
+from ..core.histogram import Histogram
 from .claims import TokenError, granted
 
 log = logging.getLogger("ingeborg.auth")

@@ -12,7 +12,7 @@ from typing import Any
 
 from ingeborg.protocol.messages import JTI_BYTES_MAX, UNIX_TIME_MAX_S, is_text_of
 
-from ..core.clients.grants import Grant
+from ..core.connections.grants import Grant
 
 #: The claim with the permissions, and what it may have. An endpoint refuses a token that has more: what it does not
 #: know it cannot hold to. So what narrows a permission gets a name of its own, and no name is given a second meaning.

@@ -1,7 +1,7 @@
 """Tokens: who may connect, and what for. SPEC section 1.5; JWT (RFC 7519), JWS (RFC 7515), JWK sets (RFC 7517).
 
 Owns: the keys' file, the check of a token, and the making of one. Must never: log a token or a key, say what its claims
-permit (``claims`` does), or decide whether a command is covered (``core.clients.grants`` does).
+permit (``claims`` does), or decide whether a command is covered (``core.connections.grants`` does).
 
 The libraries for JWT and cryptography take 30 ms and 9 MB. They are imported where keys are read, at the start: an
 endpoint that wants no tokens does without.
@@ -23,7 +23,7 @@ from ingeborg.protocol.messages import CLIENT_ID_BYTES_MAX, JTI_BYTES_MAX, UNIX_
 from ingeborg.protocol.topics import check_topic
 
 from ..command.config import ConfigError
-from ..core.clients.grants import Grant
+from ..core.connections.grants import Grant
 from ..shell.watched import WatchedFiles
 from .claims import CLAIM, TokenError, granted
 

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .counters import Counters
 from .effects import Act
 from .links.calls import NOT_HOME, Asker, Calls, Kind
 from .links.link import Item
-from .operators.counters import Counters
 from .stores import StoreCalls, StoreDone
 
 Job = Iterator[bool]

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from ingeborg.protocol.errors import CloseCode
 
-from .clients.grants import Grant
-from .clients.hub import Connection
+from .connections.grants import Grant
+from .connections.hub import Connection
 from .model import Endpoint
 
 

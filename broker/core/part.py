@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ingeborg.protocol.messages import Command
 from ingeborg.protocol.native import mypyc_attr
 
-from .clients.hub import Connection
+from .connections.hub import Connection
 from .links.calls import Asker, Kind
 
 CommandHandler = Callable[[Connection, Command], None]

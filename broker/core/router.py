@@ -15,59 +15,59 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .clients.cut_off import CutOff
-from .clients.grants import Grant
-from .clients.hub import Connection, Hub
 from .clients.keepalive import Keepalive
-from .clients.large import Large, Outcome
+from .clients.leaving import Leaving
 from .clients.listening import Listening
-from .clients.memory import Memory
-from .clients.moved import MovedAway
-from .clients.outbox import PIECE_BYTES
-from .clients.replies import Replies
 from .clients.revoking import Revoking
-from .clients.sending import Sending
 from .clients.sessions import Sessions
 from .cluster.arriving import Arriving
 from .cluster.copies import Copies
 from .cluster.copying import Copying
-from .cluster.handover import KeyHandover, SeenPayloads
 from .cluster.homes import Homes
 from .cluster.joining import Joining
-from .cluster.leaving import Leaving
 from .cluster.membership import Membership
+from .cluster.mesh import Mesh
 from .cluster.slots import Held, SlotState
 from .cluster.standby import Standbys
 from .cluster.underway import UnderWay
+from .connections.grants import Grant
+from .connections.hub import Connection, Hub
+from .connections.large import Large, Outcome
+from .connections.outbox import PIECE_BYTES
+from .counters import Counters
+from .dedup.dedup import Dedup
+from .dedup.inflight import InFlight
+from .dedup.names import Names
+from .dedup.repeats import Repeats
 from .desk import Desk, Job
 from .effects import Act
 from .history.parts import HistoryParts
 from .limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from .links.calls import Calls
-from .links.mesh import Mesh
-from .messages.dedup import Dedup
+from .message import Handover
 from .messages.delivery import Delivery
 from .messages.fanout import Fanout
-from .messages.filtering import Filtering
-from .messages.guard import Guard
 from .messages.home import Home
-from .messages.inflight import InFlight
-from .messages.kept import KeptMessages
 from .messages.lookup import LookupHome
-from .messages.message import Handover
-from .messages.names import Names
 from .messages.origin import Origin
 from .messages.outcomes import Outcomes
 from .messages.recovery import Recovery
-from .messages.repeats import Repeats
-from .messages.routes import Routes
 from .messages.sharing import Sharing
 from .model import NO_INTRODUCTION, NO_SETTINGS, Endpoint, Introduction, Settings, Shape
-from .operators.counters import Counters
 from .operators.looks import looks
+from .outgoing.memory import Memory
+from .outgoing.replies import Replies
+from .outgoing.sending import Sending
 from .part import Part, bind
+from .replication.guard import Guard
+from .replication.handover import KeyHandover, SeenPayloads
+from .replication.kept import KeptMessages
 from .stores import StoreCalls
+from .topics.filtering import Filtering
 from .topics.locations import Locations, Whereabouts
+from .topics.moved import MovedAway
 from .topics.presence import Presence
+from .topics.routes import Routes
 from .topics.subscribing import Subscribing
 from .topics.sweeping import Sweeping
 from .topics.writing import Writing

@@ -12,8 +12,8 @@ from typing import Any, Final
 from ingeborg.protocol.errors import ProtocolError
 
 from .effects import StoreCall
+from .histogram import Histogram
 from .model import TooManyFilters
-from .operators.histogram import Histogram
 
 #: A store call that has not come back after this long is treated as failed; longer than the stores' own time-outs.
 STORE_TIMEOUT_S: Final = 5.5

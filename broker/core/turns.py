@@ -10,22 +10,22 @@ from collections.abc import Callable
 
 from ingeborg.protocol.native import mypyc_attr
 
-from .clients.hub import Connection
-from .clients.memory import Memory
-from .clients.sending import Sending
+from .clients.leaving import Leaving
 from .clients.sessions import Sessions
 from .cluster.joining import Joining
-from .cluster.leaving import Leaving
 from .cluster.membership import Membership
+from .cluster.mesh import Mesh
+from .connections.hub import Connection
 from .desk import Desk, Job
 from .effects import Act, Effects, StoreCall
 from .links.calls import Calls
-from .links.mesh import Mesh
 from .messages.delivery import Delivery
 from .messages.fanout import Fanout
 from .messages.home import Home
 from .messages.origin import Origin
 from .messages.outcomes import Outcomes
+from .outgoing.memory import Memory
+from .outgoing.sending import Sending
 from .stores import StoreCalls
 
 

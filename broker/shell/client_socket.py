@@ -28,10 +28,10 @@ from ingeborg.protocol.sockets import Socket, library_log
 
 from ..access.admission import Access, Refused, is_loopback
 from ..access.callback import Question
-from ..core.clients.grants import Grant
-from ..core.clients.hub import Connection
-from ..core.clients.large import Large
-from ..core.clients.outbox import PIECE_BYTES
+from ..core.connections.grants import Grant
+from ..core.connections.hub import Connection
+from ..core.connections.large import Large
+from ..core.connections.outbox import PIECE_BYTES
 from ..core.effects import Close, Hold, Ping
 from ..web.pages import Later, Pages, path_of, refusal
 from .driver import Driver

@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..core.clients.hub import Connection
+from ..core.connections.hub import Connection
 from ..core.effects import Act, StoreCall
+from ..core.histogram import Histogram
 from ..core.model import StoreError, StoreLost, Superseded, TooManyFilters, TooManyRevocations
-from ..core.operators.histogram import Histogram
 from ..core.router import Router
 from ..store.base import Store
 from .logs import Sparing

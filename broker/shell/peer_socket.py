@@ -42,9 +42,9 @@ from ingeborg.protocol.errors import GOING_AWAY, POLICY, PROTOCOL_VIOLATION
 from ingeborg.protocol.frames import binary_frame, masked_binary_frame
 from ingeborg.protocol.sockets import Socket, library_log, next_mask
 
+from ..core.cluster.mesh import REDIAL_MAX_S
 from ..core.effects import Dial, DropLink
 from ..core.links.capabilities import CAPABILITIES, CAPABILITIES_MAX, unknown
-from ..core.links.mesh import REDIAL_MAX_S
 from ..core.model import HISTORIES, Endpoint, Introduction, Settings
 from ..core.settings import words
 from .driver import Driver

@@ -1,4 +1,4 @@
-"""The reader: a process that reads one endpoint's large frames for it (``core/clients/large.py``).
+"""The reader: a process that reads one endpoint's large frames for it (``core/connections/large.py``).
 
 Owns: the loop of this process. Must never: keep anything from one frame to the next, or outlive its endpoint.
 
@@ -14,7 +14,7 @@ import socket
 import sys
 from contextlib import suppress
 
-from ..core.clients.large import read_packed
+from ..core.connections.large import read_packed
 from .machine import dies_first, return_large_memory
 
 #: The reader yields to endpoints and clients where they want the same core: whoever sends 16 MiB can wait a little.

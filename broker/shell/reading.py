@@ -17,7 +17,7 @@ from typing import cast
 from ingeborg.protocol.errors import ProtocolError
 
 from ..children import spawn
-from ..core.clients.large import Outcome, pack_arguments, unpack_outcome, unread
+from ..core.connections.large import Outcome, pack_arguments, unpack_outcome, unread
 from ..core.effects import Read
 from .logs import Sparing
 

@@ -17,9 +17,9 @@ from ingeborg.protocol.frames import text_frame
 from ingeborg.protocol.sockets import LINGER_S
 
 from ..access.admission import Access
-from ..core.clients.large import Outcome
-from ..core.cluster.leaving import LEAVE_S
+from ..core.clients.leaving import LEAVE_S
 from ..core.cluster.slots import SlotState
+from ..core.connections.large import Outcome
 from ..core.effects import Forget, Gone, HandedOver, Joined, Knows, Left, Read, Stop
 from ..core.limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from ..core.model import NO_SETTINGS, Endpoint, Settings

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 from ..access.callback import Callback
-from ..core.operators.histogram import Histogram
+from ..core.histogram import Histogram
 from ..core.router import Router
 from ..store.base import Store
 from .reading import Reader

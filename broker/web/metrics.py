@@ -16,10 +16,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from ingeborg import form
 
 from ..access.callback import Callback
-from ..core.messages.routes import Routes
-from ..core.operators.histogram import Histogram
+from ..core.histogram import Histogram
 from ..core.settings import words
 from ..core.topics.locations import Locations
+from ..core.topics.routes import Routes
 from ..shell import logs
 from ..shell.status import Status
 from ..version import VERSION

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 NAME = "ingeborg"
-"""What is installed. Here modules are called by their folders: ``ingeborg.broker.core.clients.hub`` is
-``broker.core.clients.hub``."""
+"""What is installed. Here modules are called by their folders: ``ingeborg.broker.core.connections.hub`` is
+``broker.core.connections.hub``."""
 
 OURS = frozenset({"protocol", "broker", "loadgen", "bench"})
 

@@ -5,11 +5,11 @@ Owns: these sums, in seconds. Must never: be widened to let a history pass.
 
 from __future__ import annotations
 
+from ingeborg.broker.core.clients.leaving import LEAVE_S
 from ingeborg.broker.core.cluster.joining import PERIOD_S
-from ingeborg.broker.core.cluster.leaving import LEAVE_S
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, FORGET_AFTER_S, LEASE_S
+from ingeborg.broker.core.cluster.mesh import REDIAL_MAX_S
 from ingeborg.broker.core.links.calls import TIMEOUT_S
-from ingeborg.broker.core.links.mesh import REDIAL_MAX_S
 from ingeborg.broker.core.stores import STORE_TIMEOUT_S
 from ingeborg.broker.shell.peer_socket import DIAL_TIMEOUT_S
 

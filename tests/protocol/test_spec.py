@@ -11,11 +11,14 @@ import pytest
 import ingeborg.protocol.messages
 from ingeborg.broker.command.config import ServeOptions
 from ingeborg.broker.core import limits, model, stores
-from ingeborg.broker.core.clients import large, replies, revoking
+from ingeborg.broker.core.clients import revoking
+from ingeborg.broker.core.connections import large
 from ingeborg.broker.core.filters import pattern
-from ingeborg.broker.core.history import log, missed, recovering
+from ingeborg.broker.core.history import missed, recovering
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links import calls
+from ingeborg.broker.core.outgoing import replies
+from ingeborg.broker.core.retained import log
 from ingeborg.broker.core.topics import sweeping, writing
 from ingeborg.broker.shell import client_socket, status
 from ingeborg.broker.store import revocations

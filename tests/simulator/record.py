@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from ingeborg import form
-from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.effects import Effects
 from ingeborg.broker.core.limits import Limits, Sizes
 from ingeborg.broker.core.model import Shape

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.messages.topic_filters import Change, TopicFilters
 from ingeborg.broker.core.model import (
     Ended,
     FilterPage,
@@ -20,6 +19,7 @@ from ingeborg.broker.core.model import (
     Subscription,
 )
 from ingeborg.broker.core.topics.sweeping import KEPT_S, Sweeping
+from ingeborg.broker.core.topics.topic_filters import Change, TopicFilters
 from tests import wants
 from tests.planted import fault, search
 from tests.proof import seeds

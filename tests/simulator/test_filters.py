@@ -13,11 +13,11 @@ from ingeborg.broker.core.filters.held import numbers_of
 from ingeborg.broker.core.filters.index import Index
 from ingeborg.broker.core.limits import Limits, Sizes
 from ingeborg.broker.core.messages.delivery import Delivery
-from ingeborg.broker.core.messages.filtering import Filtering
 from ingeborg.broker.core.messages.home import Home
-from ingeborg.broker.core.messages.routes import READY, Route
-from ingeborg.broker.core.messages.topic_filters import Change, TopicFilters
 from ingeborg.broker.core.model import FilterPage, Shape, Subscribe, Subscription
+from ingeborg.broker.core.topics.filtering import Filtering
+from ingeborg.broker.core.topics.routes import READY, Route
+from ingeborg.broker.core.topics.topic_filters import Change, TopicFilters
 from tests import wants
 from tests.planted import fault, search
 from tests.proof import seeds

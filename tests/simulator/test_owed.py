@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingeborg.broker.core.history.entries import Entry
+from ingeborg.broker.core.entries import Entry
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.model import Settings
 from ingeborg.protocol.hashes import slot_of

@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.cluster.joining import Joining
 from ingeborg.broker.core.cluster.standby import Standbys
-from ingeborg.broker.core.history.entries import Entry, TopicLog
+from ingeborg.broker.core.connections.hub import Connection
+from ingeborg.broker.core.dedup.names import Names
+from ingeborg.broker.core.entries import Entry, TopicLog
 from ingeborg.broker.core.history.follower import Follower, Round
-from ingeborg.broker.core.history.journal import Journal
-from ingeborg.broker.core.history.keeping import Keeping
-from ingeborg.broker.core.history.log import Log
-from ingeborg.broker.core.history.marks import Marks
 from ingeborg.broker.core.history.recovering import Recovering
 from ingeborg.broker.core.history.rounds import Rounds
-from ingeborg.broker.core.history.state import History as HistoryState
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.messages.message import Handover
-from ingeborg.broker.core.messages.names import Names
+from ingeborg.broker.core.message import Handover
+from ingeborg.broker.core.retained.journal import Journal
+from ingeborg.broker.core.retained.keeping import Keeping
+from ingeborg.broker.core.retained.log import Log
+from ingeborg.broker.core.retained.marks import Marks
+from ingeborg.broker.core.retained.state import History as HistoryState
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.wire import encode
 from tests import wants

@@ -11,10 +11,10 @@ import pytest
 
 from ingeborg.broker.core.clients.revocations import Revocations
 from ingeborg.broker.core.clients.revoking import Revoking
-from ingeborg.broker.core.clients.sending import Sending
 from ingeborg.broker.core.clients.sessions import Sessions
 from ingeborg.broker.core.limits import Sizes
 from ingeborg.broker.core.model import Shape
+from ingeborg.broker.core.outgoing.sending import Sending
 from tests import wants
 from tests.planted import fault, search
 from tests.proof import seeds

@@ -80,7 +80,7 @@ def an_end_told_early(patch: pytest.MonkeyPatch) -> None:
 def not_waited_for(patch: pytest.MonkeyPatch) -> None:
     """The standby is told of a message when somebody may have got it already."""
     patch.setattr(Sharing, "begin", lambda sharing, handover, key: None)
-    patch.setattr("ingeborg.broker.core.messages.guard.Guard.begin", lambda guard, handover, key: None)
+    patch.setattr("ingeborg.broker.core.replication.guard.Guard.begin", lambda guard, handover, key: None)
 
 
 @pytest.mark.parametrize(

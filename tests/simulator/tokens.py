@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ingeborg.broker.core.clients.grants import Grant
 from ingeborg.broker.core.clients.revocations import Revocations
+from ingeborg.broker.core.connections.grants import Grant
 from ingeborg.broker.core.model import JTI, SUB
 from ingeborg.protocol.errors import TOKEN_REVOKED
 

@@ -24,11 +24,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ingeborg.broker.core.clients import large
-from ingeborg.broker.core.clients.grants import Grant
-from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.clients.outbox import PIECE_BYTES
 from ingeborg.broker.core.cluster.slots import SlotState
+from ingeborg.broker.core.connections import large
+from ingeborg.broker.core.connections.grants import Grant
+from ingeborg.broker.core.connections.hub import Connection
+from ingeborg.broker.core.connections.outbox import PIECE_BYTES
 from ingeborg.broker.core.effects import (
     Act,
     Close,

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import psutil
 
 from ingeborg.bench.guards.model import Check
-from ingeborg.broker.core.history.entries import ENTRY_BYTES, TOPIC_BYTES, Entry
-from ingeborg.broker.core.history.log import Log
+from ingeborg.broker.core.entries import ENTRY_BYTES, TOPIC_BYTES, Entry
+from ingeborg.broker.core.retained.log import Log
 from ingeborg.protocol.hashes import slot_of
 
 COUNTS = (100_000, 1_000_000)

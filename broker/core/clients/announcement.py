@@ -9,8 +9,8 @@ from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
 
+from ..connections.hub import Binding, Connection, Reply
 from ..model import Ended
-from .hub import Binding, Connection, Reply
 
 
 class Listen:

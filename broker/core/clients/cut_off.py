@@ -15,12 +15,12 @@ from ingeborg.protocol.errors import SUBSCRIPTIONS_ENDED
 
 from ..cluster.homes import Homes
 from ..cluster.membership import Membership
+from ..connections.hub import Hub
 from ..desk import Desk
+from ..outgoing.sending import Sending
 from ..part import Part
 from ..topics.sweeping import KEPT_S
 from .doubts import PER_QUESTION
-from .hub import Hub
-from .sending import Sending
 
 
 class CutOff(Part):

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from ..connections.hub import Hub
 from ..desk import Desk
 from ..model import Location
-from .hub import Hub
 
 #: Clients that are to be asked about, or cleared, later; of more it is found out as otherwise.
 LATER_MAX: Final = 100_000

@@ -11,12 +11,12 @@ from typing import Final
 
 from ingeborg.protocol.errors import PING_TIMEOUT, TOKEN_EXPIRED
 
+from ..connections.hub import Connection
 from ..desk import Desk
 from ..effects import Ping
+from ..outgoing.sending import Sending
 from ..part import Part
 from ..wheel import Wheel
-from .hub import Connection
-from .sending import Sending
 
 #: So many pings in a row may stay unanswered; at the time of the next one the connection is closed.
 PINGS_UNANSWERED_MAX: Final = 2

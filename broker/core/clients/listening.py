@@ -18,23 +18,23 @@ from ingeborg.protocol.messages import Command, success
 
 from ..cluster.homes import Homes
 from ..cluster.membership import Membership
+from ..connections.hub import Connection, Hub, Reply
 from ..desk import Desk
 from ..history.admitting import Admitting
 from ..history.recovering import Recovering
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
 from ..model import Ended, Location
+from ..outgoing.memory import Memory
+from ..outgoing.replies import Replies
+from ..outgoing.sending import Sending
 from ..part import CommandHandler, Part, RequestHandler
 from ..stores import unavailable
 from ..topics.locations import Locations
+from ..topics.moved import MovedAway
 from .announcement import Announcement, Listen
 from .doubts import Doubts, Place
-from .hub import Connection, Hub, Reply
-from .memory import Memory
-from .moved import MovedAway
-from .replies import Replies
 from .rivals import Rivals
-from .sending import Sending
 
 #: Listens in one store call and one announcement: each side takes up to 10 ms for so many.
 LISTENS_PER_BATCH: Final = 500

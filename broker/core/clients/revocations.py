@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
+from ..connections.grants import Grant
 from ..model import JTI, Revocation
-from .grants import Grant
 
 #: A revocation is remembered for so much longer than it says, in seconds: a token is accepted for ten seconds longer
 #: than it says, too, and the endpoints' clocks differ.

@@ -22,19 +22,19 @@ from ingeborg.protocol.errors import TOKEN_REVOKED, ProtocolError
 from ingeborg.protocol.messages import Command, success
 
 from ..cluster.membership import Membership
+from ..connections.grants import Grant
+from ..connections.hub import Connection, Reply
 from ..desk import Desk
 from ..effects import Knows
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
 from ..model import JTI, SUB, Revocation, TooManyRevocations
+from ..outgoing.replies import Replies
+from ..outgoing.sending import Sending
 from ..part import CommandHandler, Part, RequestHandler
 from ..stores import unavailable
-from .grants import Grant
-from .hub import Connection, Reply
 from .keepalive import Keepalive
-from .replies import Replies
 from .revocations import KEPT_S, Revocations
-from .sending import Sending
 from .sessions import Sessions
 
 #: How long a revocation is remembered where nobody says, and at the most, in seconds: longer than most tokens live, and

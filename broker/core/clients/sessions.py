@@ -17,18 +17,18 @@ from ingeborg.protocol.errors import HELD_TOO_MUCH, NOT_UTF8, ProtocolError
 from ingeborg.protocol.messages import check, reply_fields
 from ingeborg.protocol.wire import decode
 
+from ..connections.grants import Grant
+from ..connections.hub import Connection
+from ..connections.large import Large, Outcome
+from ..connections.outbox import DroppingOutbox, Outbox
+from ..dedup.inflight import InFlight
 from ..desk import Desk
 from ..effects import Forget, Hold, Read
 from ..limits import SIZES, Limits, Sizes
-from ..messages.inflight import InFlight
+from ..outgoing.memory import Memory
+from ..outgoing.replies import REPLIES_MAX, Replies
+from ..outgoing.sending import Sending
 from ..part import CommandHandler
-from .grants import Grant
-from .hub import Connection
-from .large import Large, Outcome
-from .memory import Memory
-from .outbox import DroppingOutbox, Outbox
-from .replies import REPLIES_MAX, Replies
-from .sending import Sending
 from .throttle import Throttle
 
 #: What a command that is none is counted as.

@@ -8,7 +8,7 @@ small ones.
 
 from __future__ import annotations
 
-from .hub import Connection
+from ..connections.hub import Connection
 
 
 class Throttle:

@@ -14,10 +14,10 @@ from typing import Any, Final
 from ..desk import Desk
 from ..effects import Gone, Joined, Stop
 from ..links.calls import Call, Kind
-from ..links.mesh import Mesh
 from ..model import Endpoint, Introduction, StoreLost, Superseded
 from ..part import Part, RequestHandler
 from .membership import DEAD_AFTER_S, Membership
+from .mesh import Mesh
 from .underway import UnderWay
 
 #: Heartbeat, registry read and ping come this often, in seconds: five signs of life in a lease.

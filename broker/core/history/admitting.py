@@ -12,12 +12,12 @@ from typing import Final
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import Command
 
-from ..clients.hub import Connection, Reply
-from ..clients.replies import Replies
+from ..connections.hub import Connection, Reply
 from ..desk import Desk
+from ..outgoing.replies import Replies
 from ..part import Part
+from ..retained.keeping import Keeping
 from .follower import Follower
-from .keeping import Keeping
 
 #: How long a `listen` may wait for that, in seconds.
 WAIT_S: Final = 5.0

@@ -13,14 +13,14 @@ from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.messages import Command, mid_of, parse_mid, success
 
-from ..clients.hub import Connection, Reply
-from ..clients.replies import Replies
 from ..cluster.homes import Homes
+from ..connections.hub import Connection, Reply
 from ..desk import Desk, in_turn
 from ..filters.pattern import conjunctions, matches
 from ..links.calls import TIMEOUT_S, Call, Kind
+from ..outgoing.replies import Replies
 from ..part import CommandHandler, Part
-from .keeping import Keeping
+from ..retained.keeping import Keeping
 from .missed import Missed, Question
 
 

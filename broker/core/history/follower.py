@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from ..clients.hub import Connection
+from ..connections.hub import Connection
 from ..desk import Job
 from ..filters.pattern import Conjunction
 

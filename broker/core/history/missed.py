@@ -20,13 +20,13 @@ from ingeborg.protocol.hashes import SLOTS, slot_of
 from ..cluster.homes import Homes
 from ..cluster.slots import pack_slots
 from ..desk import Desk, Job
+from ..entries import FORGOTTEN, MOVED, Entry, TopicLog
 from ..links.calls import NOT_HOME, WAIT, Kind
-from ..messages.routes import Routes
 from ..part import Part, RequestHandler
-from .clock import Clock
-from .entries import FORGOTTEN, MOVED, Entry, TopicLog
-from .journal import Journal
-from .log import Log
+from ..retained.clock import Clock
+from ..retained.journal import Journal
+from ..retained.log import Log
+from ..topics.routes import Routes
 
 #: Bytes of payloads in one page of an answer, and messages.
 PAGE_BYTES: Final = 128 << 10

@@ -10,32 +10,32 @@ from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
 
-from ..clients.hub import Hub
 from ..clients.keepalive import Keepalive
-from ..clients.memory import Memory
-from ..clients.replies import Replies
-from ..clients.sending import Sending
 from ..cluster.copies import Copies
 from ..cluster.membership import Membership
 from ..cluster.standby import Standbys
+from ..connections.hub import Hub
 from ..desk import Desk
 from ..limits import Limits
 from ..messages.delivery import Delivery
-from ..messages.guard import Guard
 from ..model import Settings
+from ..outgoing.memory import Memory
+from ..outgoing.replies import Replies
+from ..outgoing.sending import Sending
 from ..part import Part
+from ..replication.guard import Guard
+from ..retained.clock import Clock
+from ..retained.journal import Journal
+from ..retained.keeping import Keeping
+from ..retained.log import Log
+from ..retained.marks import Marks
+from ..retained.state import History
 from .admitting import Admitting
 from .asking import Asking
-from .clock import Clock
-from .journal import Journal
-from .keeping import Keeping
-from .log import Log
-from .marks import Marks
 from .missed import Missed
 from .positions import Positions
 from .recovering import Recovering
 from .rounds import Rounds
-from .state import History
 
 
 class Sweeper(Part):

@@ -10,12 +10,12 @@ from typing import Final
 
 from ingeborg.protocol.wire import encode
 
-from ..clients.hub import Connection
-from ..clients.sending import Sending
+from ..connections.hub import Connection
 from ..desk import Desk
+from ..outgoing.sending import Sending
 from ..part import Part
+from ..retained.marks import Marks
 from .follower import Follower
-from .marks import Marks
 
 #: A connection that gets nothing is told its position so often, in seconds.
 IDLE_S: Final = 20.0

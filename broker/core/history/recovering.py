@@ -18,17 +18,17 @@ from typing import Any, Final
 from ingeborg.protocol.messages import Command, mid_of, named_notification
 from ingeborg.protocol.wire import encode
 
-from ..clients.hub import Connection, Hub
-from ..clients.memory import Memory
-from ..clients.sending import Sending
+from ..connections.hub import Connection, Hub
 from ..desk import Desk
 from ..filters.pattern import conjunctions
 from ..links.calls import TIMEOUT_S
-from ..messages.message import Message
+from ..message import Message
+from ..outgoing.memory import Memory
+from ..outgoing.sending import Sending
 from ..part import Part
+from ..retained.keeping import Keeping
+from ..retained.marks import Marks
 from .follower import Follower, Round
-from .keeping import Keeping
-from .marks import Marks
 from .positions import Positions
 from .rounds import Rounds
 

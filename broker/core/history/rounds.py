@@ -16,16 +16,16 @@ from ingeborg.protocol.hashes import SLOTS, slot_of
 from ingeborg.protocol.messages import mid_of, named_notification
 from ingeborg.protocol.wire import encode
 
-from ..clients.hub import Connection
-from ..clients.sending import Sending
 from ..cluster.membership import Membership
+from ..connections.hub import Connection
 from ..desk import Desk
 from ..filters.pattern import conjunctions, matches
 from ..links.calls import Call, Kind
 from ..model import Subscription
+from ..outgoing.sending import Sending
 from ..part import Part
+from ..retained.marks import Marks
 from .follower import Follower, Round, Row, Source
-from .marks import Marks
 from .missed import Missed, Question
 
 #: A client with more topics is looked for in what was kept, and not by its topics.

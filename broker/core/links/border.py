@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ingeborg.protocol.hashes import SLOTS
 
-from ..messages.dedup import KEY_BYTES
+from ..dedup.dedup import KEY_BYTES
 from ..model import JTI, SUB
 from .calls import KEPT, Kind
 

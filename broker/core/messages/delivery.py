@@ -12,16 +12,16 @@ from typing import Any, Final, NamedTuple
 
 from ingeborg.protocol.messages import notification
 
-from ..clients.hub import Connection, Hub
-from ..clients.moved import MovedAway
-from ..clients.sending import Sending
+from ..connections.hub import Connection, Hub
+from ..counters import Counters
 from ..desk import Desk, Job
 from ..limits import SIZES, Sizes
 from ..links.calls import Kind
 from ..links.link import Link
-from ..operators.counters import Counters
+from ..message import Message
+from ..outgoing.sending import Sending
 from ..part import Part, RequestHandler
-from .message import Message
+from ..topics.moved import MovedAway
 
 #: How long a delivered message's id is remembered: longer than any origin goes on resending (``TIMEOUT_S``).
 RECENT_S: Final = 30.0

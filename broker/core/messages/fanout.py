@@ -12,17 +12,17 @@ from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
 
-from ..clients.moved import MOVED_S
 from ..cluster.membership import Membership
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..links.calls import Call, Kind
 from ..links.link import Link
+from ..message import Handover
 from ..model import Location
 from ..part import Part
 from ..topics.locations import NEVER_LISTENED, Found, Locations, Places, Whereabouts, add, placed
+from ..topics.moved import MOVED_S
 from .delivery import Delivered, Delivery, Moved
-from .message import Handover
 
 
 class Fanout(Part):

@@ -11,7 +11,7 @@ from typing import Any
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..topics.locations import NEVER_LISTENED, Locations
-from .routes import Search
+from ..topics.routes import Search
 
 
 class Finder:

@@ -20,19 +20,19 @@ from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
 from ..links.link import Link
+from ..message import ELSEWHERE, Handover, Message
 from ..model import FilterPage, Subscribers
 from ..part import Part, RequestHandler
+from ..replication.guard import Guard
 from ..stores import unavailable
+from ..topics.filtering import NO_FILTERS, Filtering
 from ..topics.locations import Locations, Places, Whereabouts, placed
+from ..topics.routes import GUARDED, READING, READY, Route, Routes
+from ..topics.topic_filters import Matched
 from .fanout import Fanout
-from .filtering import NO_FILTERS, Filtering
-from .guard import Guard
-from .message import ELSEWHERE, Handover, Message
 from .outcomes import Outcomes
 from .placing import FEW, NOBODY, Placing
-from .routes import GUARDED, READING, READY, Route, Routes
 from .sharing import Sharing
-from .topic_filters import Matched
 
 #: Messages that are compared with filters in one turn: 5 us each,
 MATCHING_PER_TURN: Final = 1_000

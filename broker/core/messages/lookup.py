@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..dedup.dedup import hash_of_key
 from ..links.calls import NOT_HOME
-from .dedup import hash_of_key
+from ..message import Handover
+from ..topics.routes import Route
 from .home import Home
-from .message import Handover
-from .routes import Route
 
 
 class LookupHome(Home):

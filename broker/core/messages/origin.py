@@ -16,21 +16,21 @@ from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.messages import Command, success
 
-from ..clients.hub import Connection
-from ..clients.replies import Replies
 from ..cluster.homes import Homes
+from ..connections.hub import Connection
+from ..counters import Counters
+from ..dedup.dedup import KEY_BYTES, key_of, key_of_name
+from ..dedup.inflight import InFlight
+from ..dedup.own_keys import own_key_of
+from ..dedup.repeats import Repeats
 from ..desk import Desk
-from ..history.keeping import Keeping
 from ..links.calls import KEPT, Call, Kind
-from ..operators.counters import Counters
+from ..message import ELSEWHERE, Handover, Message, Publish, refusal
+from ..outgoing.replies import Replies
 from ..part import CommandHandler, Part
-from .dedup import KEY_BYTES, key_of, key_of_name
+from ..retained.keeping import Keeping
 from .home import Home
-from .inflight import InFlight
-from .message import ELSEWHERE, Handover, Message, Publish, refusal
 from .outcomes import Outcomes
-from .own_keys import own_key_of
-from .repeats import Repeats
 
 
 class Origin(Part):

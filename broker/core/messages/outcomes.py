@@ -9,10 +9,10 @@ from collections import deque
 
 from ingeborg.protocol.errors import ProtocolError
 
+from ..dedup.inflight import InFlight
 from ..desk import Desk
 from ..links.calls import KEPT, NOT_HOME
-from .inflight import InFlight
-from .message import ELSEWHERE, Handover, Outcome, Telling
+from ..message import ELSEWHERE, Handover, Outcome, Telling
 
 
 class Outcomes:

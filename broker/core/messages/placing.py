@@ -12,11 +12,11 @@ from typing import Final
 
 from ..desk import Desk
 from ..limits import SIZES, Sizes
+from ..message import Handover
 from ..model import Subscribers
 from ..topics.locations import Found, Locations, Places, Whereabouts, add
+from ..topics.routes import CROWDED, FINDING, PLACING, READY, Route, Routes, Search
 from .finder import Finder
-from .message import Handover
-from .routes import CROWDED, FINDING, PLACING, READY, Route, Routes, Search
 
 #: A message for more clients may have to wait for another turn (``Sizes.places_per_turn``).
 FEW: Final = 20

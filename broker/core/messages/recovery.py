@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ..cluster.membership import Membership
+from ..dedup.dedup import KEY_BYTES, Dedup, slot_of_key
 from ..desk import Desk
 from ..links.calls import Call, Kind
+from ..message import Handover, Message
 from ..part import Part
-from .dedup import KEY_BYTES, Dedup, slot_of_key
+from ..replication.kept import KeptMessages, Known
 from .delivery import RECENT_S
-from .kept import KeptMessages, Known
-from .message import Handover, Message
 from .outcomes import Outcomes
 
 #: Between two tries to hand such a message over, in seconds.

@@ -17,16 +17,16 @@ from typing import Any, Final
 from ingeborg.protocol.errors import ProtocolError
 
 from ..cluster.copies import Copies
-from ..cluster.handover import KeyHandover
 from ..cluster.homes import Homes
 from ..cluster.slots import SlotState
+from ..dedup.dedup import KEY_BYTES, Dedup
 from ..desk import Desk
-from ..history.keeping import Keeping
 from ..limits import SIZES, Sizes
 from ..links.calls import KEPT, Asker, Call, Kind
-from .dedup import KEY_BYTES, Dedup
-from .guard import Guard
-from .message import Handover, Message, refusal
+from ..message import Handover, Message, refusal
+from ..replication.guard import Guard
+from ..replication.handover import KeyHandover
+from ..retained.keeping import Keeping
 from .outcomes import Outcomes
 
 #: Messages that reached some only: for so many of them, the latest, their origins can be told so once more.

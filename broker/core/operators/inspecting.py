@@ -11,11 +11,11 @@ from typing import Any, Final
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import Command, success
 
-from ..clients.hub import Connection, Reply
-from ..clients.replies import Replies
 from ..cluster.membership import Membership
+from ..connections.hub import Connection, Reply
 from ..desk import Desk
 from ..links.calls import Call, Kind
+from ..outgoing.replies import Replies
 from ..part import CommandHandler, Part, RequestHandler
 from .words import WAITING_MAX, too_many
 

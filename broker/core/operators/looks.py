@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..clients.replies import Replies
 from ..cluster.membership import Membership
 from ..desk import Desk
 from ..limits import Sizes
+from ..outgoing.replies import Replies
 from ..part import Part
 from .inspecting import Inspecting
 from .subscribers import SubscribersOfTopics

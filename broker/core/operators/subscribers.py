@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from ingeborg.protocol.messages import Command, success
 
-from ..clients.hub import Connection
-from ..clients.replies import Replies
 from ..cluster.membership import Membership
+from ..connections.hub import Connection
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..model import Location
+from ..outgoing.replies import Replies
 from ..part import CommandHandler, Part
 from ..stores import unavailable
 from .words import PAIRS_PER_READ, REPLY_FILTER_BYTES, WAITING_MAX, filter_bytes, said, too_many

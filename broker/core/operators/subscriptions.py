@@ -10,9 +10,9 @@ from typing import Any
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import Command, success
 
-from ..clients.hub import Connection
-from ..clients.replies import Replies
+from ..connections.hub import Connection
 from ..desk import Desk
+from ..outgoing.replies import Replies
 from ..part import CommandHandler, Part
 from ..stores import unavailable
 from .words import PAIRS_PER_READ, REPLY_FILTER_BYTES, filter_bytes, said

@@ -10,7 +10,7 @@ from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
 
-from ..clients.hub import Connection, Reply
+from ..connections.hub import Connection, Reply
 
 
 class Change:

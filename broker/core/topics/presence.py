@@ -22,17 +22,17 @@ from ingeborg.protocol.messages import Command
 from ingeborg.protocol.topics import PRESENCE, TOPIC_BYTES_MAX
 from ingeborg.protocol.wire import canonical
 
-from ..clients.hub import Connection
-from ..clients.replies import Replies
 from ..cluster.homes import Homes
+from ..connections.hub import Connection
+from ..dedup.inflight import InFlight
 from ..desk import Desk
 from ..limits import SIZES
 from ..links.calls import Call, Kind
+from ..message import ELSEWHERE, Message, Outcome, Telling, refusal
 from ..messages.home import Home
-from ..messages.inflight import InFlight
-from ..messages.message import ELSEWHERE, Message, Outcome, Telling, refusal
 from ..messages.outcomes import Outcomes
 from ..model import Subscription
+from ..outgoing.replies import Replies
 from ..part import CommandHandler, Part
 
 #: Ids in one message: some 130 KB at most, where a payload may have a megabyte.

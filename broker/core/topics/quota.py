@@ -14,7 +14,7 @@ from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
 
-from ..clients.large import Topics
+from ..connections.large import Topics
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..stores import unavailable

@@ -14,16 +14,16 @@ from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import SLOTS, slot_of
 from ingeborg.protocol.messages import Command, success
 
-from ..clients.hub import Connection
-from ..clients.large import Topics
-from ..clients.memory import Memory
-from ..clients.replies import Replies
 from ..cluster.homes import Homes
+from ..connections.hub import Connection
+from ..connections.large import Topics
 from ..desk import Desk, in_turn
 from ..history.recovering import Recovering
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
 from ..model import Shape
+from ..outgoing.memory import Memory
+from ..outgoing.replies import Replies
 from ..part import CommandHandler, Part
 from .change import Change
 from .quota import Quota

@@ -15,17 +15,17 @@ from typing import Any, Final
 
 from ingeborg.protocol.hashes import SLOTS, slot_of
 
-from ..clients.hub import Hub
 from ..clients.keepalive import Keepalive
 from ..cluster.membership import Membership
 from ..cluster.underway import UnderWay
+from ..connections.hub import Hub
 from ..desk import Desk
-from ..messages.filtering import Filtering
-from ..messages.routes import Routes
 from ..model import Location, Subscription, Term
 from ..part import Part
+from .filtering import Filtering
 from .locations import Locations
 from .presence import Presence
+from .routes import Routes
 
 #: Subscriptions read in one tick, where the store reads memory: 2 ms. Else each client that is asked for is a request.
 RECORDS_PER_TICK: Final = 500

@@ -19,11 +19,11 @@ from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, WAIT, Kind
 from ..links.link import Link
-from ..messages.filtering import Filtering
-from ..messages.routes import Routes
 from ..model import Subscribe, TooManyFilters
 from ..part import Part, RequestHandler
 from ..stores import unavailable
+from .filtering import Filtering
+from .routes import Routes
 from .sweeping import Sweeping
 from .write import Write, Writes
 

@@ -38,7 +38,7 @@ from ingeborg.broker.access.callback import (
     Verdict,
     read_answer,
 )
-from ingeborg.broker.core.clients.grants import Grant
+from ingeborg.broker.core.connections.grants import Grant
 
 NOW_UNIX = 1_800_000_000.0
 PATIENCE_S = 20.0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.access.claims import TokenError, granted
-from ingeborg.broker.core.clients.grants import Grant
+from ingeborg.broker.core.connections.grants import Grant
 
 
 def test_what_is_named_is_permitted_until_then() -> None:

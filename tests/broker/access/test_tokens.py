@@ -18,7 +18,7 @@ from jwt.utils import base64url_encode
 from ingeborg.broker.access.claims import CLAIM, PERMISSIONS, TokenError
 from ingeborg.broker.access.tokens import KEYS_MAX, LEEWAY_S, Keys, make_token, new_keys, read_keys
 from ingeborg.broker.command.config import ConfigError
-from ingeborg.broker.core.clients.grants import Grant
+from ingeborg.broker.core.connections.grants import Grant
 
 NOW = 1_800_000_000.0
 SECRET = b"0123456789abcdef0123456789abcdef"

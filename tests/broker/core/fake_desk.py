@@ -10,11 +10,11 @@ from collections import Counter, deque
 from string import ascii_lowercase
 from typing import Any
 
+from ingeborg.broker.core.counters import Counters
 from ingeborg.broker.core.desk import Desk, Job
 from ingeborg.broker.core.effects import Act, StoreCall
 from ingeborg.broker.core.links.calls import Call, Calls
 from ingeborg.broker.core.links.link import Item, Link
-from ingeborg.broker.core.operators.counters import Counters
 from ingeborg.broker.core.stores import StoreCalls
 
 #: Peers that a part can answer, and send what is meant for the present link only.

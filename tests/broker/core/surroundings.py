@@ -12,31 +12,31 @@ from typing import Any
 import orjson
 import ormsgpack
 
-from ingeborg.broker.core.clients.hub import Connection, Hub
 from ingeborg.broker.core.clients.keepalive import Keepalive
-from ingeborg.broker.core.clients.large import TOPICS_PER_PART, Topics
-from ingeborg.broker.core.clients.memory import Memory
-from ingeborg.broker.core.clients.moved import MovedAway
-from ingeborg.broker.core.clients.outbox import Outbox
-from ingeborg.broker.core.clients.replies import Replies
-from ingeborg.broker.core.clients.sending import Sending
 from ingeborg.broker.core.cluster.copies import Copies
 from ingeborg.broker.core.cluster.membership import Membership
 from ingeborg.broker.core.cluster.standby import Standbys
 from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.connections.hub import Connection, Hub
+from ingeborg.broker.core.connections.large import TOPICS_PER_PART, Topics
+from ingeborg.broker.core.connections.outbox import Outbox
+from ingeborg.broker.core.dedup.dedup import Dedup
+from ingeborg.broker.core.dedup.names import Names
 from ingeborg.broker.core.effects import Close
 from ingeborg.broker.core.history.parts import HistoryParts
 from ingeborg.broker.core.history.recovering import Recovering
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.messages.dedup import Dedup
 from ingeborg.broker.core.messages.delivery import Delivery
-from ingeborg.broker.core.messages.filtering import Filtering
-from ingeborg.broker.core.messages.guard import Guard
-from ingeborg.broker.core.messages.kept import KeptMessages
-from ingeborg.broker.core.messages.names import Names
-from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import NO_INTRODUCTION, NO_SETTINGS, Endpoint, Settings
+from ingeborg.broker.core.outgoing.memory import Memory
+from ingeborg.broker.core.outgoing.replies import Replies
+from ingeborg.broker.core.outgoing.sending import Sending
+from ingeborg.broker.core.replication.guard import Guard
+from ingeborg.broker.core.replication.kept import KeptMessages
+from ingeborg.broker.core.topics.filtering import Filtering
 from ingeborg.broker.core.topics.locations import Locations
+from ingeborg.broker.core.topics.moved import MovedAway
+from ingeborg.broker.core.topics.routes import Routes
 from ingeborg.broker.core.topics.sweeping import Sweeping
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.messages import Command, check

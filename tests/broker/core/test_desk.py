@@ -11,11 +11,11 @@ import ormsgpack
 import pytest
 
 import ingeborg
+from ingeborg.broker.core.counters import Counters
 from ingeborg.broker.core.desk import Desk, Job
 from ingeborg.broker.core.effects import Act, DropLink, Joined
 from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, Asker, Call, Calls, Kind
 from ingeborg.broker.core.links.link import Link
-from ingeborg.broker.core.operators.counters import Counters
 from ingeborg.broker.core.stores import StoreCalls
 
 from .fake_desk import FakeDesk

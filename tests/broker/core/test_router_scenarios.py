@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import pytest
 
-from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.sessions import AFTER_CLOSE_S, READ_AHEAD, READ_AHEAD_BYTES
+from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.effects import Effects, Hold
 from ingeborg.broker.core.limits import SIZES, Limits
 from ingeborg.protocol.hashes import slot_of

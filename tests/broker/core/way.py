@@ -10,41 +10,41 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ingeborg.broker.core.clients.hub import Connection, Hub
-from ingeborg.broker.core.clients.memory import Memory
-from ingeborg.broker.core.clients.moved import MovedAway
-from ingeborg.broker.core.clients.outbox import Outbox
-from ingeborg.broker.core.clients.replies import Replies
-from ingeborg.broker.core.clients.sending import Sending
 from ingeborg.broker.core.cluster.copies import Copies
-from ingeborg.broker.core.cluster.handover import KeyHandover, SeenPayloads
 from ingeborg.broker.core.cluster.homes import Homes
 from ingeborg.broker.core.cluster.membership import Membership
 from ingeborg.broker.core.cluster.standby import Standbys
 from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.connections.hub import Connection, Hub
+from ingeborg.broker.core.connections.outbox import Outbox
+from ingeborg.broker.core.dedup.dedup import Dedup
+from ingeborg.broker.core.dedup.inflight import InFlight
+from ingeborg.broker.core.dedup.names import Names
+from ingeborg.broker.core.dedup.repeats import Repeats
 from ingeborg.broker.core.desk import Desk
 from ingeborg.broker.core.history.parts import HistoryParts
 from ingeborg.broker.core.limits import SIZES, Limits, Sizes
 from ingeborg.broker.core.links.calls import Call
 from ingeborg.broker.core.links.link import Link
-from ingeborg.broker.core.messages.dedup import Dedup
+from ingeborg.broker.core.message import Handover, Message
 from ingeborg.broker.core.messages.delivery import Delivery
 from ingeborg.broker.core.messages.fanout import Fanout
-from ingeborg.broker.core.messages.filtering import Filtering
-from ingeborg.broker.core.messages.guard import Guard
 from ingeborg.broker.core.messages.home import Home
-from ingeborg.broker.core.messages.inflight import InFlight
-from ingeborg.broker.core.messages.kept import KeptMessages
 from ingeborg.broker.core.messages.lookup import LookupHome
-from ingeborg.broker.core.messages.message import Handover, Message
-from ingeborg.broker.core.messages.names import Names
 from ingeborg.broker.core.messages.origin import Origin
 from ingeborg.broker.core.messages.outcomes import Outcomes
-from ingeborg.broker.core.messages.repeats import Repeats
-from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.messages.sharing import Sharing
 from ingeborg.broker.core.model import NO_SETTINGS, Endpoint, FilterPage, Location, Settings
+from ingeborg.broker.core.outgoing.memory import Memory
+from ingeborg.broker.core.outgoing.replies import Replies
+from ingeborg.broker.core.outgoing.sending import Sending
+from ingeborg.broker.core.replication.guard import Guard
+from ingeborg.broker.core.replication.handover import KeyHandover, SeenPayloads
+from ingeborg.broker.core.replication.kept import KeptMessages
+from ingeborg.broker.core.topics.filtering import Filtering
 from ingeborg.broker.core.topics.locations import Locations, Whereabouts
+from ingeborg.broker.core.topics.moved import MovedAway
+from ingeborg.broker.core.topics.routes import Routes
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.messages import Command, notification
 

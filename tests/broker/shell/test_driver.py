@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.effects import StoreCall
 from ingeborg.broker.core.model import Endpoint, FilterPage, Location, Shape, StoreError, Subscribers, Subscription
 from ingeborg.broker.core.router import Router

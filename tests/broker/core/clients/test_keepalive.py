@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ingeborg.broker.core.clients.grants import Grant
-from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.keepalive import PING_SLOT_S, PINGS_UNANSWERED_MAX, Keepalive
+from ingeborg.broker.core.connections.grants import Grant
+from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.effects import Ping
 from ingeborg.protocol.errors import GOING_AWAY, PING_TIMEOUT, TOKEN_EXPIRED
 

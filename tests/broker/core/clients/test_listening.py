@@ -8,8 +8,8 @@ import pytest
 
 from ingeborg.broker.core.clients.cut_off import CutOff
 from ingeborg.broker.core.clients.doubts import CLEAR_AGAIN_S, LATE_S
-from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.listening import LISTENS_PER_BATCH, Listening
+from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
 from ingeborg.broker.core.model import Ended, Introduction, Location, StoreUnavailable

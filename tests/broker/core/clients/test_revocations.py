@@ -7,8 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingeborg.broker.core.clients.grants import Grant
 from ingeborg.broker.core.clients.revocations import KEPT_S, Revocations, is_over, later
+from ingeborg.broker.core.connections.grants import Grant
 from ingeborg.broker.core.model import JTI, SUB, Revocation
 
 NOW = 1_800_000_000.0

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.clients.grants import Grant
-from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.keepalive import Keepalive
-from ingeborg.broker.core.clients.outbox import PIECE_BYTES
-from ingeborg.broker.core.clients.replies import REPLIES_MAX
 from ingeborg.broker.core.clients.revocations import KEPT_S
 from ingeborg.broker.core.clients.revoking import (
     AGAIN_S,
@@ -21,11 +17,15 @@ from ingeborg.broker.core.clients.revoking import (
     Revoking,
 )
 from ingeborg.broker.core.clients.sessions import Sessions
+from ingeborg.broker.core.connections.grants import Grant
+from ingeborg.broker.core.connections.hub import Connection
+from ingeborg.broker.core.connections.outbox import PIECE_BYTES
+from ingeborg.broker.core.dedup.inflight import InFlight
 from ingeborg.broker.core.effects import Close, Knows
 from ingeborg.broker.core.limits import Limits, Sizes
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
-from ingeborg.broker.core.messages.inflight import InFlight
 from ingeborg.broker.core.model import JTI, SUB, Revocation, StoreUnavailable, TooManyRevocations
+from ingeborg.broker.core.outgoing.replies import REPLIES_MAX
 from ingeborg.protocol.errors import TOKEN_REVOKED
 
 from ..surroundings import Surroundings, command

@@ -8,17 +8,17 @@ from typing import Any
 import orjson
 import pytest
 
-from ingeborg.broker.core.clients.grants import Grant
-from ingeborg.broker.core.clients.hub import Connection, Reply
-from ingeborg.broker.core.clients.large import Large, Outcome
-from ingeborg.broker.core.clients.memory import Memory
-from ingeborg.broker.core.clients.outbox import PIECE_BYTES, DroppingOutbox
-from ingeborg.broker.core.clients.replies import REPLIES_MAX, Replies
-from ingeborg.broker.core.clients.sending import Sending
 from ingeborg.broker.core.clients.sessions import AFTER_CLOSE_S, BYTES_PER_COMMAND, READ_AHEAD, Sessions
+from ingeborg.broker.core.connections.grants import Grant
+from ingeborg.broker.core.connections.hub import Connection, Reply
+from ingeborg.broker.core.connections.large import Large, Outcome
+from ingeborg.broker.core.connections.outbox import PIECE_BYTES, DroppingOutbox
+from ingeborg.broker.core.dedup.inflight import InFlight
 from ingeborg.broker.core.effects import Act, Close, Forget, Hold, Read
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.messages.inflight import InFlight
+from ingeborg.broker.core.outgoing.memory import Memory
+from ingeborg.broker.core.outgoing.replies import REPLIES_MAX, Replies
+from ingeborg.broker.core.outgoing.sending import Sending
 from ingeborg.protocol.errors import HELD_TOO_MUCH, NOT_UTF8, ProtocolError
 from ingeborg.protocol.messages import Command
 

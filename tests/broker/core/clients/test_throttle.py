@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.clients.outbox import Outbox
 from ingeborg.broker.core.clients.throttle import Throttle
+from ingeborg.broker.core.connections.hub import Connection
+from ingeborg.broker.core.connections.outbox import Outbox
 from ingeborg.broker.core.limits import Limits
 
 from ..talk import Cluster, Talker, parse

@@ -6,11 +6,11 @@ import pytest
 
 from ingeborg.broker.core.cluster.joining import AGAIN_S, NAME_MOVES, NAME_QUIET_S, PERIOD_S, PREPARE_S, Joining
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, FORGET_AFTER_S, LEASE_S, Membership
+from ingeborg.broker.core.cluster.mesh import Mesh
 from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.dedup.inflight import InFlight
 from ingeborg.broker.core.effects import DropLink, Gone, Joined, Stop
 from ingeborg.broker.core.links.calls import Call, Calls, Kind
-from ingeborg.broker.core.links.mesh import Mesh
-from ingeborg.broker.core.messages.inflight import InFlight
 from ingeborg.broker.core.model import (
     NO_INTRODUCTION,
     Endpoint,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.history.entries import Entry
+from ingeborg.broker.core.connections.hub import Connection
+from ingeborg.broker.core.entries import Entry
 from ingeborg.broker.core.history.positions import Positions
 from ingeborg.broker.core.history.rounds import ALL_SLOTS
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import Call, Kind
-from ingeborg.broker.core.messages.message import Message
+from ingeborg.broker.core.message import Message
 from ingeborg.broker.core.model import Settings, Subscription
 from ingeborg.protocol.hashes import slot_of
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.cluster.slots import unpack_slots
-from ingeborg.broker.core.history import log as log_module
 from ingeborg.broker.core.history import missed as missed_module
 from ingeborg.broker.core.history.missed import FETCHED_S, GAPS_MAX, OPEN_MAX, PAGE_MESSAGES, Answer, Question
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import NOT_HOME, WAIT
-from ingeborg.broker.core.messages.routes import Routes
-from ingeborg.broker.core.messages.topic_filters import TopicFilters
+from ingeborg.broker.core.retained import log as log_module
+from ingeborg.broker.core.topics.routes import Routes
+from ingeborg.broker.core.topics.topic_filters import TopicFilters
 from ingeborg.protocol.hashes import slot_of
 from tests import wants
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.clients.outbox import Outbox
+from ingeborg.broker.core.connections.hub import Connection
+from ingeborg.broker.core.connections.outbox import Outbox
 from ingeborg.broker.core.history.positions import IDLE_S
 from ingeborg.broker.core.history.recovering import COMMAND_S, LINGER_S
 from ingeborg.broker.core.links.calls import Kind

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.clients.outbox import Outbox
 from ingeborg.broker.core.cluster.slots import pack_slots
+from ingeborg.broker.core.connections.hub import Connection
+from ingeborg.broker.core.connections.outbox import Outbox
 from ingeborg.broker.core.history import rounds as rounds_module
 from ingeborg.broker.core.history.missed import PAGE_MESSAGES
 from ingeborg.broker.core.history.rounds import ALL_SLOTS, GAP_NAMES_MAX, ROWS_PER_SLICE

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingeborg.broker.core.cluster.slots import pack_slots
+from ingeborg.broker.core.dedup.dedup import KEY_BYTES, key_of
 from ingeborg.broker.core.links.border import REQUESTS, are_items, is_answer, is_refusal, is_request
 from ingeborg.broker.core.links.calls import Kind
-from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
 from ingeborg.protocol.hashes import SLOTS, slot_of
 
 from ..talk import Cluster

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.clients.moved import MOVED_S
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import Kind
+from ingeborg.broker.core.topics.moved import MOVED_S
 from ingeborg.protocol.hashes import slot_of
 
 from ..talk import DELAY_S, Cluster, Talker

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.clients.moved import MOVED_S
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.messages.delivery import (
@@ -15,6 +14,7 @@ from ingeborg.broker.core.messages.delivery import (
     SLICE_BYTES,
     Delivered,
 )
+from ingeborg.broker.core.topics.moved import MOVED_S
 
 from ..way import ANN, Way, message, note
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.clients.moved import MOVED_S
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import Call, Kind
 from ingeborg.broker.core.links.link import Link
-from ingeborg.broker.core.messages.message import Handover
+from ingeborg.broker.core.message import Handover
 from ingeborg.broker.core.model import Location, StoreUnavailable
 from ingeborg.broker.core.topics.locations import NEVER_LISTENED
+from ingeborg.broker.core.topics.moved import MOVED_S
 
 from ..way import ANN, BOB, Way, at, message, note
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.messages.finder import Finder
-from ingeborg.broker.core.messages.routes import Route, Search
 from ingeborg.broker.core.model import Location, StoreUnavailable
 from ingeborg.broker.core.topics.locations import NEVER_LISTENED, Locations
+from ingeborg.broker.core.topics.routes import Route, Search
 
 from ..fake_desk import FakeDesk
 from ..way import ANN, BOB, at

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.cluster.membership import Membership
+from ingeborg.broker.core.dedup.dedup import KEY_BYTES, key_of
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, Kind
-from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
-from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import StoreUnavailable
+from ingeborg.broker.core.topics.routes import Routes
 from ingeborg.protocol.filters import canonical_filter
 from ingeborg.protocol.hashes import slot_of
 

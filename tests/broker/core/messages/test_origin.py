@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.connections.hub import Connection
+from ingeborg.broker.core.dedup.dedup import KEY_BYTES, key_of
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import KEPT, Call, Kind
-from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
 from ingeborg.broker.core.model import VOID, Settings, StoreUnavailable
 from ingeborg.broker.core.stores import FAILED
 from ingeborg.protocol.hashes import slot_of

@@ -7,16 +7,16 @@ import pytest
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
 from ingeborg.broker.core.cluster.standby import WAIT_S
+from ingeborg.broker.core.dedup.dedup import KEY_BYTES, Dedup, key_of
+from ingeborg.broker.core.dedup.inflight import InFlight
+from ingeborg.broker.core.dedup.names import Names
 from ingeborg.broker.core.links.calls import Kind
-from ingeborg.broker.core.messages.dedup import KEY_BYTES, Dedup, key_of
+from ingeborg.broker.core.message import ELSEWHERE, Handover, Outcome
 from ingeborg.broker.core.messages.delivery import RECENT_S
-from ingeborg.broker.core.messages.inflight import InFlight
-from ingeborg.broker.core.messages.kept import KeptMessages
-from ingeborg.broker.core.messages.message import ELSEWHERE, Handover, Outcome
-from ingeborg.broker.core.messages.names import Names
 from ingeborg.broker.core.messages.outcomes import Outcomes
 from ingeborg.broker.core.messages.recovery import Recovery
 from ingeborg.broker.core.model import Endpoint, Settings
+from ingeborg.broker.core.replication.kept import KeptMessages
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import SLOTS, slot_of
 from tests.simulator.world import Node

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.cluster.homes import home_table
+from ingeborg.broker.core.dedup.dedup import KEY_BYTES, key_of
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Asker, Call, Kind
-from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
 from ingeborg.protocol.hashes import slot_of
 from tests.simulator.world import Node
 

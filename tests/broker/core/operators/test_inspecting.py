@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.clients.grants import Grant
-from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.connections.grants import Grant
+from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import Call, Kind
 from ingeborg.broker.core.model import Location, StoreUnavailable, Subscribe, Subscription, Term

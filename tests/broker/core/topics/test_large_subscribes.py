@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import orjson
 
-from ingeborg.broker.core.clients import large
-from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.connections import large
+from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.effects import Effects, Read, StoreCall
 from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.model import Endpoint, Shape, StoreError, StoreUnavailable

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.clients.hub import Connection, Reply
-from ingeborg.broker.core.clients.outbox import Outbox
+from ingeborg.broker.core.connections.hub import Connection, Reply
+from ingeborg.broker.core.connections.outbox import Outbox
 from ingeborg.broker.core.limits import SIZES, Limits, Sizes
 from ingeborg.broker.core.model import StoreUnavailable
 from ingeborg.broker.core.topics import quota

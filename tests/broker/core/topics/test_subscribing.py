@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
-from ingeborg.broker.core.messages.filtering import Filtering
-from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import Introduction, Shape, StoreUnavailable, Subscribe, Term
+from ingeborg.broker.core.topics.filtering import Filtering
+from ingeborg.broker.core.topics.routes import Routes
 from ingeborg.broker.core.topics.subscribing import TOPICS_PER_SLICE, WRITE_S_LONG, Subscribing
 from ingeborg.broker.core.topics.writing import Writing
 from ingeborg.protocol.hashes import slot_of

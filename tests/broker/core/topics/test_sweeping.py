@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.clients.hub import Binding
 from ingeborg.broker.core.cluster.underway import UnderWay
-from ingeborg.broker.core.messages.filtering import Filtering
-from ingeborg.broker.core.messages.message import Handover, Message
-from ingeborg.broker.core.messages.routes import Route, Routes
-from ingeborg.broker.core.messages.topic_filters import TopicFilters
+from ingeborg.broker.core.connections.hub import Binding
+from ingeborg.broker.core.message import Handover, Message
 from ingeborg.broker.core.model import Introduction, Location, StoreUnavailable, Subscription, Term
+from ingeborg.broker.core.topics.filtering import Filtering
+from ingeborg.broker.core.topics.routes import Route, Routes
 from ingeborg.broker.core.topics.sweeping import (
     EMPTY_S,
     KEPT_S,
@@ -23,6 +22,7 @@ from ingeborg.broker.core.topics.sweeping import (
     SLOTS_PER_TICK,
     WALK_S_MAX,
 )
+from ingeborg.broker.core.topics.topic_filters import TopicFilters
 from ingeborg.protocol.filters import canonical_filter
 from ingeborg.protocol.hashes import SLOTS, slot_of
 

@@ -12,9 +12,9 @@ from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, WAIT
 from ingeborg.broker.core.links.link import Link
-from ingeborg.broker.core.messages.filtering import Filtering
-from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import StoreUnavailable, Subscribe, Term
+from ingeborg.broker.core.topics.filtering import Filtering
+from ingeborg.broker.core.topics.routes import Routes
 from ingeborg.broker.core.topics.write import Write, Writer
 from ingeborg.broker.core.topics.writing import TELL_S, WRITES_WAITING_MAX, Writing
 from ingeborg.protocol.errors import ProtocolError

@@ -1,0 +1,143 @@
+"""An orderly end: be home of nothing, send the clients away a few at a time, finish what is under way, go. ADR 12.
+
+Owns: how far the end has got, and when each client is told. Must never: cut off what a client has sent; its commands
+get their replies first, in so far as they come soon.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from ingeborg.protocol.errors import GOING_AWAY
+
+from ..cluster.copying import Copying
+from ..cluster.joining import Joining
+from ..connections.hub import Connection
+from ..dedup.inflight import InFlight
+from ..desk import Desk
+from ..effects import HandedOver, Left
+from ..limits import PATIENCE, SIZES, Patience, Sizes
+from ..outgoing.sending import Sending
+from .sessions import Sessions
+
+#: Between two batches of clients that are told to go, in seconds.
+STEP_S: Final = 0.1
+
+#: How long messages that are under way may take to reach clients here, before the first client is told, in seconds.
+MESSAGES_S: Final = 1.0
+
+#: How long the end may take to finish once the clients have gone, in seconds: as long as the slowest request.
+LEAVE_S: Final = 8.0
+
+#: How long what belongs to slots may take to be copied before they go, in seconds. With what follows an end stays
+#: within what service managers are told to wait.
+COPY_S: Final = 6.0
+
+#: Between two looks whether what belongs to slots has been copied, in seconds.
+LOOK_S: Final = 0.05
+
+#: What the end waits for.
+NOTHING: Final = 0
+COPYING: Final = 1
+HANDING_OVER: Final = 2
+DELIVERING: Final = 3
+SENDING_AWAY: Final = 4
+DEPARTING: Final = 5
+GONE: Final = 6
+
+
+class Leaving:
+    """One endpoint's end."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        joining: Joining,
+        copying: Copying,
+        sessions: Sessions,
+        sending: Sending,
+        inflight: InFlight,
+        sizes: Sizes = SIZES,
+        patience: Patience = PATIENCE,
+    ) -> None:
+        self._desk = desk
+        self._told_at_once = sizes.told_at_once
+        self._patience = patience
+        self._inflight = inflight
+        self._joining = joining
+        self._copying = copying
+        self._sessions = sessions
+        self._sending = sending
+        self._stage = NOTHING
+        self._deadline = math.inf
+        self._look_at = -math.inf
+        self._over_s = 0.0
+        self._batch = 0
+        self._next_batch_at = -math.inf
+        self.under_way = False
+        self._untold: list[Connection] = []  # the last is the next
+        self._told_soon: list[tuple[Connection, float]] = []  # not read any more; when they are told in any case
+
+    def begin(self, over_s: float) -> None:
+        """Leave. The clients are told to go over so many seconds, or less where they are few; nobody new comes."""
+        self.under_way = True
+        self._stage = COPYING
+        self._deadline = self._desk.now + COPY_S
+        self._over_s = over_s
+
+    def go_on(self) -> None:
+        """On with it, as far as it gets. Called at the end of each turn while the end is ``under_way``."""
+        now = self._desk.now
+        if self._stage == COPYING:
+            if now < min(self._look_at, self._deadline):
+                return
+            # What others have let go of for us goes on from here, once it is ours.
+            if (self._joining.half_in or not self._copying.prepared_to_leave()) and now < self._deadline:
+                self._look_at = now + LOOK_S
+                return
+            self._stage = HANDING_OVER
+            self._deadline = now + self._patience.hand_over_s
+            self._joining.leave()
+        self._joining.go_on_leaving()
+        if self._stage == HANDING_OVER and (self._joining.handed_over or now >= self._deadline):
+            self._desk.emit(HandedOver(self._joining.handed_over))
+            self._stage = DELIVERING
+            self._deadline = now + MESSAGES_S
+        if self._stage == DELIVERING and (not self._inflight.messages or now >= self._deadline):
+            self._stage = SENDING_AWAY
+            self._untold = list(self._sessions.connections.values())[::-1]
+            count = len(self._untold)
+            self._batch = max(self._told_at_once, math.ceil(count * STEP_S / self._over_s)) if self._over_s else count
+        if self._stage == SENDING_AWAY:
+            self._send_away(now)
+            if not self._untold and not self._told_soon:
+                self._stage = DEPARTING
+                self._deadline = now + LEAVE_S
+                self._joining.depart()
+        if self._stage == DEPARTING and (self._joining.left or now >= self._deadline):
+            self._stage = GONE
+            self.under_way = False
+            self._desk.emit(Left(self._joining.left))
+
+    def _send_away(self, now: float) -> None:
+        batch = 0
+        if now >= self._next_batch_at:
+            self._next_batch_at = now + STEP_S
+            batch = min(self._batch, len(self._untold))
+        for _ in range(batch):
+            connection = self._untold.pop()
+            if not connection.closed and connection.ends_at is None:
+                self._sessions.hush(connection)
+                self._told_soon.append((connection, now + self._patience.replies_s))
+        waiting = []
+        for connection, deadline in self._told_soon:
+            if connection.closed:
+                continue
+            if (connection.replies or connection.backlog or connection.unread) and now < deadline:
+                waiting.append((connection, deadline))
+                continue
+            self._sessions.send_away(connection)
+            if connection.ends_at is None:
+                self._sending.close(connection, GOING_AWAY)
+        self._told_soon = waiting

@@ -1,0 +1,230 @@
+"""The links to all other endpoints: which there should be, what comes over each, and what leaves over it.
+
+Owns: the links, and when a peer is dialled. Must never: decide who is alive (``membership`` does), or know what a
+request asks.
+
+Every endpoint has a link to every other. Of two the one with the smaller incarnation dials. If that one does not, the
+other does: perhaps it cannot read the registry, and has never heard of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..dedup.inflight import InFlight
+from ..desk import Desk
+from ..effects import Dial, DropLink
+from ..limits import SIZES, Sizes
+from ..links.border import are_items, is_answer, is_refusal, is_request
+from ..links.calls import TIMEOUT_S, Calls, Kind
+from ..links.link import Link, LinkError, SessionMismatch
+from ..model import Endpoint
+from ..part import Part, RequestHandler
+from .membership import Membership
+
+#: Redialling a peer: from the first to the longest wait, in seconds.
+REDIAL_FIRST_S: Final = 0.1
+REDIAL_MAX_S: Final = 1.0
+
+#: How long a peer whose turn it is to dial is waited for, in seconds: far less than until it would be taken for dead.
+PEERS_TURN_S: Final = 1.0
+
+
+class Dialling:
+    """A peer that there should be a link to, and is none."""
+
+    __slots__ = ("not_before", "under_way", "wait_s")
+
+    def __init__(self, not_before: float) -> None:
+        self.not_before = not_before
+        self.wait_s = REDIAL_FIRST_S  # from the next attempt to the one after it
+        self.under_way = False
+
+
+class Mesh(Part):
+    """One endpoint's links. ``errors``: by code."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        members: Membership,
+        calls: Calls,
+        inflight: InFlight,
+        errors: Counter[str],
+        sizes: Sizes = SIZES,
+    ) -> None:
+        self._desk = desk
+        self._list_ids_max = sizes.list_ids_max
+        self._me = members.me.incarnation
+        self._members = members
+        self._calls = calls
+        self._inflight = inflight
+        self._errors = errors
+        self._requests: Mapping[Kind, RequestHandler] = {}
+        self._sessions = 0
+        self._up: set[str] = set()  # peers that there is a connection to
+        self._dialling: dict[str, Dialling] = {}
+        self._again: dict[str, list[bytes]] = {}  # frames to send again in this turn
+        self._confirm = False  # links confirm in this turn what they have processed
+        self._ping = False  # and give a sign of life
+        self.due = False  # one of these, beside what the links themselves have
+
+    def bind(self, requests: Mapping[Kind, RequestHandler]) -> None:
+        """These answer the peers' requests."""
+        self._requests = requests
+
+    # Connections
+
+    def link_up(self, endpoint: Endpoint) -> bytes:
+        """An authenticated connection to the peer is up; the frame to send first."""
+        incarnation = endpoint.incarnation
+        self._up.add(incarnation)
+        self._dialling.pop(incarnation, None)
+        link = self._calls.links.get(incarnation)
+        if link is None:
+            link = self._new_link(incarnation)
+        return link.connected()
+
+    def link_down(self, incarnation: str) -> None:
+        """The connection is gone."""
+        self._up.discard(incarnation)
+        link = self._calls.links.get(incarnation)
+        if link is not None:
+            link.disconnected(self._desk.now)
+
+    def dial_failed(self, incarnation: str) -> None:
+        """No link came of dialling the peer."""
+        dialling = self._dialling.get(incarnation)
+        if dialling is not None:
+            dialling.under_way = False
+
+    def gone(self, incarnation: str) -> None:
+        """The peer is dead or has left."""
+        self._calls.gone(incarnation)
+        self._desk.emit(DropLink(incarnation))
+
+    def ask_again(self) -> None:
+        """The view has changed: what was refused, since another is the home, is asked there."""
+        self._calls.ask_again()
+
+    def _new_link(self, incarnation: str) -> Link:
+        self._sessions += 1
+        link = Link(f"{self._me}.{self._sessions}", self._list_ids_max)
+        self._calls.linked(incarnation, link)
+        return link
+
+    # Frames
+
+    def frame(self, incarnation: str, data: bytes) -> None:
+        """A frame came over the peer's link."""
+        desk = self._desk
+        link = self._calls.links.get(incarnation)
+        if link is None:
+            desk.emit(DropLink(incarnation))
+            return
+        try:
+            items, again = link.receive(data)
+        except SessionMismatch:
+            desk.emit(DropLink(incarnation))
+            self._new_link(incarnation)
+            desk.counts["links_restarted"] += 1
+            return
+        except LinkError:
+            self._refuse(incarnation)
+            return
+        if not are_items(items):
+            self._refuse(incarnation)
+            return
+        self._members.heard(incarnation, desk.now)
+        if link.confirmed_sent_at is not None:
+            self._members.confirmed(incarnation, link.confirmed_sent_at)
+        self._calls.due[incarnation] = None
+        if again:
+            self._again.setdefault(incarnation, []).extend(again)
+            self.due = True
+        for item in items:
+            number, what, rest = item[0], item[1], item[2:]
+            if number < 0:
+                self._answered(incarnation, -number, what, rest[0])
+            elif is_request(what, rest):
+                self._requests[what](incarnation, number, rest)
+            else:
+                self._errors["link"] += 1
+                desk.decline(incarnation, number, "internal", "the request has not the form of one")
+
+    def _refuse(self, incarnation: str) -> None:
+        self._desk.emit(DropLink(incarnation))
+        self._errors["link"] += 1
+
+    def _answered(self, incarnation: str, number: int, code: Any, value: Any) -> None:
+        kind = self._calls.kind_of(incarnation, number)
+        if kind is None:
+            return  # it was made again elsewhere, or given up
+        if not (is_answer(kind, value) if code == "" else is_refusal(code, value)):
+            self._errors["link"] += 1
+            code, value = "internal", "the answer has not the form of one"
+        self._calls.answer(incarnation, number, code, value, self._desk.now)
+
+    def ping(self) -> None:
+        """Give every peer a sign of life in this turn."""
+        self._ping = self.due = True
+
+    def take(self) -> list[tuple[str, list[bytes]]]:
+        """The turn ends: frames for the peers. With many peers most turns are about few of them."""
+        again, self._again = self._again, {}
+        ping, self._ping = self._ping, False
+        due, self._calls.due = self._calls.due, {}
+        frames = []
+        for incarnation in self._calls.links if ping or self._confirm else due:
+            link = self._calls.links.get(incarnation)
+            if link is None:
+                continue
+            sent = again.get(incarnation, [])
+            sent.extend(link.flush(self._confirm))
+            if ping:
+                sent.extend(link.ping(self._desk.now))
+            if sent:
+                frames.append((incarnation, sent))
+        self._confirm = self.due = False
+        return frames
+
+    # Time
+
+    def tick(self) -> None:
+        """Let go of links that are of no use any more, and dial the peers that there is none to."""
+        now = self._desk.now
+        dead_after_s = self._members.patience.dead_after_s
+        self._confirm = self.due = True
+        full = 0
+        for incarnation, link in list(self._calls.links.items()):
+            peer = self._members.peers.get(incarnation)
+            if link.down_since is not None and now - link.down_since > TIMEOUT_S:
+                self._calls.unlink(incarnation)
+            elif peer is not None and peer.connected and now - peer.heard_at > dead_after_s:
+                # Silent, and perhaps for ever: TCP may take a quarter of an hour to say so. Pings come all the time.
+                self._desk.emit(DropLink(incarnation))
+            full = max(full, link.unconfirmed_bytes)
+        self._inflight.links(full)
+        self._dial(now)
+
+    def _dial(self, now: float) -> None:
+        wanted = {
+            incarnation: peer.endpoint
+            for incarnation, peer in self._members.peers.items()
+            if peer.dead_since is None and incarnation not in self._up
+        }
+        for incarnation in self._dialling.keys() - wanted.keys():
+            del self._dialling[incarnation]
+        for incarnation, endpoint in wanted.items():
+            dialling = self._dialling.get(incarnation)
+            if dialling is None:
+                ours = incarnation > self._me
+                dialling = self._dialling[incarnation] = Dialling(now if ours else now + PEERS_TURN_S)
+            if dialling.under_way or now < dialling.not_before:
+                continue
+            dialling.under_way = True
+            dialling.not_before = now + dialling.wait_s
+            dialling.wait_s = min(2 * dialling.wait_s, REDIAL_MAX_S)
+            self._desk.emit(Dial(endpoint))

@@ -1,0 +1,108 @@
+"""Replies: in the order of their commands, whatever order they come to be known in. SPEC section 1.
+
+Owns: each connection's row of replies, and the count of commands by result. Must never: begin a command.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.messages import failure
+
+from ..connections.hub import Connection, Reply
+from ..counters import Counters
+from .memory import Memory
+from .sending import Sending
+
+#: Commands of one connection under way; its further ones are not read until half of them are done.
+REPLIES_MAX: Final = 2_000
+
+#: Replies up to this size are not counted among what a connection holds while they wait for earlier ones.
+SHORT_REPLY_BYTES: Final = 256
+
+
+class Replies:
+    """One endpoint's. ``wrap`` makes a transport frame of a message's bytes."""
+
+    def __init__(self, sending: Sending, memory: Memory, counters: Counters, wrap: Callable[[bytes], bytes]) -> None:
+        self._sending = sending
+        self._memory = memory
+        self._commands = counters.commands
+        self._errors = counters.errors
+        self._wrap = wrap
+        #: Told of every refusal: connection's number, request id, kind of command, error.
+        self.on_refusal: Callable[[int, Any, str, ProtocolError], None] | None = None
+        #: Connections whose commands under way have become so few that what waits behind them may go on.
+        self.ready: deque[Connection] = deque()
+
+    def tally(self, kind: str) -> dict[str, int]:
+        """What has become of the commands of this kind: result -> how many."""
+        return self._commands[kind]
+
+    def expect(self, connection: Connection) -> Reply:
+        """Keep a place in the connection's row of replies."""
+        reply = Reply()
+        connection.replies.append(reply)
+        return reply
+
+    def reply(
+        self,
+        connection: Connection,
+        reply: Reply | None,
+        data: bytes | None,
+        result: str = "success",
+        kind: str | None = None,
+    ) -> None:
+        """Give a command its reply, ``None``: none. ``reply``: its place; without one it takes the next now.
+
+        It is counted as ``result``, of the ``kind`` of those under way on the connection, if no other is given.
+        """
+        tally = self._commands[kind] if kind is not None else connection.tally
+        tally[result] = tally.get(result, 0) + 1
+        if reply is None:
+            if not connection.replies:
+                if data is not None:
+                    self._sending.push(connection, self._wrap(data), True)
+                return
+            reply = self.expect(connection)
+        reply.done = True
+        reply.data = data
+        replies = connection.replies
+        if data is not None and len(data) > SHORT_REPLY_BYTES and replies[0] is not reply:
+            reply.held = len(data)
+            self._memory.wait(connection, reply.held)
+        before = len(replies)
+        while replies and replies[0].done:
+            first = replies.popleft()
+            if first.held:
+                self._memory.wait(connection, -first.held)
+            if first.data is not None:
+                self._sending.push(connection, self._wrap(first.data), True)
+        # Many may leave at once, behind the one that they have waited for.
+        if connection.backlog and (not replies or len(replies) <= REPLIES_MAX // 2 < before):
+            self.ready.append(connection)
+
+    def refuse(
+        self, connection: Connection, reply: Reply | None, number: Any, error: ProtocolError, name: str | None = None
+    ) -> None:
+        """Give a command an error reply."""
+        self.refuse_as(connection, reply, number, error, name, connection.kind, None)
+
+    def refuse_as(
+        self,
+        connection: Connection,
+        reply: Reply | None,
+        number: Any,
+        error: ProtocolError,
+        name: str | None,
+        kind: str,
+        counted_as: str | None,
+    ) -> None:
+        """``refuse``, of a command of this ``kind``. ``counted_as``: as in ``reply``."""
+        self._errors[error.code] += 1
+        if self.on_refusal is not None:
+            self.on_refusal(connection.number, number, kind, error)
+        self.reply(connection, reply, failure(number, error, name), error.code, counted_as)

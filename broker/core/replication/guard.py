@@ -1,0 +1,57 @@
+"""A message waits until its slot's standby has it: then the crash of this home loses and doubles nothing. ADR 23.
+
+Owns: which messages wait for that. Must never: hand one over, or know who the standby is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..cluster.standby import Standbys
+from ..message import Handover, Message
+from .kept import MESSAGE_BYTES, KeptMessages
+
+
+class Guard:
+    """One home's. ``go_on``: is given the messages that need not wait any more."""
+
+    def __init__(self, kept: KeptMessages, standbys: Standbys) -> None:
+        self.go_on: Callable[[Handover], None] = lambda handover: None
+        self._kept = kept
+        self._standbys = standbys
+        #: Are there to be standbys?
+        self.on = standbys.on
+        self.names = kept.names
+        #: By key, what is being handed over; empty where there are no standbys.
+        self.under_way = kept.under_way
+        standbys.confirm = self.confirmed
+
+    def begin(self, handover: Handover, key: int) -> None:
+        """It is handed over from here on, and waits first, if there is a standby."""
+        self.name(handover, key)
+        self.keep(handover, key)
+
+    def name(self, handover: Handover, key: int) -> None:
+        """By which name it is handed over."""
+        message = handover.message
+        identity = self._kept.identity_of(key)
+        if identity is not None:
+            # A message with this key is waiting to be tried again. Those who have had that must not get this one. Its
+            # publish keeps its own, for a home that it may have to go to.
+            message = Message(message.topic, message.payload, *identity, message.received)
+            message.travelled = True
+            handover.message = message
+        self.under_way[key] = message
+
+    def keep(self, handover: Handover, key: int) -> None:
+        """Have its standby know of it."""
+        size = MESSAGE_BYTES + len(handover.message.payload)
+        handover.guarded += self._standbys.keep(self._kept, handover.slot, key, size, handover)
+
+    def confirmed(self, handovers: list[Any]) -> None:
+        """The standby knows of these messages, or there is none any more."""
+        for handover in handovers:
+            handover.guarded -= 1
+            if not handover.guarded:
+                self.go_on(handover)

@@ -1,0 +1,180 @@
+"""What goes with a slot to its next home: the payloads that its former home has seen, or is handing over. ADR 10, 12.
+
+Owns: what a copy carries of the first (``SeenPayloads``); and the requests that carry keys of the second, and of
+repetitions from their origin. Must never: decide what is a duplicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from ..cluster.copies import Copies
+from ..cluster.membership import Membership
+from ..cluster.slots import SlotState
+from ..cluster.underway import UnderWay
+from ..dedup.chunks import packed, unpacked
+from ..dedup.dedup import KEY_BYTES, Dedup, slot_of_key
+from ..dedup.names import Names
+from ..dedup.repeats import Repeats
+from ..desk import Desk
+from ..limits import SIZES, Sizes
+from ..links.calls import TIMEOUT_S, Call, Kind
+from ..message import Handover
+from ..part import Part, RequestHandler
+
+#: Payloads in a chunk of a copy: 22 KB, and 1 ms at most on either side.
+KEYS_PER_CHUNK: Final = 1_000
+
+Known = float | str
+"""What is known of a key: the seconds that are left of its time (0: its message could not be handed over), or the
+incarnation of the home that is handing it over still."""
+
+#: A home is done with a message after so many seconds, however often its clients move meanwhile.
+HANDED_OVER_S: Final = 6 * TIMEOUT_S
+
+
+class SeenPayloads(SlotState):
+    """Of the payloads of a slot those that were delivered: their keys, and what is left of their time. A chunk is an
+    array of the keys, of as many seconds in four bytes each (0: the payload is forgotten), and of names by the place of
+    their key."""
+
+    def __init__(self, desk: Desk, dedup: Dedup[Handover], names: Names) -> None:
+        super().__init__("seen", KEYS_PER_CHUNK)
+        self._desk = desk
+        self._dedup = dedup
+        self._names = names
+
+    def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
+        """See ``SlotState``."""
+        return self._dedup.keys_of(slots)
+
+    def pack(self, keys: Sequence[Any]) -> bytes:
+        """See ``SlotState``."""
+        times = self._dedup.left(keys, self._desk.now)
+        return packed(keys, times, self._names.of(keys))
+
+    def absorb(self, data: bytes) -> int:
+        """See ``SlotState``."""
+        keys, times, (names,) = unpacked(data, 1)
+        self._names.take(keys, names)
+        self._dedup.add_all(keys, times, self._desk.now)
+        return len(keys)
+
+
+class KeyHandover(Part):
+    """One endpoint's part. ``dedup``: its table as home; ``repeats``: what it drops as origin; ``handovers``: its jobs
+    that hand keys on to new homes; ``copies``, ``seen``: are told of what is learnt."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        members: Membership,
+        dedup: Dedup[Handover],
+        repeats: Repeats,
+        handovers: UnderWay,
+        copies: Copies,
+        seen: SeenPayloads,
+        sizes: Sizes = SIZES,
+    ) -> None:
+        self._copies = copies
+        self._seen = seen
+        self._desk = desk
+        self._per_slice = sizes.keys_per_slice
+        self._me = members.me.incarnation
+        self._members = members
+        self._dedup = dedup
+        self._repeats = repeats
+        self._handovers = handovers
+        self._jobs = 0
+
+    def requests(self) -> dict[Kind, RequestHandler]:
+        """What former homes and origins tell."""
+        return {Kind.SEEN: self.seen_requested}
+
+    def view_changed(self) -> None:
+        """Slots have new homes: hand on what is known of payloads that are being handed over. Those that have been
+        delivered go with the copies of their slots."""
+        keys = self._dedup.pending_keys()
+        self._jobs += 1
+        self._handovers.begin(self._jobs)
+        self._desk.job(self._hand_all_on(self._jobs, keys))
+
+    def _hand_all_on(self, number: int, keys: list[int]) -> Iterator[bool]:
+        """Slice by slice. A newcomer is welcome when its keys are on their way (the link keeps the order)."""
+        for start in range(0, len(keys), self._per_slice):
+            homes = self._members.table
+            part = [key for key in keys[start : start + self._per_slice] if self._goes(key, homes)]
+            self.hand_on([(key, known) for key in part if (known := self._take(key))])
+            yield False
+        self._handovers.end(number)
+
+    def _goes(self, key: int, homes: list[str]) -> bool:
+        home = homes[slot_of_key(key)]
+        return home != self._me and self._dedup.pending(key) is not None
+
+    def _take(self, key: int) -> Known:
+        """What is known of the key of a slot that was ours. Where its message is being handed over here, that goes on,
+        and the new home is told what came of it."""
+        dedup = self._dedup
+        former = self.former_home(key) if key in dedup.elsewhere else self._me
+        dedup.forget_elsewhere(key)
+        return former or 0.0
+
+    def former_home(self, key: int) -> str | None:
+        """Who is handing over the message with this key, of those that are ``elsewhere``; ``None``: it is gone."""
+        home, _ = self._dedup.elsewhere[key]
+        return home if self._members.in_view(home) else None
+
+    def hand_on(self, keys: Iterable[tuple[int, Known]]) -> None:
+        """Tell their homes of keys, and of what is known of each."""
+        batches: dict[str, list[tuple[bytes, Known]]] = {}
+        for key, known in keys:
+            home = self._members.table[slot_of_key(key)]
+            if home == self._me:
+                self._learn(key, known)
+            else:
+                batches.setdefault(home, []).append((key.to_bytes(KEY_BYTES), known))
+        for home, batch in batches.items():
+            self._desk.ask(Kind.SEEN, home, (batch,), self)
+
+    def _learn(self, key: int, known: Known) -> None:
+        now = self._desk.now
+        if isinstance(known, str):
+            if known != self._me:  # or the slot has come back before the message's end
+                self._dedup.begin_elsewhere(key, known, now + HANDED_OVER_S)
+            return
+        self._dedup.forget_elsewhere(key)
+        if known > 0:
+            self._dedup.add(key, now, known)
+            if self._copies.watching:
+                self._copies.changed(self._seen, slot_of_key(key), key)
+
+    def seen_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """What a former home of slots of ours knows of their payloads, or an origin that has seen them again."""
+        keys: list[tuple[int, Known]] = [(int.from_bytes(key), known) for key, known in arguments[0]]
+        if self._members.leaving:
+            self.hand_on(keys)  # the sender has not heard of it yet, and may have had them from us
+        else:
+            for key, known in keys:
+                self._learn(key, known)
+        self._desk.answer(peer, number)
+
+    def tick(self) -> None:
+        """Expire what is old, tell homes what is due."""
+        self._dedup.expire(self._desk.now, self._per_slice)
+        if self._dedup.elsewhere:
+            self._dedup.expire_elsewhere(self._desk.now)
+        self.hand_on(self._repeats.to_tell(self._desk.now, self._per_slice))
+
+    def answered(self, call: Call, value: Any) -> None:
+        """The home knows."""
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It will not know these payloads."""
+        self._desk.drops["dedup_not_handed_on"] += len(call.arguments[0])
+
+    def lost(self, call: Call) -> str | None:
+        """It is gone: to the next home."""
+        self.hand_on([(int.from_bytes(key), known) for key, known in call.arguments[0]])
+        return None

@@ -1,0 +1,125 @@
+"""What the standby of a slot keeps of its messages: the payloads seen, and the messages that are being handed over.
+ADR 23.
+
+Owns: the messages under way at this endpoint as a home, and those of other homes that it keeps. Must never: hand a
+message over, or decide what is a duplicate.
+
+A home that crashes may have handed a message to some of its subscribers, and not to others. Whoever takes over cannot
+know, so it hands the message over again, under the identity that it had: a destination drops what it has had already.
+For that the whole message is kept, and not its key alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from ..cluster.slots import SlotState
+from ..dedup.chunks import packed, unpacked
+from ..dedup.dedup import Dedup, slot_of_key
+from ..dedup.names import Names
+from ..desk import Desk
+from ..message import Handover, Message
+
+#: Payloads in a chunk of a copy: 22 KB, and 1 ms on either side.
+KEYS_PER_CHUNK: Final = 1_000
+
+#: Bytes of messages in one slice.
+SLICE_BYTES: Final = 64 << 10
+
+#: What a message has beside its topic and payload.
+MESSAGE_BYTES: Final = 60
+
+Known = tuple[str, bytes, str, int]
+"""A message: topic, payload, and what it is known by, its origin's incarnation and number."""
+
+
+class KeptMessages(SlotState):
+    """One endpoint's. ``dedup``: its table of duplicates, as a home and as a standby. A chunk is an array of the keys,
+    of as many seconds that are left of their time (0: nothing is known of it), and by the place of their key of the
+    messages under way, and of the names of others."""
+
+    def __init__(self, desk: Desk, dedup: Dedup[Handover], names: Names) -> None:
+        super().__init__("messages", KEYS_PER_CHUNK)
+        self._desk = desk
+        self._dedup = dedup
+        self.names = names
+        self.under_way: dict[int, Message] = {}  # by key, at this endpoint as their home
+        self.kept: dict[int, Known] = {}  # by key, of other homes
+        self.identity_of: Callable[[int], tuple[str, int] | None] = lambda key: None
+        self.recover: Callable[[list[tuple[int, Known]]], None] = lambda kept: None  # given what a crashed home left
+
+    def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
+        """See ``SlotState``."""
+        keys: list[int] = []
+        size = 0
+        for key, message in list(self.under_way.items()):
+            if slot_of_key(key) in slots:
+                keys.append(key)
+                size += len(message.payload) + MESSAGE_BYTES
+            if size >= SLICE_BYTES:
+                yield keys
+                keys, size = [], 0
+        if keys:
+            yield keys
+        yield from self._dedup.keys_of(slots)
+
+    def pack(self, keys: Sequence[Any]) -> bytes:
+        """See ``SlotState``."""
+        under_way = self.under_way
+        messages: dict[int, list[Any]] = {}
+        for place, key in enumerate(keys) if under_way else ():
+            message = under_way.get(key)
+            if message is not None:
+                messages[place] = [message.topic, message.payload, message.origin, message.number]
+        times = self._dedup.left(keys, self._desk.now)
+        return packed(keys, times, messages, self.names.of(keys))
+
+    def absorb(self, data: bytes) -> int:
+        """See ``SlotState``."""
+        keys, times, (found, names) = unpacked(data, 2)
+        messages = _messages_in(found)
+        self.names.take(keys, names)
+        kept = self.kept
+        for place, key in enumerate(keys) if kept or messages else ():
+            message = messages.get(place)
+            if message is not None:
+                kept[key] = message
+            elif (former := kept.pop(key, None)) is not None and times[place] > 0:
+                self.names.learn(key, former[2], former[3])
+        self._dedup.add_all(keys, times, self._desk.now)
+        return len(keys)
+
+    def arrived(self, slots: Sequence[int], whole: bool) -> None:
+        """Their home has crashed: what it was handing over is handed over here."""
+        left = self._take(slots)
+        if left:
+            self.recover(left)
+
+    def dropped(self, slots: Sequence[int]) -> None:
+        """See ``SlotState``."""
+        self._take(slots)
+
+    def _take(self, slots: Sequence[int]) -> list[tuple[int, Known]]:
+        if not self.kept:
+            return []
+        of = frozenset(slots)
+        taken = [(key, message) for key, message in self.kept.items() if slot_of_key(key) in of]
+        for key, _ in taken:
+            del self.kept[key]
+        return taken
+
+
+def _messages_in(found: Any) -> dict[int, Known]:
+    """By place. Raises ``ValueError``."""
+    if type(found) is not dict:
+        raise ValueError("no messages")
+    messages: dict[int, Known] = {}
+    for place, row in found.items():
+        if type(place) is not int or type(row) is not list or len(row) != 4:
+            raise ValueError("no message")
+        topic, payload, origin, number = row
+        if type(topic) is not str or type(payload) is not bytes or type(origin) is not str or type(number) is not int:
+            raise ValueError("no message")
+        messages[place] = (topic, payload, origin, number)
+    return messages

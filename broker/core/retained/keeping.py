@@ -1,0 +1,193 @@
+"""Keeping messages, at the home of their topic: from when one is accepted for handing over until its end. SPEC section
+8.10, ADR 36.
+
+Owns: which entry of the log belongs to which message under way, its copies at the slot's next home and standby, and the
+journal. Must never: hand a message over, or leave an entry of one that nobody was told to be published.
+
+A message that is not kept costs one test of an attribute where it is accepted, and one where it ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from ingeborg.protocol.errors import ProtocolError
+
+from ..cluster.copies import Copies
+from ..cluster.standby import Standbys
+from ..desk import Desk
+from ..entries import Entry
+from ..message import Handover
+from ..replication.guard import Guard
+from .clock import Clock
+from .journal import Journal
+from .log import Log
+from .marks import Marks
+from .state import History
+
+
+class Keeping:
+    """One home's. ``on``: does this endpoint keep messages? ``topics``: what topics begin with that are kept though
+    their publishers do not ask for it, and for how many seconds."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        on: bool,
+        topics: Sequence[tuple[str, int]],
+        log: Log,
+        clock: Clock,
+        history: History,
+        marks: Marks,
+        copies: Copies,
+        standbys: Standbys,
+        guard: Guard,
+        journal: Journal,
+    ) -> None:
+        self._desk = desk
+        self.on = on
+        self.topics = topics
+        self._log = log
+        self._clock = clock
+        self._history = history
+        self._marks = marks
+        self._copies = copies
+        self._standbys = standbys
+        self._guard = guard
+        self._journal = journal
+        journal.written = self._written
+        #: By origin and number: what stamps crashed homes' messages had, and were given here, until they are begun.
+        self._inherited: dict[tuple[str, int], tuple[int, int]] = {}
+        self._void = 0  # stamps that were given before the lease last lapsed
+        self.refusal: Callable[[], ProtocolError | None] = lambda: None  # why no history is kept just now
+        #: The home's: what has waited to be kept goes on, or cannot be.
+        self.go_on: Callable[[Handover], None] = lambda handover: None
+
+    # At the origin
+
+    def seconds(self, topic: str, asked: int, size: int) -> int:
+        """How long a message is to be kept whose publisher has asked for so many seconds, with a payload of so many
+        bytes; 0: not at all. Raises ``ProtocolError``."""
+        if asked:
+            if not self.on and (refusal := self.refusal()) is not None:
+                raise refusal
+            room = self._log.bytes_max
+            if room and not self._log.has_room(topic, size):
+                why = f"a payload of {size} bytes is not kept where all kept ones have {room} (history-bytes)"
+                raise ProtocolError("bad_state", f"Key 'keep_s': {why}: publish it without")
+            return asked
+        if self.on:
+            for prefix, keep_s in self.topics:
+                if topic.startswith(prefix):
+                    return keep_s
+        return 0
+
+    # At the home
+
+    def inherit(self, slot: int, topic: str, origin: str, number: int) -> None:
+        """A home has crashed, and its message is handed over here in a moment. It gets its new stamp now, before any
+        that is accepted from here on: it may have been confirmed before those were published."""
+        if self.on and (entry := self._log.find(slot, topic, origin, number)) is not None:
+            stamp = self._clock.stamp()
+            self._inherited[origin, number] = entry.stamp, stamp
+            self._log.stamp_anew(slot, entry, stamp)
+
+    def concluded(self, origin: str, number: int) -> None:
+        """Such a message has come to its end. Where another endpoint has become its home before this one began it, or
+        it is given up, nothing else closes its stamp, and no position would pass that."""
+        inherited = self._inherited.pop((origin, number), None)
+        if inherited is not None:
+            self._clock.close(inherited[1])
+
+    def has(self, handover: Handover) -> bool:
+        """Is this very message in the log?"""
+        message = handover.message
+        return self._log.find(handover.slot, message.topic, message.origin, message.number) is not None
+
+    def begin(self, handover: Handover, key: int) -> None:
+        """The message is accepted for handing over, and waits until it is kept where it has to be. A home without room
+        for it hands it over, and does not keep it."""
+        if self._guard.on:
+            self._guard.name(handover, key)
+        message, slot = handover.message, handover.slot
+        if not self._log.has_room(message.topic, len(message.payload)):
+            self._desk.counts["messages_not_kept"] += 1
+            if self._guard.on:
+                self._guard.keep(handover, key)
+            return
+        handover.is_kept = True
+        entry = None
+        if handover.begun == -math.inf:  # another home may have kept it before
+            entry = self._log.find(slot, message.topic, message.origin, message.number)
+        inherited = self._inherited.pop((message.origin, message.number), None) if self._inherited else None
+        stamp = self._clock.stamp() if inherited is None else inherited[1]
+        if entry is None:
+            expires = self._desk.now + handover.keep_s
+            entry = Entry(message.topic, message.payload, message.origin, message.number, stamp, expires)
+            self._log.add(slot, entry, self._desk.now, is_new=True)
+            self._desk.counts["messages_kept"] += 1
+        else:
+            handover.found = True
+            if self._journal.writes:
+                self._journal.forget(slot, entry.stamp if inherited is None else inherited[0])
+            if inherited is None:
+                self._log.stamp_anew(slot, entry, stamp)
+        handover.entry, handover.stamp = entry, stamp
+        if self._copies.watching:
+            self._copies.changed(self._history, slot, entry, standbys=False)
+            self._standbys.tell(self._history, slot, entry, entry.size)
+        if self._guard.on:
+            self._guard.keep(handover, key)
+        if self._journal.holds:
+            handover.guarded += 1
+            self._journal.keep(slot, entry, handover)
+
+    def _written(self, handover: Handover, error: Exception | None) -> None:
+        """The journal has it, or could not take it in."""
+        if error is not None:
+            handover.not_kept = error  # and it stays guarded: it is not to be handed over
+        else:
+            handover.guarded -= 1
+        if not handover.guarded or error is not None:
+            self.go_on(handover)
+
+    def ended(self, handover: Handover, error: ProtocolError | None) -> bool:
+        """The home is done with a kept message. False: others may act for its topic since it was accepted, and do not
+        know of it; it has to be handed over there, under its name."""
+        assert handover.entry is not None
+        if handover.stamp <= self._void or (error is not None and error.code != "partial"):
+            self.released(handover)
+            return handover.stamp > self._void
+        self._clock.close(handover.stamp)
+        return True
+
+    def released(self, handover: Handover) -> None:
+        """This home does not hand it over. Of a message that another home had begun to hand over the entry stays: that
+        one may have told its publisher that it is published, and then whoever is away is to get it."""
+        entry = handover.entry
+        assert entry is not None
+        self._clock.close(handover.stamp)
+        handover.entry, handover.is_kept = None, False
+        if handover.found and handover.not_kept is not None and self._journal.writes:
+            self._journal.floor(handover.slot, handover.stamp)  # it is here, and not where it would outlast all
+        if not entry.gone and entry.stamp == handover.stamp and not handover.found:
+            slot = handover.slot
+            self._log.remove(slot, entry)
+            if self._copies.watching:
+                self._copies.changed(self._history, slot, entry)
+            if self._journal.writes:
+                self._journal.forget(slot, entry.stamp)
+
+    def recall(self, handover: Handover) -> None:
+        """A message that another home has begun to hand over: was it one to be kept?"""
+        if self.has(handover):
+            handover.keep_s = 1
+
+    def delivery_failed(self, peer: str, clients: list[str]) -> None:
+        """A kept message may not have reached these clients of a peer's."""
+        self._marks.delivery_failed(peer, clients)
+
+    def lapsed(self) -> None:
+        """Others may act for this endpoint's slots."""
+        self._void = self._clock.value

@@ -1,0 +1,319 @@
+"""The kept messages of the topics that this endpoint is home of, or may become the home of. SPEC section 8.10, ADR 36.
+
+Owns: the entries of each topic by their stamps, what has been forgotten of each, and the bound on all of it. Must
+never: read a clock, or know who is told.
+
+What was forgotten is known by topic (its *forgotten*: the greatest stamp that went), as long as there is room for that;
+else, and where a slot came to this endpoint without what belongs to it, by slot (its *floor*: from there on its topics
+are whole). So a position tells whether anything can be lacking behind it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Final
+
+from ingeborg.protocol.hashes import slot_of
+
+from ..entries import ENTRY_BYTES, FORGOTTEN, MOVED, REMOVED, TOPIC_BYTES, Entry, TopicLog
+from .room import AGED_AT_ONCE, Room
+
+#: Topics of which it is remembered that they have lost all that they had. What is beyond raises the slot's floor.
+HOLES_MAX: Final = 50_000
+
+#: Topics that are looked at in one go for what is over: as many as have all had their turn after so many goes, but not
+#: fewer than the first of these, nor more than the second. What is over is given to nobody meanwhile; it takes room.
+SWEEP_STEPS: Final = 600
+SWEPT_PER_STEP_LEAST: Final = 100
+SWEPT_PER_STEP: Final = 1_000
+
+
+class Log:
+    """One endpoint's. ``bytes_max``: of all entries and topics, ``size_max``: entries of one topic."""
+
+    def __init__(self, bytes_max: int, size_max: int) -> None:
+        self.bytes_max = bytes_max
+        self._size_max = size_max
+        self.bytes = 0
+        self.entries = 0
+        self.topics = 0  # with entries
+        #: Entries, by why they went, of the slots that are this endpoint's own: of others it has copies.
+        self.forgotten = {"expired": 0, "size": 0, "read": 0, "bytes": 0}
+        self.is_own: Callable[[int], bool] = lambda slot: True
+        self._slots: dict[int, dict[str, TopicLog]] = {}
+        self._floors: dict[int, int] = {}
+        self._unread: dict[int, int] = {}  # slots whose messages are being read from the journal, and up to which stamp
+        self._holes: OrderedDict[str, TopicLog] = OrderedDict()  # topics without entries
+        self._room = Room(bytes_max)
+        self._ageing_from = bytes_max // 2
+        self._sweep: Iterator[TopicLog] | None = None
+        #: Entries that have gone by themselves, for whoever takes them out. None: nobody does.
+        self.lost: list[Entry] | None = None
+        #: Slots of which the journal has all that is kept from its floor on.
+        self.written: set[int] = set()
+
+    def has_room(self, topic: str, size: int) -> bool:
+        """Could the log keep a message with a payload of ``size`` bytes, if all others went?"""
+        return size + ENTRY_BYTES + TOPIC_BYTES + len(topic) <= self.bytes_max
+
+    # Writing
+
+    def add(self, slot: int, entry: Entry, now: float, *, is_new: bool = False) -> None:
+        """Put it in its place by its stamp. What is there under its name is replaced, if it is older. ``is_new``: there
+        is nothing under its name."""
+        topics = self._slots.get(slot)
+        log = None if topics is None else topics.get(entry.topic)
+        if log is None:
+            log = self._topic(slot, entry.topic)
+        # Each message has come with strings of its own, of which there are few.
+        entry.topic, entry.origin = log.topic, sys.intern(entry.origin)
+        entries = log.entries
+        if entries and not is_new:
+            # Of one that was handed over again there may be the entry of before, with a lesser stamp.
+            former = self._find(log, entry.origin, entry.number)
+            if former is not None:
+                if former.stamp >= entry.stamp:
+                    return
+                self._take(log, former, REMOVED)
+        size = ENTRY_BYTES + len(entry.payload)  # its ``size``, without a call
+        if size + TOPIC_BYTES + len(log.topic) > self.bytes_max:  # a copy, of a home that has more room
+            self._pass_over(log, entry)
+            return
+        if not entries or entry.stamp > entries[-1].stamp:
+            entries.append(entry)
+        else:
+            place = next(index for index, other in enumerate(entries) if other.stamp > entry.stamp)
+            entries.insert(place, entry)
+            if not place:
+                self._room.first_changed(log)
+        if entry.stamp > log.last:
+            log.last = entry.stamp
+        if entry.expires < log.expires:
+            log.expires = entry.expires
+        if len(entries) == 1:
+            self.topics += 1
+            self.bytes += TOPIC_BYTES + len(log.topic)
+            self._holes.pop(log.topic, None)
+        self.entries += 1
+        self.bytes += size
+        if self._room.put(entry, size):
+            self._room.aged(log, entry)
+        if len(entries) > self._size_max:
+            self._forget(log, entries[0], now, "size")
+        if self.bytes > self._ageing_from:
+            self._make_room(now)
+
+    def _topic(self, slot: int, topic: str) -> TopicLog:
+        topics = self._slots.get(slot)
+        if topics is None:
+            topics = self._slots[slot] = {}
+        log = topics.get(topic)
+        if log is None:
+            log = topics[topic] = TopicLog(topic, slot)
+        return log
+
+    def stamp_anew(self, slot: int, entry: Entry, stamp: int) -> None:
+        """It is handed over again: from here on it is its topic's latest."""
+        log = self._topic(slot, entry.topic)
+        was_first = log.entries[0] is entry
+        log.entries.remove(entry)
+        log.entries.append(entry)
+        entry.stamp = log.last = stamp
+        if was_first:
+            self._room.first_changed(log)
+
+    def remove(self, slot: int, entry: Entry) -> None:
+        """It was not handed over: there is no such message."""
+        log = self._slots.get(slot, {}).get(entry.topic)
+        if log is not None and not entry.gone:
+            self._take(log, entry, REMOVED)
+            self._emptied(log)
+
+    def _take(self, log: TopicLog, entry: Entry, gone: int) -> None:
+        entries = log.entries
+        was_first = entries[0] is entry
+        if entries[-1] is entry:
+            entries.pop()
+        else:
+            entries.remove(entry)
+        self.entries -= 1
+        size = ENTRY_BYTES + len(entry.payload)
+        self.bytes -= size
+        entry.gone = gone
+        entry.payload = b""
+        self._room.taken(log, entry, size, was_first)
+        if not log.entries:
+            self.topics -= 1
+            self.bytes -= TOPIC_BYTES + len(log.topic)
+
+    def _forget(self, log: TopicLog, entry: Entry, now: float, why: str) -> None:
+        if entry.expires <= now:
+            why = "expired"
+        if self.is_own(log.slot):
+            self.forgotten[why] += 1
+        if entry.stamp > log.forgotten:
+            log.forgotten = entry.stamp
+        self._take(log, entry, FORGOTTEN)
+        if self.lost is not None:
+            self.lost.append(entry)
+        if not log.entries:
+            self._emptied(log)
+
+    def _pass_over(self, log: TopicLog, entry: Entry) -> None:
+        """There is no room for it, were all others gone: it alone is forgotten."""
+        if self.is_own(log.slot):
+            self.forgotten["bytes"] += 1
+        log.forgotten = max(log.forgotten, entry.stamp)
+        log.last = max(log.last, entry.stamp)
+        entry.gone = FORGOTTEN
+        entry.payload = b""
+        if self.lost is not None:
+            self.lost.append(entry)
+        self._emptied(log)
+
+    def _emptied(self, log: TopicLog) -> None:
+        if log.entries:
+            return
+        if not log.forgotten:
+            del self._slots[log.slot][log.topic]
+            return
+        holes = self._holes
+        holes[log.topic] = log
+        holes.move_to_end(log.topic)
+        while len(holes) > HOLES_MAX:
+            _, oldest = holes.popitem(last=False)
+            del self._slots[oldest.slot][oldest.topic]
+            self.raise_floor(oldest.slot, oldest.forgotten)
+
+    def _make_room(self, now: float) -> None:
+        room = self._room
+        for _ in range(AGED_AT_ONCE):
+            aged = room.next_aged()
+            if aged is None:
+                break
+            room.aged(self._of(aged), aged)
+        while self.bytes > self.bytes_max:
+            log = room.victim()
+            if log is None:
+                aged = room.first_aged()
+                room.aged(self._of(aged), aged)
+            else:
+                entry = log.entries[0]
+                self._forget(log, entry, now, "bytes" if entry.owed else "read")
+
+    def served(self, entry: Entry) -> None:
+        """A subscriber that has not had it gets it now."""
+        if not entry.gone:
+            self._room.served(self._of(entry), entry)
+
+    def _of(self, entry: Entry) -> TopicLog:
+        return self._slots[slot_of(entry.topic)][entry.topic]
+
+    def forget_to(self, slot: int, topic: str, stamp: int) -> None:
+        """Another endpoint has forgotten what the topic had up to this stamp; what is here of it stays."""
+        log = self._topic(slot, topic)
+        log.forgotten = max(log.forgotten, stamp)
+        log.last = max(log.last, stamp)
+        self._emptied(log)
+
+    def sweep(self, now: float) -> None:
+        """Forget what is over, of some topics; the others' turn comes with the next calls."""
+        if self._sweep is None:
+            self._sweep = self._each_topic()
+        all_of = self.topics + len(self._holes)
+        most = min(SWEPT_PER_STEP, max(SWEPT_PER_STEP_LEAST, all_of // SWEEP_STEPS))
+        for seen, log in enumerate(self._sweep, 1):
+            if log.expires <= now:
+                for entry in [entry for entry in log.entries if entry.expires <= now]:
+                    self._forget(log, entry, now, "expired")
+                log.expires = min([entry.expires for entry in log.entries], default=math.inf)
+            if seen >= most:
+                return
+        self._sweep = None
+        self._room.tidy(self.entries)
+
+    def _each_topic(self) -> Iterator[TopicLog]:
+        for slot in list(self._slots):
+            yield from list(self._slots.get(slot, {}).values())
+
+    # Slots
+
+    def floor(self, slot: int) -> int:
+        """From this stamp on the slot's topics are whole, but for what they have forgotten by themselves."""
+        return self._floors.get(slot, 0)
+
+    def unread(self, slot: int) -> int:
+        """Up to this stamp the journal may have more of the slot than is here; 0: it does not."""
+        return self._unread.get(slot, 0)
+
+    def mark_unread(self, slot: int, stamp: int) -> None:
+        """So it is from here on; 0: it is not any more."""
+        if stamp:
+            self._unread[slot] = stamp
+        else:
+            self._unread.pop(slot, None)
+
+    def raise_floor(self, slot: int, stamp: int) -> None:
+        """What the slot had up to this stamp may be lacking."""
+        if stamp > self._floors.get(slot, 0):
+            self._floors[slot] = stamp
+
+    def topics_of(self, slot: int) -> list[TopicLog]:
+        """All of the slot, those without entries included."""
+        topics = self._slots.get(slot)
+        return list(topics.values()) if topics else []
+
+    def drop(self, slot: int) -> None:
+        """Let go of all that belongs to the slot."""
+        for log in self._slots.pop(slot, {}).values():
+            while log.entries:  # a sweep may have it in hand
+                self._take(log, log.entries[-1], MOVED)
+            self._holes.pop(log.topic, None)
+        self._floors.pop(slot, None)
+        self._unread.pop(slot, None)
+        self.written.discard(slot)
+
+    # Reading
+
+    def find(self, slot: int, topic: str, origin: str, number: int) -> Entry | None:
+        """The topic's entry with this name."""
+        log = self._slots.get(slot, {}).get(topic)
+        return None if log is None else self._find(log, origin, number)
+
+    @staticmethod
+    def _find(log: TopicLog, origin: str, number: int) -> Entry | None:
+        for entry in reversed(log.entries):
+            if entry.number == number and entry.origin == origin:
+                return entry
+        return None
+
+    def get(self, slot: int, topic: str) -> TopicLog | None:
+        """What there is of the topic."""
+        return self._slots.get(slot, {}).get(topic)
+
+    @staticmethod
+    def since(log: TopicLog, stamp: int, now: float) -> tuple[list[Entry], bool]:
+        """The topic's entries with greater stamps; and whether that is all that there ever was behind it, as far as the
+        topic itself knows (``floor``)."""
+        whole = stamp >= log.forgotten
+        found: list[Entry] = []
+        if log.last <= stamp:
+            return found, whole
+        for entry in reversed(log.entries):
+            if entry.stamp <= stamp:
+                break
+            if entry.expires > now:
+                found.append(entry)
+            else:
+                whole = False
+        found.reverse()
+        return found, whole
+
+    @staticmethod
+    def latest(log: TopicLog, count: int, now: float) -> list[Entry]:
+        """Its ``count`` latest entries, oldest first."""
+        return list(islice((entry for entry in reversed(log.entries) if entry.expires > now), count))[::-1]

@@ -1,0 +1,227 @@
+"""What goes with a slot of its kept messages: to its next home, and to its standby. ADR 21, 23, 36.
+
+Owns: the form in which entries, what was forgotten, and floors travel. Must never: decide what is kept.
+
+The keys of a copy are the log's own objects: an entry, a topic's log (for what it has forgotten), a slot's number (for
+its floor). What is packed is what there is of each at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import ormsgpack
+
+from ingeborg.protocol.hashes import SLOTS, slot_of
+
+from ..cluster.slots import SlotState
+from ..desk import Desk
+from ..entries import Entry, TopicLog
+from .clock import Clock
+from .log import Log
+
+#: Keys in a chunk at most, and bytes of payloads.
+KEYS_PER_CHUNK: Final = 200
+CHUNK_BYTES: Final = 64 << 10
+
+#: What a row says: a kept message, that there is none of this name, what its topic has forgotten, a slot's floor, that
+#: its home is still reading the journal.
+ENTRY: Final = 0
+NONE: Final = 1
+FORGOTTEN: Final = 2
+FLOOR: Final = 3
+UNREAD: Final = 4
+
+
+class Unread(NamedTuple):
+    """The key of how far the journal may have more of a slot than its home has read; 0: that is all. Two keys, since
+    what was read goes between them."""
+
+    slot: int
+    stamp: int
+
+
+class History(SlotState):
+    """One endpoint's. A chunk is an array of rows: ``[ENTRY, topic, payload, origin, number, stamp, seconds left]``,
+    ``[NONE, topic, origin, number]``, ``[FORGOTTEN, topic, stamp]``, ``[FLOOR, slot, stamp, written]``,
+    ``[UNREAD, slot, stamp]`` (0: it has been read)."""
+
+    def __init__(self, desk: Desk, log: Log, clock: Clock) -> None:
+        super().__init__("history", KEYS_PER_CHUNK)
+        self.at_standby = self
+        self.is_certain = True
+        self._desk = desk
+        self._log = log
+        self._clock = clock
+        #: Is told of slots that have come without all that belongs to them; true: it sees to their floors.
+        self.lacking: Callable[[Sequence[int]], bool] = lambda slots: False
+        self.unix_s: Callable[[], float] = lambda: 0.0
+        #: Is told of slots that have come with what this endpoint has of them in memory.
+        self.taken: Callable[[Sequence[int]], None] = lambda slots: None
+        #: Is told of slots that are not ours any more.
+        self.let_go: Callable[[Sequence[int]], None] = lambda slots: None
+
+    def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
+        """See ``SlotState``."""
+        log = self._log
+        keys: list[Any] = [Unread(slot, log.unread(slot)) for slot in slots if log.unread(slot)]
+        size = 0
+        for slot in slots:
+            for topic in log.topics_of(slot):
+                if topic.forgotten:
+                    keys.append(topic)
+                for entry in list(topic.entries):
+                    keys.append(entry)
+                    size += entry.size
+                    if size >= CHUNK_BYTES or len(keys) >= KEYS_PER_CHUNK:
+                        yield keys
+                        keys, size = [], 0
+            if log.floor(slot) or slot in log.written:
+                keys.append(slot)  # behind the topics: what one of them had forgotten may be in the floor by now
+            if len(keys) >= KEYS_PER_CHUNK:
+                yield keys
+                keys, size = [], 0
+        yield keys
+
+    def chunk(self, keys: Iterable[Any]) -> list[Any]:
+        """See ``SlotState``."""
+        found: list[Any] = []
+        size = 0
+        for key in keys:
+            found.append(key)
+            if isinstance(key, Entry):
+                size += key.size
+            if size >= CHUNK_BYTES or len(found) >= KEYS_PER_CHUNK:
+                break
+        return found
+
+    def pack(self, keys: Sequence[Any]) -> bytes:
+        """See ``SlotState``."""
+        rows: list[tuple[Any, ...]] = []
+        now = self._desk.now
+        for key in keys:
+            if isinstance(key, Entry):
+                if key.gone:
+                    rows.append(self._gone(key))
+                else:
+                    left = key.expires - now
+                    rows.append((ENTRY, key.topic, key.payload, key.origin, key.number, key.stamp, left))
+            elif isinstance(key, TopicLog):
+                rows.append((FORGOTTEN, key.topic, key.forgotten))
+            elif isinstance(key, Unread):
+                rows.append((UNREAD, key.slot, key.stamp))
+            else:
+                rows.append(self._floor(key))
+        return ormsgpack.packb(rows)
+
+    def _gone(self, entry: Entry) -> tuple[Any, ...]:
+        log = self._log.get(slot_of(entry.topic), entry.topic)
+        if log is not None and log.forgotten >= entry.stamp:
+            return (FORGOTTEN, entry.topic, log.forgotten)
+        slot = slot_of(entry.topic)
+        if self._log.floor(slot) >= entry.stamp:
+            return self._floor(slot)
+        return (NONE, entry.topic, entry.origin, entry.number)
+
+    def _floor(self, slot: int) -> tuple[Any, ...]:
+        return (FLOOR, slot, self._log.floor(slot), slot in self._log.written)
+
+    def absorb(self, data: bytes) -> int:
+        """See ``SlotState``."""
+        rows = _unpacked(data)
+        log, now = self._log, self._desk.now
+        for row in rows:
+            kind = row[0]
+            if kind == ENTRY:
+                topic, payload, origin, number, stamp, left = row[1:]
+                self._clock.see(stamp)
+                slot = slot_of(topic)
+                if left > 0:
+                    log.add(slot, Entry(topic, payload, origin, number, stamp, now + left), now)
+                else:
+                    log.forget_to(slot, topic, stamp)
+            elif kind == NONE:
+                topic, origin, number = row[1:]
+                slot = slot_of(topic)
+                known = log.find(slot, topic, origin, number)
+                if known is not None:
+                    log.remove(slot, known)
+            elif kind == FORGOTTEN:
+                topic, stamp = row[1:]
+                self._clock.see(stamp)
+                log.forget_to(slot_of(topic), topic, stamp)
+            elif kind == UNREAD:
+                slot, stamp = row[1:]
+                self._clock.see(stamp)
+                log.mark_unread(slot, stamp)
+            else:
+                slot, stamp, written = row[1:]
+                self._clock.see(stamp)
+                log.raise_floor(slot, stamp)
+                if written:
+                    log.written.add(slot)
+                else:
+                    log.written.discard(slot)
+        return len(rows)
+
+    def arrived(self, slots: Sequence[int], whole: bool) -> None:
+        """See ``SlotState``."""
+        if whole:
+            self.taken([slot for slot in slots if not self._log.unread(slot)])
+            # Their home may have gone before it had read all of them: what it has not is read here.
+            slots = [slot for slot in slots if self._log.unread(slot)]
+        if slots and not self.lacking(slots):
+            # Greater than any position that somebody has by now: what they may lack of these slots is not here. Their
+            # home may have taken this endpoint for dead, and have told positions that it has not heard of.
+            stamp = self._clock.leap(self.unix_s())
+            for slot in slots:
+                self._log.raise_floor(slot, stamp)
+                self._log.mark_unread(slot, 0)
+            self.taken(slots)
+
+    def begun(self, slots: Sequence[int]) -> None:
+        """See ``SlotState``. What those kept that have ended is in the journal, where there is one."""
+        if not self.lacking(slots):
+            self.taken(slots)
+
+    def gone(self, slots: Sequence[int]) -> None:
+        """See ``SlotState``."""
+        self.let_go(slots)
+        for slot in slots:
+            self._log.drop(slot)
+
+    def dropped(self, slots: Sequence[int]) -> None:
+        """See ``SlotState``."""
+        for slot in slots:
+            self._log.drop(slot)
+
+
+#: The types of a row's fields, by what it says.
+_FORMS: Final[dict[int, tuple[tuple[type, ...], ...]]] = {
+    ENTRY: ((str,), (bytes,), (str,), (int,), (int,), (float, int)),
+    NONE: ((str,), (str,), (int,)),
+    FORGOTTEN: ((str,), (int,)),
+    FLOOR: ((int,), (int,), (bool,)),
+    UNREAD: ((int,), (int,)),
+}
+
+
+def _unpacked(data: bytes) -> list[list[Any]]:
+    """The rows. Raises ``ValueError``."""
+    try:
+        rows = ormsgpack.unpackb(data)
+    except ormsgpack.MsgpackDecodeError as error:
+        raise ValueError(str(error)) from None
+    if type(rows) is not list:
+        raise ValueError("no rows")
+    for row in rows:
+        form = _FORMS.get(row[0]) if type(row) is list and row and type(row[0]) is int else None
+        if form is None or len(row) != len(form) + 1:
+            raise ValueError("a row of no kind")
+        for field, kinds in zip(row[1:], form, strict=True):
+            if type(field) not in kinds:
+                raise ValueError(f"a row of kind {row[0]} with a {type(field).__name__}")
+        if row[0] in (FLOOR, UNREAD) and not 0 <= row[1] < SLOTS:
+            raise ValueError("a floor of no slot")
+    return rows

@@ -1,0 +1,246 @@
+"""An orderly end: in which order it goes, when each client is told, and what it waits for how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingeborg.broker.core.clients.leaving import LEAVE_S, STEP_S, Leaving
+from ingeborg.broker.core.clients.sessions import Sessions
+from ingeborg.broker.core.cluster.copies import Copies
+from ingeborg.broker.core.cluster.copying import Copying
+from ingeborg.broker.core.cluster.joining import Joining
+from ingeborg.broker.core.cluster.mesh import Mesh
+from ingeborg.broker.core.cluster.slots import Held
+from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.connections.hub import Connection
+from ingeborg.broker.core.dedup.inflight import InFlight
+from ingeborg.broker.core.effects import Act, HandedOver, Hold, Left
+from ingeborg.broker.core.limits import PATIENCE, SIZES, Limits
+from ingeborg.broker.core.links.calls import Calls
+from ingeborg.protocol.errors import GOING_AWAY, SLOW_CONSUMER
+
+from ..surroundings import Surroundings
+
+
+class Endpoint(Surroundings):
+    def __init__(self, clients: int = 0) -> None:
+        super().__init__("p")
+        inflight = InFlight(10, 1_000)
+        mesh = Mesh(self.desk.real, self.members, Calls(), inflight, self.desk.counters.errors)
+        self.writes, self.handovers = UnderWay(), UnderWay()
+        copies = Copies(self.desk.real, self.members, [])
+        self.copying = Copying(self.desk.real, self.members, copies, [], Held(), self.handovers)
+        self._copy_all(copies)
+        self.busy = False
+        self.joining = Joining(
+            *(self.desk.real, self.members, mesh, self.writes, self.handovers, [], lambda: not self.busy),
+            alone_at_url=True,
+        )
+        self.sessions = Sessions(self.desk.real, Limits(), self.sending, self.replies, self.memory, inflight)
+        self.leaving = Leaving(self.desk.real, self.joining, self.copying, self.sessions, self.sending, inflight)
+        self.connections = [self.sessions.connected(number, None, False, 1 << 20) for number in range(clients)]
+
+    def _copy_all(self, copies: Copies) -> None:
+        """Its peer has what belongs to its slots, of which there is nothing."""
+        assert not self.copying.prepared_to_leave()
+        self.desk.work()
+        copies.flush()
+        for call in self.desk.asked:
+            call.asker.answered(call, True)
+        assert self.copying.prepared_to_leave()
+
+    def later(self, seconds: float = STEP_S) -> None:
+        """So much later a turn ends."""
+        self.desk.now += seconds
+        self.joining.tick()
+        if self.leaving.under_way:
+            self.leaving.go_on()
+
+    def ends(self) -> list[Act]:
+        """What has been said of the end since the last look."""
+        acts: list[Act] = [act for act in self.desk.acts if isinstance(act, HandedOver | Left)]
+        self.desk.acts[:] = [act for act in self.desk.acts if not isinstance(act, HandedOver | Left)]
+        return acts
+
+    def told(self) -> list[int]:
+        """Numbers of the connections that were told to go since the last look."""
+        closes = self.closes()
+        assert {code for _, code in closes} <= {GOING_AWAY.code}
+        return [number for number, _ in closes]
+
+    def reading_changed(self) -> list[int]:
+        """Numbers of the connections that are to be read, or not to be, otherwise than at the last look."""
+        numbers = [act.connection.number for act in self.desk.acts if isinstance(act, Hold)]
+        self.desk.acts[:] = [act for act in self.desk.acts if not isinstance(act, Hold)]
+        return list(dict.fromkeys(numbers))
+
+    def out(self) -> bool:
+        """The registry lets this endpoint go, if it was asked to."""
+        calls = [call for call in self.desk.stored if call.operation == "deregister"]
+        for call in calls:
+            call.end()
+        self.desk.stored.clear()
+        return bool(calls)
+
+
+def waits_for_a_reply(endpoint: Endpoint, connection: Connection) -> None:
+    connection.tally = endpoint.replies.tally("subscribe")
+    endpoint.replies.expect(connection)
+
+
+def test_until_it_begins_nothing_ends() -> None:
+    endpoint = Endpoint(3)
+    for _ in range(100):
+        endpoint.later()
+    assert endpoint.ends() == []
+    assert endpoint.told() == []
+
+
+def test_clients_are_told_when_this_endpoint_is_home_of_nothing() -> None:
+    endpoint = Endpoint(2)
+    endpoint.handovers.begin("keys")
+    endpoint.leaving.begin(0.0)
+    endpoint.later(0.0)
+    assert endpoint.members.table.count("m") == 0
+    endpoint.later()
+    assert (endpoint.ends(), endpoint.told()) == ([], [])
+    endpoint.handovers.end("keys")
+    endpoint.later()
+    assert (endpoint.ends(), endpoint.told()) == ([HandedOver(True)], [0, 1])
+
+
+def test_they_are_told_in_any_case_when_that_takes_too_long() -> None:
+    endpoint = Endpoint(2)
+    endpoint.handovers.begin("keys")
+    endpoint.leaving.begin(0.0)
+    endpoint.later(0.0)
+    endpoint.later(PATIENCE.hand_over_s - 0.01)
+    assert (endpoint.ends(), endpoint.told()) == ([], [])
+    endpoint.later(0.01)
+    assert (endpoint.ends(), endpoint.told()) == ([HandedOver(False)], [0, 1])
+
+
+def test_many_are_told_a_few_at_a_time_over_the_seconds_that_were_given() -> None:
+    endpoint = Endpoint(1_000)
+    endpoint.leaving.begin(2.0)
+    batches = []
+    for _ in range(21):
+        endpoint.later()
+        batches.append(len(endpoint.told()))
+    assert batches == [50] * 20 + [0]  # 20 steps of a tenth of a second
+
+
+def test_turns_between_two_batches_tell_nobody_more() -> None:
+    endpoint = Endpoint(3 * SIZES.told_at_once)
+    endpoint.leaving.begin(60.0)
+    endpoint.later()
+    assert len(endpoint.told()) == SIZES.told_at_once
+    for _ in range(3):
+        endpoint.later(STEP_S / 4)
+        assert endpoint.told() == []
+    endpoint.later(STEP_S / 4 + 0.001)
+    assert len(endpoint.told()) == SIZES.told_at_once
+
+
+def test_where_no_time_was_given_all_are_told_at_once() -> None:
+    endpoint = Endpoint(SIZES.told_at_once + 1)
+    endpoint.leaving.begin(0.0)
+    endpoint.later()
+    assert len(endpoint.told()) == SIZES.told_at_once + 1
+
+
+def test_few_take_no_longer_than_they_need() -> None:
+    endpoint = Endpoint(SIZES.told_at_once + 1)
+    endpoint.leaving.begin(60.0)
+    endpoint.later()
+    assert endpoint.told() == list(range(SIZES.told_at_once))
+    endpoint.later()
+    assert endpoint.told() == [SIZES.told_at_once]
+
+
+@pytest.mark.parametrize("waits_for", ["reply", "backlog", "rest of a frame"])
+def test_who_is_owed_something_is_read_no_more_and_told_when_it_has_it(waits_for: str) -> None:
+    endpoint = Endpoint(2)
+    first, second = endpoint.connections
+    if waits_for == "reply":
+        waits_for_a_reply(endpoint, first)
+    elif waits_for == "backlog":
+        first.backlog.append(b"{}")
+    else:
+        first.unread = 10
+    endpoint.leaving.begin(0.0)
+    endpoint.later()
+    assert endpoint.told() == [second.number]
+    assert first.paused
+    assert Hold(first) in endpoint.desk.acts
+    first.replies.clear()
+    first.backlog.clear()
+    first.unread = 0
+    endpoint.later()
+    assert endpoint.told() == [first.number]
+    assert not first.paused  # its close is read
+
+
+def test_who_waits_for_too_long_is_told_in_any_case() -> None:
+    endpoint = Endpoint(1)
+    waits_for_a_reply(endpoint, endpoint.connections[0])
+    endpoint.leaving.begin(0.0)
+    endpoint.later()
+    endpoint.later(PATIENCE.replies_s - 0.01)
+    assert endpoint.told() == []
+    endpoint.later(0.01)
+    assert endpoint.told() == [0]
+
+
+def test_who_has_gone_or_was_told_otherwise_is_not_told() -> None:
+    endpoint = Endpoint(5)
+    gone, closed, gone_soon, closed_soon, there = endpoint.connections
+    endpoint.sessions.disconnected(gone)
+    endpoint.sending.close(closed, SLOW_CONSUMER)
+    waits_for_a_reply(endpoint, gone_soon)
+    waits_for_a_reply(endpoint, closed_soon)
+    endpoint.closes()
+    endpoint.leaving.begin(0.0)
+    endpoint.later()
+    assert endpoint.told() == [there.number]
+    assert endpoint.reading_changed() == [gone_soon.number, closed_soon.number, there.number]
+    endpoint.sessions.disconnected(gone_soon)
+    endpoint.sending.close(closed_soon, SLOW_CONSUMER)
+    endpoint.closes()
+    endpoint.later(PATIENCE.replies_s)
+    assert endpoint.told() == []
+    assert endpoint.reading_changed() == [closed_soon.number]  # it is read for its close
+
+
+def test_the_process_may_end_when_everything_under_way_is_finished() -> None:
+    endpoint = Endpoint(1)
+    endpoint.busy = True
+    waits_for_a_reply(endpoint, endpoint.connections[0])
+    endpoint.leaving.begin(0.0)
+    endpoint.later()
+    endpoint.later()
+    assert not endpoint.out()  # it has a client yet
+    endpoint.later(PATIENCE.replies_s)
+    endpoint.later()
+    assert endpoint.out()
+    assert endpoint.ends() == [HandedOver(True)]
+    endpoint.later()
+    assert endpoint.ends() == []
+    endpoint.busy = False
+    endpoint.later()
+    assert endpoint.ends() == [Left(True)]
+    endpoint.later()
+    assert endpoint.ends() == []
+
+
+def test_and_ends_in_any_case() -> None:
+    endpoint = Endpoint()
+    endpoint.busy = True
+    endpoint.leaving.begin(0.0)
+    endpoint.later()
+    assert endpoint.ends() == [HandedOver(True)]
+    endpoint.later(LEAVE_S - 0.01)
+    endpoint.out()
+    assert endpoint.ends() == []
+    endpoint.later(0.01)
+    assert endpoint.ends() == [Left(False)]

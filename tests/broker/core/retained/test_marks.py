@@ -1,0 +1,260 @@
+"""How far all homes have come, and which positions follow from that. SPEC section 8.10."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ingeborg.broker.core.links.calls import Call, Kind
+from ingeborg.broker.core.model import LINES_MAX, NO_INTRODUCTION, NO_SETTINGS
+from ingeborg.broker.core.retained.marks import MISSED_MAX, NOT_YET, PERIOD_S, Marks
+from tests.broker.core.history.here import IN_MEMORY, LINE, Here, at
+
+from ..surroundings import peer
+
+
+class Listened:
+    """Who was told of what."""
+
+    def __init__(self, marks: Marks) -> None:
+        self.marks = marks
+        self.heard: list[object] = []
+        marks.advanced, marks.missed = self.advanced, self.missed
+        marks.prove = lambda stamp: self.heard.append(("prove", stamp))
+
+    def advanced(self) -> None:
+        self.heard.append(self.marks.stable)
+
+    def missed(self, clients: Sequence[str] | None) -> None:
+        self.heard.append(clients)
+
+    def take(self) -> list[object]:
+        heard, self.heard = self.heard, []
+        return heard
+
+
+@pytest.fixture
+def here() -> Here:
+    return Here("a", "b")
+
+
+def told_to(here: Here, to: str) -> Call:
+    """What this peer is told with the next period."""
+    here.desk.now += PERIOD_S
+    here.marks.tick()
+    (call,) = [call for call in here.take_asked(Kind.MARK) if call.target == to]
+    return call
+
+
+def test_no_position_passes_a_message_that_has_not_ended_at_one_of_the_homes(here: Here) -> None:
+    marks, listened = here.marks, Listened(here.marks)
+    first = here.clock.stamp()
+    here.clock.stamp()
+    here.told("a", 5)
+    here.told("b", 7)
+    assert (marks.stable, listened.take()) == (0, [])
+    here.clock.close(first)
+    marks.tick()
+    assert (marks.stable, listened.take()) == (1, [1])
+    here.clock.close(2)
+    here.told("a", 6)
+    assert (marks.stable, listened.take()) == (6, [6])
+    here.told("b", 3)  # an older word, which came late
+    here.told("a", 9)
+    assert (marks.stable, marks.position) == (7, at(7))
+
+
+def test_a_mark_is_told_once_a_second(here: Here) -> None:
+    here.desk.now += PERIOD_S
+    here.marks.tick()
+    assert [call.target for call in here.take_asked(Kind.MARK)] == ["a", "b"]
+    here.desk.now += PERIOD_S / 2
+    here.marks.tick()
+    assert here.take_asked() == []
+    here.clock.stamp()
+    here.clock.see(9)
+    assert told_to(here, "a").arguments == (0, 9, [LINE], [], 3)
+
+
+def test_marks_are_told_where_at_least_one_endpoint_keeps_messages() -> None:
+    here = Here("a", settings=NO_SETTINGS)
+
+    def told() -> list[str]:
+        here.desk.now += PERIOD_S
+        here.marks.tick()
+        here.marks.tell("a")
+        return [call.target for call in here.take_asked(Kind.MARK)]
+
+    assert told() == []
+    here.members.connected(peer("b"), here.desk.now, NO_INTRODUCTION._replace(settings=IN_MEMORY))
+    here.members.joined_by("b", 1, 1)
+    assert told() == ["a", "b", "a"]
+    here.members.left("b")
+    assert told() == []
+
+
+def test_clients_that_missed_something_are_named_until_their_endpoint_has_heard_of_it(here: Here) -> None:
+    here.marks.delivery_failed("a", ["anna"])
+    call = told_to(here, "a")
+    assert call.arguments[3] == ["anna"]
+    here.marks.delivery_failed("a", ["bert"])
+    call = told_to(here, "a")  # the first one was not answered
+    assert call.arguments[3] == ["anna", "bert"]
+    here.marks.answered(call, None)
+    assert told_to(here, "a").arguments[3] == []
+    assert told_to(here, "b").arguments[3] == []
+
+
+@pytest.mark.parametrize("count", [1, MISSED_MAX + 1])
+def test_what_failed_after_the_peer_was_told_is_told_again(here: Here, count: int) -> None:
+    """The client may have recovered by then, without the second message."""
+    clients = [f"c{number}" for number in range(count)]
+    here.marks.delivery_failed("a", clients)
+    call = told_to(here, "a")
+    assert call.arguments[3] == (clients if count == 1 else None)
+    here.marks.delivery_failed("a", ["c0"])
+    here.marks.answered(call, None)
+    call = told_to(here, "a")
+    assert call.arguments[3] == (["c0"] if count == 1 else None)
+    here.marks.answered(call, None)
+    assert told_to(here, "a").arguments[3] == []
+
+
+def test_of_too_many_it_is_told_that_any_may_have_missed_something(here: Here) -> None:
+    here.marks.delivery_failed("a", [f"c{number}" for number in range(MISSED_MAX)])
+    few = told_to(here, "a")
+    assert len(few.arguments[3]) == MISSED_MAX
+    here.marks.delivery_failed("a", ["one more"])
+    many = told_to(here, "a")
+    assert many.arguments[3] is None
+    here.marks.answered(few, None)  # which has not heard of the last one
+    assert told_to(here, "a").arguments[3] is None
+    here.marks.answered(many, None)
+    assert told_to(here, "a").arguments[3] == []
+
+
+def test_clients_are_told_of_what_they_missed_before_a_position_passes_it(here: Here) -> None:
+    listened = Listened(here.marks)
+    here.told("b", 4)
+    here.clock.see(9)
+    here.told("a", 3, 9, ["anna"])
+    assert listened.take() == [["anna"], 3]
+    here.told("a", 4, 9, None)
+    assert listened.take() == [None, 4]
+    here.told("a", 5, 9, [])
+    assert listened.take() == []
+
+
+def test_after_a_lapse_no_position_is_told_before_all_have_told_their_marks_anew(here: Here) -> None:
+    listened = Listened(here.marks)
+    here.clock.see(9)
+    here.told("a", 4)
+    here.told("b", 4)
+    assert listened.take() == [4]
+    here.marks.lapsed()
+    assert not here.marks.known
+    here.told("a", 4)
+    assert (here.marks.known, here.marks.stable, listened.take()) == (False, 4, [])
+    here.told("b", 4)
+    # It has not grown, but what waits for its being known goes on.
+    assert (here.marks.known, here.marks.stable, listened.take()) == (True, 4, [4])
+
+
+def test_no_position_is_told_before_all_that_act_have_heard_of_each_others_beginning(here: Here) -> None:
+    here.marks.lapsed()
+    here.told("a", 5, 8)  # it has set floors up to 8, and has not heard of anybody's mark
+    here.told("b", NOT_YET, 9)
+    assert not here.marks.known
+    here.told("b", 9)
+    assert not here.marks.known  # a client that came back with 5 would be told a gap by b
+    here.told("a", 9)
+    assert (here.marks.known, here.marks.stable) == (True, 9)
+
+
+def test_no_position_is_told_before_this_endpoint_sees_all_that_a_peer_sees(here: Here) -> None:
+    here.clock.see(9)
+    here.marks.lapsed()
+    here.told("a", 9, count=4)
+    here.told("b", 9)
+    assert not here.marks.known  # who comes may have set floors above
+    here.members.connected(peer("c"), here.desk.now, here.members.introduction)
+    here.members.joined_by("c", 1, 1)
+    here.marks.view_changed()
+    here.told("c", 9)
+    assert (here.marks.known, here.marks.stable) == (True, 9)
+    here.told("a", 9, count=5)  # once all is known a newcomer is told before it comes
+    assert here.marks.known
+    here.marks.lapsed()
+    for incarnation in "abc":
+        here.told(incarnation, 9)
+    assert here.marks.known
+
+
+def test_who_is_gone_has_no_say_and_is_told_nothing_of_before_when_it_comes_back(here: Here) -> None:
+    here.clock.see(9)
+    here.told("a", 8)
+    here.told("b", 2)
+    here.marks.delivery_failed("b", ["anna"])
+    here.members.left("b")
+    here.marks.view_changed()
+    here.marks.delivery_failed("b", ["anna"])  # it recovers all its clients when it comes back
+    here.marks.tick()
+    assert here.marks.stable == 8
+    here.members.connected(peer("c"), here.desk.now, here.members.introduction)
+    here.members.joined_by("c", 1, 1)
+    here.marks.view_changed()
+    here.told("a", 9)
+    assert here.marks.stable == 8  # the newcomer has not told its own
+    here.told("c", 9)
+    assert here.marks.stable == 9
+
+
+def test_who_begins_alone_begins_a_line_and_who_comes_takes_over_the_others(here: Here) -> None:
+    assert list(here.marks.lines) == [LINE]
+    first = Marks(here.desk.real, here.members, here.clock)
+    listened = Listened(first)
+    first.mark_told("a", 1, [0, 0, ["z"], [], 1])
+    first.joined()
+    assert (list(first.lines), listened.take()[0]) == (["z"], ("prove", 0))
+    # Two that began at one moment: positions of either are good, and all give the same.
+    first.mark_told("b", 1, [0, 7, ["k"], [], 1])
+    assert (first.position_at(7), first.stamp_of("z.7"), first.stamp_of("k.7")) == ("k.7", 7, 7)
+    for number in range(LINES_MAX + 5):
+        first.mark_told("b", 1, [0, 7, [f"line {number}"], [], 1])
+    assert len(first.lines) == LINES_MAX
+    # A life of before is known up to where it had come; one that goes on is none of these.
+    first.reached({"old": 5, "z": 3}, 9)
+    assert [first.stamp_of(text) for text in ("old.5", "old.6", "z.7", "older.1")] == [5, None, 7, None]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "",
+        ".",
+        "5",
+        LINE,
+        f"{LINE}.",
+        ".5",
+        "other.5",
+        f"{LINE}.x",
+        f"{LINE}.-1",
+        f"{LINE}.+5",
+        f"{LINE}. 5",
+        f"{LINE}.0_5",
+        f"{LINE}.{'0' * 17}",
+        f"{LINE}.a",
+        "\0",
+    ],
+)
+def test_a_position_that_nobody_here_gave_is_none(here: Here, forged: str) -> None:
+    here.clock.see(9)
+    assert here.marks.stamp_of(at(9)) == 9
+    assert here.marks.stamp_of(forged) is None
+
+
+@pytest.mark.parametrize("stamp", [0, 1, 9, 1 << 40])
+def test_a_position_is_read_as_it_was_given(here: Here, stamp: int) -> None:
+    here.clock.see(stamp)
+    assert here.marks.stamp_of(here.marks.position_at(stamp)) == stamp
