@@ -125,8 +125,9 @@ test: $(READY) ## everything a change needs: some eleven minutes of two cores (A
 
 # Compiling can break what is compiled (ingeborg/form.py) and what calls it. A path of which no test ran fails the run
 # (tests/slices.py). Each commit takes a share of the simulator's seeds (tests/proof.py).
-COMPILED_SLICE := tests/broker/core tests/protocol tests/simulator tests/store/test_embedded.py \
-	tests/contract/test_subscriptions.py tests/contract/test_journal.py tests/fuzz/test_frames.py \
+COMPILED_SLICE := tests/broker/core tests/autoscaler/groups tests/protocol tests/simulator \
+	tests/store/test_embedded.py tests/contract/test_subscriptions.py tests/contract/test_journal.py \
+	tests/fuzz/test_frames.py \
 	$(addprefix tests/broker/shell/test_,client_socket.py peer_socket.py large_frames.py lines.py) \
 	tests/cluster/test_cluster.py tests/histories
 

@@ -20,6 +20,7 @@ from types import ModuleType
 
 #: What is compiled, as patterns below `ingeborg/`: what decides and what checks, and nothing that waits for anybody.
 PATTERNS = (
+    "autoscaler/groups/*.py",
     "broker/core/**/*.py",
     "broker/store/embedded/now.py",
     "protocol/bounded.py",

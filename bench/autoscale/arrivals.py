@@ -2,7 +2,7 @@
 
 Owns: the rows of a run, and how far each partition has come. Must never: judge them.
 
-It is a sink for this project's members, by the contract of ``broker.autoscaling.sinks.http``, and takes whole batches
+It is a sink for this project's members, by the contract of ``autoscaler.sinks.http``, and takes whole batches
 of the other groups' members. A record counts when it is handed on for the first time.
 """
 

@@ -20,10 +20,10 @@ from typing import Any, Final, NamedTuple
 import orjson
 import uvloop
 
+from ingeborg import autoscaler
 from ingeborg.bench import peers, units
 from ingeborg.bench.autoscale import cases, scale
 from ingeborg.bench.errors import BenchError, ExtraMissing, UsageError
-from ingeborg.broker import autoscaling
 
 EXPERIMENTS: Final = ("throughput", "response", "groups", "all")
 FACTS, DIGEST = "facts", "autoscale.json.xz"
@@ -117,7 +117,7 @@ def _autoscale(options: argparse.Namespace) -> int:
 
 def sources() -> str:
     """A fingerprint of what decides what is in the rows: the autoscaler, and the experiments."""
-    return units.fingerprint((Path(autoscaling.__path__[0]), Path(__file__).parent), (*NOT_IN_ROWS, "view"))
+    return units.fingerprint((Path(autoscaler.__path__[0]), Path(__file__).parent), (*NOT_IN_ROWS, "view"))
 
 
 def _run(options: argparse.Namespace, out: Path) -> None:

@@ -23,6 +23,7 @@ import orjson
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from ingeborg.autoscaler.model import Flow, Queue, Speeds, decode, encode
 from ingeborg.bench.autoscale import scale
 from ingeborg.bench.autoscale.arrivals import Arrivals, listening, unix_ms
 from ingeborg.bench.autoscale.load import Load
@@ -30,7 +31,6 @@ from ingeborg.bench.autoscale.members import Program
 from ingeborg.bench.autoscale.topics import delete_topic, make_topic
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.packing import streams
-from ingeborg.broker.autoscaling.model import Flow, Queue, Speeds, decode, encode
 
 DELTAS: Final = (5.0, 25.0)
 #: Of each delta.

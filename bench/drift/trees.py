@@ -28,7 +28,10 @@ GIT_S_MAX = 60.0
 RUN = ("broker", "protocol", "ingeborg", "setup.py", "pyproject.toml")
 
 #: What an endpoint runs on, and what it is compiled with.
-NEEDED = ("broker", "protocol", "ingeborg", "loadgen", "bench", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+NEEDED = (
+    *("broker", "protocol", "ingeborg", "autoscaler", "loadgen", "bench"),
+    *("setup.py", "pyproject.toml", "README.md", "LICENSE"),
+)
 
 
 def _git(root: Path, *arguments: str) -> bytes:

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ingeborg.autoscaler.groups.instance import Instance, relabel
+from ingeborg.autoscaler.groups.mend import mend
+from ingeborg.autoscaler.groups.packing import DOCUMENT, Algorithm, Work
 from ingeborg.bench.packing.streams import Reading, Start, drawn, hashed
-from ingeborg.broker.core.groups.instance import Instance, relabel
-from ingeborg.broker.core.groups.mend import mend
-from ingeborg.broker.core.groups.packing import DOCUMENT, Algorithm, Work
 from ingeborg.protocol.hashes import SLOTS
 
 DELTAS: Final = (0.0, 5.0, 10.0, 15.0, 20.0, 25.0)

@@ -10,11 +10,11 @@ import json
 import lzma
 from pathlib import Path
 
+from ingeborg.autoscaler import groups
 from ingeborg.bench import units
 from ingeborg.bench.errors import BenchError, UsageError
 from ingeborg.bench.packing import cases, work
 from ingeborg.bench.packing.cases import SEEDS, Unit
-from ingeborg.broker.core import groups
 
 SEEDS_MAX = 1_000
 DIGEST, TIMES = "packing.json.xz", "times.json"

@@ -13,11 +13,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from ingeborg.autoscaler.groups.packing import DOCUMENT
 from ingeborg.bench.packing import latency, scores
 from ingeborg.bench.packing.cases import ALGORITHMS, OPTIMUM_EVERY
 from ingeborg.bench.packing.work import LATENCIES, OPTIMA, ROWS, TIMES
 from ingeborg.bench.spark.session import local_session
-from ingeborg.broker.core.groups.packing import DOCUMENT
 
 Json = dict[str, Any]
 

@@ -13,8 +13,8 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from ingeborg.autoscaler.groups.instance import NOWHERE
 from ingeborg.bench.packing.streams import CAPACITY
-from ingeborg.broker.core.groups.instance import NOWHERE
 
 ITERATION_S: Final = 30.0
 PAUSE_S: Final = 5.0

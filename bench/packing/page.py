@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from ingeborg.autoscaler.groups.packing import DOCUMENT
 from ingeborg.bench.packing import latency
 from ingeborg.bench.packing.scores import front
 from ingeborg.bench.report.charts import Drawn
 from ingeborg.bench.report.markup import Html, badge, bullets, explain, html, panel, plot, table
 from ingeborg.bench.report.page import framed
 from ingeborg.bench.report.plots import COLOURS, Plot, Series, linear, logarithmic
-from ingeborg.broker.core.groups.packing import DOCUMENT
 
 Json = Mapping[str, Any]
 

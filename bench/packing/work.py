@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ingeborg import form
+from ingeborg.autoscaler.groups.instance import NOWHERE, Instance, lower_bound, moved, rscore
+from ingeborg.autoscaler.groups.packing import Algorithm, pack
 from ingeborg.bench.packing import latency
 from ingeborg.bench.packing.cases import (
     ALGORITHMS,
@@ -29,8 +31,6 @@ from ingeborg.bench.packing.cases import (
 from ingeborg.bench.packing.optimum import Solver
 from ingeborg.bench.packing.streams import CAPACITY, drawn
 from ingeborg.bench.units import keep
-from ingeborg.broker.core.groups.instance import NOWHERE, Instance, lower_bound, moved, rscore
-from ingeborg.broker.core.groups.packing import Algorithm, pack
 
 Row = dict[str, Any]
 

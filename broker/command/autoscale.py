@@ -1,6 +1,7 @@
 """`ingeborg autoscale FILE`: its options, and what its exit code says.
 
-Owns: the options' spelling and help. Must never: import an autoscaler's packages before it is asked for one.
+Owns: the options' spelling and help, and the form of the log: the autoscaler does not know the broker's. Must never:
+import an autoscaler's packages before it is asked for one.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def add(commands: Any) -> None:
 def run(arguments: dict[str, Any]) -> int:
     """Returns the exit code."""
     try:
-        from ..autoscaling import run as autoscaling
+        from ingeborg.autoscaler import run as autoscaler
+
+        from ..shell import logs
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("ingeborg."):
             raise
@@ -74,4 +77,5 @@ def run(arguments: dict[str, Any]) -> int:
     if (arguments["dry_run"] or arguments["watch"]) and arguments["part"] not in ("all", "controller"):
         print("ingeborg autoscale: --dry-run and --watch are for the controller", file=sys.stderr)
         return USAGE
-    return autoscaling.main(**arguments)
+    logs.set_up(arguments.pop("log_format"), arguments.pop("log_level"))
+    return autoscaler.main(**arguments)

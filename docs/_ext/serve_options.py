@@ -17,7 +17,7 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from ingeborg.broker.autoscaling import settings
+from ingeborg.autoscaler import settings
 from ingeborg.broker.command.config import ENVIRONMENT_PREFIX, ServeOptions
 
 TYPES = {"bool": "true or false", "int": "whole number", "float": "number", "str": "text"}

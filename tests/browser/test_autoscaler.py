@@ -8,12 +8,12 @@ from contextlib import contextmanager
 import pytest
 import pytest_asyncio
 
-from ingeborg.broker.autoscaling.controller import Controller
-from ingeborg.broker.autoscaling.effects import Picture
-from ingeborg.broker.autoscaling.settings import GroupSettings
-from ingeborg.broker.autoscaling.view.metrics import Metrics
-from ingeborg.broker.autoscaling.view.serving import serving
-from tests.broker.autoscaling.view.pictures import PICTURE, bar
+from ingeborg.autoscaler.controller import Controller
+from ingeborg.autoscaler.effects import Picture
+from ingeborg.autoscaler.settings import GroupSettings
+from ingeborg.autoscaler.view.metrics import Metrics
+from ingeborg.autoscaler.view.serving import serving
+from tests.autoscaler.view.pictures import PICTURE, bar
 
 from .devtools import Page, browsing
 

@@ -1,6 +1,6 @@
 """The autoscaler's manifest: what the API takes, in agreement with itself and with the file that it carries.
 
-That the Role has what the scaler asks for, and no more, is in ``tests/broker/autoscaling/scalers/test_kubernetes.py``.
+That the Role has what the scaler asks for, and no more, is in ``tests/autoscaler/scalers/test_kubernetes.py``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from ingeborg.broker.autoscaling import settings
-from ingeborg.broker.autoscaling.settings import Settings
+from ingeborg.autoscaler import settings
+from ingeborg.autoscaler.settings import Settings
 
 from .files import DEPLOY, SPARE_S, documents, strings
 from .test_kubernetes import RELEASES, only

@@ -18,7 +18,7 @@ NAME = "ingeborg"
 """What is installed. Here modules are called by their folders: ``ingeborg.broker.core.connections.hub`` is
 ``broker.core.connections.hub``."""
 
-OURS = frozenset({"protocol", "broker", "loadgen", "bench"})
+OURS = frozenset({"protocol", "broker", "autoscaler", "loadgen", "bench"})
 
 _MAY_BE_SHORT = re.compile(rf"\b(?:from|import)\b(?:.*\\\n)*.*(?<![\w.])(?:{'|'.join(sorted(OURS))})\b")
 """Whatever imports one by its short name has such a line, or lines that go on: few others have. To parse all sources
@@ -42,7 +42,7 @@ HARMLESS = frozenset({"websockets.speedups", "websockets.utils"})
 WORLDLY_BUILTINS = frozenset({"open", "print", "input", "breakpoint", "__import__"})
 
 
-KNOW_NOTHING = frozenset({"broker", "loadgen", "bench"})
+KNOW_NOTHING = frozenset({"broker", "autoscaler", "loadgen", "bench"})
 """Packages whose ``__init__`` runs before any module inside: what it imported, all of them would know."""
 
 
@@ -74,13 +74,17 @@ LAYERS = (
     Layer("broker.store.base", ("protocol", "broker.core")),
     Layer("broker", ("protocol", "broker", "ingeborg.form", "ingeborg.streams")),
     Layer("broker.command.cli", ("protocol", "broker", "ingeborg.form", "ingeborg.streams"), known_to_none=True),
+    # One command line starts two products. Of the broker nothing else knows the autoscaler, which knows no broker.
+    Layer("broker.command.autoscale", ("protocol", "broker", "autoscaler.run")),
+    Layer("autoscaler", ("protocol", "autoscaler")),
+    Layer("autoscaler.groups", ("autoscaler.groups",), pure=True),
     Layer("loadgen", ("protocol", "loadgen", "ingeborg.form")),
     Layer("loadgen.cli", ("protocol", "loadgen", "ingeborg.streams"), known_to_none=True),
     Layer("bench", ("protocol", "bench", "ingeborg.form")),
     Layer("bench.causality", ("bench.causality",), pure=True),
     Layer("bench.oracle", ("bench.oracle",), pure=True),
     # The evaluation of a pure part, in the process that evaluates it.
-    Layer("bench.packing", ("protocol", "bench", "ingeborg.form", "broker.core.groups")),
+    Layer("bench.packing", ("protocol", "bench", "ingeborg.form", "autoscaler.groups")),
     # Protocols as endpoints would run them, in a simulator.
     Layer("bench.overlay", ("protocol", "bench", "ingeborg.form", "broker.core.overlay")),
     # The same of policies of caches, and a broker around them that is put together of real parts.
@@ -90,11 +94,11 @@ LAYERS = (
         "bench.caching.live",
         (
             *("protocol", "bench", "ingeborg.form", "broker.core.caches", "broker.core.filters", "broker.store"),
-            "broker.autoscaling.kafka.connecting",
+            "autoscaler.kafka.connecting",
         ),
     ),
     # Real programs on a real Kafka; in place of their monitor it speaks to them itself.
-    Layer("bench.autoscale", ("protocol", "bench", "ingeborg.form", "broker.autoscaling")),
+    Layer("bench.autoscale", ("protocol", "bench", "ingeborg.form", "autoscaler")),
     Layer("bench.cli", ("protocol", "bench", "ingeborg.streams"), known_to_none=True),
     # Measurements of single parts: they import what they measure, and nothing imports them.
     Layer("bench.parts", ("protocol", "broker", "loadgen", "bench"), known_to_none=True),

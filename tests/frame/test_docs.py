@@ -145,7 +145,7 @@ def test_what_pages_tell_to_run_is_there() -> None:
     absent = []
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         text = page.read_text(encoding="utf-8")
-        modules = re.findall(r"python -m ((?:tests|ingeborg|bench|loadgen|broker)[\w.]*\w)", text)
+        modules = re.findall(r"python -m ((?:tests|ingeborg|bench|loadgen|autoscaler|broker)[\w.]*\w)", text)
         absent += [
             f"{page.name}: python -m {name}"
             for name in modules

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("ingeborg", "protocol", "broker", "loadgen", "bench", "tests")
+CODE = ("ingeborg", "protocol", "broker", "autoscaler", "loadgen", "bench", "tests")
 
 #: A package with its version, and a marker where a requirement of ours has one; then the first of its hashes.
 PINNED = re.compile(r"[a-z0-9-]+==\S+ (; [^\\\n]+ )?\\\n +--hash=sha256:")

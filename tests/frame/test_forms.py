@@ -24,7 +24,7 @@ class Tree:
     def __init__(self, root: Path) -> None:
         self.package = root / "ingeborg"
         shutil.copytree(ROOT / "ingeborg", self.package, symlinks=True, ignore=shutil.ignore_patterns("*.so", "*.txt"))
-        for top in ("broker", "protocol"):
+        for top in ("autoscaler", "broker", "protocol"):
             shutil.copytree(ROOT / top, root / top, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
         self.project = root / "pyproject.toml"
         self.project.touch()
@@ -58,8 +58,9 @@ def tree(tmp_path: Path) -> Tree:
 def test_every_module_that_decides_is_compiled() -> None:
     found = set(form.sources())
     assert {"broker/core/router.py", "broker/core/messages/home.py", "protocol/wire.py"} <= found
-    core = {path.relative_to(ROOT).as_posix() for path in (ROOT / "broker" / "core").rglob("*.py")}
-    assert {name for name in core - found if not name.endswith("__init__.py")} == set()
+    pure = [path for top in ("broker/core", "autoscaler/groups") for path in (ROOT / top).rglob("*.py")]
+    wanted = {path.relative_to(ROOT).as_posix() for path in pure if path.name != "__init__.py"}
+    assert wanted - found == set()
 
 
 def test_the_fingerprint_is_of_every_byte_and_every_name(tree: Tree) -> None:

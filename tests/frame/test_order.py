@@ -32,7 +32,7 @@ def test_files_whose_tests_go_apart_share_nothing_of_a_module_s_or_longer() -> N
     ("name", "folder", "wanted", "least"),
     [
         ("Spark", "tests/bench", r"\bspark: |usefixtures\(\"spark\"\)", 6),
-        ("Kafka", "tests/broker/autoscaling", r"conftest import .*\bCluster\b", 6),
+        ("Kafka", "tests/autoscaler", r"conftest import .*\bCluster\b", 6),
         ("Kafka", "tests/bench", r"\bsession_kafka\b", 1),
         ("Kafka", "tests/loadgen/backends", r"\bsystem = \"kafka\"", 1),
     ],

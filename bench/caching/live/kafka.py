@@ -17,9 +17,9 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from ingeborg.autoscaler.kafka.connecting import KafkaProblem, asking, ensure_topic, running
 from ingeborg.bench.caching.live.broker import Broker
 from ingeborg.bench.errors import BenchError
-from ingeborg.broker.autoscaling.kafka.connecting import KafkaProblem, asking, ensure_topic, running
 
 TIMEOUT_S: Final = 20.0
 """Of a call. Kafka answers in milliseconds once it is up; a topic takes it a second where the machine is busy."""

@@ -10,9 +10,9 @@ import orjson
 import pytest
 import pytest_asyncio
 
+from ingeborg.autoscaler.sinks.base import Place, Record, RefusedError
+from ingeborg.autoscaler.sinks.http import HttpSink
 from ingeborg.bench.autoscale.arrivals import Arrivals, listening
-from ingeborg.broker.autoscaling.sinks.base import Place, Record, RefusedError
-from ingeborg.broker.autoscaling.sinks.http import HttpSink
 
 
 class Endpoint:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from ingeborg.autoscaler.groups.packing import DOCUMENT
 from ingeborg.bench.packing import work
 from ingeborg.bench.packing.cases import ALGORITHMS, OPTIMUM_EVERY
 from ingeborg.bench.packing.page import Scores
-from ingeborg.broker.core.groups.packing import DOCUMENT
 
 from . import small
 

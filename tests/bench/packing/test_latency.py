@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from ingeborg.autoscaler.groups.instance import NOWHERE
 from ingeborg.bench.packing.latency import (
     CONSUMED,
     ITERATION_S,
@@ -20,7 +21,6 @@ from ingeborg.bench.packing.latency import (
     mean_consumers,
 )
 from ingeborg.bench.packing.streams import CAPACITY
-from ingeborg.broker.core.groups.instance import NOWHERE
 
 #: The naive model looks at so many bytes of a queue in an iteration.
 SAMPLES = 400

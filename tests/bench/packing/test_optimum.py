@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ingeborg.autoscaler.groups.instance import Instance, lower_bound
+from ingeborg.autoscaler.groups.packing import DOCUMENT, pack
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.packing import optimum
 from ingeborg.bench.packing.optimum import Solver
-from ingeborg.broker.core.groups.instance import Instance, lower_bound
-from ingeborg.broker.core.groups.packing import DOCUMENT, pack
 from tests import wants
-from tests.broker.core.groups.drawn import fewest_bins
+from tests.autoscaler.groups.drawn import fewest_bins
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
+from ingeborg.autoscaler.groups.instance import Instance, rscore
+from ingeborg.autoscaler.groups.packing import pack
 from ingeborg.bench.packing import optimum, work
 from ingeborg.bench.packing.cases import ALGORITHMS, LATENCY_ITEMS, LATENCY_OF, Unit, units
 from ingeborg.bench.packing.streams import CAPACITY, drawn
-from ingeborg.broker.core.groups.instance import Instance, rscore
-from ingeborg.broker.core.groups.packing import pack
 
 from . import small
 

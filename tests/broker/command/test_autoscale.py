@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -84,3 +85,10 @@ def test_where_kafka_is_not_there_it_is_said(tmp_path: Path, arguments: tuple[st
     assert done.returncode == 1
     assert "127.0.0.1:1" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_log_has_the_form_and_the_level_that_are_asked_for(tmp_path: Path) -> None:
+    """The command sets it up, since the autoscaler does not know the broker's."""
+    done = run(tmp_path, "g.toml", "--part", "controller", "--log-format", "json", "--log-level", "error")
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {(line["level"], line["logger"]) for line in lines} == {("ERROR", "ingeborg.autoscale")}

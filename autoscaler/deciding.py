@@ -1,0 +1,197 @@
+"""Which member reads which queue, and how many members that takes: the step "Reassign" of the document.
+
+Owns: a decision, from sizes and owners. Must never: know a clock, or what has been decided before.
+
+The packing itself is ``autoscaler.groups``'s. Here its bins become members by their numbers, and the bounds of the
+file are kept: at least ``least`` members, at most ``most``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .groups import packing
+from .groups.instance import NOWHERE, ROUNDING, Instance, by_size
+from .groups.mend import mend
+from .groups.packing import Algorithm, pack
+from .model import Queue
+
+ALGORITHMS: Mapping[str, Algorithm] = {
+    "mwf": packing.modified_worst_fit,
+    "mbf": packing.modified_best_fit,
+    "mwfp": packing.modified_worst_fit_partition,
+    "mbfp": packing.modified_best_fit_partition,
+    "nf": packing.next_fit,
+    "ff": packing.first_fit,
+    "bf": packing.best_fit,
+    "wf": packing.worst_fit,
+    "nfd": packing.next_fit_decreasing,
+    "ffd": packing.first_fit_decreasing,
+    "bfd": packing.best_fit_decreasing,
+    "wfd": packing.worst_fit_decreasing,
+}
+"""Those that pack anew; ``mend`` takes a price, too."""
+
+#: With few bytes to share out among ``least`` members, each gets up to so many times its part: equal parts would be
+#: mended at every change.
+EVEN = 1.25
+
+
+class Group(NamedTuple):
+    """As it is. ``sizes``: bytes a second of each queue. ``owners``: the number of the member that has it. ``members``:
+    what each that is there can take, in bytes a second, by its number. ``reserved``: numbers that a new member cannot
+    have."""
+
+    sizes: Mapping[Queue, float]
+    owners: Mapping[Queue, int]
+    members: Mapping[int, float]
+    reserved: frozenset[int]
+
+
+class Rules(NamedTuple):
+    """``capacity``: of a member that has said nothing else, in bytes a second. ``fill``: so much of a capacity is given
+    to a member. ``price``: see ``mend``. ``least``, ``most``: members."""
+
+    algorithm: str
+    price: float
+    capacity: float
+    fill: float
+    least: int
+    most: int
+
+
+class Decision(NamedTuple):
+    """``where``: the number of the member that is to have each queue. ``members``: how many that takes, ``least`` not
+    counted in. ``hot``: queues that are more than a member of their own can take. ``capped``: more than ``most`` would
+    be needed, so members have more than they can take."""
+
+    where: dict[Queue, int]
+    members: int
+    hot: tuple[Queue, ...]
+    capped: bool
+
+
+def decide(group: Group, rules: Rules) -> Decision:
+    """A packing of the group."""
+    queues = sorted(group.sizes)
+    sizes = [group.sizes[queue] for queue in queues]
+    capacity = rules.capacity * rules.fill
+    if rules.least > 1:
+        capacity = min(capacity, max(EVEN * math.fsum(sizes) / rules.least, *sizes, 0.0) or capacity)
+    packed = sizes
+    if queues and not any(sizes):
+        # Nothing is known of them yet: by their number.
+        packed = [capacity / math.ceil(len(queues) / max(rules.least, 1))] * len(queues)
+    own = {
+        number - 1: min(each * rules.fill, capacity) if capacity < rules.capacity * rules.fill else each * rules.fill
+        for number, each in group.members.items()
+        if each != rules.capacity
+    }
+    former = [group.owners.get(queue, 0) - 1 for queue in queues]
+    former = [bin if bin >= 0 else NOWHERE for bin in former]
+    instance = Instance(packed, former, capacity, own)
+    bins = pack(ALGORITHMS[rules.algorithm], instance) if rules.algorithm != "mend" else _mended(instance, rules.price)
+    if capacity < rules.capacity * rules.fill:
+        bins = _evened(instance, bins)
+    numbers = _numbered(bins, packed, group, rules)
+    used = set(numbers)
+    is_capped = len(used) > rules.most
+    if is_capped:
+        numbers = _levelled(numbers, packed, [bin + 1 for bin in former], group, rules)
+    hot = tuple(
+        queue
+        for queue, size, number in zip(queues, sizes, numbers, strict=True)
+        if size > group.members.get(number, rules.capacity) * (1.0 + ROUNDING)
+    )
+    return Decision(dict(zip(queues, numbers, strict=True)), len(used), hot, is_capped)
+
+
+def _mended(instance: Instance, price: float) -> list[int]:
+    return pack(lambda instance: mend(instance, price), instance)
+
+
+def _evened(instance: Instance, bins: list[int]) -> list[int]:
+    """Items that had no bin go where least is, the greatest first, among the bins that are used."""
+    filled = dict.fromkeys(bins, 0.0)
+    for item, bin in enumerate(bins):
+        if instance.former[item] != NOWHERE:
+            filled[bin] += instance.sizes[item]
+    found = list(bins)
+    for item in by_size(instance.sizes):
+        size = instance.sizes[item]
+        if instance.former[item] == NOWHERE:
+            bin = min(filled, key=lambda bin: ((filled[bin] + size) / instance.capacity_of(bin), bin))
+            filled[bin] += size
+            found[item] = bin
+    return found
+
+
+def _numbered(bins: list[int], sizes: list[float], group: Group, rules: Rules) -> list[int]:
+    """The number of the member that each bin is. A bin that is no member yet becomes one that is there and has nothing
+    to do, and only else a new one."""
+    used = {bin + 1 for bin in bins}
+    names = {number: number for number in used if number in group.members}
+    free = sorted(number for number, each in group.members.items() if number not in used and each == rules.capacity)
+    new = 1
+    for number in sorted(used - names.keys()):
+        if free:
+            names[number] = free.pop(0)
+            continue
+        while new in group.members or new in group.reserved:
+            new += 1
+        names[number] = new
+        new += 1
+    return [names[bin + 1] for bin in bins]
+
+
+def _levelled(numbers: list[int], sizes: list[float], former: list[int], group: Group, rules: Rules) -> list[int]:
+    """For ``most`` members where more were wanted: those that are there stay, then those with the most load. What the
+    others were to have goes to the member that is filled least, the greatest first; but back to its former owner, where
+    that is not filled much more."""
+    loads: dict[int, float] = {}
+    for number, size in zip(numbers, sizes, strict=True):
+        loads[number] = loads.get(number, 0.0) + size
+    for number in group.members:  # those that a decision would have left empty
+        loads.setdefault(number, 0.0)
+    kept = sorted(loads, key=lambda number: (number not in group.members, -loads[number], number))[: rules.most]
+    filled = {number: loads[number] for number in kept}
+
+    def share(number: int, more: float) -> tuple[float, int]:
+        return (filled[number] + more) / group.members.get(number, rules.capacity), number
+
+    found = list(numbers)
+    loose = [item for item, number in enumerate(numbers) if number not in filled]
+    for item in sorted(loose, key=lambda item: (-sizes[item], item)):
+        number = min(kept, key=lambda number: share(number, sizes[item]))
+        back = former[item]
+        if back in filled and share(back, sizes[item])[0] <= EVEN * share(number, sizes[item])[0]:
+            number = back
+        filled[number] += sizes[item]
+        found[item] = number
+    _relieve(found, filled, sizes, group, rules)
+    return found
+
+
+def _relieve(numbers: list[int], filled: dict[int, float], sizes: list[float], group: Group, rules: Rules) -> None:
+    """As long as the fullest has more than it can take, it gives the least full what makes the fuller of both least
+    full. At most as many moves as there are items."""
+
+    def share(number: int, more: float = 0.0) -> float:
+        return (filled[number] + more) / group.members.get(number, rules.capacity)
+
+    for _ in numbers:
+        fullest, emptiest = max(filled, key=share), min(filled, key=share)
+        if share(fullest) <= 1.0 + ROUNDING:
+            return
+        after, best = min(
+            (max(share(fullest, -sizes[item]), share(emptiest, sizes[item])), item)
+            for item, number in enumerate(numbers)
+            if number == fullest
+        )
+        if after >= share(fullest) - ROUNDING:
+            return
+        filled[fullest] -= sizes[best]
+        filled[emptiest] += sizes[best]
+        numbers[best] = emptiest
