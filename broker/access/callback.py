@@ -22,6 +22,7 @@ from ingeborg.protocol.wire import decode
 
 from ..core.connections.grants import Grant
 from ..core.histogram import Histogram
+from ..core.metrics import EVICTIONS, Metric, counters, counters_by, gauge, histogram
 from .claims import TokenError, granted
 
 log = logging.getLogger("ingeborg.auth")
@@ -258,6 +259,20 @@ class Callback:
         self._places = asyncio.Semaphore(CALLS_MAX)
         self._silent_until = float("-inf")
         self._unsaid = 0
+
+    def metrics(self) -> list[Metric]:
+        """What it counts and measures."""
+        return [
+            counters_by("auth_calls", "Calls of auth-url that have ended", "outcome", self.calls),
+            counters_by(
+                "auth_answers", "What clients were told of auth-url, by where it came from", "source", self.answers
+            ),
+            gauge("auth_calls_under_way", "Calls of auth-url without an answer yet", self.under_way),
+            gauge("auth_calls_waiting", "Calls of auth-url that wait for others to end", self.waiting),
+            gauge("auth_breaker_open", "1 while auth-url is left alone, since it did not work", self.breaker.is_open),
+            histogram("auth", "Calls of auth-url", self.times),
+            counters("evictions", EVICTIONS, ("cache",), [(("auth",), float(self.cache.evicted))]),
+        ]
 
     @property
     def waiting(self) -> int:

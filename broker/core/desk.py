@@ -1,19 +1,20 @@
 """The desk: what a part of the core may ask for, and nothing else.
 
-Owns: the ten things that every part needs: the time, counters, calls to the store and to peers, jobs, effects. Must
-never: lead from one part to another. What two parts share is given to both when they are made, under its own type.
+Owns: what every part needs: both clocks, counters, calls to the store and to peers, jobs, effects. Must never: lead
+from one part to another. What two parts share is given to both when they are made, under its own type.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .counters import Counters
 from .effects import Act
 from .links.calls import NOT_HOME, Asker, Calls, Kind
 from .links.link import Item
+from .metrics import Metric, counter
 from .stores import StoreCalls, StoreDone
 
 Job = Iterator[bool]
@@ -25,15 +26,38 @@ class Desk:
     """One endpoint's. ``now``: monotonic seconds, of the event that is being dealt with."""
 
     def __init__(
-        self, now: float, counters: Counters, calls: Calls, stores: StoreCalls, jobs: deque[Job], acts: list[Act]
+        self,
+        now: float,
+        counters: Counters,
+        calls: Calls,
+        stores: StoreCalls,
+        jobs: deque[Job],
+        acts: list[Act],
+        unix_s: float = 0.0,
     ) -> None:
+        """``unix_s``: Unix time in seconds, at ``now``."""
         self.now = now
+        self._unix_s = unix_s  # at the last tick,
+        self._ticked_at = now
         self.counts = counters.counts
         self.drops = counters.drops
         self._calls = calls
         self._stores = stores
         self._jobs = jobs
         self._acts = acts
+
+    @property
+    def unix_s(self) -> float:
+        """Unix time in seconds, of the event that is being dealt with."""
+        return self._unix_s + (self.now - self._ticked_at)
+
+    def tick(self, unix_s: float) -> None:
+        """It is ``unix_s`` now: this clock may have been set back or on."""
+        self._unix_s, self._ticked_at = unix_s, self.now
+
+    def counted(self, name: str, help: str) -> Metric:
+        """One of ``counts``, as a part tells it."""
+        return counter(name, help, self.counts[name])
 
     def store(self, operation: str, arguments: tuple[Any, ...], done: StoreDone, context: Any = None) -> None:
         """Call the store at the end of the turn; ``done`` is told (context, result, error)."""
@@ -60,6 +84,11 @@ class Desk:
         instead, since they mean the same there, and only there.
         """
         self._calls.make(kind, peer, arguments, asker, context, self.now, number, linked)
+
+    def cast(self, kind: Kind, peers: Iterable[str], arguments: Item, asker: Asker, context: Any = None) -> None:
+        """Make the same request to many peers; the asker is told what comes of each."""
+        for peer in peers:
+            self._calls.make(kind, peer, arguments, asker, context, self.now)
 
     def answer(self, peer: str, number: int, value: Any = None) -> None:
         """Answer a peer's request."""

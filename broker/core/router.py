@@ -10,67 +10,21 @@ batch. The parts do the rest; a part knows the desk and what it is given here, a
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .clients.cut_off import CutOff
-from .clients.keepalive import Keepalive
-from .clients.leaving import Leaving
-from .clients.listening import Listening
-from .clients.revoking import Revoking
-from .clients.sessions import Sessions
-from .cluster.arriving import Arriving
-from .cluster.copies import Copies
-from .cluster.copying import Copying
-from .cluster.homes import Homes
-from .cluster.joining import Joining
-from .cluster.membership import Membership
-from .cluster.mesh import Mesh
-from .cluster.slots import Held, SlotState
-from .cluster.standby import Standbys
-from .cluster.underway import UnderWay
+from .base import Base
+from .cluster.slots import SlotState
 from .connections.grants import Grant
-from .connections.hub import Connection, Hub
+from .connections.hub import Connection
 from .connections.large import Large, Outcome
 from .connections.outbox import PIECE_BYTES
-from .counters import Counters
-from .dedup.dedup import Dedup
-from .dedup.inflight import InFlight
-from .dedup.names import Names
-from .dedup.repeats import Repeats
-from .desk import Desk, Job
-from .effects import Act
-from .history.parts import HistoryParts
+from .layers import Options, by_homes
 from .limits import PATIENCE, SIZES, Limits, Patience, Sizes
-from .links.calls import Calls
-from .message import Handover
-from .messages.delivery import Delivery
-from .messages.fanout import Fanout
-from .messages.home import Home
-from .messages.lookup import LookupHome
-from .messages.origin import Origin
-from .messages.outcomes import Outcomes
-from .messages.recovery import Recovery
-from .messages.sharing import Sharing
+from .lookup.assembly import by_lookup
+from .metrics import Metric
 from .model import NO_INTRODUCTION, NO_SETTINGS, Endpoint, Introduction, Settings, Shape
-from .operators.looks import looks
-from .outgoing.memory import Memory
-from .outgoing.replies import Replies
-from .outgoing.sending import Sending
-from .part import Part, bind
-from .replication.guard import Guard
-from .replication.handover import KeyHandover, SeenPayloads
-from .replication.kept import KeptMessages
-from .stores import StoreCalls
-from .topics.filtering import Filtering
-from .topics.locations import Locations, Whereabouts
-from .topics.moved import MovedAway
-from .topics.presence import Presence
-from .topics.routes import Routes
-from .topics.subscribing import Subscribing
-from .topics.sweeping import Sweeping
-from .topics.writing import Writing
+from .part import bind
 from .turns import Turns
 
 
@@ -99,113 +53,27 @@ class Router(Turns):
         grace_s: float = 60.0,
         presence: Sequence[str] = (),
     ) -> None:
-        """``shape``: of the store. ``figures``: what this endpoint tells operators of itself (SPEC section 2.4).
-        ``resident``: the memory of this process in bytes; ``None``: nobody knows, and what connections hold is believed
-        as it is counted. ``alone_at_url``: see ``Joining``. ``ping_s``: between two pings of a connection. ``unix_s``:
-        Unix time now. ``states``: what belongs to slots, beside the core's own. ``settings``: those of the cluster that
-        it follows. ``grace_s``: what this endpoint is set to, see ``Membership``. ``presence``: see ``Presence``."""
-        self.me, mine = me, me.incarnation
-        self.limits = limits = limits or Limits()
-        shape = shape or Shape()
-        lookup, held_bytes = routing == "lookup", limits.held_bytes
-
-        self.counters = counters = Counters()
-        self.calls = calls = Calls()
-        self.stores = StoreCalls(counters.counts)
-        self._jobs: deque[Job] = deque()
-        self._acts: list[Act] = []
-        self._desk = desk = Desk(now, counters, calls, self.stores, self._jobs, self._acts)
-
-        if lookup:
-            settings = NO_SETTINGS
-        self.members = members = Membership(me, now, patience, grace_s, settings)
-        self.hub = hub = Hub()
-        self.memory = memory = Memory(held_bytes, resident or (lambda: held_bytes + 1))
-        self.inflight = inflight = InFlight(limits.inflight_messages, limits.inflight_bytes)
-        most, choosy = limits.filter_bytes, shape.reads_memory
-        self.routes = routes = Routes(limits.routes_topics, limits.routes_ids, filter_bytes_max=most, choosy=choosy)
-        self.locations = locations = Locations(0 if lookup else limits.locations_clients)
-        self.dedup: Dedup[Handover] = Dedup(dedup_ttl_s, limits.dedup_keys)
-        self._writes = writes = UnderWay()
-        handovers = UnderWay()
-        self.filtering = filtering = Filtering(desk, routes)
-        homes = Homes(mine, joined=True) if lookup else members
-        repeats, moved_away = Repeats(dedup_ttl_s, sizes), MovedAway(sizes)
-        whereabouts = Whereabouts(locations, members, counters.drops)
-
-        self._sending = sending = Sending(desk, memory)
-        self.replies = replies = Replies(sending, memory, counters, wrap)
-        self.sessions = sessions = Sessions(desk, limits, sending, replies, memory, inflight, sizes)
-        self._keepalive = keepalive = Keepalive(desk, sending, ping_s, unix_s)
-        self.mesh = mesh = Mesh(desk, members, calls, inflight, counters.errors, sizes)
-
-        # The stages of a message, the last one first: each is given the one that it hands on to.
-        links = calls.links
-        self._delivery = delivery = Delivery(desk, hub, sending, moved_away, links, counters, wrap, sizes)
-        self._fanout = fanout = Fanout(desk, members, links, locations, whereabouts, delivery, not lookup, sizes)
-        self.history = history = HistoryParts(desk, members, limits, settings, shape.journal)
-        names, held = Names(), Held()
-        seen, kept = SeenPayloads(desk, self.dedup, names), KeptMessages(desk, self.dedup, names)
-        seen.at_standby = kept
-        of_slots = [] if lookup else [seen, history.state, *states]
-        self.copies = copies = Copies(desk, members, of_slots)
-        self.copying = copying = Copying(desk, members, copies, of_slots, held, handovers)
-        self.arriving = arriving = Arriving(desk, members, of_slots, held, copying)
-        self.standbys = standbys = Standbys(desk, members, copies, settings.standby)
-        self.guard = guard = Guard(kept, standbys)
-        keeping = history.keep(copies, standbys, guard)
-        recovering = history.recover(hub, delivery, sending, memory, replies, wrap)
-        history.missed.routes = routes
-        keys = KeyHandover(desk, members, self.dedup, repeats, handovers, copies, seen, sizes)
-        self._outcomes = outcomes = Outcomes(desk, inflight)
-        sharing = Sharing(desk, mine, homes, self.dedup, keys, copies, seen, guard, keeping, outcomes, sizes)
-        self._home = home = (LookupHome if lookup else Home)(
-            desk, mine, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, filtering, sizes
+        """``routing``: ``home`` or ``lookup``. ``shape``: of the store. ``unix_s``: Unix time now. For the others see
+        ``Options``."""
+        self.me = me
+        base = Base(me, now, unix_s, limits, sizes, shape)
+        options = Options(
+            dedup_ttl_s, patience, wrap, figures, resident, alone_at_url, ping_s, states, settings, grace_s, presence
         )
-        self.revoking = revoking = Revoking(desk, members, sessions, sending, replies, keepalive, sizes)
-        self.recovery = recovery = Recovery(desk, members, self.dedup, kept, outcomes, home.recover)
-        recovery.inherit, recovery.concluded = keeping.inherit, keeping.concluded
-        history.follow(keepalive)
-        copies.unix_s = history.journal.unix_s
-        self._origin = origin = Origin(
-            desk, mine, homes, home, outcomes, repeats, inflight, replies, counters, keeping, dedup_ttl_s > 0
-        )
-
-        self.sweeping = sweeping = Sweeping(
-            desk, members, hub, routes, filtering, locations, writes, keepalive, shape.reads_memory
-        )
-        self._writing = writing = Writing(desk, mine, homes, routes, links, writes, sweeping, filtering, sizes)
-        if presence and not lookup:
-            sweeping.presence = Presence(desk, mine, homes, home, outcomes, inflight, replies, origin.publish, presence)
-        most = limits.subscriptions
-        subscribing = Subscribing(desk, mine, homes, writing, lookup, replies, memory, shape, most, recovering, sizes)
-        both = recovering, history.admitting
-        listening = Listening(desk, members, homes, hub, locations, moved_away, replies, sending, memory, *both, sizes)
-        cut_off = CutOff(desk, homes, members, hub, sending)
-
-        # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
-        parts: list[Part] = [origin, sweeping.presence] if sweeping.presence is not None else [origin]
-        parts += [home, delivery, keys, copying, arriving, standbys, copies, recovery, revoking]
-        self._looks = looks(desk, members, replies, figures, sizes)
-        parts += [writing, subscribing, listening, keepalive, *self._looks, fanout]
-        if not lookup:
-            parts += [sweeping, cut_off]
-        parts += history.parts
-        followers = [part for part in parts if part.follows_the_cluster()]
-        self.joining = joining = Joining(
-            desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
-        )
-        copying.peer_leaves, history.journal.informed = joining.peer_leaves, joining.join
-        joining.linked = arriving.hand_on
-        members.awaits = arriving.awaits
-        joining.missed, joining.told_missed = arriving.missed, standbys.renew
-        joining.first_copy, joining.greet = copies.first_to, history.marks.tell
-        self._leaving = Leaving(desk, joining, copying, sessions, sending, inflight, sizes, patience)
-        bound = bind([joining, mesh, *parts])
-        sessions.bind(bound.commands)
-        mesh.bind(bound.requests)
-        self._ticks, self._flushes, self._closed = bound.ticks, bound.flushes, bound.closed
+        self.layers = layers = (by_lookup if routing == "lookup" else by_homes)(base, options)
+        self.base, self.cluster, self.outgoing = base, layers.cluster, layers.outgoing
+        self.replication, self.topics, self.retained = layers.replication, layers.topics, layers.retained
+        self.messages, self.clients, self.history = layers.messages, layers.clients, layers.history
+        layers.cluster.followers.bind(layers.parts)
+        bound = bind(layers.parts)
+        layers.clients.sessions.bind(bound.commands)
+        layers.cluster.mesh.bind(bound.requests)
+        super().__init__(layers, bound)
         self.frame_under_way = b""  # of a client; for the log, should it make the core fail
+
+    def metrics(self) -> list[Metric]:
+        """All that this endpoint's parts count and measure."""
+        return self.layers.metrics()
 
     # Clients
 
@@ -331,13 +199,13 @@ class Router(Turns):
     def tick(self, now: float, unix_s: float = 0.0) -> None:
         """Call every 100 ms or so: time-outs, signs of life, expiry. ``unix_s``: Unix time, which tokens go by."""
         self._at(now)
+        self._desk.tick(unix_s)
         self.counters.observe()
         self.members.tick(now)
         self.calls.tick(now)
         self.stores.tick(now)
         for tick in self._ticks:
             tick()
-        self._keepalive.expire(unix_s)
         self.sessions.tick()
 
     def leave(self, now: float, over_s: float) -> None:
@@ -352,6 +220,3 @@ class Router(Turns):
             job = self._jobs.popleft()
             if not next(job, True):
                 self._jobs.append(job)
-
-    def _idle(self) -> bool:
-        return not (self._jobs or self.stores or self._writes or self.calls or self.inflight.messages)

@@ -1,57 +1,33 @@
 """The end of a turn: everything that its events have decided leaves in one batch.
 
-Owns: the order in which the parts are asked. Must never: decide anything; ``Router`` has the parts.
+Owns: the order in which the parts are asked. Must never: decide anything; ``Router`` makes the parts.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-
 from ingeborg.protocol.native import mypyc_attr
 
-from .clients.leaving import Leaving
-from .clients.sessions import Sessions
-from .cluster.joining import Joining
-from .cluster.membership import Membership
-from .cluster.mesh import Mesh
-from .connections.hub import Connection
-from .desk import Desk, Job
-from .effects import Act, Effects, StoreCall
-from .links.calls import Calls
-from .messages.delivery import Delivery
-from .messages.fanout import Fanout
-from .messages.home import Home
-from .messages.origin import Origin
-from .messages.outcomes import Outcomes
-from .outgoing.memory import Memory
-from .outgoing.sending import Sending
-from .stores import StoreCalls
+from .effects import Effects, StoreCall
+from .layers import Layers
+from .part import Bound
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Turns:
-    """One endpoint's."""
+    """One endpoint's. ``bound``: what all parts together take part in."""
 
-    members: Membership
-    joining: Joining
-    sessions: Sessions
-    mesh: Mesh
-    memory: Memory
-    calls: Calls
-    stores: StoreCalls
-    _desk: Desk
-    _sending: Sending
-    _leaving: Leaving
-    _delivery: Delivery
-    _fanout: Fanout
-    _home: Home
-    _outcomes: Outcomes
-    _origin: Origin
-    _flushes: list[Callable[[], None]]
-    _closed: list[Callable[[Connection], None]]
-    _jobs: deque[Job]
-    _acts: list[Act]
+    def __init__(self, layers: Layers, bound: Bound) -> None:
+        base, cluster, outgoing = layers.base, layers.cluster, layers.outgoing
+        messages, clients = layers.messages, layers.clients
+        self.counters, self.calls, self.stores = base.counters, base.calls, base.stores
+        self.members, self.joining, self.mesh = cluster.members, cluster.joining, cluster.mesh
+        self.hub, self.memory, self.sessions = outgoing.hub, outgoing.memory, clients.sessions
+        self.inflight = base.inflight
+        self._desk, self._jobs, self._acts = base.desk, base.jobs, base.acts
+        self._sending, self._keepalive, self._leaving = outgoing.sending, clients.keepalive, clients.leaving
+        self._delivery, self._fanout, self._home = messages.delivery, messages.fanout, messages.home
+        self._outcomes, self._origin = messages.outcomes, messages.origin
+        self._ticks, self._flushes, self._closed = bound.ticks, bound.flushes, bound.closed
 
     def _at(self, now: float) -> None:
         """It is ``now``. Comes before everything else: a home whose lease has lapsed is none any more."""
@@ -81,6 +57,9 @@ class Turns:
             self._unbind_closed()
         for flush in self._flushes:
             flush()
+        if self._home.has_waited:
+            self._bring_back()
+            self._home.ask()
         if self.memory.full:
             sessions.let_go()
             self._unbind_closed()
@@ -88,7 +67,8 @@ class Turns:
         store = self.stores.take() if self.stores.made else []
         links = mesh.take() if self.calls.due or mesh.due else []
         acts, self._acts[:] = self._acts[:], []
-        return Effects(store, links, write, acts, bool(self._jobs or sessions.ready or sending.dirty))
+        more = bool(self._jobs or sessions.ready or sending.dirty or self._home.has_waited)
+        return Effects(store, links, write, acts, more)
 
     def _bring_back(self) -> None:
         """What has become of messages since the last turn, from the end of their way to its beginning."""
@@ -97,8 +77,7 @@ class Turns:
             delivery.take_delivered()
         if fanout.delivered or fanout.broadcasts:
             fanout.take_delivered()
-        if fanout.handed_over:
-            self._home.take_handed_over()
+        self._home.take_back()
         if self._outcomes.due:
             self._origin.take_outcomes()
 

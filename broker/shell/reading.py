@@ -19,6 +19,7 @@ from ingeborg.protocol.errors import ProtocolError
 from ..children import spawn
 from ..core.connections.large import Outcome, pack_arguments, unpack_outcome, unread
 from ..core.effects import Read
+from ..core.metrics import Metric, counter, counters, gauge
 from .logs import Sparing
 
 log = logging.getLogger("ingeborg.reading")
@@ -98,6 +99,15 @@ class Reader:
         self.frames = 0  # that it has read
         self.starts = 0
         self.failures = 0  # frames that came to nothing here
+
+    def metrics(self) -> list[Metric]:
+        """What it counts."""
+        frames = [(("read",), float(self.frames)), (("failed",), float(self.failures))]
+        return [
+            gauge("large_frames_waiting", "Frames that wait to be read away from the loop", self.waiting),
+            counters("large_frames", "Frames read away from the loop, and that could not be", ("result",), frames),
+            counter("reader_starts", "Starts of the process that reads them", self.starts),
+        ]
 
     @property
     def pid(self) -> int | None:

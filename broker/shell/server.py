@@ -107,7 +107,7 @@ class EndpointServer:
             states=states,
         )
         if log.isEnabledFor(logging.DEBUG):
-            self.router.replies.on_refusal = _log_refusal
+            self.router.outgoing.replies.on_refusal = _log_refusal
         self.store = store
         self.ready = asyncio.Event()
         self.driver = driver = Driver(self.router, store, self._each_tick, on_broken)
@@ -115,10 +115,10 @@ class EndpointServer:
         self.status = Status(self.router, store, store_name, routing, self.reader, driver.loop_lag)
         self.peers = Peers(driver, secret)
         access = access or Access()
-        access.revoking = self.router.revoking
+        access.revoking = self.router.clients.revoking
         self.status.callback = self._callback = access.callback
         self.status.wants_tokens = access.wants_token
-        terms = Terms(frame_bytes_max, self.router.limits.large_bytes, compression)
+        terms = Terms(frame_bytes_max, self.router.base.limits.large_bytes, compression)
         self.clients = Clients(driver, self.peers, Pages(self.status, access), access, self.status, terms)
         driver.carry_out(Read, self.reader.read)
         driver.carry_out(Forget, lambda act: self.reader.forget(act.number))

@@ -1,18 +1,25 @@
-"""The core keeps its shape: no part goes past the desk, no file is too long to read. First the reader of desks, on
-made-up sources; then the core, read by it."""
+"""The core keeps its shape: no part goes past the desk, its folders know each other in one direction, nothing is bound
+from outside, no file and no function is too long to read. First the readers, on made-up sources; then the core, read by
+them."""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.frame.desks import Desks
+from tests.frame.layers import ROWS, turned_back
 
 CORE = Path(__file__).resolve().parents[2] / "broker" / "core"
 
 #: Lines of a file of the core at most: what can be read in a sitting.
-LINES_MAX = 400
+LINES_MAX = 600
+
+#: And of a function: what can be seen at once.
+FUNCTION_LINES_MAX = 60
 
 
 def passed_by(source: str) -> list[tuple[int, str]]:
@@ -79,6 +86,50 @@ def test_no_part_of_the_core_goes_past_its_desk() -> None:
     assert found == []
 
 
+def test_an_import_of_a_folder_above_is_found() -> None:
+    below = {"messages/home.py": "from ..topics.routes import Routes\nfrom .fanout import Fanout"}
+    assert turned_back(below) == []
+    above = {"topics/routes.py": "from ..desk import Desk\nfrom ..messages.home import Home"}
+    assert turned_back(above) == ["topics/routes.py:2: topics must not know messages"]
+
+
+def test_the_core_s_folders_know_each_other_in_one_direction() -> None:
+    sources = {name: source for name, source in core_sources().items() if not name.endswith("__init__.py")}
+    assert {name.partition("/")[0].removesuffix(".py") for name in sources} == {name for row in ROWS for name in row}
+    assert turned_back(sources) == []
+
+
+def bound_from_outside(source: str) -> Iterator[int]:
+    """Lines in which an attribute of an object begins as a function without a name, for somebody else to replace."""
+    for node in ast.walk(ast.parse(source)):
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if value is not None else []  # type: ignore[attr-defined]
+        if isinstance(value, ast.Lambda) and any(isinstance(target, ast.Attribute) for target in targets):
+            yield node.lineno  # type: ignore[attr-defined]
+
+
+def test_an_attribute_that_another_part_is_to_bind_is_found() -> None:
+    source = (
+        "class Home:\n    def __init__(self):\n        self.a: Any = lambda: 0\n        self.b = min(key=lambda x: x)\n"
+    )
+    assert list(bound_from_outside(source)) == [3]
+
+
+def test_no_attribute_of_the_core_is_bound_from_outside() -> None:
+    found = [f"{name}:{line}" for name, source in core_sources().items() for line in bound_from_outside(source)]
+    assert found == []
+
+
 def test_no_file_of_the_core_is_longer_than_a_sitting() -> None:
     lines = {name: len(source.splitlines()) for name, source in core_sources().items()}
     assert {name: count for name, count in lines.items() if count > LINES_MAX} == {}
+
+
+def test_no_function_of_the_core_is_longer_than_a_look() -> None:
+    lengths = {
+        f"{name}:{node.lineno}: {node.name}": node.end_lineno - node.lineno + 1
+        for name, source in core_sources().items()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef) and node.end_lineno is not None
+    }
+    assert {name: count for name, count in lengths.items() if count > FUNCTION_LINES_MAX} == {}

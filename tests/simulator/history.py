@@ -449,7 +449,9 @@ class History:
         live, world = self.world.live(), self.world
         if len(live) < len(self.names) or not all(node.router.members.joined for node in live):
             return
-        if self.survives and any(not node.router.guard.on or node.router.standbys.without for node in live):
+        if self.survives and any(
+            not node.router.replication.guard.on or node.router.cluster.standbys.without for node in live
+        ):
             return
         self.disturbed = True
         node = self.random.choice(live)

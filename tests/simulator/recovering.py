@@ -417,7 +417,7 @@ class RecoveringHistory(History):
         live = self.world.live()
         if len(live) < len(self.names) or not all(one.router.members.joined for one in live):
             return
-        if all(one.router.guard.on and not one.router.standbys.without for one in live):
+        if all(one.router.replication.guard.on and not one.router.cluster.standbys.without for one in live):
             self._crash_endpoint(node)
 
     def _leave(self, node: Node) -> None:
@@ -516,7 +516,7 @@ class RecoveringHistory(History):
 
     def _check_logs(self) -> None:
         for node in self.world.live():
-            log = node.router.history.log
+            log = node.router.retained.log
             entries = size = 0
             for slot, topics in log._slots.items():
                 for topic in topics.values():

@@ -65,7 +65,7 @@ def test_nothing_at_all_is_left_of_clients_that_never_come_back() -> None:
     assert store.location_of
     history.world.run(KEPT_S + 30.0)
     assert (store.ended_of, store.location_of) == ({}, {})
-    assert all(not node.router.sweeping._since for node in history.world.live())
+    assert all(not node.router.topics.sweeping._since for node in history.world.live())
 
 
 # Planted faults

@@ -174,7 +174,7 @@ def not_read(patch: pytest.MonkeyPatch) -> None:
     def read(filtering: Filtering, found: Sequence[tuple[str, Route, FilterPage]]) -> None:
         for topic, route, _ in found:
             route.stage = READY
-            filtering.go_on(topic, route)
+            filtering._routes.ready.append((topic, route, None))
 
     patch.setattr(Filtering, "read", read)
 
@@ -200,7 +200,7 @@ def kept_through_a_lapse(patch: pytest.MonkeyPatch) -> None:
                 others.append((topic, route, page))
                 continue
             route.filters, route.stage = filters, READY
-            filtering.go_on(topic, route)
+            filtering._routes.ready.append((topic, route, None))
         if others:
             true_read(filtering, others)
 

@@ -41,7 +41,7 @@ class Cluster:
     def entry(self) -> Entry:
         slot = slot_of(TOPIC)
         home = next(node for node in self.nodes if node.router.members.table[slot] == node.me.incarnation)
-        log = home.router.history.log.get(slot, TOPIC)
+        log = home.router.retained.log.get(slot, TOPIC)
         assert log is not None
         return log.entries[-1]
 

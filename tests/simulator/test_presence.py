@@ -37,7 +37,7 @@ def test_what_is_told_has_happened(options: dict[str, Any], histories: int, leas
     for seed in drawn:
         history = PresenceHistory(seed, **options)
         assert not history.run(), f"seed {seed}: {history.violations[:5]}"
-        assert all(node.router.sweeping.presence.waiting == 0 for node in history.world.live())  # type: ignore[union-attr]
+        assert all(node.router.topics.presence.waiting == 0 for node in history.world.live())  # type: ignore[union-attr]
         told += len(history.told())
     assert told >= drawn.enough(least)
 

@@ -12,12 +12,12 @@ from ingeborg.broker.core.cluster.joining import Joining
 from ingeborg.broker.core.cluster.standby import Standbys
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.dedup.names import Names
+from ingeborg.broker.core.dispatch import Handover
 from ingeborg.broker.core.entries import Entry, TopicLog
 from ingeborg.broker.core.history.follower import Follower, Round
 from ingeborg.broker.core.history.recovering import Recovering
 from ingeborg.broker.core.history.rounds import Rounds
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.message import Handover
 from ingeborg.broker.core.retained.journal import Journal
 from ingeborg.broker.core.retained.keeping import Keeping
 from ingeborg.broker.core.retained.log import Log
@@ -230,13 +230,15 @@ def some_marks_only(patch: pytest.MonkeyPatch) -> None:
 def not_written_and_handed_over(patch: pytest.MonkeyPatch) -> None:
     """What the journal could not take in is published."""
 
-    def written(keeping: Keeping, handover: Handover, error: Exception | None) -> None:
-        handover.guarded -= 1
-        handover.not_kept = error
-        if not handover.guarded:
-            keeping.go_on(handover)
+    def take_written(keeping: Keeping) -> list[Handover]:
+        written = list(keeping._journal.written)
+        keeping._journal.written.clear()
+        for handover, error in written:
+            handover.guarded -= 1
+            handover.not_kept = error
+        return [handover for handover, _ in written if not handover.guarded]
 
-    patch.setattr(Keeping, "_written", written)
+    patch.setattr(Keeping, "take_written", take_written)
 
 
 def kept_by_its_home_alone(patch: pytest.MonkeyPatch) -> None:
@@ -323,7 +325,8 @@ def a_further_listen_goes_on(patch: pytest.MonkeyPatch) -> None:
     true = Recovering.listened
 
     def listened(recovering: Recovering, connection: Connection, client: str, position: str) -> dict[str, Any]:
-        if position and connection.follower is not None and connection.follower.listened:
+        follower = recovering.followers.get(connection)
+        if position and follower is not None and follower.listened:
             position = recovering._marks.position
         return true(recovering, connection, client, position)
 

@@ -67,20 +67,21 @@ class Paged(History):
         watched = pages_of(node)
         assert isinstance(watched, Watched)
         watched.on_arrived = lambda slots, whole: self.arrived(node, slots, whole)
-        node.router.standbys.confirm = lambda waiters: self.confirmed(node, waiters)
         return node
 
-    def confirmed(self, node: Node, waiters: list[Any]) -> None:
-        """Pages among messages."""
-        messages = [waiter for waiter in waiters if not isinstance(waiter, tuple)]
-        node.router.guard.confirmed(messages)
-        for key, number, copy in (waiter for waiter in waiters if isinstance(waiter, tuple)):
-            if not copy.over:
-                self.safe[key] = max(self.safe.get(key, 0), number)
+    def take_confirmed(self) -> None:
+        """Pages that are at their standbys."""
+        for node in self.world.live():
+            watched = pages_of(node)
+            confirmed, watched.confirmed = watched.confirmed, []
+            for key, number, copy in confirmed:
+                if not copy.over:
+                    self.safe[key] = max(self.safe.get(key, 0), number)
 
     def write(self) -> None:
         """At its home, if there is one that acts."""
         world = self.world
+        self.take_confirmed()
         if world.now < UNTIL:
             world.at(self.random.expovariate(WRITES_PER_S), self.write)
         key = (self.random.randrange(0, SLOTS, EVERY), 0)
@@ -105,11 +106,11 @@ class Paged(History):
         self.written += 1
         self.last[key] = (self.written, node)
         pages.pages[key] = self.written.to_bytes(8)
-        if router.copies.watching:
-            router.copies.changed(pages, key[0], key)
-        copy = router.standbys._of_slot.get(key[0])
-        if copy is not None and router.standbys.on:
-            router.standbys.keep(pages, key[0], key, 8, (key, self.written, copy))
+        if router.cluster.copies.watching:
+            router.cluster.copies.changed(pages, key[0], key)
+        copy = router.cluster.standbys._of_slot.get(key[0])
+        if copy is not None and router.cluster.standbys.on:
+            router.cluster.standbys.keep(pages, key[0], key, 8, (key, self.written, copy))
 
     def arrived(self, node: Node, slots: Sequence[int], whole: bool) -> None:
         """Is it all there?"""

@@ -89,7 +89,7 @@ class Tokens:
         world = self._world
         if client.is_refused:
             assert client.grant is not None
-            is_named = client.node.router.revoking.known.names(client.grant)
+            is_named = client.node.router.clients.revoking.known.names(client.grant)
             self.refused.append((world.now, client, is_named))
             self._history.say(f"{subscriber.name} is refused at {client.node.me.name}")
             world.at(self._random.uniform(0.1, 2.0), self._log_in, subscriber, client)

@@ -242,7 +242,7 @@ class Node:
 
     def lets_in(self, grant: Grant) -> bool:
         """What the shell asks before it lets a client in."""
-        revoking = self.router.revoking
+        revoking = self.router.clients.revoking
         is_awake = self.alive and self.world.now >= self.stalled_until and not self._deferred
         return is_awake and revoking.knows and not revoking.refuses(grant)
 

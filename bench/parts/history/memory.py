@@ -16,6 +16,7 @@ from typing import NamedTuple
 import psutil
 
 from ingeborg.bench.guards.model import Check
+from ingeborg.broker.core.cluster.homes import Homes
 from ingeborg.broker.core.entries import ENTRY_BYTES, TOPIC_BYTES, Entry
 from ingeborg.broker.core.retained.log import Log
 from ingeborg.protocol.hashes import slot_of
@@ -38,7 +39,7 @@ class Found(NamedTuple):
 
 def grown(count: int, per_topic: int) -> Found:
     """So many messages in a log. In a process of its own."""
-    log = Log(1 << 40, max(PER_TOPIC))
+    log = Log(1 << 40, max(PER_TOPIC), Homes("me"))
     process = psutil.Process()
     gc.collect()
     gc.freeze()

@@ -98,8 +98,8 @@ class Watch:
             if self._acted - acts:
                 self.let_go.append((self._looked_ns, sorted(self._acted - acts)))
             self._acted = acts
-        if len(self._router.copies) != self._copies:
-            self._copies = len(self._router.copies)
+        if len(self._router.cluster.copies) != self._copies:
+            self._copies = len(self._router.cluster.copies)
             self.copies.append((now_ns, self._copies))
         self._look_at_connections(now_ns)
         self._looked_ns, self._busy_ns = now_ns, time.thread_time_ns()
@@ -182,7 +182,7 @@ class Process:
             return {"yes": False, "home": self._name_of(self._on.router.members.table[slot])}
         gone = command["do"] == "remove"
         self._pages.put(slot, number, None if gone else page(slot, number, command["version"], command["size"]))
-        copies = self._on.router.copies
+        copies = self._on.router.cluster.copies
         if copies.watching:
             copies.changed(self._pages, slot, (slot, number))
             self._on.driver.turn()
@@ -227,7 +227,7 @@ class Process:
         return {"digests": found}
 
     async def _seen(self, command: Json) -> Json:
-        dedup = self._on.router.dedup
+        dedup = self._on.router.replication.dedup
         mine = [slot for slot in range(SLOTS) if self._acts(slot)]
         for number in range(command["keys"]):
             slot = mine[number % len(mine)]
@@ -249,7 +249,7 @@ class Process:
             "copies": watch.copies,
             "turns": watch.turns,
             "held": watch.held,
-            "keys": len(router.dedup),
+            "keys": len(router.replication.dedup),
             "counts": dict(router.counters.counts),
             "drops": dict(router.counters.drops),
         }

@@ -1,0 +1,5 @@
+"""What clients send, and where they listen.
+
+Owns: commands on their way in, listens, keepalive, revoked tokens, the orderly end. Must never: carry out a command of
+another part, or know a socket.
+"""

@@ -1,6 +1,6 @@
 """A `listen` under way, and a batch of them that the peers are being told of.
 
-Owns: what is known of each. Must never: act; ``listening`` moves them along.
+Owns: what is known of each, and what else may hang on a `listen`. Must never: act; ``listening`` moves them along.
 """
 
 from __future__ import annotations
@@ -8,15 +8,28 @@ from __future__ import annotations
 from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.native import mypyc_attr
 
 from ..connections.hub import Binding, Connection, Reply
 from ..model import Ended
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class OfListen:
+    """What else a command asks for with its ``listen``."""
+
+    def succeeded(self) -> dict[str, Any]:
+        """The ``listen`` has succeeded. Returns fields of its reply."""
+        raise NotImplementedError
+
+    def failed(self) -> None:
+        """It could not be stored, or not be announced."""
+
+
 class Listen:
     """A ``listen`` under way."""
 
-    __slots__ = ("again", "client", "connection", "ended", "former", "id", "recover", "reply")
+    __slots__ = ("again", "client", "connection", "ended", "former", "id", "more", "reply")
 
     def __init__(
         self, client: str, connection: Connection, reply: Reply | None, number: Any, former: Binding | None
@@ -28,7 +41,7 @@ class Listen:
         self.former = former  # the client's binding to another connection of this endpoint, until now
         self.again = False  # it listened on this connection already
         self.ended: Ended | None = None  # of its subscriptions
-        self.recover: str | None = None  # since this position; "": it has none yet
+        self.more: OfListen | None = None  # that hangs on it
 
 
 class Announcement:

@@ -1,7 +1,7 @@
 """How long a connection may live: pings that have to be answered, and tokens that expire. SPEC sections 1.2 and 1.5.
 
-Owns: when each connection is pinged next, when its token is over, and what Unix time it is, by the last tick. Must
-never: read a clock. Pings go by monotonic time, tokens by Unix time, which may be set back or on.
+Owns: when each connection is pinged next, and when its token is over. Must never: read a clock. Pings go by monotonic
+time, tokens by Unix time, which may be set back or on.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ingeborg.protocol.errors import PING_TIMEOUT, TOKEN_EXPIRED
 from ..connections.hub import Connection
 from ..desk import Desk
 from ..effects import Ping
+from ..metrics import Metric
 from ..outgoing.sending import Sending
 from ..part import Part
 from ..wheel import Wheel
@@ -28,19 +29,19 @@ PING_SLOT_S: Final = 0.1
 class Keepalive(Part):
     """``ping_s``: the time between two pings of one connection, in seconds."""
 
-    def __init__(self, desk: Desk, sending: Sending, ping_s: float, unix_s: float) -> None:
+    def __init__(self, desk: Desk, sending: Sending, ping_s: float) -> None:
         self._desk = desk
         self._sending = sending
         self._ping_s = ping_s
-        self._unix_s = unix_s  # at the last tick,
-        self._ticked_at = desk.now
         self._pings: Wheel[Connection] = Wheel(desk.now, PING_SLOT_S)
-        self._expiries: Wheel[Connection] = Wheel(unix_s, 1.0)
+        self._expiries: Wheel[Connection] = Wheel(desk.unix_s, 1.0)
 
-    @property
-    def unix_s(self) -> float:
-        """Unix time, in seconds, of the event that is being dealt with."""
-        return self._unix_s + (self._desk.now - self._ticked_at)
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted("pings_unanswered", "Connections closed because two pings went unanswered"),
+            self._desk.counted("tokens_expired", "Connections closed because their token expired"),
+        ]
 
     def connected(self, connection: Connection) -> None:
         """The connection is there: keep it alive, as long as its token is valid."""
@@ -62,7 +63,8 @@ class Keepalive(Part):
             self._expiries.remove(connection, connection.expiry_slot)
 
     def tick(self) -> None:
-        """Ping those whose turn it is; close those that have not answered."""
+        """Ping those whose turn it is; close those that have not answered, and those whose token is over, to the
+        second."""
         desk = self._desk
         for connection in self._pings.due(desk.now):
             connection.ping_slot = self._pings.add(connection, desk.now + self._ping_s)
@@ -74,10 +76,6 @@ class Keepalive(Part):
             else:
                 connection.pings_unanswered += 1
                 desk.emit(Ping(connection))
-
-    def expire(self, unix_s: float) -> None:
-        """Close the connections whose token has expired since the last look; to the second."""
-        self._unix_s, self._ticked_at = unix_s, self._desk.now
-        for connection in self._expiries.due(unix_s):
-            self._desk.counts["tokens_expired"] += 1
+        for connection in self._expiries.due(desk.unix_s):
+            desk.counts["tokens_expired"] += 1
             self._sending.close(connection, TOKEN_EXPIRED)

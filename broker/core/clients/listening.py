@@ -20,19 +20,18 @@ from ..cluster.homes import Homes
 from ..cluster.membership import Membership
 from ..connections.hub import Connection, Hub, Reply
 from ..desk import Desk
-from ..history.admitting import Admitting
-from ..history.recovering import Recovering
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
+from ..metrics import Metric
 from ..model import Ended, Location
 from ..outgoing.memory import Memory
 from ..outgoing.replies import Replies
 from ..outgoing.sending import Sending
-from ..part import CommandHandler, Part, RequestHandler
+from ..part import CommandSpec, Part, RequestHandler
 from ..stores import unavailable
 from ..topics.locations import Locations
 from ..topics.moved import MovedAway
-from .announcement import Announcement, Listen
+from .announcement import Announcement, Listen, OfListen
 from .doubts import Doubts, Place
 from .rivals import Rivals
 
@@ -54,14 +53,9 @@ class Listening(Part):
         replies: Replies,
         sending: Sending,
         memory: Memory,
-        recovering: Recovering,
-        admitting: Admitting,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
-        self._recovering = recovering
-        self._admitting = admitting
-        admitting.admitted = self._listen
         self._closed_per_slice = sizes.closed_per_slice
         self._me = members.me.incarnation
         self._members = members
@@ -78,9 +72,19 @@ class Listening(Part):
         self._parked: deque[Announcement] = deque()  # until we have joined
         self._rivals = Rivals()
 
-    def commands(self) -> dict[str, CommandHandler]:
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted("clients_replaced", "Clients that went on listening at another endpoint"),
+            self._desk.counted(
+                "stale_mappings_left",
+                "Client mappings that could not be cleared when their connection closed",
+            ),
+        ]
+
+    def commands(self) -> dict[str, CommandSpec]:
         """Where a client listens."""
-        return {"listen": self.listen, "unlisten": self.unlisten}
+        return {"listen": CommandSpec(self.listen), "unlisten": CommandSpec(self.unlisten)}
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """Where the peers' clients do."""
@@ -88,13 +92,10 @@ class Listening(Part):
 
     def listen(self, connection: Connection, command: Command) -> None:
         """A client's ``listen``: bound at once (messages may come before the reply), stored and announced in batch."""
-        reply = self._replies.expect(connection)
-        if command.recover is None and connection.follower is None:
-            self._listen(connection, command, reply)
-        else:
-            self._admitting.ask(connection, command, reply)
+        self.begin(connection, command, self._replies.expect(connection), None)
 
-    def _listen(self, connection: Connection, command: Command, reply: Reply) -> None:
+    def begin(self, connection: Connection, command: Command, reply: Reply, more: OfListen | None) -> None:
+        """The same of a command that has its place among the replies. ``more``: what hangs on it."""
         again = command.client in connection.clients
         former = self._hub.bind(command.client, connection)
         self._memory.weigh(connection)
@@ -102,16 +103,14 @@ class Listening(Part):
             self._memory.weigh(former.connection)
         listen = Listen(command.client, connection, reply, command.id, former)
         listen.again = again
-        if command.recover is not None:
-            listen.recover = command.recover
-            self._recovering.listens(connection, command)
+        listen.more = more
         self._listens.append(listen)
 
     def unlisten(self, connection: Connection, command: Command) -> None:
         """A client's ``unlisten``: nothing to do where it listens elsewhere by now."""
         binding = self._hub.unbind(command.client, connection)
-        if connection.follower is not None:
-            self._recovering.unlistens(connection, command.client)
+        if connection.receiver is not None:
+            connection.receiver.gone(command.client)
         self._memory.weigh(connection)
         reply = self._replies.expect(connection)
         if binding is None or binding.location is None:
@@ -193,8 +192,8 @@ class Listening(Part):
             for listen in listens:
                 if listen.reply is not None:
                     self._undo(listen)
-                    if listen.recover is not None:
-                        self._recovering.not_listened(listen.connection, listen.client)
+                    if listen.more is not None:
+                        listen.more.failed()
                     self._replies.refuse(listen.connection, listen.reply, listen.id, failure)
                 else:
                     self._desk.counts["stale_mappings_left"] += 1
@@ -240,9 +239,9 @@ class Listening(Part):
             self._parked.append(announcement)
 
     def _announce(self, announcement: Announcement) -> None:
-        for peer in self._members.view():
-            announcement.open += 1
-            self._desk.ask(Kind.LISTEN, peer, (announcement.news,), self, announcement)
+        peers = self._members.view()
+        announcement.open += len(peers)
+        self._desk.cast(Kind.LISTEN, peers, (announcement.news,), self, announcement)
         self._close(announcement)
 
     def tick(self) -> None:
@@ -263,7 +262,8 @@ class Listening(Part):
         former = listen.former
         if former is not None and not former.connection.closed:
             hub.restore(listen.client, former)
-            self._recovering.restored(former.connection)
+            if former.connection.receiver is not None:
+                former.connection.receiver.restored()
             self._memory.weigh(former.connection)
 
     def _close(self, announcement: Announcement) -> None:
@@ -275,12 +275,12 @@ class Listening(Part):
                 continue
             if announcement.error is not None:
                 self._replies.refuse(listen.connection, listen.reply, listen.id, announcement.error)
-                if listen.recover is not None:
-                    self._recovering.not_listened(listen.connection, listen.client)
+                if listen.more is not None:
+                    listen.more.failed()
                 continue
             fields: dict[str, Any] = {}
-            if listen.recover is not None:
-                fields = self._recovering.listened(listen.connection, listen.client, listen.recover)
+            if listen.more is not None:
+                fields = listen.more.succeeded()
             if (ended := listen.ended) is not None:
                 fields["ended"] = [_named(topic, filter) for topic, filter in ended.subscriptions]
                 fields["ended_count"] = ended.total

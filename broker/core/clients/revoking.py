@@ -28,12 +28,12 @@ from ..desk import Desk
 from ..effects import Knows
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
+from ..metrics import Metric, gauge
 from ..model import JTI, SUB, Revocation, TooManyRevocations
 from ..outgoing.replies import Replies
 from ..outgoing.sending import Sending
-from ..part import CommandHandler, Part, RequestHandler
+from ..part import CommandSpec, Part, RequestHandler
 from ..stores import unavailable
-from .keepalive import Keepalive
 from .revocations import KEPT_S, Revocations
 from .sessions import Sessions
 
@@ -81,7 +81,7 @@ class Word:
 
 
 class Revoking(Part):
-    """One endpoint's part. ``keepalive``: knows the Unix time."""
+    """One endpoint's part."""
 
     def __init__(
         self,
@@ -90,7 +90,6 @@ class Revoking(Part):
         sessions: Sessions,
         sending: Sending,
         replies: Replies,
-        keepalive: Keepalive,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
@@ -98,7 +97,6 @@ class Revoking(Part):
         self._sessions = sessions
         self._sending = sending
         self._replies = replies
-        self._keepalive = keepalive
         self._looked_at_per_slice = sizes.looked_at_per_slice
         self._revoked_per_slice = sizes.revoked_per_slice
         #: It knows what others rely on that it knows: clients with tokens may be let in, and served.
@@ -115,9 +113,17 @@ class Revoking(Part):
         self._news = self._seen = 0  # times that more were named; and when all connections were last looked at
         self._looking = False
 
-    def commands(self) -> dict[str, CommandHandler]:
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted("connections_revoked", "Connections closed because their token has been revoked"),
+            self._desk.counted("revoked_refused", "Connections refused because their token has been revoked"),
+            gauge("revocations", "Revoked tokens and subjects that this endpoint remembers", len(self.known)),
+        ]
+
+    def commands(self) -> dict[str, CommandSpec]:
         """A token is taken back."""
-        return {"revoke": self.revoke}
+        return {"revoke": CommandSpec(self.revoke)}
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """One was, at a peer."""
@@ -149,7 +155,7 @@ class Revoking(Part):
         """Raises ``ProtocolError``."""
         if connection.grant is None:
             raise ProtocolError("forbidden", "This endpoint wants no tokens, so there are none to be revoked")
-        now = self._keepalive.unix_s
+        now = self._desk.unix_s
         expires_at = now + REMEMBERED_S if command.expires_at is None else command.expires_at
         if expires_at > now + REMEMBERED_MAX_S + KEPT_S:  # clocks differ
             days = REMEMBERED_MAX_S // 86_400
@@ -199,9 +205,9 @@ class Revoking(Part):
 
     def _tell(self, word: Word) -> None:
         said = [list(revoke.revocation) for revoke in word.revokes]
-        for peer in self._members.view():
-            word.open += 1
-            self._desk.ask(Kind.REVOKED, peer, (said,), self, word)
+        peers = self._members.view()
+        word.open += len(peers)
+        self._desk.cast(Kind.REVOKED, peers, (said,), self, word)
         self._close(word)
 
     def told(self, peer: str, number: int, arguments: list[Any]) -> None:
@@ -257,7 +263,7 @@ class Revoking(Part):
         """Read the record when it is time to; give up what has waited for too long."""
         now = self._desk.now
         if now >= self._read_at and not self._reading and self._members.joined:
-            self.known.forget(self._keepalive.unix_s)
+            self.known.forget(self._desk.unix_s)
             self._read()
         self._write_waiting()
         while self._waiting and self._waiting[0].deadline <= now:
@@ -302,7 +308,7 @@ class Revoking(Part):
     # Who is named
 
     def _learn(self, revocations: list[Revocation]) -> None:
-        if not self.known.add(revocations, self._keepalive.unix_s):
+        if not self.known.add(revocations, self._desk.unix_s):
             return
         self._news += 1
         if not self._looking:

@@ -25,10 +25,11 @@ from ..dedup.inflight import InFlight
 from ..desk import Desk
 from ..effects import Forget, Hold, Read
 from ..limits import SIZES, Limits, Sizes
+from ..metrics import Metric, gauge
 from ..outgoing.memory import Memory
 from ..outgoing.replies import REPLIES_MAX, Replies
 from ..outgoing.sending import Sending
-from ..part import CommandHandler
+from ..part import CommandSpec
 from .throttle import Throttle
 
 #: What a command that is none is counted as.
@@ -39,19 +40,10 @@ UNKNOWN: Final = "unknown"
 READ_AHEAD: Final = 16
 READ_AHEAD_BYTES: Final = 16 << 10
 
-#: What waits on a connection that is over is begun for so long, in seconds: a client may send all it has to say, and
-#: close. Later it would undo what the client has said elsewhere since.
+#: What waits on a connection that is over, or that is told to go, is begun for so long, in seconds, if it is a command
+#: that may be (``CommandSpec.after_close``): a client may send all it has to say, and close. Later it would undo what
+#: the client has said elsewhere since. A `listen` would take the client away from where it listens now.
 AFTER_CLOSE_S: Final = 1.0
-
-#: Of what waits on one that is over, or that is told to go, only these are begun: a `listen` would take the client away
-#: from where it listens now, and nobody is there to be answered.
-AFTER_CLOSE: Final = frozenset(("publish", "broadcast", "subscribe", "unsubscribe"))
-
-#: Of these one is under way on a connection: a page may have megabytes, and would wait for those before it.
-ONE_BY_ONE: Final = frozenset(("subscriptions",))
-
-#: These put messages under way: a connection that sends one while too much is, is not read until it is less.
-PUBLISHES: Final = frozenset(("publish", "broadcast"))
 
 #: A command is charged as one for each so many bytes of its frame: to read these takes up to as long as a short one.
 BYTES_PER_COMMAND: Final = 512
@@ -79,7 +71,7 @@ class Sessions:
         self._memory = memory
         self._inflight = inflight
         self._throttle = Throttle(limits.commands_per_s)
-        self._commands: Mapping[str, CommandHandler] = {}
+        self._commands: Mapping[str, CommandSpec] = {}
         self.ready = replies.ready  # connections whose backlog may go on
         self.holding: dict[Connection, None] = {}  # not read until less is in flight
         #: Commands of connections with a grant wait; of these connections some do. ``None``: they are begun.
@@ -88,7 +80,21 @@ class Sessions:
         self._reads: dict[int, tuple[Connection, Large]] = {}  # large frames that are being read
         self.connections: dict[int, Connection] = {}
 
-    def bind(self, commands: Mapping[str, CommandHandler]) -> None:
+    def metrics(self) -> list[Metric]:
+        """What it counts and measures."""
+        return [
+            self._desk.counted(
+                "commands_throttled",
+                "Times a connection was not read because it sent commands too fast",
+            ),
+            self._desk.counted(
+                "connections_held_too_much",
+                "Connections closed because all together held more than max-held-bytes",
+            ),
+            gauge("connections", "Open client connections", len(self.connections)),
+        ]
+
+    def bind(self, commands: Mapping[str, CommandSpec]) -> None:
         """These carry out the commands."""
         self._commands = commands
 
@@ -214,11 +220,12 @@ class Sessions:
                 return True
             command = outcome.command
         kind = command.name
-        if connection.ends_at is not None and (kind not in AFTER_CLOSE or self._desk.now >= connection.ends_at):
+        spec = self._commands[kind]
+        if connection.ends_at is not None and (not spec.after_close or self._desk.now >= connection.ends_at):
             self._desk.drops["command_of_closed_connection"] += 1
             return True
         if connection.replies:
-            if kind != connection.kind or kind in ONE_BY_ONE or connection.replaces or command.replace:
+            if kind != connection.kind or not spec.overlaps or connection.replaces or command.replace:
                 return False
         elif connection.replaces:
             connection.replaces = False
@@ -229,8 +236,8 @@ class Sessions:
             connection.replaces = True
         if connection.allowance is not None:
             self._spend(connection, max(len(command.topics), len(frame) // BYTES_PER_COMMAND))
-        self._commands[kind](connection, command)
-        if self._inflight.congested and connection.replies and kind in PUBLISHES:
+        spec.handler(connection, command)
+        if self._inflight.congested and connection.replies and spec.publishes:
             self._hold(connection)
             self.holding[connection] = None
         return True

@@ -11,15 +11,16 @@ home is gone without a word, and not otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any, Final
 
 from ..desk import Desk
 from ..links.calls import LEAVING, Kind
+from ..metrics import Metric
 from ..part import Part, RequestHandler
 from .copying import Copying
 from .membership import DEAD_AFTER_S, Membership
-from .slots import Held, SlotState, unpack_slots
+from .slots import Held, SlotStates, unpack_slots
 
 NO_OPTIONS: Final[dict[str, Any]] = {}
 
@@ -42,7 +43,6 @@ class Incoming:
 
     __slots__ = (
         "asked",
-        "awaited_until",
         "began_at",
         "giver",
         "is_standby",
@@ -61,7 +61,6 @@ class Incoming:
         self.whole = False  # they have, and the sender has said that this is final, or asked a standby twice
         self.lapsed = False  # its sender has not acted lately
         self.giver = ""  # their home until now: the sender, or the endpoint whose copy the sender passes on
-        self.awaited_until = 0.0  # an endpoint that joins does not act before then without this copy
         self.began_at = began_at  # by its sender's clock, in Unix seconds
         self.when = when  # it began: this endpoint's round of joining, and how often it had stood still
 
@@ -70,20 +69,29 @@ class Arriving(Part):
     """One endpoint's part. ``states``: what belongs to slots here. ``held``: the slots that are ours. ``copying``: its
     copies to others."""
 
-    def __init__(
-        self, desk: Desk, members: Membership, states: Sequence[SlotState], held: Held, copying: Copying
-    ) -> None:
+    def __init__(self, desk: Desk, members: Membership, states: SlotStates, held: Held, copying: Copying) -> None:
         self._desk = desk
         self._members = members
         self._me = members.me.incarnation
         self._states = states
-        forms = [*states, *(state.at_standby for state in states if state.at_standby is not None)]
-        self._forms = {state.name: state for state in forms}
         self._copying = copying
         self._incoming: dict[tuple[str, int], Incoming] = {}  # by who sends it, and its number there
         self._held = held
         self._stalls = 0  # of this process, when it last acted
         self._missed = False  # since it last acted another endpoint has, without it
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted(
+                "slots_arrived_whole",
+                "Slots that this endpoint became home of with all that belongs to them",
+            ),
+            self._desk.counted(
+                "slots_arrived_in_part",
+                "Slots that it became home of without some of that, as after a crash of their home",
+            ),
+        ]
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What a home says to the next one."""
@@ -134,16 +142,9 @@ class Arriving(Part):
             self._incoming[peer, copy] = incoming = Incoming(slots, is_standby, self._when, began_at)
             incoming.lapsed = "lapsed" in options
             incoming.giver = str(options.get("passed", peer))
-            incoming.awaited_until = self._desk.now + PASSED_ON_S if "passed" in options else 0.0
+            if "passed" in options:
+                self._members.awaited[peer, copy] = self._desk.now + PASSED_ON_S
         self._desk.answer(peer, number)
-
-    def awaits(self) -> bool:
-        """Does somebody pass on slots to this endpoint just now? Nobody else acts for them."""
-        now, in_view = self._desk.now, self._members.in_view
-        return any(
-            not incoming.whole and incoming.awaited_until > now and in_view(peer)
-            for (peer, _), incoming in self._incoming.items()
-        )
 
     @property
     def _when(self) -> tuple[int, int]:
@@ -181,14 +182,14 @@ class Arriving(Part):
         """What is here of these slots, which were ours, is old."""
         if slots:
             self._held.slots -= slots
-            for state in self._states:
+            for state in self._states.all:
                 state.gone(sorted(slots))
 
     def copy_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A part of it."""
         copy, name, data = arguments
         incoming = self._incoming.get((peer, copy))
-        state = self._forms.get(name)
+        state = self._states.forms.get(name)
         if self._members.leaving:
             self._desk.decline(peer, number, LEAVING)
             return
@@ -215,6 +216,8 @@ class Arriving(Part):
             # it sent until then before its second question.
             incoming.asked += 1
             incoming.whole = came and (final or (incoming.is_standby and incoming.asked > 1))
+            if incoming.whole:
+                self._members.awaited.pop((peer, copy), None)
         self._desk.answer(peer, number, came)
         if came and final:
             self.hand_on()
@@ -264,12 +267,14 @@ class Arriving(Part):
             self._stalls = self._members.stalls
             self._held.in_doubt = any(not self._members.peers[peer].yields for peer in self._members.view())
 
-    def missed(self, peer: str, void_before: int | None) -> None:
-        """The peer has acted while this endpoint was not in its view. It copies what it still has of our slots. What
-        else there is here, kept or copied before, is old: the peer may have acted for it, and may have lost it since.
-        ``void_before``: the number of the peer's first copy that is no older; ``None``: its answer has not come. Of its
-        standby copies none is left: it begins them anew (``Standbys.renew``).
-        """
+    def linked(self) -> None:
+        """A peer that slots are to be passed on to may be the one."""
+        self.hand_on()
+
+    def peer_missed(self, peer: str, void_before: int | None) -> None:
+        """The peer copies what it still has of our slots. What else there is here, kept or copied before, is old: the
+        peer may have acted for it, and may have lost it since. Of its standby copies none is left: it begins them anew
+        (``Standbys.peer_reset``)."""
         if self._held.acts:
             return  # it has been told of that before it joined
         self._missed = True
@@ -337,6 +342,7 @@ class Arriving(Part):
 
     def _drop(self, key: tuple[str, int]) -> None:
         incoming = self._incoming.pop(key)
+        self._members.awaited.pop(key, None)
         self._narrow(incoming, frozenset())
 
     def _narrow(self, incoming: Incoming, slots: Collection[int]) -> None:
@@ -347,9 +353,9 @@ class Arriving(Part):
             return
         incoming.slots -= dropped
         needed = self._held.slots.union(*(other.slots for other in self._incoming.values()))
-        for state in self._forms.values():
-            useless = dropped - needed if state in self._states else dropped
-            if useless and (incoming.is_standby or state in self._states):
+        for state in self._states.forms.values():
+            useless = dropped - needed if state in self._states.all else dropped
+            if useless and (incoming.is_standby or state in self._states.all):
                 state.dropped(sorted(useless))
 
     def _tell(
@@ -359,9 +365,9 @@ class Arriving(Part):
         all of others. ``is_first``: there is nobody who could have anything."""
         if not slots:
             return
-        missing = [state for state in self._states if saved and state.at_standby is None]
+        missing = [state for state in self._states.all if saved and state.at_standby is None]
         self._desk.counts["slots_arrived_whole" if whole and not missing else "slots_arrived_in_part"] += len(slots)
-        for state in self._forms.values():
+        for state in self._states.forms.values():
             if is_first:
                 state.begun(sorted(slots))
                 continue

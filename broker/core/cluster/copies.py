@@ -14,16 +14,17 @@ them waits for some milliseconds.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ingeborg.protocol.native import mypyc_attr
 
 from ..desk import Desk
 from ..links.calls import LEAVING, Call, Kind
+from ..metrics import Metric, gauge
 from ..part import Part
 from .membership import Membership
-from .slots import SlotState, pack_slots
+from .slots import SlotState, SlotStates, pack_slots
 
 #: Bytes of a copy on its link that the other end has not answered.
 UNANSWERED_BYTES: Final = 1 << 20
@@ -144,17 +145,31 @@ class Copy:
 class Copies(Part):
     """One endpoint's. ``states``: what belongs to slots here."""
 
-    def __init__(self, desk: Desk, members: Membership, states: Sequence[SlotState]) -> None:
+    def __init__(self, desk: Desk, members: Membership, states: SlotStates) -> None:
         self._desk = desk
         self._members = members
         self._states = states
-        self.unix_s: Callable[[], float] = lambda: 0.0
         self._numbers = 0
         self._copies: dict[int, Copy] = {}
         self._of_slot: dict[int, list[Copy]] = {}
         #: Is anything copied? What changes then has to be told of: the one test that a part pays for.
         self.watching = False
         self._due: dict[Copy, None] = {}  # that may have something to send
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted(
+                "copies_begun",
+                "Copies of what belongs to slots, begun for the endpoint that is to be their home next",
+            ),
+            self._desk.counted("copied_bytes", "Sent in these copies"),
+            gauge(
+                "copies",
+                "Copies of what belongs to slots that are under way, or kept up to date at standbys",
+                len(self),
+            ),
+        ]
 
     def __len__(self) -> int:
         """Copies under way."""
@@ -206,7 +221,7 @@ class Copies(Part):
         self.watching = True
         self._desk.counts["copies_begun"] += 1
         copy.giver = said.get("passed", "")
-        self._tell_slots(copy, slots, {**said, "at": self.unix_s()})
+        self._tell_slots(copy, slots, {**said, "at": self._desk.unix_s})
         copy.job = self._send_all(copy)
         self._desk.job(copy.job)
         return copy
@@ -219,7 +234,7 @@ class Copies(Part):
     def _send_all(self, copy: Copy) -> Iterator[bool]:
         """All there is of the copy's slots, slice by slice."""
         is_standby = copy.is_standby
-        for state in self._states:
+        for state in self._states.all:
             form = state.at_standby if is_standby else state
             if form is None:
                 continue

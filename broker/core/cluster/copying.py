@@ -10,15 +10,16 @@ that word (``arriving``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ..desk import Desk
 from ..links.calls import Kind
 from ..part import RequestHandler
 from .copies import ORDERLY, Copier, Copies, Copy
+from .followers import Followers
 from .membership import Membership
-from .slots import Held, SlotState, by_home
+from .slots import Held, SlotStates, by_home
 from .underway import UnderWay
 
 #: A copy of slots that were to go is dropped when nobody has asked after it for so long, in seconds.
@@ -27,16 +28,17 @@ UNASKED_S: Final = 5.0
 
 class Copying(Copier):
     """One endpoint's part. ``states``: what belongs to slots here. ``held``: the slots that are ours. ``handovers``:
-    what a newcomer's welcome waits for."""
+    what a newcomer's welcome waits for. ``followers``: learn that a peer leaves."""
 
     def __init__(
         self,
         desk: Desk,
         members: Membership,
         copies: Copies,
-        states: Sequence[SlotState],
+        states: SlotStates,
         held: Held,
         handovers: UnderWay,
+        followers: Followers,
     ) -> None:
         self._desk = desk
         self._members = members
@@ -45,7 +47,7 @@ class Copying(Copier):
         self._states = states
         self._held = held
         self._handovers = handovers
-        self.peer_leaves: Callable[[str], None] = lambda peer: None  # the view is told
+        self._followers = followers
         self._planned: dict[str, Copy] = {}  # by where their slots are to go
         self._newcomers: dict[str, float] = {}  # who wants to be prepared for, and when it last said so
         self._going: dict[int, Copy] = {}  # slots that went, until the next home has all there was
@@ -57,7 +59,7 @@ class Copying(Copier):
 
     def declined(self, copy: Copy) -> None:
         """Its own word has not come yet; its slots go elsewhere, and these with them."""
-        self.peer_leaves(copy.target)
+        self._followers.peer_leaving(copy.target)
 
     def over(self, copy: Copy, keeps: bool) -> None:
         """See ``Copier``."""
@@ -218,5 +220,5 @@ class Copying(Copier):
 
     def _tell_gone(self, slots: list[int]) -> None:
         if slots:
-            for state in self._states:
+            for state in self._states.all:
                 state.gone(slots)

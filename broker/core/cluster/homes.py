@@ -41,8 +41,13 @@ class Homes:
 
     def __init__(self, me: str, *, joined: bool = False) -> None:
         """``me``: this endpoint's incarnation."""
+        self._mine = me
         self.table: list[str] = [me] * SLOTS  # slot -> incarnation of its home
         self.only_home: str | None = me  # of all slots, if one endpoint is
         self.version = 0  # of the table
         self.round = 1  # of joining; a new one after every lapse of the lease
         self.joined = joined  # may act as home of the slots that the table gives it
+
+    def is_mine(self, slot: int) -> bool:
+        """Is this endpoint the slot's home?"""
+        return self.table[slot] == self._mine

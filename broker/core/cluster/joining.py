@@ -7,15 +7,18 @@ Must never: decide who of the others is alive (``membership`` does).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from ..desk import Desk
 from ..effects import Gone, Joined, Stop
 from ..links.calls import Call, Kind
+from ..metrics import Metric, gauge, gauges
 from ..model import Endpoint, Introduction, StoreLost, Superseded
 from ..part import Part, RequestHandler
+from .copies import Copies
+from .followers import Followers
 from .membership import DEAD_AFTER_S, Membership
 from .mesh import Mesh
 from .underway import UnderWay
@@ -48,9 +51,10 @@ class Joining(Part):
         desk: Desk,
         members: Membership,
         mesh: Mesh,
+        copies: Copies,
         writes: UnderWay,
         handovers: UnderWay,
-        followers: Sequence[Part],
+        followers: Followers,
         idle: Callable[[], bool],
         *,
         alone_at_url: bool,
@@ -62,18 +66,12 @@ class Joining(Part):
         self._me = members.me
         self._members = members
         self._mesh = mesh
+        self._copies = copies
         self._writes = writes
         self._handovers = handovers
         self._followers = followers
         self._idle = idle
         self._alone_at_url = alone_at_url
-        #: Are told of peers: that one has acted without this endpoint, and that it was told so by this one.
-        self.missed: Callable[[str, int | None], None] = lambda peer, void_before: None
-        self.told_missed: Callable[[str], None] = lambda peer: None
-        #: Tell a peer, before it is let in, what it has to know.
-        self.greet: Callable[[str], None] = lambda peer: None
-        self.linked: Callable[[], None] = lambda: None  # is called for each new link
-        self.first_copy: Callable[[str], int] = lambda peer: 1  # number of the first one to the peer that is under way
         self._version = 0  # of the table of homes that the followers have been told of
         self.stopping: str | None = None  # why this process has to end
         self._named = False  # the name is ours to register
@@ -102,6 +100,33 @@ class Joining(Part):
     def requests(self) -> dict[Kind, RequestHandler]:
         """What the peers say when they come and go."""
         return {Kind.JOIN: self.join_requested, Kind.LEAVE: self.leave_announced}
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted("joins", "Times this endpoint was welcomed by all others"),
+            self._desk.counted(
+                "leases_lapsed",
+                "Times this endpoint stopped acting as home for want of signs of life",
+            ),
+            self._desk.counted("endpoints_gone", "Peers that died, left, or were superseded"),
+            gauge("joined", "1 while this endpoint acts as home of its slots", self._members.joined),
+            gauge(
+                "settings_differ",
+                "Other endpoints that have other settings of the cluster",
+                len(self._members.differing()),
+            ),
+            gauges(
+                "peer_up",
+                "Other endpoints: 1 if linked and taking part",
+                ("name", "url"),
+                [
+                    ((peer.endpoint.name, peer.endpoint.url), float(peer.in_view and peer.connected))
+                    for peer in self._members.peers.values()
+                    if peer.dead_since is None
+                ],
+            ),
+        ]
 
     @property
     def left(self) -> bool:
@@ -137,14 +162,12 @@ class Joining(Part):
     def lease_lapsed(self) -> None:
         """Act for nobody until everybody has welcomed us again."""
         self._desk.counts["leases_lapsed"] += 1
-        for follower in self._followers:
-            follower.lapsed()
+        self._followers.lapsed()
 
     def _tell_view(self) -> None:
         if self._members.version != self._version:
             self._version = self._members.version
-            for follower in self._followers:
-                follower.view_changed()
+            self._followers.view_changed()
             self._mesh.ask_again()
 
     def _stop(self, why: str) -> None:
@@ -222,7 +245,7 @@ class Joining(Part):
         self._gone(self._members.connected(endpoint, self._desk.now, introduction))
         if self._announced:  # before it was there to hear it
             self._tell_of_leaving(endpoint.incarnation)
-        self.linked()
+        self._followers.linked()
         self.join()
 
     def _gone(self, endpoints: list[Endpoint]) -> None:
@@ -246,8 +269,7 @@ class Joining(Part):
             self._joined = members.joined
             if members.joined:
                 self._desk.counts["joins"] += 1
-                for follower in self._followers:
-                    follower.joined()
+                self._followers.joined()
                 self._desk.emit(Joined())
             self._tell_view()
         unwelcomed = members.unwelcomed()
@@ -288,7 +310,7 @@ class Joining(Part):
         if peer not in self._members.peers:
             self._desk.decline(peer, number, "peer_unavailable", "This endpoint does not know yours yet")
             return
-        missed = self._members.joined_by(peer, arguments[0], self.first_copy(peer))
+        missed = self._members.joined_by(peer, arguments[0], self._copies.first_to(peer))
         self._tell_view()
         welcome = partial(self._welcome, peer, number, missed)
         # Some of what a leaving endpoint gave to others is the newcomer's. They pass it on.
@@ -296,16 +318,16 @@ class Joining(Part):
         self._writes.after(partial(self._handovers.after, welcome, to))
 
     def _welcome(self, peer: str, number: int, missed: int) -> None:
-        self.greet(peer)
+        self._followers.greet(peer)
         self._desk.answer(peer, number, missed)
         if missed:
-            self.told_missed(peer)
+            self._followers.peer_reset(peer)
 
     def answered(self, call: Call, value: Any) -> None:
         """The peer welcomes us, or has taken note that we leave."""
         if call.kind == Kind.JOIN:
             if value:
-                self.missed(call.target, value)
+                self._followers.peer_missed(call.target, value)
             self._members.welcomed_by(call.target, call.context)
             self.join()
         elif call.kind == Kind.PREPARE:
@@ -326,7 +348,7 @@ class Joining(Part):
             self._prepared_peers.discard(call.context[0])
         elif call.kind == Kind.JOIN:
             self._asked.pop(call.target, None)
-            self.missed(call.target, None)  # its answer may have been that, and not have come
+            self._followers.peer_missed(call.target, None)  # its answer may have been that, and not have come
 
     def lost(self, call: Call) -> str | None:
         """It is gone; nothing is wanted of it any more."""
@@ -366,8 +388,7 @@ class Joining(Part):
         """Whoever starts from here on does not know of us. An endpoint that is alone is home to its end; this is it."""
         if self._members.joined:
             self._members.joined = self._joined = False
-            for follower in self._followers:
-                follower.lapsed()
+            self._followers.lapsed()
 
     def _tell_of_leaving(self, peer: str) -> None:
         if peer not in self._told:
@@ -379,10 +400,14 @@ class Joining(Part):
 
     def leave_announced(self, peer: str, number: int, arguments: list[Any]) -> None:
         """The peer leaves. It is home of nothing from here on; its clients and its calls are there to the end."""
-        self.peer_leaves(peer)
+        self.peer_leaving(peer)
         self._desk.answer(peer, number)
 
-    def peer_leaves(self, peer: str) -> None:
+    def informed(self) -> None:
+        """This endpoint may be able to act now."""
+        self.join()
+
+    def peer_leaving(self, peer: str) -> None:
         """As it has said, or has answered to what was meant for a home."""
         self._members.leaves(peer)
         self._tell_view()

@@ -18,7 +18,7 @@ the lease alive, so that cached topics are routed while the whole store is down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from ..limits import PATIENCE, Patience
@@ -61,8 +61,8 @@ class Membership(Homes):
         #: Times that this process has stood still for longer than a lease.
         self.stalls = 0
         self._round_began = now
-        #: Does this endpoint wait for a copy before it may act?
-        self.awaits: Callable[[], bool] = lambda: False
+        #: Copies that peers pass on to this endpoint, by peer and number, and until when it does not act without each.
+        self.awaited: dict[tuple[str, int], float] = {}
         #: It is known how far the journal goes.
         self.informed = True
         self._read = False  # the registry, since this round began and within a lease
@@ -347,9 +347,13 @@ class Membership(Homes):
         if not self.joined:
             self._changed()
 
+    def _awaits(self) -> bool:
+        """Does a peer pass on slots to this endpoint just now? Nobody else acts for them."""
+        return any(until > self._ticked_at and self.in_view(peer) for (peer, _), until in self.awaited.items())
+
     def _changed(self) -> None:
         if not self.joined and not self.leaving and self._read and self.informed and not self.unwelcomed():
-            self.joined = not self.awaits()
+            self.joined = not self._awaits()
         if self.joined:
             view = self.view()
             self._present = set(view) if self._present is None else self._present.intersection(view)

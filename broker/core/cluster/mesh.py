@@ -20,6 +20,7 @@ from ..limits import SIZES, Sizes
 from ..links.border import are_items, is_answer, is_refusal, is_request
 from ..links.calls import TIMEOUT_S, Calls, Kind
 from ..links.link import Link, LinkError, SessionMismatch
+from ..metrics import Metric, gauge, gauges
 from ..model import Endpoint
 from ..part import Part, RequestHandler
 from .membership import Membership
@@ -74,6 +75,22 @@ class Mesh(Part):
     def bind(self, requests: Mapping[Kind, RequestHandler]) -> None:
         """These answer the peers' requests."""
         self._requests = requests
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        names = {incarnation: peer.endpoint.name for incarnation, peer in self._members.peers.items()}
+        links = [(names[peer], link) for peer, link in self._calls.links.items() if peer in names]
+        now = self._desk.now
+        lags = [((name,), now - link.confirmed_sent_at) for name, link in links if link.confirmed_sent_at is not None]
+        unconfirmed = [((name,), float(link.unconfirmed_bytes)) for name, link in links]
+        queued = [((name,), float(link.queued)) for name, link in links]
+        return [
+            self._desk.counted("links_restarted", "Links begun afresh because one side had given the other up"),
+            gauge("requests_under_way", "Requests to other endpoints without an answer yet", len(self._calls)),
+            gauges("link_queued_items", "Items that wait for the link to be up", ("peer",), queued),
+            gauges("link_unconfirmed_bytes", "Sent over the link, and not confirmed yet", ("peer",), unconfirmed),
+            gauges("link_lag_seconds", "Age of the newest ping that the peer has echoed", ("peer",), lags),
+        ]
 
     # Connections
 

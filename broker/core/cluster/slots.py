@@ -28,6 +28,8 @@ class SlotState:
         self.keys_per_chunk = keys_per_chunk
         #: What a standby gets of it: this state, another form of the same, or nothing (None).
         self.at_standby: SlotState | None = None
+        #: What somebody has waited for to be at the standby, and need not wait for any more: whoever it is takes it.
+        self.confirmed: list[Any] = []
         #: What a standby has is not whole where its home may have gone on without it before it died.
         self.is_certain = False
 
@@ -63,6 +65,23 @@ class SlotState:
 
     def dropped(self, slots: Sequence[int]) -> None:
         """What was absorbed of these is of no use: this endpoint is not to be their home, or not next."""
+
+
+class SlotStates:
+    """Those of one endpoint. Each folder of the core adds its own."""
+
+    def __init__(self, states: Iterable[SlotState] = ()) -> None:
+        self.all: list[SlotState] = []
+        self.forms: dict[str, SlotState] = {}  # by name, what a standby gets included
+        for state in states:
+            self.add(state)
+
+    def add(self, state: SlotState) -> None:
+        """This belongs to slots, too. What a standby gets of it is known by now."""
+        self.all.append(state)
+        self.forms[state.name] = state
+        if state.at_standby is not None:
+            self.forms[state.at_standby.name] = state.at_standby
 
 
 class Held:

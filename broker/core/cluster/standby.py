@@ -11,10 +11,10 @@ part that needs to be sure of a change (``keep``) waits for the standby's answer
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Final
 
 from ..desk import Desk
+from ..metrics import Metric, gauge
 from .copies import AtOnce, Copier, Copies, Copy
 from .membership import Membership
 from .slots import SlotState, by_home
@@ -36,10 +36,14 @@ class Standbys(Copier):
         self._me = members.me.incarnation
         self._copies = copies
         self.on = on
-        self.confirm: Callable[[list[Any]], None] = lambda waiters: None  # given to whoever waits
         self._made: dict[Copy, None] = {}
         self._of_slot: dict[int, Copy] = {}
         self._try_at = math.inf  # there is a slot of ours that could have a standby, and has no copy
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        help = "With standbys: slots of this endpoint that nobody else could take over whole"
+        return [gauge("slots_without_standby", help, self.without)]
 
     @property
     def without(self) -> int:
@@ -51,13 +55,13 @@ class Standbys(Copier):
         return mine - sum(len(copy.slots) for copy in self._made if copy.stands)
 
     def keep(self, state: SlotState, slot: int, key: Any, size: int, waiter: Any) -> bool:
-        """Something is new under the state's key, of about so many bytes, and has to survive. True: ``confirm`` gets
-        the waiter when the standby has it, or there is none any more. False: there is none."""
+        """Something is new under the state's key, of about so many bytes, and has to survive. True: the state's
+        ``confirmed`` gets the waiter when the standby has it, or there is none any more. False: there is none."""
         copy = self._of_slot.get(slot)
         if copy is None:
             return False
         waits = copy.whole
-        self._copies.at_once(copy, AtOnce(state, slot, key, size, waiter if waits else None))
+        self._copies.at_once(copy, AtOnce(state, slot, key, size, (state, waiter) if waits else None))
         return waits and not copy.over  # it may just have been too much for the link
 
     def tell(self, state: SlotState, slot: int, key: Any, size: int) -> None:
@@ -70,7 +74,8 @@ class Standbys(Copier):
 
     def confirmed(self, copy: Copy, waiters: list[Any]) -> None:
         """See ``Copier``."""
-        self.confirm(waiters)
+        for state, waiter in waiters:
+            state.confirmed.append(waiter)
 
     def over(self, copy: Copy, keeps: bool) -> None:
         """See ``Copier``."""
@@ -104,8 +109,8 @@ class Standbys(Copier):
         if self._desk.now >= self._try_at:
             self._arrange()
 
-    def renew(self, peer: str) -> None:
-        """The peer is told that it has missed something, and drops what it has of ours."""
+    def peer_reset(self, peer: str) -> None:
+        """The peer drops what it has of ours."""
         for copy in list(self._made):
             if copy.target == peer:
                 self._copies.end(copy)

@@ -1,17 +1,41 @@
 """Which client listens on which connection of this endpoint.
 
-Owns: the connections' state between two commands, and client -> connection. Must never: know other endpoints.
+Owns: the connections' state between two commands, client -> connection, and what may stand between a message and an
+outbox. Must never: know other endpoints.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
+from ingeborg.protocol.native import mypyc_attr
+
+from ..message import Message
 from ..model import Location
 from .grants import Grant
 from .large import Large
 from .outbox import Outbox
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Receiver:
+    """Takes the messages for a connection's clients, and decides when each one goes into the outbox. A connection
+    without a receiver gets them at once."""
+
+    __slots__ = ()
+
+    def take(self, message: Message, frame: bytes) -> None:
+        """A message has come for a client of the connection. ``frame``: what the client is sent of it as a rule."""
+        raise NotImplementedError
+
+    def drained(self) -> None:
+        """The connection's socket takes more again."""
+
+    def gone(self, client: str) -> None:
+        """The client has sent ``unlisten``: it listens on the connection no longer."""
+
+    def restored(self) -> None:
+        """The client listens on the connection again, since its ``listen`` elsewhere has failed."""
 
 
 class Reply:
@@ -37,7 +61,6 @@ class Connection:
         "dirty",
         "ends_at",
         "expiry_slot",
-        "follower",
         "going",
         "grant",
         "held",
@@ -47,6 +70,7 @@ class Connection:
         "ping_slot",
         "pings_unanswered",
         "quiet",
+        "receiver",
         "replaces",
         "replies",
         "revoked",
@@ -67,7 +91,7 @@ class Connection:
         self.tally: dict[str, int] = {}  # ``Replies.tally`` of that kind: result -> how many
         self.backlog: deque[bytes | Large] = deque()  # frames that wait for commands of another kind to end
         self.grant: Grant | None = None  # None: it may do everything
-        self.follower: Any = None  # what ``core.history`` knows of it, where its client recovers
+        self.receiver: Receiver | None = None  # None: messages go straight into the outbox
         self.dirty = False  # already on the list of connections to be written to
         self.held = False  # it has sent more than can be dealt with for now
         self.quiet = False  # this endpoint ends: it is told to go as soon as its commands are done

@@ -1,23 +1,27 @@
-"""A `listen` that recovers, or comes where somebody does: may it be, and may it be already? SPEC section 2.7.
+"""Commands that ask for kept messages: a `listen` that recovers, or comes where somebody does, and a `subscribe` that
+asks for the latest or since a position. SPEC section 2.7.
 
-Owns: the commands that wait until the journal has told how far positions go, or until the `listen` before them has
-its reply. Must never: carry one out.
+Owns: which of them may be, and those that wait: until the journal has told how far positions go, or until the `listen`
+before them has its reply. Must never: carry one out; the parts whose commands these are do, and tell what hangs on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import Command
 
+from ..clients.announcement import OfListen
+from ..clients.listening import Listening
 from ..connections.hub import Connection, Reply
 from ..desk import Desk
 from ..outgoing.replies import Replies
-from ..part import Part
+from ..part import CommandSpec, Part
 from ..retained.keeping import Keeping
-from .follower import Follower
+from ..topics.change import Change, OfChange
+from ..topics.subscribing import Subscribing
+from .recovering import Recovering
 
 #: How long a `listen` may wait for that, in seconds.
 WAIT_S: Final = 5.0
@@ -26,29 +30,108 @@ WAIT_S: Final = 5.0
 EARLY_MAX: Final = 10_000
 
 
-class Admitting(Part):
-    """One endpoint's part."""
+class Recovery(OfListen):
+    """What a client has missed, since ``position``; "": it has none yet."""
 
-    def __init__(self, desk: Desk, keeping: Keeping, replies: Replies) -> None:
+    def __init__(self, recovering: Recovering, connection: Connection, client: str, position: str) -> None:
+        self._recovering = recovering
+        self._connection = connection
+        self._client = client
+        self._position = position
+
+    def succeeded(self) -> dict[str, Any]:
+        """See ``OfListen``."""
+        return self._recovering.listened(self._connection, self._client, self._position)
+
+    def failed(self) -> None:
+        """See ``OfListen``."""
+        self._recovering.not_listened(self._connection, self._client)
+
+
+class Kept(OfChange):
+    """Kept messages of the topics of a ``subscribe``: ``latest`` of each, or those since a position."""
+
+    def __init__(self, recovering: Recovering, subscribing: Subscribing, command: Command) -> None:
+        self._recovering = recovering
+        self._subscribing = subscribing
+        self.topics = list(command.topics)
+        self._latest = command.last
+        self._since = command.since
+        self._change: Change | None = None
+
+    def succeeded(self, change: Change) -> None:
+        """See ``OfChange``."""
+        self._change = change
+        if self.topics:
+            self._recovering.read_kept(
+                change.connection, self.topics, self._since, self._latest, change.filter, self._read
+            )
+        else:
+            self._read(True, False)
+
+    def failed(self, change: Change) -> None:
+        """See ``OfChange``."""
+        if self.topics:
+            self._recovering.not_subscribed(change.connection)
+        self._subscribing.reply(change, {})
+
+    def _read(self, is_whole: bool, has_gap: bool) -> None:
+        change = self._change
+        assert change is not None
+        if not is_whole:
+            text = "The subscription is there, but what is kept could not be read; send the command again"
+            change.error = ProtocolError("peer_unavailable", text)
+        self._subscribing.reply(change, {"recovered": not has_gap})
+
+
+class Admitting(Part):
+    """One endpoint's part. It comes behind ``listening`` and ``subscribing``, whose commands it takes first."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        keeping: Keeping,
+        replies: Replies,
+        recovering: Recovering,
+        listening: Listening,
+        subscribing: Subscribing,
+    ) -> None:
         self._desk = desk
         self._keeping = keeping
         self._replies = replies
+        self._recovering = recovering
+        self._listening = listening
+        self._subscribing = subscribing
         self._early: list[tuple[float, Connection, Command, Reply]] = []
-        #: Is given the commands that may be.
-        self.admitted: Callable[[Connection, Command, Reply], None] = lambda connection, command, reply: None
 
-    def ask(self, connection: Connection, command: Command, reply: Reply) -> None:
-        """May it be? ``admitted`` gets it, now or in some moments, or it is refused."""
-        self._ask(connection, command, reply, self._desk.now + WAIT_S)
+    def commands(self) -> dict[str, CommandSpec]:
+        """Those of other parts that may ask for kept messages."""
+        listen = self._listening.commands()["listen"].taken_by(self.listen)
+        return {"listen": listen, "subscribe": self._subscribing.commands()["subscribe"].taken_by(self.subscribe)}
+
+    def listen(self, connection: Connection, command: Command) -> None:
+        """A client's ``listen``: it is begun now, in some moments, or not at all."""
+        if command.recover is None and connection.receiver is None:
+            self._listening.listen(connection, command)
+        else:
+            self._ask(connection, command, self._replies.expect(connection), self._desk.now + WAIT_S)
 
     def _ask(self, connection: Connection, command: Command, reply: Reply, until: float) -> None:
         refusal = self._refusal(connection, command)
         if refusal is None:
-            self.admitted(connection, command, reply)
+            self._begin(connection, command, reply)
         elif refusal.code == "peer_unavailable" and self._desk.now < until and len(self._early) < EARLY_MAX:
             self._early.append((until, connection, command, reply))
         else:
             self._replies.refuse(connection, reply, command.id, refusal)
+
+    def _begin(self, connection: Connection, command: Command, reply: Reply) -> None:
+        if command.recover is None:
+            self._listening.begin(connection, command, reply, None)
+            return
+        more = Recovery(self._recovering, connection, command.client, command.recover)
+        self._listening.begin(connection, command, reply, more)
+        self._recovering.listens(connection, command.client)
 
     def tick(self) -> None:
         """Look again at those that wait."""
@@ -59,7 +142,7 @@ class Admitting(Part):
                     self._ask(connection, command, reply, until)
 
     def _refusal(self, connection: Connection, command: Command) -> ProtocolError | None:
-        follower: Follower | None = connection.follower
+        follower = self._recovering.followers.get(connection)
         if follower is not None and follower.stays and follower.client != command.client:
             text = f"Client {follower.client[:64]!r} recovers on this connection, and has it for itself; open another"
             return ProtocolError("bad_state", text)
@@ -71,3 +154,20 @@ class Admitting(Part):
         if follower is not None and follower.waits:
             return ProtocolError("peer_unavailable", "A listen with recover is under way on this connection: try again")
         return self._keeping.refusal()
+
+    def subscribe(self, connection: Connection, command: Command) -> None:
+        """A client's ``subscribe``: kept messages of its topics are sent once it has been written."""
+        if not command.last and command.since is None:
+            self._subscribing.change(connection, command)
+            return
+        refusal = self._keeping.refusal()
+        if refusal is None and command.client not in connection.clients:
+            text = "Keys 'last' and 'since': the client does not listen on this connection; have it listen first"
+            refusal = ProtocolError("bad_state", text)
+        if refusal is not None:
+            self._replies.refuse(connection, None, command.id, refusal)
+            return
+        more = Kept(self._recovering, self._subscribing, command)
+        if more.topics:
+            self._recovering.hold_for(connection, command.client)
+        self._subscribing.begin(connection, command, more)

@@ -19,7 +19,7 @@ from ..desk import Desk, in_turn
 from ..filters.pattern import conjunctions, matches
 from ..links.calls import TIMEOUT_S, Call, Kind
 from ..outgoing.replies import Replies
-from ..part import CommandHandler, Part
+from ..part import CommandSpec, Part
 from ..retained.keeping import Keeping
 from .missed import Missed, Question
 
@@ -51,9 +51,9 @@ class Asking(Part):
         self._replies = replies
         self._again: list[Asked] = []
 
-    def commands(self) -> dict[str, CommandHandler]:
+    def commands(self) -> dict[str, CommandSpec]:
         """What clients ask."""
-        return {"history": self.history}
+        return {"history": CommandSpec(self.history)}
 
     def history(self, connection: Connection, command: Command) -> None:
         """A client's ``history``."""

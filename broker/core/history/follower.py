@@ -175,6 +175,13 @@ class Follower:
         self.ends_untold = False  # a recovery has come to its end, and its client has to be told so
 
     @property
+    def is_here(self) -> bool:
+        """Does its client listen on its connection still?"""
+        if self.ended or self.connection.closed:
+            return False
+        return not self.stays or self.client in self.connection.clients
+
+    @property
     def holds(self) -> bool:
         """What comes for it waits."""
         return self.waits or bool(self.rounds)

@@ -134,7 +134,9 @@ class Missed(Part):
         log: Log,
         clock: Clock,
         journal: Journal,
+        routes: Routes,
     ) -> None:
+        """``routes`` may know who has subscribed."""
         self._desk = desk
         self._me = me
         self._homes = homes
@@ -145,7 +147,7 @@ class Missed(Part):
         self._numbers = 0
         self._left = 0  # entries in them
         self._acts = False  # what belongs to the slots has arrived
-        self.routes: Routes | None = None  # which may know who has subscribed
+        self._routes = routes
 
     def joined(self) -> None:
         """This endpoint acts, and has what it is to have of its slots."""
@@ -279,12 +281,9 @@ class Missed(Part):
         gaps: list[str] = []
         for start in range(0, len(changed), TOPICS_PER_READ):
             part = changed[start : start + TOPICS_PER_READ]
-            subscribed: list[TopicLog] = []
-            unknown = part
-            if self.routes is not None:
-                there, elsewhere = self.routes.subscribed(question.client, [topic.topic for topic in part])
-                subscribed = [part[place] for place in there]
-                unknown = [part[place] for place in elsewhere]
+            there, elsewhere = self._routes.subscribed(question.client, [topic.topic for topic in part])
+            subscribed = [part[place] for place in there]
+            unknown = [part[place] for place in elsewhere]
             if unknown:
                 search.read, search.asked = [], len(unknown)
                 names = [topic.topic for topic in unknown]

@@ -35,9 +35,7 @@ class Positions(Part):
         self._owed: dict[Follower, None] = {}
         self._telling = False
         self._idle_at = desk.now + IDLE_S
-        marks.advanced = self._advanced
         self.followers: dict[Connection, Follower] = {}
-        self.is_here: Callable[[Follower], bool] = lambda follower: False
 
     def of(self, follower: Follower) -> str:
         """Its position, where nothing is held for it any more. It is taken for told."""
@@ -54,11 +52,14 @@ class Positions(Part):
         follower.owed = 2
         self._owed[follower] = None
 
-    def _advanced(self) -> None:
-        """The stable stamp has grown: tell those that have been sent something since they were told last."""
-        if self._owed and not self._telling:
-            self._telling = True
-            self._desk.job(self._tell_positions(list(self._owed)))
+    def flush(self) -> None:
+        """The turn ends. If the stable stamp has grown in it, tell those that have been sent something since they were
+        told last."""
+        if self._marks.advances:
+            self._marks.advances = False
+            if self._owed and not self._telling:
+                self._telling = True
+                self._desk.job(self._tell_positions(list(self._owed)))
 
     def _tell_positions(self, followers: Sequence[Follower]) -> Iterator[bool]:
         stable, frame = -1, b""
@@ -67,7 +68,7 @@ class Positions(Part):
                 stable = self._marks.stable
                 frame = self._wrap(encode({"position": self._marks.position}))
             for follower in followers[start : start + FOLLOWERS_PER_SLICE]:
-                if follower.holds or not self.is_here(follower) or not self._marks.known:
+                if follower.holds or not follower.is_here or not self._marks.known:
                     continue
                 follower.owed -= 1
                 if follower.owed <= 0:

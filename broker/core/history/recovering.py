@@ -15,18 +15,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ingeborg.protocol.messages import Command, mid_of, named_notification
+from ingeborg.protocol.messages import mid_of, named_notification
 from ingeborg.protocol.wire import encode
 
-from ..connections.hub import Connection, Hub
+from ..connections.hub import Connection, Hub, Receiver
 from ..desk import Desk
 from ..filters.pattern import conjunctions
 from ..links.calls import TIMEOUT_S
 from ..message import Message
+from ..metrics import Metric, gauge
 from ..outgoing.memory import Memory
 from ..outgoing.sending import Sending
 from ..part import Part
-from ..retained.keeping import Keeping
 from ..retained.marks import Marks
 from .follower import Follower, Round
 from .positions import Positions
@@ -48,7 +48,6 @@ class Recovering(Part):
         hub: Hub,
         marks: Marks,
         rounds: Rounds,
-        keeping: Keeping,
         positions: Positions,
         sending: Sending,
         memory: Memory,
@@ -58,25 +57,23 @@ class Recovering(Part):
         self._hub = hub
         self._marks = marks
         self._rounds = rounds
-        self.keeping = keeping
         self._sending = sending
         self._memory = memory
         self._wrap = wrap
         self._positions = positions
-        self.followers: dict[Connection, Follower] = {}
+        self.followers = positions.followers
         self._lingering: deque[tuple[float, Follower]] = deque()  # that have been sent what may come live, until when
         self._timed: deque[Round] = deque()  # those of commands, in the order in which their time is over
-        marks.missed = self.missed_some
-        sending.drained_follower = self._drained
-        rounds.is_here = positions.is_here = self._is_here
-        rounds.ended, positions.followers = self._end, self.followers
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        help = "Connections at this endpoint whose clients recover, or wait for kept messages"
+        return [gauge("followers", help, len(self.followers))]
 
     # Messages
 
-    def take(self, connection: Connection, message: Message, frame: bytes) -> None:
+    def take(self, follower: Follower, message: Message, frame: bytes) -> None:
         """A message for the client of a follower's connection. ``frame``: as others get it."""
-        follower = connection.follower
-        assert follower is not None
         if follower.stays:
             named = message.named
             if named is None:
@@ -89,7 +86,7 @@ class Recovering(Part):
         if not follower.stays and (message.origin, message.number) in follower.sent:
             follower.sent.discard((message.origin, message.number))  # it was handed over when it was kept already
             return
-        self._sending.push(connection, frame, True)
+        self._sending.push(follower.connection, frame, True)
         if follower.stays:
             self._positions.owe(follower)
 
@@ -128,12 +125,16 @@ class Recovering(Part):
 
     # Beginning and end of a follower
 
-    def listens(self, connection: Connection, command: Command) -> None:
+    def _follow(self, connection: Connection, client: str, stays: bool) -> Follower:
+        follower = self.followers[connection] = Follower(client, connection, stays)
+        connection.receiver = Followed(self, follower)
+        return follower
+
+    def listens(self, connection: Connection, client: str) -> None:
         """A `listen` with `recover` has begun: what comes for its client waits until it is known to have succeeded."""
-        follower = connection.follower
+        follower = self.followers.get(connection)
         if follower is None or not follower.stays:
-            follower = connection.follower = Follower(command.client, connection, True)
-            self.followers[connection] = follower
+            follower = self._follow(connection, client, True)
         if not follower.holds:
             follower.settled = follower.since = max(follower.since, self._marks.stable)
         self._stop(follower)
@@ -141,7 +142,7 @@ class Recovering(Part):
 
     def listened(self, connection: Connection, client: str, position: str) -> dict[str, Any]:
         """It has succeeded. Returns what its reply says beside."""
-        follower = connection.follower
+        follower = self.followers.get(connection)
         if follower is None or follower.client != client or not follower.waits:
             return {}
         missed = follower.missed
@@ -165,7 +166,7 @@ class Recovering(Part):
 
     def not_listened(self, connection: Connection, client: str) -> None:
         """It has failed: what has come for the client goes to it, and no position; unless it recovers here already."""
-        follower = connection.follower
+        follower = self.followers.get(connection)
         if follower is None or follower.client != client or not follower.stays:
             return
         if follower.listened and client in connection.clients:
@@ -175,10 +176,9 @@ class Recovering(Part):
         self._forget(follower)
         self._push_held(follower)
 
-    def restored(self, connection: Connection) -> None:
+    def restored(self, follower: Follower) -> None:
         """Its client listens there again, since its `listen` elsewhere has failed."""
-        follower: Follower | None = connection.follower
-        if follower is None or not follower.stays:
+        if not follower.stays:
             return
         if follower.waits:
             follower.missed = True
@@ -189,24 +189,23 @@ class Recovering(Part):
             # The homes may have been asked before that came which it has missed.
             self._once_more(follower)
 
-    def unlistens(self, connection: Connection, client: str) -> None:
-        """It listens here no longer."""
-        follower = connection.follower
-        if follower is not None and follower.client == client:
+    def unlistens(self, follower: Follower, client: str) -> None:
+        """The client listens here no longer."""
+        if follower.client == client:
             self._forget(follower)
             self._let_go(follower)
 
     def closed(self, connection: Connection) -> None:
         """See ``Part``."""
-        if (follower := self.followers.pop(connection, None)) is not None:
+        if (follower := self.followers.get(connection)) is not None:
             self._forget(follower)
             self._let_go(follower)
 
     def _forget(self, follower: Follower) -> None:
         self._stop(follower)
         follower.ended = True
-        if follower.connection.follower is follower:
-            follower.connection.follower = None
+        if self.followers.get(follower.connection) is follower:
+            follower.connection.receiver = None
             self.followers.pop(follower.connection, None)
         self._positions.forget(follower)
 
@@ -220,22 +219,13 @@ class Recovering(Part):
             if round.done is not None:
                 round.done(False, False)
 
-    def _is_here(self, follower: Follower) -> bool:
-        """Does its client listen on its connection still?"""
-        if follower.ended or follower.connection.closed:
-            return False
-        if not follower.stays:
-            return True
-        return follower.client in follower.connection.clients
-
     # What a subscribe asks for
 
     def hold_for(self, connection: Connection, client: str) -> None:
         """A `subscribe` that asks for kept messages has begun: what comes waits behind these."""
-        follower = connection.follower
+        follower = self.followers.get(connection)
         if follower is None:
-            follower = connection.follower = Follower(client, connection, False)
-            self.followers[connection] = follower
+            follower = self._follow(connection, client, False)
         elif not follower.holds:
             follower.settled = follower.since = max(follower.since, self._marks.stable)
         follower.rounds.append(Round(follower, 0, [], 0))
@@ -250,7 +240,7 @@ class Recovering(Part):
         done: Callable[[bool, bool], None],
     ) -> None:
         """It has been written: send what is kept of its topics. ``done``: see ``Round``."""
-        follower = connection.follower
+        follower = self.followers.get(connection)
         if follower is None or not follower.rounds:
             done(False, False)
             return
@@ -266,7 +256,7 @@ class Recovering(Part):
 
     def not_subscribed(self, connection: Connection) -> None:
         """It could not be written."""
-        follower = connection.follower
+        follower = self.followers.get(connection)
         if follower is not None and follower.rounds:
             self._replace(follower, None)
 
@@ -302,7 +292,7 @@ class Recovering(Part):
             self._rounds.start(follower.rounds[0])
 
     def _caught_up(self, follower: Follower) -> None:
-        if follower.stays and not self._is_here(follower):
+        if follower.stays and not follower.is_here:
             # Its client recovers where it listens now; here this would come without what was before it.
             self._desk.drops["behind_recovery"] += len(follower.held)
             self._let_go(follower)
@@ -342,11 +332,22 @@ class Recovering(Part):
         if is_next:
             self._next(follower)
 
-    def _drained(self, connection: Connection) -> None:
+    def drained(self, follower: Follower) -> None:
         """The connection takes more again."""
-        follower = self.followers.get(connection)
-        if follower is not None and follower.rounds:
+        if follower.rounds:
             self._rounds.wake(follower.rounds[0])
+
+    def flush(self) -> None:
+        """The turn ends: see to those that have missed something, and to rounds that are over."""
+        if self._marks.missing:
+            missing, self._marks.missing = self._marks.missing, []
+            for clients in missing:
+                self.missed_some(clients)
+            self._marks.advance()
+        over = self._rounds.over
+        while over:
+            round, is_whole = over.popleft()
+            self._end(round, is_whole)
 
     def tick(self) -> None:
         """End what a command has waited for too long."""
@@ -369,14 +370,15 @@ class Recovering(Part):
         else:
             for client in clients:
                 binding = self._hub.bindings.get(client)
-                if binding is not None and binding.connection.follower is not None:
-                    followers.append(binding.connection.follower)
+                follower = None if binding is None else self.followers.get(binding.connection)
+                if follower is not None:
+                    followers.append(follower)
         self._recover(followers)
 
     def _recover(self, followers: Sequence[Follower]) -> None:
         stable = self._marks.stable
         for follower in followers:
-            if not follower.stays or follower.missed or not self._is_here(follower):
+            if not follower.stays or follower.missed or not follower.is_here:
                 continue
             if follower.waits:
                 follower.missed, follower.since = True, stable
@@ -398,3 +400,29 @@ class Recovering(Part):
     def lapsed(self) -> None:
         """Others may act without this endpoint: what comes from here on waits until all is known."""
         self._recover(list(self.followers.values()))
+
+
+class Followed(Receiver):
+    """The receiver of a follower's connection."""
+
+    __slots__ = ("_follower", "_recovering")
+
+    def __init__(self, recovering: Recovering, follower: Follower) -> None:
+        self._recovering = recovering
+        self._follower = follower
+
+    def take(self, message: Message, frame: bytes) -> None:
+        """See ``Receiver``."""
+        self._recovering.take(self._follower, message, frame)
+
+    def drained(self) -> None:
+        """See ``Receiver``."""
+        self._recovering.drained(self._follower)
+
+    def gone(self, client: str) -> None:
+        """See ``Receiver``."""
+        self._recovering.unlistens(self._follower, client)
+
+    def restored(self) -> None:
+        """See ``Receiver``."""
+        self._recovering.restored(self._follower)

@@ -21,11 +21,12 @@ from ..connections.hub import Connection
 from ..desk import Desk
 from ..filters.pattern import conjunctions, matches
 from ..links.calls import Call, Kind
+from ..metrics import Metric
 from ..model import Subscription
 from ..outgoing.sending import Sending
 from ..part import Part
 from ..retained.marks import Marks
-from .follower import Follower, Round, Row, Source
+from .follower import Round, Row, Source
 from .missed import Missed, Question
 
 #: A client with more topics is looked for in what was kept, and not by its topics.
@@ -70,9 +71,22 @@ class Rounds(Part):
         self._sending = sending
         self._wrap = wrap
         self._again: list[Round] = []  # that are begun anew
-        #: ``Recovering`` says whether a follower's client is there, and is told of a round's end: is it whole?
-        self.is_here: Callable[[Follower], bool] = lambda follower: False
-        self.ended: Callable[[Round, bool], None] = lambda round, is_whole: None
+        #: Rounds that are over, and whether each is whole: ``Recovering`` takes them.
+        self.over: deque[tuple[Round, bool]] = deque()
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted(
+                "messages_sent_again",
+                "Kept messages sent by this endpoint to clients that recover, or ask for the latest",
+            ),
+            self._desk.counted("recoveries", "Times a client of this endpoint began to recover what it has missed"),
+            self._desk.counted(
+                "gaps_told",
+                "Times a client of this endpoint was told that kept messages may be lacking",
+            ),
+        ]
 
     def start(self, round: Round) -> None:
         """Find out what its client has subscribed to, and ask the homes."""
@@ -189,8 +203,8 @@ class Rounds(Part):
             round.parked = False
             self._desk.job(round.job)
         round.job = None
-        if not self.is_here(round.follower) or (round.until and self._desk.now >= round.until):
-            self.ended(round, False)
+        if not round.follower.is_here or (round.until and self._desk.now >= round.until):
+            self.over.append((round, False))
             return
         round.after = self._desk.now + min(AGAIN_S * round.tries, AGAIN_MAX_S)
         self._again.append(round)
@@ -210,8 +224,8 @@ class Rounds(Part):
         while True:
             if round.is_over or round.tries != tries:
                 return
-            if not self.is_here(follower) or (round.until and self._desk.now >= round.until):
-                self.ended(round, False)
+            if not follower.is_here or (round.until and self._desk.now >= round.until):
+                self.over.append((round, False))
                 return
             self._tell_gaps(round)
             is_full = self._is_full(connection)
@@ -232,7 +246,7 @@ class Rounds(Part):
                     return
             self._push_rows(round, rows)
             yield False
-        self.ended(round, True)
+        self.over.append((round, True))
 
     @staticmethod
     def _is_full(connection: Connection) -> bool:
@@ -349,8 +363,8 @@ class Rounds(Part):
             for round in again:
                 if round.is_over:
                     continue
-                if not self.is_here(round.follower):
-                    self.ended(round, False)
+                if not round.follower.is_here:
+                    self.over.append((round, False))
                 elif round.after <= self._desk.now and left and self._members.joined:
                     left -= 1
                     self.start(round)

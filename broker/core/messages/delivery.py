@@ -12,13 +12,14 @@ from typing import Any, Final, NamedTuple
 
 from ingeborg.protocol.messages import notification
 
-from ..connections.hub import Connection, Hub
+from ..connections.hub import Hub
 from ..counters import Counters
 from ..desk import Desk, Job
 from ..limits import SIZES, Sizes
 from ..links.calls import Kind
 from ..links.link import Link
 from ..message import Message
+from ..metrics import Metric
 from ..outgoing.sending import Sending
 from ..part import Part, RequestHandler
 from ..topics.moved import MovedAway
@@ -80,8 +81,6 @@ class Delivery(Part):
         self._links = links
         self._counters = counters
         self._wrap = wrap
-        #: A message for a client that recovers is given to this, of ``core.history``.
-        self.take_for_follower: Callable[[Connection, Message, bytes], None] = lambda connection, message, frame: None
         self._recent: OrderedDict[tuple[str, int], DeliveryRecord] = OrderedDict()
         self._recent_clients = 0  # recipients in it
         # By topic: messages for many, in their order, the first of which is going out.
@@ -89,6 +88,12 @@ class Delivery(Part):
         #: What has been delivered of peers' requests in later turns. The tickets: the peer, and its request's number.
         self.delivered: Delivered = deque()
         self.broadcasts: deque[tuple[tuple[str, int], Moved]] = deque()
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted("messages_delivered", "Messages put into outboxes of clients of this endpoint"),
+        ]
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What homes ask."""
@@ -189,10 +194,12 @@ class Delivery(Part):
             binding = bindings.get(client)
             if binding is None:
                 absent.append(client)
-            elif binding.connection.follower is None:
+                continue
+            receiver = binding.connection.receiver
+            if receiver is None:
                 push(binding.connection, frame)
             else:
-                self.take_for_follower(binding.connection, message, frame)
+                receiver.take(message, frame)
         delivered = len(clients) - len(absent)
         self._desk.counts["messages_delivered"] += delivered
         if delivered:

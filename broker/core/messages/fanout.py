@@ -7,19 +7,21 @@ it for longer than the time-outs of what it waits for.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
 
 from ..cluster.membership import Membership
 from ..desk import Desk
+from ..dispatch import Handover
 from ..limits import SIZES, Sizes
 from ..links.calls import Call, Kind
 from ..links.link import Link
-from ..message import Handover
+from ..metrics import Metric
 from ..model import Location
 from ..part import Part
+from ..retained.keeping import Keeping
 from ..topics.locations import NEVER_LISTENED, Found, Locations, Places, Whereabouts, add, placed
 from ..topics.moved import MOVED_S
 from .delivery import Delivered, Delivery, Moved
@@ -36,10 +38,12 @@ class Fanout(Part):
         locations: Locations,
         whereabouts: Whereabouts,
         delivery: Delivery,
+        keeping: Keeping,
         keeps_lists: bool,
         sizes: Sizes = SIZES,
     ) -> None:
-        """``links``: by the peer's incarnation. ``keeps_lists``: recipients that stay the same go to a peer once."""
+        """``links``: by the peer's incarnation. ``keeping`` learns of kept messages that may not have reached a peer.
+        ``keeps_lists``: recipients that stay the same go to a peer once."""
         self._desk = desk
         self._members = members
         self._name = members.me.name
@@ -47,16 +51,29 @@ class Fanout(Part):
         self._locations = locations
         self._whereabouts = whereabouts
         self._delivery = delivery
+        self._keeping = keeping
         self._keeps_lists = keeps_lists
         self._many = sizes.delivery_slice
-        #: A kept message may not have reached these clients of a peer's: told to ``core.history``.
-        self.kept_failed: Callable[[str, list[str]], None] = lambda peer, clients: None
         #: What did not end at once, and every endpoint has confirmed by now, or failed to: the home takes it.
         self.handed_over: deque[tuple[Handover, ProtocolError | None]] = deque()
         #: What ``delivery`` has done of it here in later turns. The tickets: handover, how many clients it was for,
         #: where they had been found.
         self.delivered: Delivered = deque()
         self.broadcasts: deque[tuple[Handover, Moved]] = deque()
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted("messages_forwarded", "Items sent by this endpoint, as home, to other endpoints"),
+            self._desk.counted(
+                "lists_sent",
+                "Lists of recipients sent to other endpoints, once for each version of a large set",
+            ),
+            self._desk.counted(
+                "relocations",
+                "Locations read again because a client was not where it was thought to be",
+            ),
+        ]
 
     def hand_over(
         self,
@@ -164,7 +181,7 @@ class Fanout(Part):
         """It could not take it, or did not answer in time."""
         handover: Handover = call.context[0] if call.kind == Kind.DELIVER else call.context
         if handover.entry is not None:
-            self.kept_failed(call.target, call.context[1])
+            self._keeping.delivery_failed(call.target, call.context[1])
         _note_failure(handover, self._name_of(call.target))
         self._confirmed_by_one(handover)
 
@@ -242,10 +259,10 @@ class Fanout(Part):
         handover.open = 1
         message = handover.message
         self._delivery.broadcast(message, handover, self.broadcasts)
-        for endpoint in self._members.view():
-            handover.open += 1
-            arguments = (message.origin, message.number, message.payload)
-            self._desk.ask(Kind.BROADCAST, endpoint, arguments, self, handover)
+        endpoints = self._members.view()
+        handover.open += len(endpoints)
+        arguments = (message.origin, message.number, message.payload)
+        self._desk.cast(Kind.BROADCAST, endpoints, arguments, self, handover)
 
     def _follow(self, handover: Handover, moved: Moved) -> None:
         """Clients left a place before the broadcast came there. Where they are now it may have been before them, if

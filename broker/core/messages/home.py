@@ -10,17 +10,18 @@ A message goes through stages (``routes``), those behind it in its topic after i
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 
 from ..cluster.homes import Homes
 from ..desk import Desk, in_turn
+from ..dispatch import ELSEWHERE, Handover
 from ..limits import SIZES, Sizes
-from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
+from ..links.calls import NOT_HOME, TIMEOUT_S, WAIT, Kind
 from ..links.link import Link
-from ..message import ELSEWHERE, Handover, Message
+from ..message import Message
 from ..model import FilterPage, Subscribers
 from ..part import Part, RequestHandler
 from ..replication.guard import Guard
@@ -43,6 +44,9 @@ FILTERS_MORE: Final = 10_000
 class Home(Part):
     """One endpoint's part as the home of messages, until it is known who gets them."""
 
+    #: Recipients of a topic stay the same for a while, so that a peer is sent a long list of them once.
+    keeps_lists: ClassVar[bool] = True
+
     def __init__(
         self,
         desk: Desk,
@@ -59,9 +63,7 @@ class Home(Part):
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
-        self._keeping = keeping = sharing.keeping
-        keeping.go_on = self.go_on
-        fanout.kept_failed = keeping.delivery_failed
+        self._keeping = sharing.keeping
         self._sizes = sizes
         self._many = sizes.delivery_slice
         self._me = me
@@ -72,15 +74,12 @@ class Home(Part):
         self._outcomes = outcomes
         self._fanout = fanout
         self._sharing = sharing
-        sharing.take_again = self._take_again
-        guard.go_on = self.go_on
+        self._guard = guard
         self._filtering = filtering
-        filtering.go_on, filtering.give_up = self._advance, self._give_up
-        filtering.waiters = sharing.waiters
         # Until this endpoint has joined, or when they are given up: with the life of the link that they came over.
         self._parked: list[tuple[float, Handover, Link | None]] = []
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
-        self._placing = Placing(desk, routes, locations, whereabouts, self._advance, self._give_up, sizes)
+        self._placing = Placing(desk, routes, locations, whereabouts, sizes)
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What origins ask."""
@@ -128,7 +127,52 @@ class Home(Part):
         if key is None or self._sharing.is_first(handover, key):
             self._queue(handover)
 
-    def go_on(self, handover: Handover) -> None:
+    def take_back(self) -> None:
+        """What has waited, and waits no longer. Called at the end of each turn."""
+        if self._guard.has_kept:
+            for handover in self._guard.take_kept():
+                self._go_on(handover)
+        if self._keeping.has_written:
+            for handover in self._keeping.take_written():
+                self._go_on(handover)
+        if self._sharing.over:
+            for handover in self._sharing.take_over():
+                self._take_again(handover)
+        if self._fanout.handed_over:
+            self._take_handed_over()
+        if self._routes.ready:
+            self._take_ready()
+        if self._routes.slow:
+            self._have_wait()
+
+    @property
+    def has_waited(self) -> bool:
+        """There is something for ``take_back``."""
+        return bool(self._routes.ready or self._keeping.has_written or self._guard.has_kept or self._sharing.over)
+
+    def _take_ready(self) -> None:
+        """Topics whose messages go on, or whose store call has failed."""
+        ready = self._routes.ready
+        while ready:
+            topic, route, error = ready.popleft()
+            if self._routes.get(topic) is not route:
+                continue  # dropped meanwhile, with what waited in it
+            if error is not None:
+                self._give_up(topic, error)
+            else:
+                self._advance(topic, route)
+
+    def _have_wait(self) -> None:
+        """The peers that have asked have to wait longer than they would; so have those who repeat it."""
+        slow, self._routes.slow = self._routes.slow, []
+        for route in slow:
+            for handover in route.waiting():
+                waiters = (self._sharing.waiters(handover.key) or ()) if handover.pending else ()
+                for waiting in (handover, *waiters):
+                    if waiting.peer:
+                        self._desk.decline(waiting.peer, waiting.number, WAIT)
+
+    def _go_on(self, handover: Handover) -> None:
         """It need not wait for a standby any more, or for the journal."""
         topic = handover.message.topic
         route = self._routes.get(topic)
@@ -185,7 +229,7 @@ class Home(Part):
             return False
         if not topic:
             self._fanout.broadcast(route.take())
-            self.take_handed_over()
+            self._take_handed_over()
             return True
         subscribers = route.subscribers
         if subscribers is None:
@@ -204,7 +248,7 @@ class Home(Part):
             if self._fanout.hand_over(handover, local, remote):
                 self._ended(handover, None)
             elif self._fanout.handed_over:
-                self.take_handed_over()
+                self._take_handed_over()
             return True
         return self._step_of_others(topic, route, subscribers)
 
@@ -246,7 +290,7 @@ class Home(Part):
         if at_once:
             self._ended(handover, None)
         elif self._fanout.handed_over:
-            self.take_handed_over()
+            self._take_handed_over()
         return True
 
     def _hand_over_matched(self, route: Route, handover: Handover, matched: Matched, places: Places) -> bool:
@@ -260,8 +304,8 @@ class Home(Part):
 
     # Outcomes
 
-    def take_handed_over(self) -> None:
-        """What every endpoint has confirmed, or failed to. Called after a hand-over, and at the end of each turn."""
+    def _take_handed_over(self) -> None:
+        """What every endpoint has confirmed, or failed to."""
         handed_over = self._fanout.handed_over
         while handed_over:
             handover, error = handed_over.popleft()
@@ -315,6 +359,7 @@ class Home(Part):
                 self._advance(topic, route)
         if filtered:
             self._filtering.read(filtered)
+            self._take_ready()
 
     def _give_up(self, topic: str, error: Exception) -> None:
         """The store could not say what the topic's messages need to know; none of them was handed to anybody."""

@@ -24,10 +24,12 @@ from ..dedup.inflight import InFlight
 from ..dedup.own_keys import own_key_of
 from ..dedup.repeats import Repeats
 from ..desk import Desk
+from ..dispatch import ELSEWHERE, Handover, Publish, refusal
 from ..links.calls import KEPT, Call, Kind
-from ..message import ELSEWHERE, Handover, Message, Publish, refusal
+from ..message import Message
+from ..metrics import Metric
 from ..outgoing.replies import Replies
-from ..part import CommandHandler, Part
+from ..part import CommandSpec, Part
 from ..retained.keeping import Keeping
 from .home import Home
 from .outcomes import Outcomes
@@ -62,19 +64,33 @@ class Origin(Part):
         self._keeping = keeping
         self._dedup = dedup
 
-    def commands(self) -> dict[str, CommandHandler]:
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted(
+                "publishes_received",
+                "Publishes and broadcasts received from clients of this endpoint",
+            ),
+            self._desk.counted(
+                "duplicates_dropped",
+                "Publishes dropped by this endpoint, as home, because their payload was seen lately",
+            ),
+        ]
+
+    def commands(self) -> dict[str, CommandSpec]:
         """Both are messages; a broadcast is one without a topic."""
-        return {"publish": self.publish, "broadcast": self.publish}
+        publish = CommandSpec(self.publish, publishes=True, after_close=True)
+        return {"publish": publish, "broadcast": publish}
 
     def publish(self, connection: Connection, command: Command) -> None:
-        """A client's ``publish``, or ``broadcast``."""
+        """Accept a client's ``publish``, or ``broadcast``, and dispatch it."""
         desk = self._desk
         desk.counts["publishes_received"] += 1
         if self._outcomes.due:
             self.take_outcomes()  # earlier ones first: they may have to go to another home, ahead of this one
         topic = command.topics[0] if command.topics else ""
         slot = slot_of(topic)
-        message = Message(topic, command.payload, self._me, desk.number(), desk.now)
+        message = Message(topic, command.payload, self._me, 0, desk.now)
         publish = Publish(message, slot, connection, command.id, command.ack)
         if (command.keep_s or self._keeping.topics) and not self._keep(publish, command):
             return
@@ -83,9 +99,7 @@ class Origin(Part):
                 publish.key = own_key_of(slot, topic, command.client, command.dedup, command.payload)
             else:
                 publish.key = key_of(slot, topic, command.payload)
-        elif publish.keep_s:
-            publish.key, publish.unique = key_of_name(slot, self._me, message.number), True
-        self._dispatch(publish)
+        self._begin(publish)
         if publish.outcome is None:
             publish.reply = self._replies.expect(connection)
 
@@ -100,8 +114,15 @@ class Origin(Part):
                 return False
         return True
 
+    def _begin(self, publish: Publish) -> None:
+        """Dispatch what has been accepted: from here on it is known by its number."""
+        number = publish.message.number = self._desk.number()
+        if publish.keep_s and publish.key is None:
+            publish.key, publish.unique = key_of_name(publish.slot, self._me, number), True
+        self._dispatch(publish)
+
     def _dispatch(self, publish: Publish) -> None:
-        """To its home."""
+        """To its home, or to the next one."""
         home = self._homes.table[publish.slot]
         if home == self._me:
             self._hand_to_home(publish)

@@ -11,8 +11,8 @@ from ingeborg.protocol.errors import ProtocolError
 
 from ..dedup.inflight import InFlight
 from ..desk import Desk
+from ..dispatch import ELSEWHERE, Handover, Outcome, Telling
 from ..links.calls import KEPT, NOT_HOME
-from ..message import ELSEWHERE, Handover, Outcome, Telling
 
 
 class Outcomes:

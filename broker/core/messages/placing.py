@@ -1,22 +1,21 @@
 """Where the clients are that a topic's first message is for: from the caches, or as the store says.
 
-Owns: the searches under way, and how much of messages for many is done at once. Must never: know why a message is for
-whom (``home`` does), or hand one over.
+Owns: the searches under way, each client asked for once for all messages that wait for it, and how much of messages for
+many is done at once. Must never: know why a message is for whom (``home`` does), or hand one over.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from ..desk import Desk
+from ..dispatch import Handover
 from ..limits import SIZES, Sizes
-from ..message import Handover
 from ..model import Subscribers
-from ..topics.locations import Found, Locations, Places, Whereabouts, add
+from ..topics.locations import NEVER_LISTENED, Found, Locations, Places, Whereabouts, add
 from ..topics.routes import CROWDED, FINDING, PLACING, READY, Route, Routes, Search
-from .finder import Finder
 
 #: A message for more clients may have to wait for another turn (``Sizes.places_per_turn``).
 FEW: Final = 20
@@ -25,7 +24,8 @@ NOBODY: Final[Found] = {}
 
 
 class Placing:
-    """One home's. ``advance``: the topic's messages go on; ``give_up``: the store cannot say where somebody is."""
+    """One home's. ``Routes.ready`` gets the topics whose messages go on, and those of which the store cannot say where
+    somebody is."""
 
     def __init__(
         self,
@@ -33,22 +33,20 @@ class Placing:
         routes: Routes,
         locations: Locations,
         whereabouts: Whereabouts,
-        advance: Callable[[str, Route], None],
-        give_up: Callable[[str, Exception], None],
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
         self._routes = routes
+        self._locations = locations
         self._whereabouts = whereabouts
-        self._advance = advance
-        self._give_up = give_up
         self._sizes = sizes
         self._many = sizes.delivery_slice
         self.recipients = 0  # of messages for many that are being handed over
         self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message is for many, and waits
         self.placed = 0  # recipients of messages of this turn for more than a few
         self.matching = 0  # messages of this turn that were compared with filters, by what that costs
-        self._finder = Finder(desk, locations, self._found, sizes)
+        self._wanted: list[str] = []  # clients to ask for at the end of the turn
+        self._waiting: dict[str, list[Search]] = {}  # client -> who waits for its location
 
     def places(self, topic: str, route: Route, clients: Subscribers | list[str]) -> Places | None:
         """Where they are. ``None``: the topic waits for what the route's stage says, and then goes on."""
@@ -76,7 +74,14 @@ class Placing:
         if search.clients is None:
             search.clients = list(clients)
         route.stage = FINDING
-        self._finder.ask(search, missing)
+        search.unfound += len(missing)
+        for client in missing:
+            waiting = self._waiting.get(client)
+            if waiting is None:
+                self._waiting[client] = [search]
+                self._wanted.append(client)
+            else:
+                waiting.append(search)
 
     def _of_many(self, topic: str, route: Route, clients: Subscribers | list[str]) -> Places | None:
         """Those of more than a few. ``None``: another turn comes first, or messages to many others."""
@@ -101,16 +106,38 @@ class Placing:
         self._desk.job(self._in_slices(topic, route, list(clients)))
         return None
 
-    def _found(self, search: Search, error: Exception | None) -> None:
+    def ask(self) -> None:
+        """Ask the store for all that this turn's messages need to know."""
+        if self._wanted:
+            wanted, self._wanted = self._wanted, []
+            per_slice = self._sizes.clients_per_slice
+            for start in range(0, len(wanted), per_slice):
+                part = wanted[start : start + per_slice]
+                self._desk.store("locations", (part,), self._found, part)
+
+    def _found(self, clients: list[str], result: Any, error: Exception | None) -> None:
+        over: dict[Search, None] = {}
+        for index, client in enumerate(clients):
+            location = None if error is not None else result[index]
+            if error is None:
+                self._locations.learn(client, location or NEVER_LISTENED)
+            for search in self._waiting.pop(client, ()):
+                search.found[client] = location
+                search.unfound -= 1
+                if error is not None or not search.unfound:
+                    over[search] = None
+        for search in over:
+            self._end(search, error)
+
+    def _end(self, search: Search, error: Exception | None) -> None:
         """The store has said it of all of them, or cannot."""
         route = search.route
-        if self._routes.get(search.topic) is not route or route.search is not search:
-            return
-        if error is not None:
-            self._give_up(search.topic, error)
-        else:
-            route.stage = READY
-            self._advance(search.topic, route)
+        if self._routes.get(search.topic) is route and route.search is search:
+            self._go_on(search.topic, route, error)
+
+    def _go_on(self, topic: str, route: Route, error: Exception | None = None) -> None:
+        route.stage = READY
+        self._routes.ready.append((topic, route, error))
 
     def later(self, topic: str, route: Route) -> None:
         """The topic's messages go on in another turn."""
@@ -119,8 +146,7 @@ class Placing:
 
     def _rest(self, topic: str, route: Route) -> Iterator[bool]:
         if self._routes.get(topic) is route:
-            route.stage = READY
-            self._advance(topic, route)
+            self._go_on(topic, route)
         yield from ()
 
     def _in_slices(self, topic: str, route: Route, clients: list[str]) -> Iterator[bool]:
@@ -137,8 +163,7 @@ class Placing:
             if self._routes.get(topic) is not route:
                 return  # the topic's messages are another home's by now
         search.places = places
-        route.stage = READY
-        self._advance(topic, route)
+        self._go_on(topic, route)
 
     # Many at once
 
@@ -160,11 +185,5 @@ class Placing:
         while self._crowded and self.recipients < self._sizes.recipients_max:
             topic, route = self._crowded.popleft()
             if self._routes.get(topic) is route:
-                route.stage = READY
-                self._advance(topic, route)
+                self._go_on(topic, route)
                 yield False
-
-    def ask(self) -> None:
-        """Ask the store for all that this turn's messages need to know."""
-        if self._finder.wanted:
-            self._finder.flush()

@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from ..cluster.membership import Membership
 from ..dedup.dedup import KEY_BYTES, Dedup, slot_of_key
 from ..desk import Desk
+from ..dispatch import Handover
 from ..links.calls import Call, Kind
-from ..message import Handover, Message
+from ..message import Message
+from ..metrics import Metric
 from ..part import Part
 from ..replication.kept import KeptMessages, Known
+from ..retained.keeping import Keeping
 from .delivery import RECENT_S
+from .home import Home
 from .outcomes import Outcomes
 
 #: Between two tries to hand such a message over, in seconds.
@@ -49,7 +53,7 @@ class Recovered:
 
 
 class Recovery(Part):
-    """One endpoint's part. ``take``: given what is to be handed over here, its key is pending already."""
+    """One endpoint's part. It comes behind ``arriving``, which tells ``kept`` what a crashed home has left."""
 
     def __init__(
         self,
@@ -58,7 +62,8 @@ class Recovery(Part):
         dedup: Dedup[Handover],
         kept: KeptMessages,
         outcomes: Outcomes,
-        take: Callable[[Handover], None],
+        keeping: Keeping,
+        home: Home,
     ) -> None:
         self._desk = desk
         self._members = members
@@ -66,15 +71,32 @@ class Recovery(Part):
         self._dedup = dedup
         self._kept = kept
         self._outcomes = outcomes
-        self._take = take
-        #: Is told of each as soon as this endpoint is its home: slot, topic, origin and number.
-        self.inherit: Callable[[int, str, str, int], None] = lambda slot, topic, origin, number: None
-        #: Is told of each that has come to its end, here or elsewhere, or is given up: origin and number.
-        self.concluded: Callable[[str, int], None] = lambda origin, number: None
+        self._keeping = keeping
+        self._home = home
         self._open: dict[int, Recovered] = {}  # by key
-        kept.identity_of = self.identity_of
         self._again: deque[tuple[float, Recovered]] = deque()
-        kept.recover = self.begin
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted(
+                "messages_recovered",
+                "Messages that another home was handing over when it crashed, and this endpoint went on with",
+            ),
+        ]
+
+    def view_changed(self) -> None:
+        """A home may have crashed, and this endpoint have become home of its slots."""
+        self._begin_left()
+
+    def joined(self) -> None:
+        """This endpoint may have become home of a crashed one's slots."""
+        self._begin_left()
+
+    def _begin_left(self) -> None:
+        if self._kept.left:
+            left, self._kept.left = self._kept.left, []
+            self.begin(left)
 
     def begin(self, left: list[tuple[int, Known]]) -> None:
         """This endpoint is home of these messages from here on, which another was handing over."""
@@ -85,15 +107,11 @@ class Recovery(Part):
             if self._dedup.pending(key) is None and key not in self._open:
                 self._dedup.begin(key)  # whoever repeats it waits for it
                 self._open[key] = one = Recovered(key, slot_of_key(key), known, now + TRY_S)
+                self._kept.identities[key] = known[2:]
                 begun.append(one)
-                self.inherit(one.slot, known[0], known[2], known[3])
+                self._keeping.inherit(one.slot, known[0], known[2], known[3])
         self._desk.counts["messages_recovered"] += len(begun)
         self._desk.job(self._hand_over(begun))
-
-    def identity_of(self, key: int) -> tuple[str, int] | None:
-        """By which origin and number a message with this key is to be handed over, since some may have had it so."""
-        one = self._open.get(key)
-        return None if one is None else one.known[2:]
 
     def _hand_over(self, begun: list[Recovered]) -> Iterator[bool]:
         for start in range(0, len(begun), PER_SLICE):
@@ -107,7 +125,7 @@ class Recovery(Part):
         message.travelled = True  # it may have been here already
         handover = Handover(message, one.slot, one.key, None)
         handover.begun = -math.inf
-        self._take(handover)
+        self._home.recover(handover)
 
     def tick(self) -> None:
         """See what has become of them, and try again what could not be handed over."""
@@ -127,8 +145,8 @@ class Recovery(Part):
         if not is_done and self._desk.now < one.until:
             self._again.append((self._desk.now + AGAIN_S, one))
             return
-        del self._open[key]
-        self.concluded(*one.known[2:])
+        del self._open[key], self._kept.identities[key]
+        self._keeping.concluded(*one.known[2:])
         if is_done:
             self._kept.names.learn(key, *one.known[2:])
         else:

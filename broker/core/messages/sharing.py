@@ -11,7 +11,7 @@ keys (``KeyHandover``), and asks the former one what becomes of a message when i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import deque
 from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
@@ -21,9 +21,10 @@ from ..cluster.homes import Homes
 from ..cluster.slots import SlotState
 from ..dedup.dedup import KEY_BYTES, Dedup
 from ..desk import Desk
+from ..dispatch import Handover, refusal
 from ..limits import SIZES, Sizes
 from ..links.calls import KEPT, Asker, Call, Kind
-from ..message import Handover, Message, refusal
+from ..message import Message
 from ..replication.guard import Guard
 from ..replication.handover import KeyHandover
 from ..retained.keeping import Keeping
@@ -38,8 +39,7 @@ CONFLICT: Final = (
 
 
 class Sharing(Asker):
-    """One home's. ``seen``: the table as what belongs to slots. ``take_again``: is given those that share nothing any
-    more."""
+    """One home's. ``seen``: the table as what belongs to slots."""
 
     def __init__(
         self,
@@ -55,7 +55,8 @@ class Sharing(Asker):
         outcomes: Outcomes,
         sizes: Sizes = SIZES,
     ) -> None:
-        self.take_again: Callable[[Handover], None] = lambda handover: None
+        #: Keys of messages that no former home is handing over any more: the home takes them.
+        self.over: deque[int] = deque()
         self.ttl_s = dedup.ttl_s
         self._desk = desk
         self._me = me
@@ -184,18 +185,22 @@ class Sharing(Asker):
             return
         home = self._keys.former_home(key)
         if home is None:
-            self._over(key)
+            self.over.append(key)
             return
         message = handover.message
         name = {"from": [message.origin, message.number]}  # it may be the very one that is being handed over there
         arguments = (message.topic, message.payload, key.to_bytes(KEY_BYTES), True, name)
         self._desk.ask(Kind.PUBLISH, home, arguments, self, handover)
 
-    def _over(self, key: int) -> None:
-        """The former home is not handing it over any more: the first repetition may be the first to be delivered."""
-        for waiter in self._dedup.end_elsewhere(key, False, self._desk.now):
-            waiter.begun = -math.inf  # it may be the very one, and be kept
-            self.take_again(waiter)
+    def take_over(self) -> list[Handover]:
+        """Repetitions of messages that no former home is handing over any more: the first may be the first to be
+        delivered. What repeats one meanwhile has waited with them."""
+        again: list[Handover] = []
+        while self.over:
+            for waiter in self._dedup.end_elsewhere(self.over.popleft(), False, self._desk.now):
+                waiter.begun = -math.inf  # it may be the very one, and be kept
+                again.append(waiter)
+        return again
 
     def answered(self, call: Call, value: Any) -> None:
         """The former home has handed it over. It has counted the repetition that it was asked with."""
@@ -218,5 +223,5 @@ class Sharing(Asker):
         """It is gone, or done with it."""
         first: Handover = call.context
         assert first.key is not None
-        self._over(first.key)
+        self.over.append(first.key)
         return None

@@ -16,7 +16,7 @@ from ..connections.hub import Connection, Reply
 from ..desk import Desk
 from ..links.calls import Call, Kind
 from ..outgoing.replies import Replies
-from ..part import CommandHandler, Part, RequestHandler
+from ..part import CommandSpec, Part, RequestHandler
 from .words import WAITING_MAX, too_many
 
 #: How long the other endpoints may take to give their figures, in seconds: people wait for the answer, and one that
@@ -53,9 +53,9 @@ class Inspecting(Part):
         self._figures = figures
         self._census: Census | None = None  # under way
 
-    def commands(self) -> dict[str, CommandHandler]:
+    def commands(self) -> dict[str, CommandSpec]:
         """What operators ask."""
-        return {"endpoints": self.endpoints}
+        return {"endpoints": CommandSpec(self.endpoints)}
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What a peer asks for an operator."""

@@ -18,7 +18,7 @@ from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..model import Location
 from ..outgoing.replies import Replies
-from ..part import CommandHandler, Part
+from ..part import CommandSpec, Part
 from ..stores import unavailable
 from .words import PAIRS_PER_READ, REPLY_FILTER_BYTES, WAITING_MAX, filter_bytes, said, too_many
 
@@ -49,9 +49,9 @@ class SubscribersOfTopics(Part):
         self._reads = 0  # sets of subscribers, under way
         self._waiting: deque[Any] = deque()
 
-    def commands(self) -> dict[str, CommandHandler]:
+    def commands(self) -> dict[str, CommandSpec]:
         """What operators ask, and who may know who is at a topic."""
-        return {"subscribers": self.subscribers, "location": self.location}
+        return {"subscribers": CommandSpec(self.subscribers), "location": CommandSpec(self.location)}
 
     def subscribers(self, connection: Connection, command: Command) -> None:
         """One page of a topic's subscribers, in the order of their ids, and whether each listens. Where, and what each

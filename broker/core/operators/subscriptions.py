@@ -13,7 +13,7 @@ from ingeborg.protocol.messages import Command, success
 from ..connections.hub import Connection
 from ..desk import Desk
 from ..outgoing.replies import Replies
-from ..part import CommandHandler, Part
+from ..part import CommandSpec, Part
 from ..stores import unavailable
 from .words import PAIRS_PER_READ, REPLY_FILTER_BYTES, filter_bytes, said
 
@@ -25,9 +25,10 @@ class Subscriptions(Part):
         self._desk = desk
         self._replies = replies
 
-    def commands(self) -> dict[str, CommandHandler]:
-        """What clients ask, and operators of them."""
-        return {"subscriptions": self.subscriptions}
+    def commands(self) -> dict[str, CommandSpec]:
+        """What clients ask, and operators of them. One is under way on a connection: a page may have megabytes, and
+        would wait for those before it."""
+        return {"subscriptions": CommandSpec(self.subscriptions, overlaps=False)}
 
     def subscriptions(self, connection: Connection, command: Command) -> None:
         """One page of the topics that a client has subscribed to."""

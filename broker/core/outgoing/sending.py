@@ -7,7 +7,7 @@ what a frame says.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
@@ -32,7 +32,6 @@ class Sending:
         self.closing: list[Connection] = []  # closed in this turn, and their clients are still bound
         #: Connections with a grant that have something to be written, and are to be written nothing; ``None``: all may.
         self._held_back: dict[Connection, None] | None = None
-        self.drained_follower: Callable[[Connection], None] = lambda connection: None  # of ``core.history``
         self._going_on: dict[Connection, None] = {}  # of these, those that may again, and whose turn has not come
 
     def push(self, connection: Connection, frame: bytes, reply: bool = False) -> None:
@@ -70,8 +69,8 @@ class Sending:
         if outbox.more and not connection.dirty:
             connection.dirty = True
             self.dirty.append(connection)
-        if connection.follower is not None:
-            self.drained_follower(connection)
+        if connection.receiver is not None:
+            connection.receiver.drained()
 
     def rest(self, connection: Connection) -> list[bytes]:
         """Something is written to the connection's socket past its outbox: what comes before it."""

@@ -170,11 +170,9 @@ class Grove(Swaps):
         else:
             self.wanted.in_time += 1
         if kind != REPLAY and not early:
-            bit = branch.bit
-            if row.parent != bit and not row.refused & bit:
-                row.parent = bit
-            if row.eager & bit:
-                row.eager ^= bit
+            if row.parent != branch.bit and not row.refused & branch.bit:
+                row.parent = branch.bit
+            row.eager &= ~branch.bit
         hops: int = wire[2]
         born = now - wire[3]
         if seq == row.seq + 1 and ((ordered and not branch.queue) or self._released(key)):

@@ -5,19 +5,16 @@ Owns: which messages wait for that. Must never: hand one over, or know who the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ..cluster.standby import Standbys
-from ..message import Handover, Message
+from ..dispatch import Handover
+from ..message import Message
 from .kept import MESSAGE_BYTES, KeptMessages
 
 
 class Guard:
-    """One home's. ``go_on``: is given the messages that need not wait any more."""
+    """One home's."""
 
     def __init__(self, kept: KeptMessages, standbys: Standbys) -> None:
-        self.go_on: Callable[[Handover], None] = lambda handover: None
         self._kept = kept
         self._standbys = standbys
         #: Are there to be standbys?
@@ -25,7 +22,6 @@ class Guard:
         self.names = kept.names
         #: By key, what is being handed over; empty where there are no standbys.
         self.under_way = kept.under_way
-        standbys.confirm = self.confirmed
 
     def begin(self, handover: Handover, key: int) -> None:
         """It is handed over from here on, and waits first, if there is a standby."""
@@ -35,7 +31,7 @@ class Guard:
     def name(self, handover: Handover, key: int) -> None:
         """By which name it is handed over."""
         message = handover.message
-        identity = self._kept.identity_of(key)
+        identity = self._kept.identities.get(key)
         if identity is not None:
             # A message with this key is waiting to be tried again. Those who have had that must not get this one. Its
             # publish keeps its own, for a home that it may have to go to.
@@ -49,9 +45,17 @@ class Guard:
         size = MESSAGE_BYTES + len(handover.message.payload)
         handover.guarded += self._standbys.keep(self._kept, handover.slot, key, size, handover)
 
-    def confirmed(self, handovers: list[Any]) -> None:
-        """The standby knows of these messages, or there is none any more."""
-        for handover in handovers:
+    @property
+    def has_kept(self) -> bool:
+        """There is something for ``take_kept``."""
+        return bool(self._kept.confirmed)
+
+    def take_kept(self) -> list[Handover]:
+        """Messages that need not wait for their standby any more, and wait for nothing else."""
+        kept, self._kept.confirmed = self._kept.confirmed, []
+        go_on: list[Handover] = []
+        for handover in kept:
             handover.guarded -= 1
             if not handover.guarded:
-                self.go_on(handover)
+                go_on.append(handover)
+        return go_on

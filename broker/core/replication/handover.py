@@ -18,9 +18,9 @@ from ..dedup.dedup import KEY_BYTES, Dedup, slot_of_key
 from ..dedup.names import Names
 from ..dedup.repeats import Repeats
 from ..desk import Desk
+from ..dispatch import Handover
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
-from ..message import Handover
 from ..part import Part, RequestHandler
 
 #: Payloads in a chunk of a copy: 22 KB, and 1 ms at most on either side.

@@ -11,7 +11,7 @@ For that the whole message is kept, and not its key alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ..cluster.slots import SlotState
@@ -19,7 +19,8 @@ from ..dedup.chunks import packed, unpacked
 from ..dedup.dedup import Dedup, slot_of_key
 from ..dedup.names import Names
 from ..desk import Desk
-from ..message import Handover, Message
+from ..dispatch import Handover
+from ..message import Message
 
 #: Payloads in a chunk of a copy: 22 KB, and 1 ms on either side.
 KEYS_PER_CHUNK: Final = 1_000
@@ -46,8 +47,10 @@ class KeptMessages(SlotState):
         self.names = names
         self.under_way: dict[int, Message] = {}  # by key, at this endpoint as their home
         self.kept: dict[int, Known] = {}  # by key, of other homes
-        self.identity_of: Callable[[int], tuple[str, int] | None] = lambda key: None
-        self.recover: Callable[[list[tuple[int, Known]]], None] = lambda kept: None  # given what a crashed home left
+        #: What crashed homes have left to this one: ``Recovery`` takes it before anything else happens.
+        self.left: list[tuple[int, Known]] = []
+        #: By key: by which origin and number a message of a crashed home is to be handed over, until it has ended.
+        self.identities: dict[int, tuple[str, int]] = {}
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
         """See ``SlotState``."""
@@ -92,9 +95,7 @@ class KeptMessages(SlotState):
 
     def arrived(self, slots: Sequence[int], whole: bool) -> None:
         """Their home has crashed: what it was handing over is handed over here."""
-        left = self._take(slots)
-        if left:
-            self.recover(left)
+        self.left += self._take(slots)
 
     def dropped(self, slots: Sequence[int]) -> None:
         """See ``SlotState``."""

@@ -16,22 +16,23 @@ first message of a slot. A home that writes replaces it by the stamp from which 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 
+from ..cluster.followers import Followers
 from ..cluster.membership import Membership
 from ..desk import Desk
+from ..dispatch import Handover
 from ..entries import Entry
-from ..message import Handover
+from ..metrics import Metric
 from ..model import VOID, Kept
 from ..part import Part
 from .clock import Clock
 from .log import Log
 from .marks import Marks
-from .state import Unread
 
 #: Messages in one page that is read: some 2 ms.
 KEPT_PER_PAGE: Final = 500
@@ -53,15 +54,34 @@ AGAIN_S: Final = 1.0
 FORGOTTEN_MAX: Final = 100_000
 
 
+class Unread(NamedTuple):
+    """The key of how far the journal may have more of a slot than its home has read; 0: that is all. Two keys, since
+    what was read goes between them."""
+
+    slot: int
+    stamp: int
+
+
 class Journal(Part):
-    """One endpoint's. ``writes``: it writes what it keeps. ``voids``: it keeps messages in memory, and says so here."""
+    """One endpoint's. ``followers``: learn that this endpoint may act, as far as the journal is concerned. ``writes``:
+    it writes what it keeps. ``voids``: it keeps messages in memory, and says so here."""
 
     def __init__(
-        self, desk: Desk, members: Membership, log: Log, clock: Clock, marks: Marks, *, writes: bool, voids: bool
+        self,
+        desk: Desk,
+        members: Membership,
+        followers: Followers,
+        log: Log,
+        clock: Clock,
+        marks: Marks,
+        *,
+        writes: bool,
+        voids: bool,
     ) -> None:
         self._desk = desk
         self._me = members.me.incarnation
         self._members = members
+        self._followers = followers
         self._log = log
         self._clock = clock
         self._marks = marks
@@ -70,17 +90,13 @@ class Journal(Part):
         members.informed = not writes
         if writes:
             log.lost, marks.proven = [], -1
-        self.unix_s: Callable[[], float] = lambda: 0.0
-        #: Is told that this endpoint may act, as far as the journal is concerned.
-        self.informed: Callable[[], None] = lambda: None
-        #: Is told what became of a message's entry.
-        self.written: Callable[[Handover, Exception | None], None] = lambda handover, error: None
+        #: What became of messages' entries: ``Keeping`` takes it.
+        self.written: deque[tuple[Handover, Exception | None]] = deque()
         self._rows: dict[tuple[int, int], tuple[Entry, Handover]] = {}  # by slot and stamp
         self._forgotten: list[tuple[int, int]] = []
         self._floors: dict[int, int] = {}
         self._whole: set[int] = set()  # slots that the journal has from the floor on that is to be written
         self._writing = False
-        self._reach = -1  # the store still has to record that positions go up to this stamp; -1: nothing to record
         self._reaching = False
         self._again_at = 0.0  # a write has failed: what no message waits for is not tried before
         self._asked_at = -AGAIN_S
@@ -88,10 +104,23 @@ class Journal(Part):
         self.loading: dict[int, int] = {}
         self._reads: deque[tuple[int, list[int]]] = deque()
         self._numbers = 0
-        #: Is told of what is read: it is to be where the slot's copies are, too. Entries, slots, and what says that all
-        #: of a slot is there.
-        self.has_read: Callable[[int, Any], None] = lambda slot, key: None
+        #: What has been read, by slot: entries, slots, and what says that all of a slot is there. ``Retaining`` has it
+        #: copied to where the slot's copies are, too.
+        self.has_read: list[tuple[int, Any]] = []
         self._reading = False
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted(
+                "kept_not_erased",
+                "Kept messages that the journal still has though they are forgotten: it could not be written",
+            ),
+            self._desk.counted(
+                "kept_reads_failed",
+                "Reads of the journal that failed: of their slots what was missed before is lacking",
+            ),
+        ]
 
     # Writing
 
@@ -114,7 +143,7 @@ class Journal(Part):
             written.difference_update(slots)
 
     def keep(self, slot: int, entry: Entry, handover: Handover) -> None:
-        """The entry has to be written; ``written`` is told."""
+        """The entry has to be written; ``written`` gets what becomes of it."""
         self._rows[slot, entry.stamp] = entry, handover
 
     def forget(self, slot: int, stamp: int) -> None:
@@ -123,7 +152,7 @@ class Journal(Part):
         if row is None:
             self._forgotten.append((slot, stamp))
         else:
-            self.written(row[1], None)
+            self.written.append((row[1], None))
 
     def floor(self, slot: int, stamp: int) -> None:
         """What the slot had up to this stamp may be lacking."""
@@ -134,36 +163,26 @@ class Journal(Part):
         self.floor(slot, stamp)
         self._whole.add(slot)
 
-    def reach(self, stamp: int) -> None:
-        """Have the store record the present lines, and that positions up to this stamp may be told."""
-        self._reach = max(self._reach, stamp)
-
     def flush(self) -> None:
         """The turn ends: write what there is. First the store has to end the earlier lives of the cluster, because each
         ends at the greatest stamp that the journal has."""
         if not (self.writes or self._voids):
             return
-        if self.writes and self._reach >= 0 and not self._reaching and self._desk.now >= self._again_at:
-            self._desk.store("reach", (list(self._marks.lines), self._reach), self._reached, self._reach)
-            self._reaching, self._reach = True, -1
+        marks = self._marks
+        if self.writes and marks.unproven >= 0 and not self._reaching and self._desk.now >= self._again_at:
+            self._desk.store("reach", (list(marks.lines), marks.unproven), self._reached, marks.unproven)
+            self._reaching, marks.unproven = True, -1
         if self._writing or self._marks.proven < 0:
             return
-        lost = self._log.lost
-        if lost:
-            table, me = self._members.table, self._me
-            for entry in lost:
-                slot = slot_of(entry.topic)
-                if table[slot] == me and slot not in self.loading:
-                    self.forget(slot, entry.stamp)
-                    self.floor(slot, entry.stamp)
-            lost.clear()
+        if self._log.lost:
+            self._forget_lost(self._log.lost)
         is_due = self._desk.now >= self._again_at and (self._forgotten or self._floors)
         if not self._rows and not is_due:
             return
         if not self.holds:
             rows_, self._rows = self._rows, {}
             for _, handover in rows_.values():
-                self.written(handover, None)
+                self.written.append((handover, None))
             return
         names = list(self._rows)[:KEPT_PER_WRITE]
         rows: list[tuple[int, tuple[Entry, Handover]]] = []
@@ -171,10 +190,10 @@ class Journal(Part):
             entry, handover = self._rows.pop(name)
             if self.writes and len(entry.payload) > WRITTEN_BYTES_MAX:
                 text = f"A message of {len(entry.payload)} bytes is not kept in the store; {WRITTEN_BYTES_MAX} at most"
-                self.written(handover, ProtocolError("store_unavailable", text))
+                self.written.append((handover, ProtocolError("store_unavailable", text)))
             else:
                 rows.append((name[0], (entry, handover)))
-        unix_s, now = self.unix_s(), self._desk.now
+        unix_s, now = self._desk.unix_s, self._desk.now
         kept = [
             Kept(
                 slot, entry.stamp, entry.topic, entry.payload, entry.origin, entry.number, unix_s + entry.expires - now
@@ -199,6 +218,16 @@ class Journal(Part):
         self._writing = True
         self._desk.store("keep", arguments, self._done, ([handover for _, (_, handover) in rows], arguments))
 
+    def _forget_lost(self, lost: list[Entry]) -> None:
+        """Entries that have gone by themselves."""
+        table, me = self._members.table, self._me
+        for entry in lost:
+            slot = slot_of(entry.topic)
+            if table[slot] == me and slot not in self.loading:
+                self.forget(slot, entry.stamp)
+                self.floor(slot, entry.stamp)
+        lost.clear()
+
     def _done(self, context: Any, result: Any, error: Exception | None) -> None:
         handovers, arguments = context
         self._writing = False
@@ -216,13 +245,13 @@ class Journal(Part):
                     self.floor(slot, stamp)
             self._whole.update([slot for slot in arguments[3] if table[slot] == self._me])
         for handover in handovers:
-            self.written(handover, error)
+            self.written.append((handover, error))
 
     def _reached(self, stamp: int, result: Any, error: Exception | None) -> None:
         self._reaching = False
         if error is not None:
             self._again_at = self._desk.now + AGAIN_S
-            self.reach(stamp)
+            self._marks.prove(stamp)
         else:
             past, top = result
             self._marks.reached(dict(past), top)
@@ -239,14 +268,14 @@ class Journal(Part):
         if error is None:
             self._clock.see(result)
             self._members.inform()
-            self.informed()
+            self._followers.informed()
 
     def lacking(self, slots: Sequence[int]) -> bool:
         """Slots have come without what belongs to them. True: it is read here."""
         if not self.writes:
             return False
         self._log.written.update(slots)
-        stamp = self._clock.leap(self.unix_s())  # so that no two entries of a slot have one stamp
+        stamp = self._clock.leap(self._desk.unix_s)  # so that no two entries of a slot have one stamp
         # Who comes after this one begins behind it, whatever this one has stamped and not written.
         self._forgotten.append((slots[0], self._clock.value))
         for start in range(0, len(slots), SLOTS_PER_READ):
@@ -256,7 +285,7 @@ class Journal(Part):
             for slot in part:
                 self.loading[slot] = self._numbers
                 self._log.mark_unread(slot, stamp)
-                self.has_read(slot, Unread(slot, stamp))
+                self.has_read.append((slot, Unread(slot, stamp)))
         self._read_next()
         return True
 
@@ -274,8 +303,7 @@ class Journal(Part):
             if self.loading.get(slot) == number:
                 del self.loading[slot]
                 self._log.mark_unread(slot, 0)
-                self.has_read(slot, slot)
-                self.has_read(slot, Unread(slot, 0))
+                self.has_read += [(slot, slot), (slot, Unread(slot, 0))]
 
     def _read_next(self) -> None:
         if self._reads and not self._reading:
@@ -297,7 +325,7 @@ class Journal(Part):
             self._read_next()
             return
         kept: list[Kept] = result[0]
-        unix_s, now = self.unix_s(), self._desk.now
+        unix_s, now = self._desk.unix_s, self._desk.now
         for one in kept:
             self._clock.see(one.stamp)
             if loading.get(one.slot) != number:
@@ -306,10 +334,10 @@ class Journal(Part):
                 expires = now + one.expires_at - unix_s
                 entry = Entry(one.topic, one.payload, one.origin, one.number, one.stamp, expires)
                 self._log.add(one.slot, entry, now)
-                self.has_read(one.slot, entry)
+                self.has_read.append((one.slot, entry))
             else:
                 self._log.forget_to(one.slot, one.topic, one.stamp)
-                self.has_read(one.slot, self._log.get(one.slot, one.topic))
+                self.has_read.append((one.slot, self._log.get(one.slot, one.topic)))
                 self._forgotten.append((one.slot, one.stamp))
                 self.floor(one.slot, one.stamp)
         floors: list[tuple[int, int]] = result[1]

@@ -10,15 +10,15 @@ A message that is not kept costs one test of an attribute where it is accepted, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ingeborg.protocol.errors import ProtocolError
 
 from ..cluster.copies import Copies
 from ..cluster.standby import Standbys
 from ..desk import Desk
+from ..dispatch import Handover
 from ..entries import Entry
-from ..message import Handover
 from ..replication.guard import Guard
 from .clock import Clock
 from .journal import Journal
@@ -56,13 +56,17 @@ class Keeping:
         self._standbys = standbys
         self._guard = guard
         self._journal = journal
-        journal.written = self._written
         #: By origin and number: what stamps crashed homes' messages had, and were given here, until they are begun.
         self._inherited: dict[tuple[str, int], tuple[int, int]] = {}
         self._void = 0  # stamps that were given before the lease last lapsed
-        self.refusal: Callable[[], ProtocolError | None] = lambda: None  # why no history is kept just now
-        #: The home's: what has waited to be kept goes on, or cannot be.
-        self.go_on: Callable[[Handover], None] = lambda handover: None
+
+    def refusal(self) -> ProtocolError | None:
+        """Why there is no history just now; ``None``: there is."""
+        if not self.on:
+            return ProtocolError("bad_state", "No message is kept here: this endpoint's setting 'history' is off")
+        if self._marks.proven < 0:
+            return ProtocolError("peer_unavailable", "The journal has not said yet how far positions go: try again")
+        return None
 
     # At the origin
 
@@ -143,14 +147,25 @@ class Keeping:
             handover.guarded += 1
             self._journal.keep(slot, entry, handover)
 
-    def _written(self, handover: Handover, error: Exception | None) -> None:
-        """The journal has it, or could not take it in."""
-        if error is not None:
-            handover.not_kept = error  # and it stays guarded: it is not to be handed over
-        else:
-            handover.guarded -= 1
-        if not handover.guarded or error is not None:
-            self.go_on(handover)
+    def take_written(self) -> list[Handover]:
+        """Messages that need not wait for the journal any more, or that it could not take in (``not_kept``): these stay
+        guarded, and are not to be handed over."""
+        go_on: list[Handover] = []
+        written = self._journal.written
+        while written:
+            handover, error = written.popleft()
+            if error is not None:
+                handover.not_kept = error
+            else:
+                handover.guarded -= 1
+            if not handover.guarded or error is not None:
+                go_on.append(handover)
+        return go_on
+
+    @property
+    def has_written(self) -> bool:
+        """There is something for ``take_written``."""
+        return bool(self._journal.written)
 
     def ended(self, handover: Handover, error: ProtocolError | None) -> bool:
         """The home is done with a kept message. False: others may act for its topic since it was accepted, and do not

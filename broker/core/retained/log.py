@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
 from ingeborg.protocol.hashes import slot_of
 
+from ..cluster.homes import Homes
 from ..entries import ENTRY_BYTES, FORGOTTEN, MOVED, REMOVED, TOPIC_BYTES, Entry, TopicLog
 from .room import AGED_AT_ONCE, Room
 
@@ -33,17 +34,18 @@ SWEPT_PER_STEP: Final = 1_000
 
 
 class Log:
-    """One endpoint's. ``bytes_max``: of all entries and topics, ``size_max``: entries of one topic."""
+    """One endpoint's. ``bytes_max``: of all entries and topics, ``size_max``: entries of one topic. ``homes``: say
+    which slots are this endpoint's own; of others it has copies."""
 
-    def __init__(self, bytes_max: int, size_max: int) -> None:
+    def __init__(self, bytes_max: int, size_max: int, homes: Homes) -> None:
         self.bytes_max = bytes_max
         self._size_max = size_max
         self.bytes = 0
         self.entries = 0
         self.topics = 0  # with entries
-        #: Entries, by why they went, of the slots that are this endpoint's own: of others it has copies.
+        #: Entries, by why they went, of the slots that are this endpoint's own.
         self.forgotten = {"expired": 0, "size": 0, "read": 0, "bytes": 0}
-        self.is_own: Callable[[int], bool] = lambda slot: True
+        self._homes = homes
         self._slots: dict[int, dict[str, TopicLog]] = {}
         self._floors: dict[int, int] = {}
         self._unread: dict[int, int] = {}  # slots whose messages are being read from the journal, and up to which stamp
@@ -153,7 +155,7 @@ class Log:
     def _forget(self, log: TopicLog, entry: Entry, now: float, why: str) -> None:
         if entry.expires <= now:
             why = "expired"
-        if self.is_own(log.slot):
+        if self._homes.is_mine(log.slot):
             self.forgotten[why] += 1
         if entry.stamp > log.forgotten:
             log.forgotten = entry.stamp
@@ -165,7 +167,7 @@ class Log:
 
     def _pass_over(self, log: TopicLog, entry: Entry) -> None:
         """There is no room for it, were all others gone: it alone is forgotten."""
-        if self.is_own(log.slot):
+        if self._homes.is_mine(log.slot):
             self.forgotten["bytes"] += 1
         log.forgotten = max(log.forgotten, entry.stamp)
         log.last = max(log.last, entry.stamp)

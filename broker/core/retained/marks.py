@@ -19,7 +19,7 @@ it, so no position passes such a message unseen either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ..cluster.membership import Membership
@@ -72,11 +72,14 @@ class Marks(Part):
         #: By peer: how many endpoints take part, as it sees it.
         self._counts: dict[str, int] = {}
         self._tell_at = desk.now
-        #: Are told: that the stable stamp has grown; before that, that these clients here have missed something (None:
-        #: any may have); that the journal has to know how far positions go, and of which lines.
-        self.advanced: Callable[[], None] = lambda: None
-        self.missed: Callable[[Sequence[str] | None], None] = lambda clients: None
-        self.prove: Callable[[int], None] = lambda stamp: None
+        #: The stable stamp has grown: ``Positions`` tells it.
+        self.advances = False
+        #: Clients here that have missed something (None: any may have), as peers have said: ``Recovering`` takes them.
+        #: The stable stamp does not grow before that.
+        self.missing: list[list[str] | None] = []
+        #: Up to this stamp positions may be told once the journal knows of it and of the lines: ``Journal`` takes it.
+        #: -1: there is nothing that the journal has to know.
+        self.unproven = -1
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What the others tell."""
@@ -106,10 +109,14 @@ class Marks(Part):
             return None
         return stamp if 0 <= stamp <= last else None
 
+    def prove(self, stamp: int) -> None:
+        """The journal has to know the present lines, and that positions may go up to this stamp."""
+        self.unproven = max(self.unproven, stamp)
+
     def reached(self, past: dict[str, int], proven: int) -> None:
         """The journal has recorded that positions go up to ``proven``, and knows these earlier lives."""
         self.past, self.proven = past, proven
-        self._advance()
+        self.advance()
 
     # Telling
 
@@ -120,10 +127,10 @@ class Marks(Part):
             if not self._members.keep_messages:
                 return
             for peer in self._members.view():
-                self.tell(peer)
-        self._advance()
+                self.greet(peer)
+        self.advance()
 
-    def tell(self, peer: str) -> None:
+    def greet(self, peer: str) -> None:
         """Tell the peer; before it is let in, too. Where no endpoint keeps messages nobody needs a mark."""
         if not self._members.keep_messages:
             return
@@ -142,12 +149,12 @@ class Marks(Part):
                 self.lines[line] = None
                 self.prove(0)
         if again is None or again:
-            self.missed(again)
+            self.missing.append(again)
         if mark != NOT_YET:
             self._marks[peer] = max(mark, self._marks.get(peer, 0))
             self._begun.setdefault(peer, clock)
         self._desk.answer(peer, number)
-        self._advance()
+        self.advance()
 
     def answered(self, call: Call, value: Any) -> None:
         """The peer has heard of the clients that were named."""
@@ -180,8 +187,9 @@ class Marks(Part):
     def _count(self) -> int:
         return len(self._members.view()) + 1
 
-    def _advance(self) -> None:
-        if not self._acts:
+    def advance(self) -> None:
+        """The stable stamp grows, as far as all have come."""
+        if not self._acts or self.missing:
             return
         least = self._clock.mark
         for peer in self._members.view():
@@ -202,7 +210,7 @@ class Marks(Part):
         known, self.known = self.known, True
         if least > self.stable or not known:
             self.stable = max(least, self.stable)
-            self.advanced()
+            self.advances = True
 
     # The cluster
 

@@ -8,8 +8,8 @@ its floor). What is packed is what there is of each at that moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 import ormsgpack
 
@@ -19,6 +19,7 @@ from ..cluster.slots import SlotState
 from ..desk import Desk
 from ..entries import Entry, TopicLog
 from .clock import Clock
+from .journal import Journal, Unread
 from .log import Log
 
 #: Keys in a chunk at most, and bytes of payloads.
@@ -34,33 +35,19 @@ FLOOR: Final = 3
 UNREAD: Final = 4
 
 
-class Unread(NamedTuple):
-    """The key of how far the journal may have more of a slot than its home has read; 0: that is all. Two keys, since
-    what was read goes between them."""
-
-    slot: int
-    stamp: int
-
-
 class History(SlotState):
     """One endpoint's. A chunk is an array of rows: ``[ENTRY, topic, payload, origin, number, stamp, seconds left]``,
     ``[NONE, topic, origin, number]``, ``[FORGOTTEN, topic, stamp]``, ``[FLOOR, slot, stamp, written]``,
     ``[UNREAD, slot, stamp]`` (0: it has been read)."""
 
-    def __init__(self, desk: Desk, log: Log, clock: Clock) -> None:
+    def __init__(self, desk: Desk, log: Log, clock: Clock, journal: Journal) -> None:
         super().__init__("history", KEYS_PER_CHUNK)
         self.at_standby = self
         self.is_certain = True
         self._desk = desk
         self._log = log
         self._clock = clock
-        #: Is told of slots that have come without all that belongs to them; true: it sees to their floors.
-        self.lacking: Callable[[Sequence[int]], bool] = lambda slots: False
-        self.unix_s: Callable[[], float] = lambda: 0.0
-        #: Is told of slots that have come with what this endpoint has of them in memory.
-        self.taken: Callable[[Sequence[int]], None] = lambda slots: None
-        #: Is told of slots that are not ours any more.
-        self.let_go: Callable[[Sequence[int]], None] = lambda slots: None
+        self._journal = journal
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
         """See ``SlotState``."""
@@ -168,26 +155,26 @@ class History(SlotState):
     def arrived(self, slots: Sequence[int], whole: bool) -> None:
         """See ``SlotState``."""
         if whole:
-            self.taken([slot for slot in slots if not self._log.unread(slot)])
+            self._journal.taken([slot for slot in slots if not self._log.unread(slot)])
             # Their home may have gone before it had read all of them: what it has not is read here.
             slots = [slot for slot in slots if self._log.unread(slot)]
-        if slots and not self.lacking(slots):
+        if slots and not self._journal.lacking(slots):
             # Greater than any position that somebody has by now: what they may lack of these slots is not here. Their
             # home may have taken this endpoint for dead, and have told positions that it has not heard of.
-            stamp = self._clock.leap(self.unix_s())
+            stamp = self._clock.leap(self._desk.unix_s)
             for slot in slots:
                 self._log.raise_floor(slot, stamp)
                 self._log.mark_unread(slot, 0)
-            self.taken(slots)
+            self._journal.taken(slots)
 
     def begun(self, slots: Sequence[int]) -> None:
         """See ``SlotState``. What those kept that have ended is in the journal, where there is one."""
-        if not self.lacking(slots):
-            self.taken(slots)
+        if not self._journal.lacking(slots):
+            self._journal.taken(slots)
 
     def gone(self, slots: Sequence[int]) -> None:
         """See ``SlotState``."""
-        self.let_go(slots)
+        self._journal.let_go(slots)
         for slot in slots:
             self._log.drop(slot)
 

@@ -1,6 +1,6 @@
 """A client's change of its subscriptions, under way.
 
-Owns: what is known of it. Must never: act; ``subscribing`` and ``quota`` move it along.
+Owns: what is known of it, and what else may hang on it. Must never: act; ``subscribing`` and ``quota`` move it along.
 """
 
 from __future__ import annotations
@@ -9,8 +9,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.native import mypyc_attr
 
 from ..connections.hub import Connection, Reply
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class OfChange:
+    """What else a command asks for with its change. It has the change replied to (``Subscribing.reply``)."""
+
+    def succeeded(self, change: Change) -> None:
+        """The change has been written, and its reply waits."""
+        raise NotImplementedError
+
+    def failed(self, change: Change) -> None:
+        """It has not: ``change.error`` says why. Its reply waits."""
+        raise NotImplementedError
 
 
 class Change:
@@ -25,12 +39,10 @@ class Change:
         "filter",
         "id",
         "job",
-        "latest",
-        "names",
+        "more",
         "open",
         "replace",
         "reply",
-        "since",
         "size",
         "term",
     )
@@ -51,10 +63,7 @@ class Change:
         self.term = term  # as ``Command.term``
         self.filter = filter
         self.replace = replace
-        # The client wants kept messages of these topics: this many of the latest, or those since a position.
-        self.names: list[str] = []
-        self.latest = 0
-        self.since: str | None = None
+        self.more: OfChange | None = None  # that hangs on it
         self.connection = connection
         self.reply = reply
         self.id = number

@@ -8,12 +8,11 @@ A message of a topic without filters costs one test of an attribute of its route
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from ..desk import Desk, Job
-from ..links.calls import WAIT
-from ..message import Handover
+from ..dispatch import Handover
 from ..model import FilterPage
 from .routes import LOADING, READY, Route, Routes
 from .topic_filters import Matched, TopicFilters
@@ -52,10 +51,6 @@ class Filtering:
     def __init__(self, desk: Desk, routes: Routes) -> None:
         self._desk = desk
         self._routes = routes
-        # The home's: the topic's messages go on; its filters cannot be read.
-        self.go_on: Callable[[str, Route], None] = lambda topic, route: None
-        self.give_up: Callable[[str, Exception], None] = lambda topic, error: None
-        self.waiters: Callable[[int | None], list[Handover] | None] = lambda key: None
         #: The client, topics and filter of each `subscribe` with ``replace`` that the store is writing. ``Writing``
         #: adds them and takes them out; as many as writes are under way.
         self.replacing: dict[object, tuple[str, Sequence[str], str | None]] = {}
@@ -63,8 +58,8 @@ class Filtering:
     # Reading
 
     def read(self, found: Sequence[tuple[str, Route, FilterPage]]) -> None:
-        """The store has read the subscribers of these topics, and the first page of their filters. A topic's messages
-        go on at once if that page is short and the only one."""
+        """The store has read the subscribers of these topics, and the first page of their filters. A topic is ready at
+        once if that page is short and the only one."""
         here = 0
         for topic, route, page in found:
             if self._routes.get(topic) is not route:
@@ -90,7 +85,7 @@ class Filtering:
             while loading.page is None:
                 if loading.error is not None:
                     if self._routes.get(topic) is route:
-                        self.give_up(topic, loading.error)
+                        self._routes.ready.append((topic, route, loading.error))
                     return
                 loading.parked = True
                 yield True
@@ -135,23 +130,13 @@ class Filtering:
         else:
             route.filters = None
         route.stage = READY
-        self.go_on(topic, route)
+        self._routes.ready.append((topic, route, None))
 
     def _have_wait(self, loading: Loading) -> None:
         """The peers that have asked have to wait longer than they would."""
-        if self._desk.now < loading.tell_at:
-            return
-        loading.tell_at = self._desk.now + TELL_S
-        for handover in loading.route.waiting():
-            if handover.peer:
-                self._desk.decline(handover.peer, handover.number, WAIT)
-            for waiter in self._waiters(handover):
-                if waiter.peer:
-                    self._desk.decline(waiter.peer, waiter.number, WAIT)
-
-    def _waiters(self, handover: Handover) -> Sequence[Handover]:
-        """Duplicates of it that wait for its outcome."""
-        return (self.waiters(handover.key) or ()) if handover.pending else ()
+        if self._desk.now >= loading.tell_at:
+            loading.tell_at = self._desk.now + TELL_S
+            self._routes.slow.append(loading.route)
 
     # Changes
 

@@ -12,8 +12,8 @@ from typing import Final, cast
 
 from ..caches.policy import Entry
 from ..caches.sieve import Sieve
+from ..dispatch import Handover
 from ..limits import FILTER_BYTES
-from ..message import Handover
 from ..model import Subscribers
 from .locations import Found, Places
 from .topic_filters import TopicFilters
@@ -176,6 +176,10 @@ class Routes:
         self.asked = self.misses = 0  # look-ups, and those that had to ask the store
         self._routes: dict[str, Route] = {}
         self._policy = Sieve()
+        #: Topics whose first message waits no longer, or cannot go on: an error says why. The home takes them.
+        self.ready: deque[tuple[str, Route, Exception | None]] = deque()
+        #: Routes whose messages wait longer than whoever sent them expects. The home takes them, and says so.
+        self.slow: list[Route] = []
 
     def __len__(self) -> int:
         return len(self._routes)

@@ -18,15 +18,15 @@ from ..cluster.homes import Homes
 from ..connections.hub import Connection
 from ..connections.large import Topics
 from ..desk import Desk, in_turn
-from ..history.recovering import Recovering
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
 from ..model import Shape
 from ..outgoing.memory import Memory
 from ..outgoing.replies import Replies
-from ..part import CommandHandler, Part
-from .change import Change
+from ..part import CommandSpec, Part
+from .change import Change, OfChange
 from .quota import Quota
+from .terms import Terms
 from .write import Write, Writer
 from .writing import Writing
 
@@ -61,8 +61,8 @@ class Own(Writer):
 
 
 class Subscribing(Part):
-    """One endpoint's part in changing its clients' subscriptions. ``lookup``: routing is by lookup, where none ends or
-    has a filter. ``shape``: of the store. ``subscriptions_max``: of a client, 0: any."""
+    """One endpoint's part in changing its clients' subscriptions. ``shape``: of the store. ``subscriptions_max``: of a
+    client, 0: any."""
 
     def __init__(
         self,
@@ -70,21 +70,19 @@ class Subscribing(Part):
         me: str,
         homes: Homes,
         writing: Writing,
-        lookup: bool,
+        terms: Terms,
         replies: Replies,
         memory: Memory,
         shape: Shape,
         subscriptions_max: int,
-        recovering: Recovering,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
-        self._recovering = recovering
         self._at_once = sizes.topics_at_once
         self._me = me
         self._homes = homes
         self._writing = writing
-        self._lookup = lookup
+        self._terms = terms
         self._replies = replies
         self._memory = memory
         self._shape = shape
@@ -96,50 +94,31 @@ class Subscribing(Part):
         self._window = float(shape.topics_at_least)  # what these may be: found out, as a TCP sender's window is
         self._waiting: deque[Change] = deque()  # large commands that go on when less is under way, in turn
 
-    def commands(self) -> dict[str, CommandHandler]:
+    def commands(self) -> dict[str, CommandSpec]:
         """The two that change subscriptions."""
-        return {"subscribe": self.change, "unsubscribe": self.change}
+        change = CommandSpec(self.change, after_close=True)
+        return {"subscribe": change, "unsubscribe": change}
 
     def change(self, connection: Connection, command: Command) -> None:
         """A client's ``subscribe`` or ``unsubscribe``."""
+        self.begin(connection, command, None)
+
+    def begin(self, connection: Connection, command: Command, more: OfChange | None) -> None:
+        """The same. ``more``: what hangs on it."""
         added = command.name == "subscribe"
         reply, filter = self._replies.expect(connection), command.filter
         change = Change(command.client, added, connection, reply, command.id, command.term, filter, command.replace)
+        change.more = more
         if isinstance(command.topics, Topics):
             change.size = command.topics.size
             self._memory.wait(connection, change.size)
-        if (command.last or command.since is not None) and not self._wants_kept(change, command):
-            return
-        if self._lookup and (change.term is not None or filter is not None):
-            self._forbid(change)
-            return
         self._ask(change, command.topics)
-
-    def _wants_kept(self, change: Change, command: Command) -> bool:
-        """What is kept of its topics is to be sent once it has been written. False: that cannot be."""
-        refusal = self._recovering.keeping.refusal()
-        if refusal is None and command.client not in change.connection.clients:
-            text = "Keys 'last' and 'since': the client does not listen on this connection; have it listen first"
-            refusal = ProtocolError("bad_state", text)
-        if refusal is not None:
-            self._forbidden(change, refusal)
-            return False
-        change.names, change.latest, change.since = list(command.topics), command.last, command.since
-        if change.names:
-            self._recovering.hold_for(change.connection, change.client)
-        return True
 
     def _ask(self, change: Change, topics: Any) -> None:
         if change.added and self._quota is not None:
             self._quota.ask(change, topics)
         else:
             self._permitted(change, topics)
-
-    def _forbid(self, change: Change) -> None:
-        text = "Key 'filter': with lookup routing no subscription has one; leave it out"
-        if change.filter is None:
-            text = "Keys 'until' and 'ttl_s': with lookup routing no subscription ends by itself; leave them out"
-        self._forbidden(change, ProtocolError("bad_state", text))
 
     def _permitted(self, change: Change, topics: Any) -> None:
         if len(topics) <= 1 or len(topics) <= self._part_size():
@@ -218,7 +197,7 @@ class Subscribing(Part):
         if change.job is not None:
             self._topics += len(topics)
         if home == self._me:
-            term = None if change.term is None else self._writing.term(*change.term)
+            term = None if change.term is None else self._terms.term(*change.term)
             now, filter = self._desk.now, change.filter
             write = Write(change.client, topics, change.added, now, deadline, term, filter, change.replace)
             write.writer, write.context = self._own, change
@@ -269,13 +248,12 @@ class Subscribing(Part):
             self._memory.wait(change.connection, -change.size)
         if change.counted and self._quota is not None:
             self._quota.ended(change)
-        if change.names and change.error is None:
-            self._read_kept(change)
-            return
-        if change.names:
-            self._recovering.not_subscribed(change.connection)
-        asks = change.latest or change.since is not None
-        self._reply(change, {"recovered": True} if asks else {})
+        if change.more is None:
+            self.reply(change, {})
+        elif change.error is None:
+            change.more.succeeded(change)
+        else:
+            change.more.failed(change)
 
     def _wake(self, ended: Change) -> None:
         """Less is under way: those that have waited for longest go on. ``ended``: may have failed, and has to end."""
@@ -290,22 +268,13 @@ class Subscribing(Part):
             self._desk.job(job)
             room -= self._part_size()
 
-    def _read_kept(self, change: Change) -> None:
-        def done(is_whole: bool, has_gap: bool) -> None:
-            if not is_whole:
-                text = "The subscription is there, but what is kept could not be read; send the command again"
-                change.error = ProtocolError("peer_unavailable", text)
-            self._reply(change, {"recovered": not has_gap})
-
-        names = change.names
-        self._recovering.read_kept(change.connection, names, change.since, change.latest, change.filter, done)
-
-    def _reply(self, change: Change, fields: dict[str, Any]) -> None:
+    def reply(self, change: Change, fields: dict[str, Any]) -> None:
+        """All that the command asked for has been done, or its ``error`` says why not. ``fields``: of the reply."""
         if change.error is not None:
             self._replies.refuse(change.connection, change.reply, change.id, change.error)
             return
         if change.term is not None:
-            fields["grace_s"] = self._writing.grace_s
+            fields["grace_s"] = self._terms.grace_s
         if change.filter is not None and change.added:
             fields["filtered"] = True
         self._replies.reply(change.connection, change.reply, success(change.id, **fields))

@@ -10,22 +10,24 @@ location; the store takes nothing out then (``Store.end``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
-from ingeborg.protocol.hashes import SLOTS, slot_of
+from ingeborg.protocol.hashes import SLOTS
 
-from ..clients.keepalive import Keepalive
 from ..cluster.membership import Membership
 from ..cluster.underway import UnderWay
 from ..connections.hub import Hub
 from ..desk import Desk
-from ..model import Location, Subscription, Term
+from ..metrics import Metric, gauge
+from ..model import Location, Subscription
 from ..part import Part
 from .filtering import Filtering
 from .locations import Locations
 from .presence import Presence
 from .routes import Routes
+from .terms import Terms
+from .writing import Writing
 
 #: Subscriptions read in one tick, where the store reads memory: 2 ms. Else each client that is asked for is a request.
 RECORDS_PER_TICK: Final = 500
@@ -89,19 +91,20 @@ class Sweeping(Part):
         self,
         desk: Desk,
         members: Membership,
+        terms: Terms,
+        writing: Writing,
+        presence: Presence | None,
         hub: Hub,
         routes: Routes,
         filtering: Filtering,
         locations: Locations,
         writes: UnderWay,
-        keepalive: Keepalive,
         reads_memory: bool,
     ) -> None:
         self._desk = desk
-        self.presence: Presence | None = None
-        # ``Writing`` sets these. ``hold``: is nothing of the client being written? Nothing will be until ``release``.
-        self.hold: Callable[[str], bool] = _nobody_writes
-        self.release: Callable[[str], None] = _nobody_waits
+        self._terms = terms
+        self._writing = writing
+        self._presence = presence
         self._members = members
         self._me = members.me.incarnation
         self._hub = hub
@@ -109,7 +112,6 @@ class Sweeping(Part):
         self._filtering = filtering
         self._locations = locations
         self._writes = writes
-        self._keepalive = keepalive
         self._records_per_tick = RECORDS_PER_TICK if reads_memory else REQUESTS_PER_TICK
         self._slots_per_tick = SLOTS_PER_TICK if reads_memory else SLOT_REQUESTS_PER_TICK
         #: Subscriptions with a term of this endpoint's slots, and clients of theirs that are away, as of the last walk.
@@ -131,22 +133,20 @@ class Sweeping(Part):
         self._tidying = False
         self._tidy_at = desk.now
 
-    @property
-    def grace_s(self) -> float:
-        """How long those until disconnect stay when their client has gone, as it is told: 60, and not 60.0."""
-        grace_s = self._members.grace_s
-        return int(grace_s) if grace_s == int(grace_s) else grace_s
-
-    def term(self, disconnect: bool, ttl_s: int) -> Term:
-        """When a subscription ends that is made now. ``ttl_s``: 0: not by time."""
-        return Term(disconnect, self._keepalive.unix_s + ttl_s if ttl_s else 0.0)
-
-    def written(self, topics: Iterable[str]) -> None:
-        """Subscriptions with a term to these topics have been written, or may have been."""
-        for slot in map(slot_of, topics):
-            self._written.add(slot)
-            self._empty.pop(slot, None)
-        self._walk_at = min(self._walk_at, self._desk.now + WALK_S_MIN)
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted(
+                "subscriptions_ended",
+                "Subscriptions that this endpoint, as home, has found to be over",
+            ),
+            gauge(
+                "ending_subscriptions",
+                "Subscriptions that end, to topics of this endpoint's, at its last walk",
+                self.found,
+            ),
+            gauge("ending_clients_away", "Their clients that listen nowhere", self.away),
+        ]
 
     def view_changed(self) -> None:
         """Other endpoints have written into slots that come back."""
@@ -160,6 +160,8 @@ class Sweeping(Part):
     def tick(self) -> None:
         """Go on where it stopped."""
         members, now = self._members, self._desk.now
+        if self._terms.written:
+            self._see_written()
         if self._doubtful:
             self._doubtful = dict.fromkeys(self._routes.doubt(self._doubtful))
         if not members.joined or members.leaving:
@@ -177,6 +179,14 @@ class Sweeping(Part):
             self._desk.store("ending_slots", (), self._begin)
         else:
             self._go_on()
+
+    def _see_written(self) -> None:
+        """This endpoint has written terms into some slots: they are not empty any more."""
+        written, self._terms.written = self._terms.written, set()
+        self._written |= written
+        for slot in written:
+            self._empty.pop(slot, None)
+        self._walk_at = min(self._walk_at, self._desk.now + WALK_S_MIN)
 
     def _tidied(self, context: Any, result: Any, error: Exception | None) -> None:
         self._tidying = False
@@ -241,7 +251,7 @@ class Sweeping(Part):
             return
         self._records_left -= len(records)
         self._found += len(records)
-        unix_s, bindings = self._keepalive.unix_s, self._hub.bindings
+        unix_s, bindings = self._desk.unix_s, self._hub.bindings
         overdue: dict[str, list[Subscription]] = {}
         until: dict[str, list[Subscription]] = {}
         for record in records:
@@ -299,12 +309,12 @@ class Sweeping(Part):
     def _end(self, ends: list[End]) -> None:
         """End these. While a write of the client is under way, this endpoint cannot know what to tell the caches, nor
         whether the client leaves. At topics with presence it leaves such a client's subscriptions to the next walk."""
-        presence = self.presence
+        presence = self._presence
         ending = Ending([], set(), self._round)
         pairs: list[tuple[str, str]] = []
         for end in ends:
             client = end[0][0].client
-            is_held = client in ending.clients or self.hold(client)
+            is_held = client in ending.clients or self._writing.hold(client)
             if is_held:
                 ending.clients.add(client)
             if presence is not None:
@@ -327,7 +337,7 @@ class Sweeping(Part):
         outdated = self._is_outdated()
         if outdated or error is not None:
             for client in ending.clients:
-                self.release(client)
+                self._writing.release(client)
             if not outdated:
                 self._walk_at = self._desk.now + PAUSE_S
         else:
@@ -352,15 +362,15 @@ class Sweeping(Part):
                 else:
                     self._filtering.change(client, (topic,), filter, False, False)
         self._doubtful.update(dict.fromkeys(self._routes.doubt(doubtful)))
-        if self.presence is not None:
-            self._tell(self.presence, _left(ending.held, over), certain)
+        if self._presence is not None:
+            self._tell(self._presence, _left(ending.held, over), certain)
         if error is None:
             self._desk.counts["subscriptions_ended"] += sum(map(len, over))
             for records, _, has_gone in ending.ends:
                 if has_gone:  # and with a fresh id each time it never comes back
                     self._locations.forget(records[0].client)
         for client in ending.clients:
-            self.release(client)
+            self._writing.release(client)
         self._writes.end(ending)
         if not self._is_outdated():
             self._go_on()
@@ -390,11 +400,3 @@ def _left(held: Held, over: Iterable[list[Subscription]]) -> list[tuple[str, str
         for (client, topic), had in held.items()
         if had and all((client, topic, one.filter) in gone for one in had)
     ]
-
-
-def _nobody_writes(client: str) -> bool:
-    return True
-
-
-def _nobody_waits(client: str) -> None:
-    pass

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from ..dispatch import Handover
 from ..filters.index import Index
-from ..message import Handover
 from .locations import Places
 
 #: Filters that are put into an index, or changes that are made again, in one slice: 1 to 2 ms.

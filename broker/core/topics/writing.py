@@ -19,12 +19,14 @@ from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, WAIT, Kind
 from ..links.link import Link
+from ..metrics import Metric
 from ..model import Subscribe, TooManyFilters
 from ..part import Part, RequestHandler
 from ..stores import unavailable
 from .filtering import Filtering
+from .presence import Presence
 from .routes import Routes
-from .sweeping import Sweeping
+from .terms import Terms
 from .write import Write, Writes
 
 #: Changes that may wait for another of the same client to be written; more are refused.
@@ -42,8 +44,9 @@ CHANGES_PER_SLICE: Final = 20
 
 
 class Writing(Part):
-    """One endpoint's part as the home of subscriptions. ``writes``: those that the store has been given. ``sweeping``
-    learns which subscriptions have a term, and holds the presence part. ``filtering`` learns of filters."""
+    """One endpoint's part as the home of subscriptions. ``writes``: those that the store has been given. ``terms``
+    learn which slots have a term. ``presence`` learns who joins and leaves; ``None``: no topic has it. ``filtering``
+    learns of filters."""
 
     def __init__(
         self,
@@ -53,14 +56,14 @@ class Writing(Part):
         routes: Routes,
         links: dict[str, Link],
         writes: UnderWay,
-        sweeping: Sweeping,
+        terms: Terms,
+        presence: Presence | None,
         filtering: Filtering,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
-        sweeping.hold, sweeping.release = self.hold, self.release
-        self.term = sweeping.term  # of what is subscribed to here
-        self._sweeping = sweeping
+        self._terms = terms
+        self._presence = presence
         self.filtering = filtering
         self._at_once = sizes.topics_at_once
         self._me = me
@@ -72,10 +75,11 @@ class Writing(Part):
         self._parked: list[Write] = []
         self._asked: dict[Write, None] = {}  # peers' changes, in the order in which they are told of them
 
-    @property
-    def grace_s(self) -> float:
-        """The grace time for replies. See ``Sweeping``."""
-        return self._sweeping.grace_s
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted("subscriptions_changed", "Subscriptions added or removed by this endpoint, as home"),
+        ]
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What the clients' endpoints ask."""
@@ -90,7 +94,7 @@ class Writing(Part):
         else:
             options: dict[str, Any] = arguments[3]
             ends = "until" in options or "ttl_s" in options
-            term = self._sweeping.term("until" in options, options.get("ttl_s", 0)) if ends else None
+            term = self._terms.term("until" in options, options.get("ttl_s", 0)) if ends else None
             filter, replace = options.get("filter"), options.get("replace", False)
             write = Write(client, topics, added, now, now + TIMEOUT_S, term, filter, replace)
         write.peer = peer
@@ -124,7 +128,7 @@ class Writing(Part):
 
     def _watch(self, write: Write) -> None:
         """Find its topics that have presence, once: a parked write comes here again."""
-        presence = self._sweeping.presence
+        presence = self._presence
         if presence is not None and write.watched is None:
             write.watched = presence.of(write.topics)
             if write.watched:
@@ -212,7 +216,7 @@ class Writing(Part):
         writes.under_way += 1
         write.round = self._homes.round
         self._under_way.begin(write)
-        presence = self._sweeping.presence if write.watched else None
+        presence = self._presence if write.watched else None
         if write.watched and presence is not None:
             presence.look(write.client, write.watched, write.added, write.filter, self._looked, (writes, write))
         else:
@@ -287,7 +291,7 @@ class Writing(Part):
         if write.replace:
             self.filtering.replacing.pop(write, None)
         if write.term is not None:
-            self._sweeping.written(write.topics)
+            self._terms.wrote(write.topics)
         if write.watched:
             self._tell(write.watched, write, error)
         if error is not None:
@@ -314,7 +318,7 @@ class Writing(Part):
 
     def _tell(self, changed: list[str], write: Write, error: Exception | None) -> None:
         """Say who has come, or gone. Where that is not certain, or another home may have said it, count it as lost."""
-        presence = self._sweeping.presence
+        presence = self._presence
         assert presence is not None
         if error is None and write.round == self._homes.round:
             presence.tell(write.client, changed, write.added)

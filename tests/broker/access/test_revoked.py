@@ -192,7 +192,7 @@ async def test_by_the_operators_server_what_is_kept_lets_nobody_in_and_a_later_a
         callback = Callback(calling.ask, unix_clock=lambda: now[0])
         async with running(tmp_path / "store", access=Access(callback=callback)) as endpoint:
             async with plain(endpoint.url, **bearer("x")) as client:
-                endpoint.server.router.revoking._learn([Revocation(SUB, "anna", int(now[0]), int(now[0]) + 60)])
+                endpoint.server.router.clients.revoking._learn([Revocation(SUB, "anna", int(now[0]), int(now[0]) + 60)])
                 endpoint.server.driver.turn()
                 assert (await client.closed())[0] == TOKEN_REVOKED.code
             status, text = await refused(endpoint.url, "x")

@@ -481,7 +481,7 @@ def test_the_routing_cache_counts_subscribers_that_come_later() -> None:
     for number in range(10):
         assert sender.say("subscribe t,u,v", client_id=number) == ["ok"]
     sender.say("publish t 'second'")
-    routes = cluster.nodes["a"].router.routes
+    routes = cluster.nodes["a"].router.topics.routes
     held = sum(len(route.subscribers or ()) for topic in routes.topics() if (route := routes.get(topic)) is not None)
     assert held <= 10
 

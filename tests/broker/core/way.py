@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from ingeborg.broker.core.history.parts import HistoryParts
+from ingeborg.broker.core.messages.lookup import LookupHome
+
 from ingeborg.broker.core.cluster.copies import Copies
 from ingeborg.broker.core.cluster.homes import Homes
 from ingeborg.broker.core.cluster.membership import Membership
@@ -22,15 +25,14 @@ from ingeborg.broker.core.dedup.inflight import InFlight
 from ingeborg.broker.core.dedup.names import Names
 from ingeborg.broker.core.dedup.repeats import Repeats
 from ingeborg.broker.core.desk import Desk
-from ingeborg.broker.core.history.parts import HistoryParts
+from ingeborg.broker.core.dispatch import Handover
 from ingeborg.broker.core.limits import SIZES, Limits, Sizes
 from ingeborg.broker.core.links.calls import Call
 from ingeborg.broker.core.links.link import Link
-from ingeborg.broker.core.message import Handover, Message
+from ingeborg.broker.core.message import Message
 from ingeborg.broker.core.messages.delivery import Delivery
 from ingeborg.broker.core.messages.fanout import Fanout
 from ingeborg.broker.core.messages.home import Home
-from ingeborg.broker.core.messages.lookup import LookupHome
 from ingeborg.broker.core.messages.origin import Origin
 from ingeborg.broker.core.messages.outcomes import Outcomes
 from ingeborg.broker.core.messages.sharing import Sharing

@@ -81,7 +81,7 @@ def write(node: Node, key: Key, page: bytes | None, *, turn: bool = True) -> Non
         pages.pages.pop(key, None)
     else:
         pages.pages[key] = page
-    copies = node.router.copies
+    copies = node.router.cluster.copies
     if copies.watching:
         copies.changed(pages, key[0], key)
     if turn:

@@ -92,8 +92,8 @@ def test_a_newcomer_has_what_belongs_to_its_slots_when_it_joins() -> None:
     assert at_homes(a, b) == made
     assert pages_of(b).in_part == 0
     assert pages_of(a).told[-1][0] == "gone"
-    assert len(a.router.copies) == 0
-    assert not a.router.copies.watching
+    assert len(a.router.cluster.copies) == 0
+    assert not a.router.cluster.copies.watching
 
 
 def test_what_changes_while_it_is_copied_is_copied_too() -> None:
@@ -107,7 +107,7 @@ def test_what_changes_while_it_is_copied_is_copied_too() -> None:
         for slot in range(number % 16 * EVERY, SLOTS, 16 * EVERY):
             if a.router.members.table[slot] != a.me.incarnation:
                 continue
-            watched += a.router.copies.watching
+            watched += a.router.cluster.copies.watching
             key, page = (slot, number % 5), b"%d" % number
             if number % 7 == 6:
                 made.pop(key, None)
@@ -137,7 +137,7 @@ def test_a_home_acts_until_all_is_copied_and_no_more_than_a_window_is_under_way(
                 made[slot, 1] = number.to_bytes(4) * (UNANSWERED_BYTES // 32)
                 write(a, (slot, 1), made[slot, 1], turn=False)
         both.world.run(0.002)
-        most = max(most, *(copy.unanswered for copy in a.router.copies._copies.values()), 0)
+        most = max(most, *(copy.unanswered for copy in a.router.cluster.copies._copies.values()), 0)
         if a.router.members.table.count(b.me.incarnation):
             without_home_s += 0.002
         assert both.world.now < 1_030.0
@@ -168,13 +168,13 @@ def test_a_copy_that_nobody_asks_after_is_dropped() -> None:
     a, b = both.nodes["a"], both.nodes["b"]
     slots = [slot for slot in range(SLOTS) if a.router.members.table[slot] == a.me.incarnation]
     moves = {b.me.incarnation: slots}
-    assert not a.router.copying.prepared(moves)
+    assert not a.router.cluster.copying.prepared(moves)
     for _ in range(20):
         both.world.run(UNASKED_S / 10)
-        assert a.router.copying.prepared(moves)
+        assert a.router.cluster.copying.prepared(moves)
     both.world.run(UNASKED_S + 0.2)
-    assert len(a.router.copies) == 0
-    assert not a.router.copies.watching
+    assert len(a.router.cluster.copies) == 0
+    assert not a.router.cluster.copies.watching
 
 
 def test_of_one_that_leaves_the_others_have_all() -> None:
@@ -220,7 +220,7 @@ def test_one_that_crashes_while_it_copies_leaves_them_in_part() -> None:
     fill(both, each=6, size=UNANSWERED_BYTES // 8)
     a = both.nodes["a"]
     b = both.nodes["b"] = both.world.start("b")
-    while not a.router.copies.watching:
+    while not a.router.cluster.copies.watching:
         both.world.run(0.001)
     both.world.run(0.05)
     both.world.crash(a)
@@ -234,12 +234,12 @@ def test_a_copy_for_one_that_does_not_come_is_dropped() -> None:
     fill(both, each=6, size=UNANSWERED_BYTES // 8)
     a = both.nodes["a"]
     b = both.world.start("b")
-    while not a.router.copies.watching:
+    while not a.router.cluster.copies.watching:
         both.world.run(0.001)
     both.world.crash(b)
     both.world.run(UNASKED_S + 5.0)
-    assert not a.router.copies.watching
-    assert len(a.router.copies) == 0
+    assert not a.router.cluster.copies.watching
+    assert len(a.router.cluster.copies) == 0
     assert at_homes(a) != {}
 
 
@@ -280,9 +280,9 @@ def test_a_copy_says_when_it_began() -> None:
     world.run(5.0)
     started = world.now
     b = world.start("b")
-    while not (incoming := list(b.router.arriving._incoming.values())):
+    while not (incoming := list(b.router.cluster.arriving._incoming.values())):
         world.run(0.001)
-    assert a.router.copies.watching
+    assert a.router.cluster.copies.watching
     assert [started < copy.began_at < world.now for copy in incoming] == [True]
 
 

@@ -37,7 +37,7 @@ def cluster(*names: str, **options: Any) -> Cluster:
 
 def without(cluster: Cluster) -> int:
     """Slots of all living endpoints that have no standby."""
-    return sum(node.router.standbys.without for node in cluster.world.live())
+    return sum(node.router.cluster.standbys.without for node in cluster.world.live())
 
 
 def slot_of(node: Node) -> int:
@@ -46,9 +46,9 @@ def slot_of(node: Node) -> int:
 
 def keep(node: Node, key: Key, page: bytes, confirmed: list[Any]) -> bool:
     """Write as the home of the slot, and wait for the standby: ``confirmed`` gets the page when it has it."""
-    node.router.standbys.confirm = confirmed.extend
+    node.router.cluster.standbys.confirm = confirmed.extend
     pages_of(node).pages[key] = page
-    waits = node.router.standbys.keep(pages_of(node), key[0], key, len(page), page)
+    waits = node.router.cluster.standbys.keep(pages_of(node), key[0], key, len(page), page)
     node.event(lambda now: None)
     return waits
 
@@ -66,8 +66,8 @@ def test_nothing_is_kept_where_it_is_not_wanted() -> None:
     two = Cluster("a", "b", states=lambda: [Pages(at_standbys=True)])
     fill(two)
     two.world.run(1.0)
-    assert [len(node.router.copies) for node in two.nodes.values()] == [0, 0]
-    assert [node.router.copies.watching for node in two.nodes.values()] == [False, False]
+    assert [len(node.router.cluster.copies) for node in two.nodes.values()] == [0, 0]
+    assert [node.router.cluster.copies.watching for node in two.nodes.values()] == [False, False]
 
 
 @pytest.mark.parametrize("crashing", "abc")
@@ -151,7 +151,7 @@ def test_many_confirmed_changes_of_many_bytes_stay_within_the_window_and_in_orde
     most = 0
     for _ in range(200):
         both.world.run(0.002)
-        most = max(most, *(copy.unanswered for copy in a.router.copies._copies.values()))
+        most = max(most, *(copy.unanswered for copy in a.router.cluster.copies._copies.values()))
     assert confirmed == pages
     assert most < (1 << 20) + 2 * 100_000 + 1_000
     assert len(pages_of(b).pages) == 60
@@ -161,10 +161,10 @@ def test_a_row_that_grows_too_long_is_given_up_and_nobody_waits_in_vain() -> Non
     both = cluster("a", "b")
     a, b = both.nodes["a"], both.nodes["b"]
     confirmed: list[Any] = []
-    a.router.standbys.confirm = confirmed.extend
+    a.router.cluster.standbys.confirm = confirmed.extend
     for one, other in ("ab", "ba"):
         both.world.cut(one, other, 1.0)
-    slot, standbys = slot_of(a), a.router.standbys
+    slot, standbys = slot_of(a), a.router.cluster.standbys
     waiting = 0
     for number in range(ROW_MAX + 2):
         waiting += standbys.keep(pages_of(a), slot, (slot, 1), 5, number)
@@ -249,7 +249,7 @@ def test_what_was_taken_out_while_the_standby_could_not_be_told_does_not_come_ba
         both.world.run(1.0)
         write(a, key, None)
         both.world.run(20.0)
-    assert len(b.router.arriving._incoming) == 1
+    assert len(b.router.cluster.arriving._incoming) == 1
     both.world.crash(a)
     both.world.run(TAKEN_OVER_S)
     assert at_homes(b) == {other: b"stays"}
@@ -294,10 +294,10 @@ def test_a_copy_that_is_given_up_is_begun_again() -> None:
     made = fill(both)
     a, b = both.nodes["a"], both.nodes["b"]
     both.world.run(0.5)
-    (copy,) = a.router.copies._copies.values()
-    a.event(lambda now: a.router.copies.give_up(copy))
+    (copy,) = a.router.cluster.copies._copies.values()
+    a.event(lambda now: a.router.cluster.copies.give_up(copy))
     both.world.run(0.05)
-    assert a.router.standbys.without == a.router.members.table.count(a.me.incarnation)
+    assert a.router.cluster.standbys.without == a.router.members.table.count(a.me.incarnation)
     assert at_homes(a, b) == made
     both.world.run(2.0)
     assert without(both) == 0
@@ -314,7 +314,7 @@ def late_copy() -> tuple[bytes, bytes]:
     key = (slot_of(a), 1)
     write(a, key, b"late")
     both.world.run(0.5)
-    (copy,) = a.router.copies._copies.values()
+    (copy,) = a.router.cluster.copies._copies.values()
     arguments = (copy.number, "pages", pages_of(a).pack([key]))
     a.stalled_until = both.world.now + 6.0
     both.world.run(5.5)
@@ -409,7 +409,7 @@ def whole_at_the_first_word(patch: pytest.MonkeyPatch) -> None:
 
 def whole_after_each_question() -> list[bool]:
     two = cluster("a", "b")
-    home, arriving = two.nodes["a"], two.nodes["b"].router.arriving
+    home, arriving = two.nodes["a"], two.nodes["b"].router.cluster.arriving
     peer, copy = home.me.incarnation, 1 << 40
     arriving.begin_requested(peer, 1 << 40, [copy, pack_slots([slot_of(home)]), {"standby": True}])
     whole = []

@@ -148,7 +148,7 @@ def test_who_moves_on_while_it_is_on_its_way_to_the_new_place_gets_it(how: str) 
     second = cluster.listen("anna", other)
     cluster.world.run(1.4)
     if how == "home that knows no places":
-        cluster.nodes[home].router.locations.clear()
+        cluster.nodes[home].router.topics.locations.clear()
     cluster.cut(home, other, 1.0)
     cluster.world.run(0.6)  # old has it, and has answered that she has moved; what follows her to other waits
     third = cluster.listen("anna", old)
@@ -285,7 +285,7 @@ def test_it_does_not_need_the_store_for_who_moved_before(how: str) -> None:
     moved = cluster.listener("anna", other)
     cluster.world.run(3.0)
     if how == "home that knows no places":
-        cluster.nodes[cluster.home].router.locations.clear()
+        cluster.nodes[cluster.home].router.topics.locations.clear()
     cluster.world.store.down = True
     cluster.broadcast(dedup=False)
     cluster.world.run(6.0)

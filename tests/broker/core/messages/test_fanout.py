@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from ingeborg.broker.core.dispatch import Handover
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import Call, Kind
 from ingeborg.broker.core.links.link import Link
-from ingeborg.broker.core.message import Handover
 from ingeborg.broker.core.model import Location, StoreUnavailable
 from ingeborg.broker.core.topics.locations import NEVER_LISTENED
 from ingeborg.broker.core.topics.moved import MOVED_S

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ingeborg.broker.core.dedup.dedup import payload_hash
+from ingeborg.broker.core.dispatch import Handover, Publish
 from ingeborg.broker.core.links.calls import NOT_HOME, Kind
-from ingeborg.broker.core.message import Handover, Publish
 from ingeborg.broker.core.model import StoreUnavailable
 from ingeborg.protocol.errors import ProtocolError
 

@@ -10,8 +10,8 @@ from ingeborg.broker.core.cluster.standby import WAIT_S
 from ingeborg.broker.core.dedup.dedup import KEY_BYTES, Dedup, key_of
 from ingeborg.broker.core.dedup.inflight import InFlight
 from ingeborg.broker.core.dedup.names import Names
+from ingeborg.broker.core.dispatch import ELSEWHERE, Handover, Outcome
 from ingeborg.broker.core.links.calls import Kind
-from ingeborg.broker.core.message import ELSEWHERE, Handover, Outcome
 from ingeborg.broker.core.messages.delivery import RECENT_S
 from ingeborg.broker.core.messages.outcomes import Outcomes
 from ingeborg.broker.core.messages.recovery import Recovery
@@ -33,7 +33,7 @@ TAKEN_OVER_S = DEAD_AFTER_S + 2.0
 def cluster(names: str = NAMES) -> Cluster:
     made = Cluster(*names, settings=Settings(standby=True))
     made.world.run(4.0)
-    assert not any(node.router.standbys.without for node in made.nodes.values())
+    assert not any(node.router.cluster.standbys.without for node in made.nodes.values())
     return made
 
 
@@ -73,7 +73,7 @@ def test_what_only_the_crashed_endpoint_had_accepted_is_delivered() -> None:
     paul = four.client("paul", "a")
     paul.send(command="publish", topic=topic, payload="x", ack=True)
     four.world.run(0.025)  # the standby has it; the next is to tell the destination
-    assert four.nodes["b"].router.guard._kept.kept != {}
+    assert four.nodes["b"].router.replication.guard._kept.kept != {}
     four.world.cut("a", "d", 10.0)
     four.world.run(0.1)
     four.world.crash(four.nodes["a"])
@@ -198,7 +198,7 @@ def test_who_repeats_it_between_two_tries_doubles_nothing() -> None:
 
     second.on_gone = gone
     four.world.crash(four.nodes["a"])
-    while not second.router.recovery._again or second.me.incarnation in store.cut:
+    while not second.router.messages.recovery._again or second.me.incarnation in store.cut:
         four.world.run(0.005)
     rosa.send(command="publish", topic=topic, payload="x", ack=True)
     four.world.run(8.0)
@@ -228,7 +228,7 @@ def test_what_a_home_sent_before_it_gave_the_slot_away_does_not_stay_with_its_st
     made.world.run(8.0)
     assert d.router.members.joined
     assert carl.heard[2:] == [f"{topic}: 'x'"]
-    assert b.router.guard._kept.kept == {}
+    assert b.router.replication.guard._kept.kept == {}
 
 
 def test_what_cannot_be_handed_over_at_once_is_tried_again() -> None:

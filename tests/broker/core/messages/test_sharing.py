@@ -131,7 +131,7 @@ def test_it_shares_what_reached_some_and_a_retry_is_none(how: str) -> None:
 @pytest.mark.parametrize("cut_s", [SHORT_S, LONG_S])
 def test_nothing_is_kept_of_a_message_that_nobody_repeats(how: str, cut_s: float) -> None:
     moved = Moved(how, cut_s)
-    new_home = moved.node("c").router.dedup
+    new_home = moved.node("c").router.replication.dedup
     assert len(new_home.elsewhere) == 1
     moved.run(cut_s + 1.0)
     assert new_home.elsewhere == {}

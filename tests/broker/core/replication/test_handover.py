@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingeborg.broker.core.dedup.dedup import KEY_BYTES, key_of
+from ingeborg.broker.core.dispatch import Handover
 from ingeborg.broker.core.limits import Sizes
 from ingeborg.broker.core.links.calls import Kind
-from ingeborg.broker.core.message import Handover
 from ingeborg.broker.core.replication.handover import HANDED_OVER_S, Known
 from ingeborg.protocol.hashes import SLOTS, slot_of
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as some
 
 from ingeborg.broker.core.dedup.dedup import KEY_BYTES, Dedup, key_of, slot_of_key
 from ingeborg.broker.core.dedup.names import Names
-from ingeborg.broker.core.message import Handover, Message
+from ingeborg.broker.core.dispatch import Handover
+from ingeborg.broker.core.message import Message
 from ingeborg.broker.core.replication.kept import SLICE_BYTES, KeptMessages
 from ingeborg.protocol.hashes import SLOTS, slot_of
 

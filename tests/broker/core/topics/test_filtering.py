@@ -211,7 +211,7 @@ def test_a_peer_waits_longer_while_they_are_read(pair: Cluster) -> None:
     topic = pair.topic_at("a")
     pages = int(TIMEOUT_S) + 2
     crowd = many(pair, "a", topic, pages * filtering.PAIRS_PER_PAGE, ROCK)
-    pair.nodes["a"].router.routes.drop(topic)
+    pair.nodes["a"].router.topics.routes.drop(topic)
     bert = pair.listener("bert", "b")
     slow(pair, "filtered", 1.0)
     bert.send(command="publish", topic=topic, payload={"genre": "rock"}, ack=True)
@@ -224,7 +224,7 @@ def test_a_home_that_cannot_read_them_says_so_and_reads_them_again(pair: Cluster
     topic = pair.topic_at("a")
     anna = pair.listener("anna", "b")
     subscribe(anna, topic, ROCK)
-    pair.nodes["a"].router.routes.drop(topic)
+    pair.nodes["a"].router.topics.routes.drop(topic)
     pair.world.store.down = True
     anna.send(command="publish", topic=topic, payload={"genre": "rock"}, ack=True)
     assert anna.hear(6.0) == ["error store_unavailable"]
@@ -259,7 +259,7 @@ def test_many_whose_filters_hold_are_a_list_of_their_own_that_is_kept() -> None:
 def test_what_nobody_has_a_filter_for_any_more_costs_nothing(pair: Cluster) -> None:
     topic = pair.topic_at("a")
     anna = pair.listener("anna", "a")
-    routes = pair.nodes["a"].router.routes
+    routes = pair.nodes["a"].router.topics.routes
     subscribe(anna, topic, EVERYTHING)
     publish(anna, topic, 1)
     route = routes.get(topic)
@@ -273,7 +273,7 @@ def test_what_nobody_has_a_filter_for_any_more_costs_nothing(pair: Cluster) -> N
 def test_routes_go_when_their_filters_take_too_much() -> None:
     cluster = Cluster("a", limits=Limits(filter_bytes=1))
     anna = cluster.listener("anna", "a")
-    routes = cluster.nodes["a"].router.routes
+    routes = cluster.nodes["a"].router.topics.routes
     for number in range(20):
         subscribe(anna, f"t{number}", ROCK)
         publish(anna, f"t{number}", {"genre": "rock"})
@@ -367,7 +367,7 @@ def test_who_gets_a_filter_while_a_message_waits_for_places_has_it_once() -> Non
     anna, bert = cluster.listener("anna", "a", "t"), cluster.listener("bert", "a", "t")
     publish(anna, "t", 1)
     assert (heard(anna), heard(bert)) == ([1], [1])
-    cluster.nodes["a"].router.locations.clear()
+    cluster.nodes["a"].router.topics.locations.clear()
     slow(cluster, "locations", 0.3)
     anna.send(command="publish", topic="t", payload={"volume": 9}, ack=True)
     cluster.world.run(0.1)

@@ -132,7 +132,7 @@ def test_it_grows_as_well_when_the_topics_have_several_homes() -> None:
     most = 0
     for _ in range(1_000):
         cluster.world.run(0.01)
-        things = [thing for node in cluster.nodes.values() for thing in node.router._writes._things]
+        things = [thing for node in cluster.nodes.values() for thing in node.router.cluster.writes._things]
         most = max(most, sum(len(write.topics) for write in things if isinstance(write, Write)))
         if anna.heard:
             break
@@ -202,10 +202,10 @@ def test_what_one_commit_has_written_ends_write_by_write() -> None:
 def test_what_a_peer_sends_together_begins_write_by_write_and_what_is_behind_it_behind_it() -> None:
     store = Store(Shape(WANTED, slots_together=False))
     for number in range(50):
-        store.router._writing.change_requested("peer", number, ["c", [f"{number} {n}" for n in range(500)], True])
-    store.router._writing.change_requested("peer", 50, ["c", ["0 0"], True])
-    store.router._writing.change_requested("peer", 51, ["c", ["0 0"], False])
-    store.router._writing.change_requested("peer", 52, ["another", ["0 0"], False])
+        store.router.topics.writing.change_requested("peer", number, ["c", [f"{number} {n}" for n in range(500)], True])
+    store.router.topics.writing.change_requested("peer", 50, ["c", ["0 0"], True])
+    store.router.topics.writing.change_requested("peer", 51, ["c", ["0 0"], False])
+    store.router.topics.writing.change_requested("peer", 52, ["another", ["0 0"], False])
     assert [call.arguments[0] for call in store.router.flush(store.now).store] == [[("another", ["0 0"], None)]]
     begun = [call for calls, _ in store.slices() for call in calls]
     assert [call.arguments[0][0][1][0] for call in begun] == [f"{number} 0" for number in range(50)] + ["0 0"]
@@ -220,11 +220,11 @@ def test_none_is_refused_for_waiting_until_its_turn_and_too_many_are_for_waiting
     store = Store(Shape(WANTED, slots_together=False))
     router = store.router
     for number in range(WRITES_WAITING_MAX + 10):
-        router._writing.change_requested("peer", number, ["c", [f"{number} {n}" for n in range(101)], True])
+        router.topics.writing.change_requested("peer", number, ["c", [f"{number} {n}" for n in range(101)], True])
     assert sum(len(calls) for calls, _ in store.slices()) == WRITES_WAITING_MAX + 10
     router.calls.links["peer"] = link = Link("here")
     for number in range(2_000, 2_000 + WRITES_WAITING_MAX + 10):
-        router._writing.change_requested("peer", number, ["c", ["t"], False])
+        router.topics.writing.change_requested("peer", number, ["c", ["t"], False])
     refused = [-number for number, code, *_ in link._out if code]
     assert refused == list(range(2_000 + WRITES_WAITING_MAX, 2_000 + WRITES_WAITING_MAX + 10))
 

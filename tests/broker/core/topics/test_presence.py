@@ -627,6 +627,6 @@ def test_an_end_in_order_tells_what_it_has_to() -> None:
 
 def test_with_lookup_routing_nothing_is_told() -> None:
     cluster = Cluster("a", presence=("room/",), routing="lookup")
-    assert cluster.nodes["a"].router.sweeping.presence is None
+    assert cluster.nodes["a"].router.topics.sweeping.presence is None
     anna = cluster.client("anna", "a")
     assert anna.say(f"publish {PRESENCE}room/1 'x'") == ["ok"]

@@ -7,7 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingeborg.broker.core.message import Handover, Message
+from ingeborg.broker.core.dispatch import Handover
+from ingeborg.broker.core.message import Message
 from ingeborg.broker.core.model import Location
 from ingeborg.broker.core.topics.locations import Locations
 from ingeborg.broker.core.topics.routes import READING, READY, SMALL, Route, Routes

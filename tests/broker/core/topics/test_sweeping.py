@@ -8,7 +8,8 @@ import pytest
 
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.connections.hub import Binding
-from ingeborg.broker.core.message import Handover, Message
+from ingeborg.broker.core.dispatch import Handover
+from ingeborg.broker.core.message import Message
 from ingeborg.broker.core.model import Introduction, Location, StoreUnavailable, Subscription, Term
 from ingeborg.broker.core.topics.filtering import Filtering
 from ingeborg.broker.core.topics.routes import Route, Routes

@@ -7,13 +7,13 @@ way. It stays as the baseline that routing by homes is measured against.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ..dedup.dedup import hash_of_key
+from ..dispatch import Handover
 from ..links.calls import NOT_HOME
-from ..message import Handover
+from ..messages.home import Home
 from ..topics.routes import Route
-from .home import Home
 
 
 class LookupHome(Home):
@@ -21,6 +21,8 @@ class LookupHome(Home):
 
     ``homes``: this endpoint of all slots, and joined. ``locations``: a cache with room for nobody.
     """
+
+    keeps_lists: ClassVar[bool] = False
 
     _see: list[Handover] | None = None  # to be asked for at the end of the turn
 

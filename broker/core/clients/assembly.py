@@ -1,0 +1,41 @@
+"""The assembly of what clients send, and of where they listen.
+
+Owns: which parts there are, and what each is given. Must never: do more than make them.
+"""
+
+from __future__ import annotations
+
+from ..base import Base
+from ..cluster.assembly import Cluster
+from ..cluster.homes import Homes
+from ..outgoing.assembly import Outgoing
+from ..part import Part
+from ..topics.assembly import Topics
+from .cut_off import CutOff
+from .keepalive import Keepalive
+from .leaving import Leaving
+from .listening import Listening
+from .revoking import Revoking
+from .sessions import Sessions
+
+
+class Clients:
+    """One endpoint's. ``ping_s``: between two pings of a connection, in seconds. ``homes``: the cluster's, where
+    routing is by homes."""
+
+    def __init__(
+        self, base: Base, cluster: Cluster, outgoing: Outgoing, topics: Topics, ping_s: float, homes: Homes
+    ) -> None:
+        desk, sizes, members = base.desk, base.sizes, cluster.members
+        sending, replies, memory, hub = outgoing.sending, outgoing.replies, outgoing.memory, outgoing.hub
+        self.sessions = sessions = Sessions(desk, base.limits, sending, replies, memory, base.inflight, sizes)
+        self.keepalive = Keepalive(desk, sending, ping_s)
+        self.revoking = Revoking(desk, members, sessions, sending, replies, sizes)
+        self.listening = Listening(
+            desk, members, homes, hub, topics.locations, topics.moved_away, replies, sending, memory, sizes
+        )
+        self.cut_off = CutOff(desk, homes, members, hub, sending)
+        self.parts: list[Part] = [self.revoking, self.listening, self.keepalive]
+        self.leaving = Leaving(
+            desk, cluster.joining, cluster.copying, sessions, sending, base.inflight, sizes, cluster.patience
+        )

@@ -1,0 +1,67 @@
+"""The assembly of an endpoint's place in the cluster.
+
+Owns: which parts there are, and what each is given. Must never: do more than make them.
+"""
+
+from __future__ import annotations
+
+from ..base import Base
+from ..limits import PATIENCE, Patience
+from ..model import NO_SETTINGS, Settings
+from ..part import Part
+from .arriving import Arriving
+from .copies import Copies
+from .copying import Copying
+from .followers import Followers
+from .joining import Joining
+from .membership import Membership
+from .mesh import Mesh
+from .slots import Held, SlotStates
+from .standby import Standbys
+from .underway import UnderWay
+
+
+class Cluster:
+    """One endpoint's. ``settings``: those of the cluster that it follows. ``grace_s``: what it is set to, see
+    ``Membership``. ``alone_at_url``: see ``Joining``."""
+
+    def __init__(
+        self,
+        base: Base,
+        settings: Settings = NO_SETTINGS,
+        patience: Patience = PATIENCE,
+        grace_s: float = 60.0,
+        alone_at_url: bool = True,
+    ) -> None:
+        desk = base.desk
+        self._base = base
+        self.settings = settings
+        self.patience = patience
+        self.members = members = Membership(base.me, desk.now, patience, grace_s, settings)
+        self.followers = followers = Followers()
+        self.states = states = SlotStates()
+        self.writes = UnderWay()  # of subscriptions, for slots of this endpoint
+        self.handovers = handovers = UnderWay()
+        held = Held()
+        self.mesh = Mesh(desk, members, base.calls, base.inflight, base.counters.errors, base.sizes)
+        self.copies = copies = Copies(desk, members, states)
+        self.copying = copying = Copying(desk, members, copies, states, held, handovers, followers)
+        self.arriving = Arriving(desk, members, states, held, copying)
+        self.standbys = Standbys(desk, members, copies, settings.standby)
+        self.joining = Joining(
+            desk, members, self.mesh, copies, self.writes, handovers, followers, self._idle, alone_at_url=alone_at_url
+        )
+
+    def _idle(self) -> bool:
+        """Is nothing at all under way?"""
+        return self._base.idle and not self.writes
+
+    @property
+    def first(self) -> list[Part]:
+        """The parts that come first: what they hear decides about all others."""
+        return [self.joining, self.mesh]
+
+    @property
+    def of_slots(self) -> list[Part]:
+        """The parts that see to what belongs to slots."""
+        return [self.copying, self.arriving, self.standbys, self.copies]

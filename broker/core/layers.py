@@ -1,0 +1,119 @@
+"""One endpoint's layers, from the bottom up, where routing is by homes: each folder of the core is an assembly, and is
+given those below it.
+
+Owns: the order of the layers, and the order in which parts are told of what happens. Must never: decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .base import Base
+from .clients.assembly import Clients
+from .cluster.assembly import Cluster
+from .cluster.slots import SlotState
+from .history.assembly import HistoryParts
+from .limits import PATIENCE, Patience
+from .messages.assembly import Messages
+from .metrics import Metric
+from .model import NO_SETTINGS, Settings
+from .operators.looks import looks
+from .outgoing.assembly import Outgoing
+from .part import Part
+from .replication.assembly import Replication
+from .retained.assembly import Retained
+from .topics.assembly import Topics
+
+
+class Options(NamedTuple):
+    """What an endpoint is set to, in addition to its bounds.
+
+    ``figures``: what it tells operators of itself (SPEC section 2.4). ``resident``: the memory of this process in
+    bytes; ``None``: nobody knows, and what connections hold is believed as it is counted. ``alone_at_url``: see
+    ``Joining``. ``ping_s``: between two pings of a connection. ``states``: what belongs to slots, in addition to the
+    core's own. ``settings``: those of the cluster that it follows. ``grace_s``: see ``Membership``. ``presence``: what
+    topics with presence begin with.
+    """
+
+    dedup_ttl_s: float = 60.0
+    patience: Patience = PATIENCE
+    wrap: Callable[[bytes], bytes] = bytes
+    figures: Callable[[], dict[str, Any]] = dict
+    resident: Callable[[], int] | None = None
+    alone_at_url: bool = True
+    ping_s: float = 25.0
+    states: Sequence[SlotState] = ()
+    settings: Settings = NO_SETTINGS
+    grace_s: float = 60.0
+    presence: Sequence[str] = ()
+
+
+class Layers:
+    """One endpoint's. ``parts``: in the order in which they are told of ticks, of the ends of turns, and of what
+    becomes of the cluster."""
+
+    def __init__(
+        self,
+        base: Base,
+        cluster: Cluster,
+        outgoing: Outgoing,
+        replication: Replication,
+        topics: Topics,
+        retained: Retained,
+        messages: Messages,
+        clients: Clients,
+        history: HistoryParts,
+        parts: list[Part],
+    ) -> None:
+        self.base = base
+        self.cluster = cluster
+        self.outgoing = outgoing
+        self.replication = replication
+        self.topics = topics
+        self.retained = retained
+        self.messages = messages
+        self.clients = clients
+        self.history = history
+        self.parts = parts
+
+    def metrics(self) -> list[Metric]:
+        """All that the parts count and measure."""
+        found = [*self.base.metrics(), *self.outgoing.metrics(), *self.replication.metrics(), *self.topics.metrics()]
+        found += self.clients.sessions.metrics()
+        for part in self.parts:
+            found += part.metrics()
+        return found
+
+
+def by_homes(base: Base, options: Options) -> Layers:
+    """The layers of an endpoint that is home of slots."""
+    cluster = Cluster(base, options.settings, options.patience, options.grace_s, options.alone_at_url)
+    homes = cluster.members
+    outgoing = Outgoing(base, options.wrap, options.resident)
+    replication = Replication(base, cluster, options.dedup_ttl_s)
+    topics = Topics(base, cluster, outgoing, homes, options.presence)
+    retained = Retained(base, cluster, replication)
+    messages = Messages(base, cluster, outgoing, replication, topics, retained, homes)
+    clients = Clients(base, cluster, outgoing, topics, options.ping_s, homes)
+    history = HistoryParts(base, cluster, outgoing, topics, retained, clients)
+    for state in (replication.seen, retained.state, *options.states):
+        cluster.states.add(state)
+    return Layers(
+        *(base, cluster, outgoing, replication, topics, retained, messages, clients, history),
+        [
+            *cluster.first,
+            *messages.parts,
+            retained.retaining,
+            *replication.parts,
+            *cluster.of_slots,
+            messages.recovery,
+            *clients.parts,
+            *topics.parts,
+            *looks(base.desk, cluster.members, outgoing.replies, options.figures, base.sizes),
+            messages.fanout,
+            topics.sweeping,
+            clients.cut_off,
+            *history.parts,
+        ],
+    )

@@ -1,0 +1,56 @@
+"""The layers of an endpoint that routes by lookup: the baseline that routing by homes is measured against.
+
+Owns: in what these layers differ. Must never: change what an endpoint does that is home of slots.
+
+Every endpoint takes itself for the home of everything, and asks the store for each message. So nothing belongs to
+slots, no location is kept, no subscription ends or has a filter, and no message is kept.
+"""
+
+from __future__ import annotations
+
+from ..base import Base
+from ..clients.assembly import Clients
+from ..cluster.assembly import Cluster
+from ..cluster.homes import Homes
+from ..history.assembly import HistoryParts
+from ..layers import Layers, Options
+from ..messages.assembly import Messages
+from ..model import NO_SETTINGS
+from ..operators.looks import looks
+from ..outgoing.assembly import Outgoing
+from ..replication.assembly import Replication
+from ..retained.assembly import Retained
+from ..topics.assembly import Topics
+from .home import LookupHome
+from .refusing import Refusing
+
+
+def by_lookup(base: Base, options: Options) -> Layers:
+    """The layers of an endpoint that is home of nothing, and of everything."""
+    cluster = Cluster(base, NO_SETTINGS, options.patience, options.grace_s, options.alone_at_url)
+    homes = Homes(base.me.incarnation, joined=True)
+    outgoing = Outgoing(base, options.wrap, options.resident)
+    replication = Replication(base, cluster, options.dedup_ttl_s)
+    topics = Topics(base, cluster, outgoing, homes, locations_max=0)
+    retained = Retained(base, cluster, replication)
+    messages = Messages(base, cluster, outgoing, replication, topics, retained, homes, LookupHome)
+    clients = Clients(base, cluster, outgoing, topics, options.ping_s, homes)
+    history = HistoryParts(base, cluster, outgoing, topics, retained, clients)
+    subscribe, unsubscribe = history.admitting.commands()["subscribe"], topics.subscribing.commands()["unsubscribe"]
+    return Layers(
+        *(base, cluster, outgoing, replication, topics, retained, messages, clients, history),
+        [
+            *cluster.first,
+            *messages.parts,
+            retained.retaining,
+            *replication.parts,
+            *cluster.of_slots,
+            messages.recovery,
+            *clients.parts,
+            *topics.parts,
+            *looks(base.desk, cluster.members, outgoing.replies, options.figures, base.sizes),
+            messages.fanout,
+            *history.parts,
+            Refusing(outgoing.replies, subscribe, unsubscribe),
+        ],
+    )

@@ -1,0 +1,47 @@
+"""What clients cannot ask for with routing by lookup: subscriptions that end, or have a filter.
+
+Owns: the refusal. Must never: carry a command out.
+"""
+
+from __future__ import annotations
+
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.messages import Command
+
+from ..connections.hub import Connection
+from ..outgoing.replies import Replies
+from ..part import CommandSpec, Part
+
+
+class Refusing(Part):
+    """One endpoint's part. It takes these commands first, and hands on what it does not refuse."""
+
+    def __init__(self, replies: Replies, subscribe: CommandSpec, unsubscribe: CommandSpec) -> None:
+        self._replies = replies
+        self._subscribe = subscribe
+        self._unsubscribe = unsubscribe
+
+    def commands(self) -> dict[str, CommandSpec]:
+        """The two that change subscriptions."""
+        return {
+            "subscribe": self._subscribe.taken_by(self.subscribe),
+            "unsubscribe": self._unsubscribe.taken_by(self.unsubscribe),
+        }
+
+    def subscribe(self, connection: Connection, command: Command) -> None:
+        """A client's ``subscribe``."""
+        self._take(connection, command, self._subscribe)
+
+    def unsubscribe(self, connection: Connection, command: Command) -> None:
+        """A client's ``unsubscribe``."""
+        self._take(connection, command, self._unsubscribe)
+
+    def _take(self, connection: Connection, command: Command, spec: CommandSpec) -> None:
+        if command.filter is not None:
+            text = "Key 'filter': with lookup routing no subscription has one; leave it out"
+        elif command.term is not None:
+            text = "Keys 'until' and 'ttl_s': with lookup routing no subscription ends by itself; leave them out"
+        else:
+            spec.handler(connection, command)
+            return
+        self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", text))

@@ -1,0 +1,139 @@
+"""Joins and leaves, told as messages to the subscribers of ``presence:`` and a topic's name. SPEC section 2.5.
+
+Owns: the messages under way that tell them. Must never: find out who joins or leaves (``topics.presence`` does).
+
+The home of a topic tells, since it alone writes the topic's subscriptions. What it tells is a message like any other,
+without a client that publishes it, and without a retry: what cannot be told is counted. Of one topic one message is
+under way at a time, and what changes meanwhile goes into the next. So order is kept also where that message has to go
+to another home.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.hashes import slot_of
+from ingeborg.protocol.messages import Command
+from ingeborg.protocol.topics import PRESENCE
+from ingeborg.protocol.wire import canonical
+
+from ..cluster.homes import Homes
+from ..connections.hub import Connection
+from ..desk import Desk
+from ..dispatch import ELSEWHERE, Outcome, Telling, refusal
+from ..links.calls import Call, Kind
+from ..message import Message
+from ..outgoing.replies import Replies
+from ..part import CommandSpec, Part
+from ..topics.presence import News, Presence
+from .home import Home
+from .origin import Origin
+from .outcomes import Outcomes
+
+#: Messages under way at once: as many as a home bears in addition to those of clients.
+UNDER_WAY_MAX: Final = 1_000
+
+
+class Announcing(Part):
+    """One endpoint's part. It comes behind ``origin``, whose command it takes first, and before the home, which asks
+    the store at the end of a turn for what its messages need."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        me: str,
+        homes: Homes,
+        presence: Presence,
+        home: Home,
+        outcomes: Outcomes,
+        replies: Replies,
+        origin: Origin,
+    ) -> None:
+        self._desk = desk
+        self._me = me
+        self._homes = homes
+        self._presence = presence
+        self._home = home
+        self._outcomes = outcomes
+        self._replies = replies
+        self._origin = origin
+        self._messages = 0  # under way
+
+    def commands(self) -> dict[str, CommandSpec]:
+        """In place of the origin's."""
+        return {"publish": self._origin.commands()["publish"].taken_by(self.publish)}
+
+    def publish(self, connection: Connection, command: Command) -> None:
+        """A client's ``publish``: joins and leaves are the homes' to tell, whatever its token says."""
+        if command.topics[0].startswith(self._presence.told_of):
+            text = f"No client publishes to {command.topics[0][:128]!r}: the endpoints tell there who joins and leaves"
+            self._replies.refuse(connection, None, command.id, ProtocolError("forbidden", text), "publish")
+        else:
+            self._origin.publish(connection, command)
+
+    def flush(self) -> None:
+        """End the turn: send what may go. Comes before the homes' own: they read the sets of what is sent here."""
+        told = self._outcomes.told
+        while told:
+            telling = told.popleft()
+            assert telling.outcome is not None
+            self._take_outcome(telling.news, telling.message, telling.outcome)
+        due = self._presence.due
+        while due and self._messages < UNDER_WAY_MAX:
+            self._send(due.popleft())
+
+    def _send(self, news: News) -> None:
+        joined, clients = self._presence.next_of(news)
+        self._messages += 1
+        payload = canonical({"joined" if joined else "left": clients})
+        message = Message(PRESENCE + news.topic, payload, self._me, self._desk.number(), self._desk.now)
+        self._dispatch(news, message)
+
+    def _dispatch(self, news: News, message: Message) -> None:
+        """To the home of the topic on which it is told."""
+        home = self._homes.table[slot_of(message.topic)]
+        if home == self._me:
+            self._hand_to_home(news, message)
+        else:
+            message.travelled = True
+            arguments = (message.topic, message.payload, b"", False)
+            self._desk.ask(Kind.PUBLISH, home, arguments, self, (news, message), message.number)
+
+    def _hand_to_home(self, news: News, message: Message) -> None:
+        telling = Telling(message, slot_of(message.topic), news)
+        self._home.take(telling)
+        if telling.outcome is not None:
+            self._take_outcome(news, message, telling.outcome)
+
+    def _take_outcome(self, news: News, message: Message, outcome: Outcome) -> None:
+        if outcome is ELSEWHERE:
+            self._dispatch(news, message)
+        else:
+            self._settle(news, isinstance(outcome, ProtocolError))
+
+    def _settle(self, news: News, is_lost: bool) -> None:
+        """The message's way ends here; the next one of the topic may go."""
+        self._messages -= 1
+        self._presence.told(news, is_lost)
+
+    # What another home says
+
+    def answered(self, call: Call, value: Any) -> None:
+        """It has the message."""
+        self._settle(call.context[0], False)
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It could not take it, or not for all, or did not answer in time."""
+        news, message = call.context
+        self._take_outcome(news, message, refusal(code, info))
+
+    def lost(self, call: Call) -> str | None:
+        """It is gone, or not the home any more: to the next one, which is told that another was asked before."""
+        news, message = call.context
+        home = self._homes.table[slot_of(message.topic)]
+        if home != self._me:
+            call.arguments = (*call.arguments[:3], True)
+            return home
+        self._hand_to_home(news, message)
+        return None

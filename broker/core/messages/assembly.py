@@ -1,0 +1,74 @@
+"""The assembly of a message's way: the stages, the last one first, since each is given the one that it hands on to.
+
+Owns: which parts there are, and what each is given. Must never: do more than make them.
+"""
+
+from __future__ import annotations
+
+from ..base import Base
+from ..cluster.assembly import Cluster
+from ..cluster.homes import Homes
+from ..outgoing.assembly import Outgoing
+from ..part import Part
+from ..replication.assembly import Replication
+from ..retained.assembly import Retained
+from ..topics.assembly import Topics
+from .announcing import Announcing
+from .delivery import Delivery
+from .fanout import Fanout
+from .home import Home
+from .origin import Origin
+from .outcomes import Outcomes
+from .recovery import Recovery
+from .sharing import Sharing
+
+
+class Messages:
+    """One endpoint's. ``homes``: the cluster's, where routing is by homes. ``kind``: of the home."""
+
+    def __init__(
+        self,
+        base: Base,
+        cluster: Cluster,
+        outgoing: Outgoing,
+        replication: Replication,
+        topics: Topics,
+        retained: Retained,
+        homes: Homes,
+        kind: type[Home] = Home,
+    ) -> None:
+        desk, sizes, counters, links = base.desk, base.sizes, base.counters, base.calls.links
+        members, me, keeping = cluster.members, base.me.incarnation, retained.keeping
+        dedup, guard, replies = replication.dedup, replication.guard, outgoing.replies
+        routes, locations, whereabouts = topics.routes, topics.locations, topics.whereabouts
+        self.delivery = delivery = Delivery(
+            desk, outgoing.hub, outgoing.sending, topics.moved_away, links, counters, outgoing.wrap, sizes
+        )
+        self.fanout = fanout = Fanout(
+            desk, members, links, locations, whereabouts, delivery, keeping, kind.keeps_lists, sizes
+        )
+        self.outcomes = outcomes = Outcomes(desk, base.inflight)
+        self.sharing = sharing = Sharing(
+            desk, me, homes, dedup, replication.keys, cluster.copies, replication.seen, guard, keeping, outcomes, sizes
+        )
+        self.home = home = kind(
+            desk, me, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, topics.filtering, sizes
+        )
+        self.recovery = Recovery(desk, members, dedup, replication.kept, outcomes, keeping, home)
+        self.origin = origin = Origin(
+            desk,
+            me,
+            homes,
+            home,
+            outcomes,
+            replication.repeats,
+            base.inflight,
+            replies,
+            counters,
+            keeping,
+            dedup.ttl_s > 0,
+        )
+        self.parts: list[Part] = [origin, home, delivery]
+        if topics.presence is not None:
+            announcing = Announcing(desk, me, homes, topics.presence, home, outcomes, replies, origin)
+            self.parts.insert(1, announcing)

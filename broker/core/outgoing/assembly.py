@@ -1,0 +1,36 @@
+"""The assembly of what is written to clients.
+
+Owns: which pieces there are. Must never: do more than make them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..base import Base
+from ..connections.hub import Hub
+from ..metrics import Metric, gauge
+from .memory import Memory
+from .replies import Replies
+from .sending import Sending
+
+
+class Outgoing:
+    """One endpoint's. ``wrap`` makes a transport frame of a message's bytes. ``resident``: the memory of this process
+    in bytes; ``None``: nobody knows, and what connections hold is believed as it is counted."""
+
+    def __init__(self, base: Base, wrap: Callable[[bytes], bytes], resident: Callable[[], int] | None) -> None:
+        self.wrap = wrap
+        held_bytes = base.limits.held_bytes
+        self.hub = Hub()
+        self.memory = Memory(held_bytes, resident or (lambda: held_bytes + 1))
+        self.sending = Sending(base.desk, self.memory)
+        self.replies = Replies(self.sending, self.memory, base.counters, wrap)
+
+    def metrics(self) -> list[Metric]:
+        """What these count and measure."""
+        held = "Bytes that clients' connections hold, not read, not begun or not sent"
+        return [
+            gauge("clients", "Clients that listen at this endpoint", len(self.hub.bindings)),
+            gauge("held_bytes", held, self.memory.total),
+        ]

@@ -1,0 +1,109 @@
+"""The assembly of topics: their subscriptions, at the client's endpoint and at the home, and where clients are.
+
+Owns: which parts there are, and what each is given. Must never: do more than make them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..base import Base
+from ..cluster.assembly import Cluster
+from ..cluster.homes import Homes
+from ..metrics import EVICTIONS, Metric, counter, counters, counters_by, gauge
+from ..outgoing.assembly import Outgoing
+from ..part import Part
+from .filtering import Filtering
+from .locations import Locations, Whereabouts
+from .moved import MovedAway
+from .presence import Presence
+from .routes import Routes
+from .subscribing import Subscribing
+from .sweeping import Sweeping
+from .terms import Terms
+from .writing import Writing
+
+
+class Topics:
+    """One endpoint's. ``homes``: the cluster's, where routing is by homes. ``presence``: what topics with presence
+    begin with. ``locations_max``: clients whose location is kept; ``None``: as many as the limits say."""
+
+    def __init__(
+        self,
+        base: Base,
+        cluster: Cluster,
+        outgoing: Outgoing,
+        homes: Homes,
+        presence: Sequence[str] = (),
+        locations_max: int | None = None,
+    ) -> None:
+        self._desk = desk = base.desk
+        limits, sizes, shape = base.limits, base.sizes, base.shape
+        members, me = cluster.members, base.me.incarnation
+        self.routes = routes = Routes(
+            limits.routes_topics, limits.routes_ids, filter_bytes_max=limits.filter_bytes, choosy=shape.reads_memory
+        )
+        self.locations = Locations(limits.locations_clients if locations_max is None else locations_max)
+        self.whereabouts = Whereabouts(self.locations, members, desk.drops)
+        self.moved_away = MovedAway(sizes)
+        self.filtering = filtering = Filtering(desk, routes)
+        self.terms = terms = Terms(desk, members)
+        self.presence = Presence(desk, base.inflight, presence) if presence else None
+        self.writing = Writing(
+            desk, me, homes, routes, base.calls.links, cluster.writes, terms, self.presence, filtering, sizes
+        )
+        self.sweeping = Sweeping(
+            desk,
+            members,
+            terms,
+            self.writing,
+            self.presence,
+            outgoing.hub,
+            routes,
+            filtering,
+            self.locations,
+            cluster.writes,
+            shape.reads_memory,
+        )
+        self.subscribing = Subscribing(
+            desk,
+            me,
+            homes,
+            self.writing,
+            terms,
+            outgoing.replies,
+            outgoing.memory,
+            shape,
+            limits.subscriptions,
+            sizes,
+        )
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts that change subscriptions, in their order; ``sweeping`` comes behind those of clients."""
+        return [self.writing, self.subscribing]
+
+    def metrics(self) -> list[Metric]:
+        """What these count and measure."""
+        routes, locations = self.routes, self.locations
+        left = {**routes.evicted_for, "dropped": routes.dropped}
+        asked = {"routes": (routes.asked, routes.misses), "locations": (locations.asked, locations.misses)}
+        requests = [((name, "hit"), float(looks - misses)) for name, (looks, misses) in asked.items()]
+        requests += [((name, "miss"), float(misses)) for name, (_, misses) in asked.items()]
+        evicted = [(("routes",), float(routes.evicted)), (("locations",), float(locations.evicted))]
+        why = "Topics that left the routing cache, by what there was too much of; dropped: what was known is not so now"
+        looks_up = "Look-ups: topics of messages, clients of topics"
+        lost = "Joins and leaves that it could not tell, or not to all, or that it could not know of"
+        return [
+            self._desk.counted(
+                "presence_told", "Joins and leaves of topics with presence told by this endpoint, as home"
+            ),
+            self._desk.counted("presence_lost", lost),
+            gauge("routes", "Topics in the routing cache", len(routes)),
+            gauge("routes_filter_bytes", "Memory of these topics' filters", routes.filter_bytes),
+            gauge("locations", "Clients in the location cache", len(locations)),
+            counters("evictions", EVICTIONS, ("cache",), evicted),
+            counters_by("routes_evicted", why, "why", left),
+            counter("routes_admitted", "Topics that came into the routing cache, and did not pass", routes.admitted),
+            counters("cache_requests", looks_up, ("cache", "result"), requests),
+        ]
