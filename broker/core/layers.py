@@ -38,7 +38,6 @@ class Options(NamedTuple):
 
     dedup_ttl_s: float = 60.0
     patience: Patience = PATIENCE
-    wrap: Callable[[bytes], bytes] = bytes
     figures: Callable[[], dict[str, Any]] = dict
     resident: Callable[[], int] | None = None
     alone_at_url: bool = True
@@ -90,7 +89,7 @@ def by_homes(base: Base, options: Options) -> Layers:
     """The layers of an endpoint that is home of slots."""
     cluster = Cluster(base, options.settings, options.patience, options.grace_s, options.alone_at_url)
     homes = cluster.members
-    outgoing = Outgoing(base, options.wrap, options.resident)
+    outgoing = Outgoing(base, options.resident)
     replication = Replication(base, cluster, options.dedup_ttl_s)
     topics = Topics(base, cluster, outgoing, homes, options.presence)
     retained = Retained(base, cluster, replication)

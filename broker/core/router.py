@@ -15,6 +15,7 @@ from typing import Any
 
 from .base import Base
 from .cluster.slots import SlotState
+from .codec import MESSAGES, Codec
 from .connections.grants import Grant
 from .connections.hub import Connection
 from .connections.large import Large, Outcome
@@ -29,7 +30,7 @@ from .turns import Turns
 
 
 class Router(Turns):
-    """One endpoint. ``now`` is always monotonic seconds; ``wrap`` makes a transport frame of a message's bytes."""
+    """One endpoint. ``now`` is always monotonic seconds."""
 
     def __init__(
         self,
@@ -41,7 +42,6 @@ class Router(Turns):
         limits: Limits | None = None,
         sizes: Sizes = SIZES,
         patience: Patience = PATIENCE,
-        wrap: Callable[[bytes], bytes] = bytes,
         shape: Shape | None = None,
         figures: Callable[[], dict[str, Any]] = dict,
         resident: Callable[[], int] | None = None,
@@ -58,7 +58,7 @@ class Router(Turns):
         self.me = me
         base = Base(me, now, unix_s, limits, sizes, shape)
         options = Options(
-            dedup_ttl_s, patience, wrap, figures, resident, alone_at_url, ping_s, states, settings, grace_s, presence
+            dedup_ttl_s, patience, figures, resident, alone_at_url, ping_s, states, settings, grace_s, presence
         )
         self.layers = layers = (by_lookup if routing == "lookup" else by_homes)(base, options)
         self.base, self.cluster, self.outgoing = base, layers.cluster, layers.outgoing
@@ -83,13 +83,15 @@ class Router(Turns):
         now: float,
         grant: Grant | None = None,
         *,
+        codec: Codec = MESSAGES,
         throttled: bool = False,
         piece_bytes: int = PIECE_BYTES,
     ) -> Connection:
         """A client has connected; ``number`` is the shell's, unique. ``grant``: what it may do (``None``: all).
-        ``throttled``: its commands a second are limited. ``piece_bytes``: what it is written in one turn."""
+        ``codec``: what its outbox holds of a message. ``throttled``: its commands a second are limited.
+        ``piece_bytes``: what it is written in one turn."""
         self._at(now)
-        connection = self.sessions.connected(number, grant, throttled, piece_bytes)
+        connection = self.sessions.connected(number, grant, throttled, piece_bytes, codec)
         self._keepalive.connected(connection)
         return connection
 

@@ -28,6 +28,7 @@ from ingeborg.protocol.sockets import Socket, library_log
 
 from ..access.admission import Access, Refused, is_loopback
 from ..access.callback import Question
+from ..core.codec import Codec, TextFrames
 from ..core.connections.grants import Grant
 from ..core.connections.hub import Connection
 from ..core.connections.large import Large
@@ -58,6 +59,9 @@ INFLATED_BYTES_MAX = 2 << 20
 
 
 _SUBPROTOCOLS = [Subprotocol(LINES)]
+
+#: Where messages may be compressed, and elsewhere.
+_BARE, _FRAMES = Codec(), TextFrames()
 
 
 @dataclass(frozen=True)
@@ -431,6 +435,7 @@ class Clients:
             number,
             time.monotonic(),
             client.grant,
+            codec=_BARE if self.terms.compression else _FRAMES,
             throttled=client.address is not None,
             piece_bytes=COMPRESS_BYTES if client.compressing else PIECE_BYTES,
         )

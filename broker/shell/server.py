@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
-from ingeborg.protocol.frames import text_frame
 from ingeborg.protocol.sockets import LINGER_S
 
 from ..access.admission import Access
@@ -96,7 +95,6 @@ class EndpointServer:
             limits=limits,
             sizes=sizes,
             patience=patience,
-            wrap=bytes if compression else text_frame,
             shape=store.shape,
             figures=self._figures,
             resident=machine.resident_bytes,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from tests.frame.arrows import imports
 
 ROWS = (
-    ("caches", "filters", "overlay"),
+    ("caches", "codec", "filters", "overlay"),
     ("histogram", "limits", "message", "model", "wheel"),
     ("counters", "metrics", "settings"),
     ("connections", "entries"),

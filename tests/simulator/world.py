@@ -225,7 +225,7 @@ class Node:
         self.me = Endpoint(name, incarnation, f"ws://{name}", 0)
         self.states = world.make_states()
         options |= {"states": self.states, "settings": world.settings}
-        self.router = Router(self.me, world.now, wrap=bytes, unix_s=world.now, **options)
+        self.router = Router(self.me, world.now, unix_s=world.now, **options)
         self.alive = True
         self.stalled_until = 0.0
         self.clients: dict[Connection, Client] = {}

@@ -17,6 +17,7 @@ from ingeborg.protocol.errors import HELD_TOO_MUCH, NOT_UTF8, ProtocolError
 from ingeborg.protocol.messages import check, reply_fields
 from ingeborg.protocol.wire import decode
 
+from ..codec import MESSAGES, Codec
 from ..connections.grants import Grant
 from ..connections.hub import Connection
 from ..connections.large import Large, Outcome
@@ -100,10 +101,12 @@ class Sessions:
 
     # Connections
 
-    def connected(self, number: int, grant: Grant | None, throttled: bool, piece_bytes: int) -> Connection:
+    def connected(
+        self, number: int, grant: Grant | None, throttled: bool, piece_bytes: int, codec: Codec = MESSAGES
+    ) -> Connection:
         """A client has connected."""
         outbox = DroppingOutbox if self._limits.drop_oldest else Outbox
-        connection = Connection(number, outbox(self._limits.outbox_bytes, piece_bytes))
+        connection = Connection(number, outbox(self._limits.outbox_bytes, piece_bytes), codec)
         connection.grant = grant
         if throttled:
             self._throttle.limit(connection, self._desk.now)

@@ -10,6 +10,7 @@ from collections import deque
 
 from ingeborg.protocol.native import mypyc_attr
 
+from ..codec import MESSAGES, Codec
 from ..message import Message
 from ..model import Location
 from .grants import Grant
@@ -24,8 +25,8 @@ class Receiver:
 
     __slots__ = ()
 
-    def take(self, message: Message, frame: bytes) -> None:
-        """A message has come for a client of the connection. ``frame``: what the client is sent of it as a rule."""
+    def take(self, message: Message) -> None:
+        """A message has come for a client of the connection."""
         raise NotImplementedError
 
     def drained(self) -> None:
@@ -58,6 +59,7 @@ class Connection:
         "backlog",
         "clients",
         "closed",
+        "codec",
         "dirty",
         "ends_at",
         "expiry_slot",
@@ -81,9 +83,10 @@ class Connection:
         "waiting",
     )
 
-    def __init__(self, number: int, outbox: Outbox) -> None:
+    def __init__(self, number: int, outbox: Outbox, codec: Codec = MESSAGES) -> None:
         self.number = number
         self.outbox = outbox
+        self.codec = codec  # it makes what the outbox holds of a message
         self.clients: set[str] = set()  # that listen here
         self.replies: deque[Reply] = deque()  # of commands under way
         self.kind = ""  # what kind of commands is under way, where there are replies to come

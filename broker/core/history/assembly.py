@@ -27,12 +27,12 @@ class HistoryParts:
         self, base: Base, cluster: Cluster, outgoing: Outgoing, topics: Topics, retained: Retained, clients: Clients
     ) -> None:
         desk, members, me = base.desk, cluster.members, base.me.incarnation
-        marks, keeping, sending, wrap = retained.marks, retained.keeping, outgoing.sending, outgoing.wrap
+        marks, keeping, sending = retained.marks, retained.keeping, outgoing.sending
         self.missed = missed = Missed(desk, me, members, retained.log, retained.clock, retained.journal, topics.routes)
-        self.rounds = rounds = Rounds(desk, members, marks, missed, sending, wrap)
-        self.positions = positions = Positions(desk, marks, sending, wrap)
+        self.rounds = rounds = Rounds(desk, members, marks, missed, sending)
+        self.positions = positions = Positions(desk, marks, sending)
         self.recovering = recovering = Recovering(
-            desk, outgoing.hub, marks, rounds, positions, sending, outgoing.memory, wrap
+            desk, outgoing.hub, marks, rounds, positions, sending, outgoing.memory
         )
         asking = Asking(desk, me, members, keeping, missed, outgoing.replies)
         self.admitting = Admitting(desk, keeping, outgoing.replies, recovering, clients.listening, topics.subscribing)

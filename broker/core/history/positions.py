@@ -5,11 +5,12 @@ Owns: who is still to be told. Must never: tell one to a client for which someth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ingeborg.protocol.wire import encode
 
+from ..codec import Codec
 from ..connections.hub import Connection
 from ..desk import Desk
 from ..outgoing.sending import Sending
@@ -27,11 +28,10 @@ FOLLOWERS_PER_SLICE: Final = 500
 class Positions(Part):
     """One endpoint's part."""
 
-    def __init__(self, desk: Desk, marks: Marks, sending: Sending, wrap: Callable[[bytes], bytes]) -> None:
+    def __init__(self, desk: Desk, marks: Marks, sending: Sending) -> None:
         self._desk = desk
         self._marks = marks
         self._sending = sending
-        self._wrap = wrap
         self._owed: dict[Follower, None] = {}
         self._telling = False
         self._idle_at = desk.now + IDLE_S
@@ -62,11 +62,12 @@ class Positions(Part):
                 self._desk.job(self._tell_positions(list(self._owed)))
 
     def _tell_positions(self, followers: Sequence[Follower]) -> Iterator[bool]:
-        stable, frame = -1, b""
+        stable = -1
+        frames: dict[Codec, bytes] = {}
         for start in range(0, len(followers), FOLLOWERS_PER_SLICE):
-            if stable != self._marks.stable or not frame:
+            if stable != self._marks.stable:
                 stable = self._marks.stable
-                frame = self._wrap(encode({"position": self._marks.position}))
+                frames.clear()
             for follower in followers[start : start + FOLLOWERS_PER_SLICE]:
                 if follower.holds or not follower.is_here or not self._marks.known:
                     continue
@@ -75,9 +76,16 @@ class Positions(Part):
                     self._owed.pop(follower, None)
                 if stable > follower.told:
                     follower.told = stable
-                    self._sending.push(follower.connection, frame, True)
+                    self._sending.push(follower.connection, self._frame(follower.connection.codec, frames), True)
             yield False
         self._telling = False
+
+    def _frame(self, codec: Codec, frames: dict[Codec, bytes]) -> bytes:
+        """Return the present position in this codec. ``frames``: those made of it so far."""
+        frame = frames.get(codec)
+        if frame is None:
+            frame = frames[codec] = codec.frame(encode({"position": self._marks.position}))
+        return frame
 
     def tick(self) -> None:
         """Tell those that get nothing."""

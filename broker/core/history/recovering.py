@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ingeborg.protocol.messages import mid_of, named_notification
 from ingeborg.protocol.wire import encode
 
 from ..connections.hub import Connection, Hub, Receiver
@@ -51,7 +50,6 @@ class Recovering(Part):
         positions: Positions,
         sending: Sending,
         memory: Memory,
-        wrap: Callable[[bytes], bytes],
     ) -> None:
         self._desk = desk
         self._hub = hub
@@ -59,7 +57,6 @@ class Recovering(Part):
         self._rounds = rounds
         self._sending = sending
         self._memory = memory
-        self._wrap = wrap
         self._positions = positions
         self.followers = positions.followers
         self._lingering: deque[tuple[float, Follower]] = deque()  # that have been sent what may come live, until when
@@ -72,14 +69,10 @@ class Recovering(Part):
 
     # Messages
 
-    def take(self, follower: Follower, message: Message, frame: bytes) -> None:
-        """A message for the client of a follower's connection. ``frame``: as others get it."""
-        if follower.stays:
-            named = message.named
-            if named is None:
-                mid = mid_of(message.origin, message.number)
-                named = message.named = self._wrap(named_notification(message.topic, message.payload, mid))
-            frame = named
+    def take(self, follower: Follower, message: Message) -> None:
+        """A message for the client of a follower's connection."""
+        codec = follower.connection.codec
+        frame = message.named_for(codec) if follower.stays else message.frame_for(codec)
         if follower.holds:
             self._hold(follower, message, frame)
             return
@@ -310,8 +303,9 @@ class Recovering(Part):
         if follower.ends_untold:
             # The last of several may be what a `subscribe` asked for.
             follower.ends_untold = False
-            frame = self._wrap(encode({"position": self._positions.of(follower), "recovered": True}))
-            self._sending.push(follower.connection, frame, True)
+            connection = follower.connection
+            frame = connection.codec.frame(encode({"position": self._positions.of(follower), "recovered": True}))
+            self._sending.push(connection, frame, True)
 
     def _end(self, round: Round, is_whole: bool) -> None:
         """The round is over."""
@@ -411,9 +405,9 @@ class Followed(Receiver):
         self._recovering = recovering
         self._follower = follower
 
-    def take(self, message: Message, frame: bytes) -> None:
+    def take(self, message: Message) -> None:
         """See ``Receiver``."""
-        self._recovering.take(self._follower, message, frame)
+        self._recovering.take(self._follower, message)
 
     def drained(self) -> None:
         """See ``Receiver``."""

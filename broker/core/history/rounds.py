@@ -9,7 +9,7 @@ A failure on the way begins the round anew, from where it had got to: an endpoin
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from ingeborg.protocol.hashes import SLOTS, slot_of
@@ -61,7 +61,6 @@ class Rounds(Part):
         marks: Marks,
         missed: Missed,
         sending: Sending,
-        wrap: Callable[[bytes], bytes],
     ) -> None:
         self._desk = desk
         self._members = members
@@ -69,7 +68,6 @@ class Rounds(Part):
         self._marks = marks
         self._missed = missed
         self._sending = sending
-        self._wrap = wrap
         self._again: list[Round] = []  # that are begun anew
         #: Rounds that are over, and whether each is whole: ``Recovering`` takes them.
         self.over: deque[tuple[Round, bool]] = deque()
@@ -220,7 +218,7 @@ class Rounds(Part):
         if follower.gap_any and follower.stays:
             follower.gap_any = False
             self._desk.counts["gaps_told"] += 1
-            self._sending.push(connection, self._wrap(encode({"gap": None})), True)
+            self._tell(connection, {"gap": None})
         while True:
             if round.is_over or round.tries != tries:
                 return
@@ -302,6 +300,7 @@ class Rounds(Part):
     def _push_rows(self, round: Round, rows: list[Row]) -> None:
         follower = round.follower
         connection, push = follower.connection, self._sending.push
+        codec = connection.codec
         for topic, payload, origin, number, stamp in rows:
             pattern = round.patterns.get(topic)
             if pattern is not None and not matches(pattern, payload):
@@ -313,7 +312,7 @@ class Rounds(Part):
                 round.pushed.add(name)
             if round.wanted is not None or stamp > follower.settled:
                 follower.sent.add(name)
-            frame = self._wrap(named_notification(topic, payload, mid_of(origin, number), kept=True))
+            frame = codec.frame(named_notification(topic, payload, mid_of(origin, number), kept=True))
             push(connection, frame, True)
             self._desk.counts["messages_sent_again"] += 1
         if round.wanted is None and len(follower.rounds) == 1:  # else what a `subscribe` has asked for waits behind it
@@ -323,8 +322,7 @@ class Rounds(Part):
             reached = min(last if round.brings_after(last) else last - 1, round.mark)
             if reached > follower.since:
                 follower.since = follower.told = reached
-                position = self._marks.position_at(reached)
-                push(connection, self._wrap(encode({"position": position})), True)
+                self._tell(connection, {"position": self._marks.position_at(reached)})
 
     def _tell_gaps(self, round: Round) -> None:
         topics, slots = list(dict.fromkeys(round.gap_topics)), round.gap_slots
@@ -334,14 +332,15 @@ class Rounds(Part):
         if round.follower.is_unknown and round.wanted is None:
             return  # its client has been told that any message may be lacking
         round.has_gap = True
+        connection = round.follower.connection
         self._desk.counts["gaps_told"] += 1
         for start in range(0, len(topics), GAP_NAMES_MAX):
-            self._push_gap(round, {"topics": topics[start : start + GAP_NAMES_MAX]})
+            self._tell(connection, {"gap": {"topics": topics[start : start + GAP_NAMES_MAX]}})
         if slots:
-            self._push_gap(round, {"slots": slots})
+            self._tell(connection, {"gap": {"slots": slots}})
 
-    def _push_gap(self, round: Round, gap: dict[str, Any]) -> None:
-        self._sending.push(round.follower.connection, self._wrap(encode({"gap": gap})), True)
+    def _tell(self, connection: Connection, word: dict[str, Any]) -> None:
+        self._sending.push(connection, connection.codec.frame(encode(word)), True)
 
     def wake(self, round: Round) -> None:
         """What it waits for may have come."""

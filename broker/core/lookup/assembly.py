@@ -29,7 +29,7 @@ def by_lookup(base: Base, options: Options) -> Layers:
     """The layers of an endpoint that is home of nothing, and of everything."""
     cluster = Cluster(base, NO_SETTINGS, options.patience, options.grace_s, options.alone_at_url)
     homes = Homes(base.me.incarnation, joined=True)
-    outgoing = Outgoing(base, options.wrap, options.resident)
+    outgoing = Outgoing(base, options.resident)
     replication = Replication(base, cluster, options.dedup_ttl_s)
     topics = Topics(base, cluster, outgoing, homes, locations_max=0)
     retained = Retained(base, cluster, replication)

@@ -42,7 +42,7 @@ class Messages:
         dedup, guard, replies = replication.dedup, replication.guard, outgoing.replies
         routes, locations, whereabouts = topics.routes, topics.locations, topics.whereabouts
         self.delivery = delivery = Delivery(
-            desk, outgoing.hub, outgoing.sending, topics.moved_away, links, counters, outgoing.wrap, sizes
+            desk, outgoing.hub, outgoing.sending, topics.moved_away, links, counters, sizes
         )
         self.fanout = fanout = Fanout(
             desk, members, links, locations, whereabouts, delivery, keeping, kind.keeps_lists, sizes

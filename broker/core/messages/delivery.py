@@ -7,11 +7,10 @@ have moved here. Must never: look for a client elsewhere; a home is told who is 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from ingeborg.protocol.messages import notification
-
+from ..codec import Codec
 from ..connections.hub import Hub
 from ..counters import Counters
 from ..desk import Desk, Job
@@ -52,14 +51,13 @@ class Queued(NamedTuple):
     """A message for many that is going out in slices, or waits for one of its topic that is."""
 
     message: Message
-    frame: bytes
     clients: list[str]
     ticket: Any
     told: Delivered
 
 
 class Delivery(Part):
-    """One endpoint's part as the destination of messages. ``wrap`` makes a transport frame of a message's bytes."""
+    """One endpoint's part as the destination of messages."""
 
     def __init__(
         self,
@@ -69,7 +67,6 @@ class Delivery(Part):
         moved_away: MovedAway,
         links: dict[str, Link],
         counters: Counters,
-        wrap: Callable[[bytes], bytes],
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
@@ -80,7 +77,6 @@ class Delivery(Part):
         self._moved_away = moved_away
         self._links = links
         self._counters = counters
-        self._wrap = wrap
         self._recent: OrderedDict[tuple[str, int], DeliveryRecord] = OrderedDict()
         self._recent_clients = 0  # recipients in it
         # By topic: messages for many, in their order, the first of which is going out.
@@ -147,12 +143,10 @@ class Delivery(Part):
             fresh = self._fresh(message, clients)
             if fresh is not clients:
                 clients, ids = fresh, None
-        frame = message.frame
-        if frame is None:
-            frame = message.frame = self._wrap(notification(message.topic, message.payload))
         queue = self._queues.get(message.topic)
-        if queue is None and len(clients) <= (self._slice if len(frame) <= LONG_BYTES else self.per_slice(frame)):
-            absent = self._push(message, frame, clients)
+        payload = message.payload
+        if queue is None and len(clients) <= (self._slice if len(payload) <= LONG_BYTES else self.per_slice(payload)):
+            absent = self._push(message, clients)
             if travelled:
                 if absent:
                     gone = set(absent)
@@ -164,20 +158,20 @@ class Delivery(Part):
         if queue is None:
             queue = self._queues[message.topic] = deque()
             self._desk.job(self._deliver_queued(message.topic, queue))
-        queue.append(Queued(message, frame, clients, ticket, told))
+        queue.append(Queued(message, clients, ticket, told))
         return None
 
-    def per_slice(self, frame: bytes) -> int:
-        """To how many connections the frame goes in one slice."""
-        return self._slice if len(frame) <= LONG_BYTES else min(self._slice, max(1, SLICE_BYTES // len(frame)))
+    def per_slice(self, payload: bytes) -> int:
+        """To how many connections a message with this payload goes in one slice."""
+        return self._slice if len(payload) <= LONG_BYTES else min(self._slice, max(1, SLICE_BYTES // len(payload)))
 
     def _deliver_queued(self, topic: str, queue: deque[Queued]) -> Job:
         while queue:
-            message, frame, clients, ticket, told = queue[0]
+            message, clients, ticket, told = queue[0]
             absent: list[str] = []
-            many = self.per_slice(frame)
+            many = self.per_slice(message.payload)
             for start in range(0, len(clients), many):
-                absent += self._push(message, frame, clients[start : start + many])
+                absent += self._push(message, clients[start : start + many])
                 yield False
             queue.popleft()
             if absent and (message.travelled or not topic):
@@ -185,21 +179,27 @@ class Delivery(Part):
             told.append((ticket, absent))
         del self._queues[topic]
 
-    def _push(self, message: Message, frame: bytes, clients: list[str]) -> list[str]:
+    def _push(self, message: Message, clients: list[str]) -> list[str]:
         """Into the outboxes; returns the clients that are not here."""
         bindings = self._hub.bindings
         push = self._sending.push
         absent = []
+        codec: Codec | None = None  # of the last connection, and the message's frame in it
+        frame = b""
         for client in clients:
             binding = bindings.get(client)
             if binding is None:
                 absent.append(client)
                 continue
-            receiver = binding.connection.receiver
-            if receiver is None:
-                push(binding.connection, frame)
-            else:
-                receiver.take(message, frame)
+            connection = binding.connection
+            receiver = connection.receiver
+            if receiver is not None:
+                receiver.take(message)
+                continue
+            if connection.codec is not codec:
+                codec = connection.codec
+                frame = message.frame_for(codec)
+            push(connection, frame)
         delivered = len(clients) - len(absent)
         self._desk.counts["messages_delivered"] += delivered
         if delivered:
@@ -265,7 +265,6 @@ class Delivery(Part):
 
     def _broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> Iterator[bool]:
         """In slices, so that a hundred thousand clients keep nobody waiting."""
-        frame = message.frame = self._wrap(notification("", message.payload))
         key = (message.origin, message.number)
         had = self._recent.get(key)
         self._remember(message, [])
@@ -278,10 +277,10 @@ class Delivery(Part):
         if had is None or had.bound is None:  # else another home had it go out before
             clients = [client for client in bindings if had is None or client not in had.clients]
             self._recent[key] = self._recent[key]._replace(bound=bound)
-        many = self.per_slice(frame)
+        many = self.per_slice(message.payload)
         for start in range(0, len(clients), many):
             here = clients[start : start + many]
-            absent = self._push(message, frame, here)
+            absent = self._push(message, here)
             moved += [(client, 0.0) for client in absent if client in self._moved_away]
             if self._hub.bound > bound:
                 come_back = [client for client in here if client in bindings and bindings[client].number > bound]

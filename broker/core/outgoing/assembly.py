@@ -16,16 +16,15 @@ from .sending import Sending
 
 
 class Outgoing:
-    """One endpoint's. ``wrap`` makes a transport frame of a message's bytes. ``resident``: the memory of this process
-    in bytes; ``None``: nobody knows, and what connections hold is believed as it is counted."""
+    """One endpoint's. ``resident``: the memory of this process in bytes; ``None``: nobody knows, and what connections
+    hold is believed as it is counted."""
 
-    def __init__(self, base: Base, wrap: Callable[[bytes], bytes], resident: Callable[[], int] | None) -> None:
-        self.wrap = wrap
+    def __init__(self, base: Base, resident: Callable[[], int] | None) -> None:
         held_bytes = base.limits.held_bytes
         self.hub = Hub()
         self.memory = Memory(held_bytes, resident or (lambda: held_bytes + 1))
         self.sending = Sending(base.desk, self.memory)
-        self.replies = Replies(self.sending, self.memory, base.counters, wrap)
+        self.replies = Replies(self.sending, self.memory, base.counters)
 
     def metrics(self) -> list[Metric]:
         """What these count and measure."""

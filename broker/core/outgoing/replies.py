@@ -25,14 +25,13 @@ SHORT_REPLY_BYTES: Final = 256
 
 
 class Replies:
-    """One endpoint's. ``wrap`` makes a transport frame of a message's bytes."""
+    """One endpoint's."""
 
-    def __init__(self, sending: Sending, memory: Memory, counters: Counters, wrap: Callable[[bytes], bytes]) -> None:
+    def __init__(self, sending: Sending, memory: Memory, counters: Counters) -> None:
         self._sending = sending
         self._memory = memory
         self._commands = counters.commands
         self._errors = counters.errors
-        self._wrap = wrap
         #: Told of every refusal: connection's number, request id, kind of command, error.
         self.on_refusal: Callable[[int, Any, str, ProtocolError], None] | None = None
         #: Connections whose commands under way have become so few that what waits behind them may go on.
@@ -65,7 +64,7 @@ class Replies:
         if reply is None:
             if not connection.replies:
                 if data is not None:
-                    self._sending.push(connection, self._wrap(data), True)
+                    self._sending.push(connection, connection.codec.frame(data), True)
                 return
             reply = self.expect(connection)
         reply.done = True
@@ -80,7 +79,7 @@ class Replies:
             if first.held:
                 self._memory.wait(connection, -first.held)
             if first.data is not None:
-                self._sending.push(connection, self._wrap(first.data), True)
+                self._sending.push(connection, connection.codec.frame(first.data), True)
         # Many may leave at once, behind the one that they have waited for.
         if connection.backlog and (not replies or len(replies) <= REPLIES_MAX // 2 < before):
             self.ready.append(connection)

@@ -17,6 +17,7 @@ from ingeborg.broker.core.cluster.copies import Copies
 from ingeborg.broker.core.cluster.membership import Membership
 from ingeborg.broker.core.cluster.standby import Standbys
 from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.codec import MESSAGES, Codec
 from ingeborg.broker.core.connections.hub import Connection, Hub
 from ingeborg.broker.core.connections.large import TOPICS_PER_PART, Topics
 from ingeborg.broker.core.connections.outbox import Outbox
@@ -75,7 +76,7 @@ class Surroundings:
         self.moved_away = MovedAway()
         self.memory = Memory(1 << 62, lambda: 1 << 62)
         self.sending = Sending(desk, self.memory)
-        self.replies = Replies(self.sending, self.memory, fake.counters, bytes)
+        self.replies = Replies(self.sending, self.memory, fake.counters)
         self.keepalive = Keepalive(desk, self.sending, 25.0, 0.0)
         self._numbers = 0
         self._written: defaultdict[Connection, list[bytes]] = defaultdict(list)
@@ -96,8 +97,8 @@ class Surroundings:
         copies = Copies(desk, self.members, [])
         standbys = Standbys(desk, self.members, copies, settings.standby)
         history.keep(copies, standbys, Guard(KeptMessages(desk, Dedup(60.0, 1_000), Names()), standbys))
-        delivery = Delivery(desk, self.hub, self.sending, self.moved_away, {}, self.desk.counters, bytes)
-        return history.recover(self.hub, delivery, self.sending, self.memory, self.replies, bytes)
+        delivery = Delivery(desk, self.hub, self.sending, self.moved_away, {}, self.desk.counters)
+        return history.recover(self.hub, delivery, self.sending, self.memory, self.replies)
 
     def join(self) -> None:
         """Every peer has welcomed this endpoint."""
@@ -122,10 +123,10 @@ class Surroundings:
 
     # Clients
 
-    def client(self, kind: str = "subscribe") -> Connection:
+    def client(self, kind: str = "subscribe", codec: Codec = MESSAGES) -> Connection:
         """A client's connection, with commands of this kind under way."""
         self._numbers += 1
-        connection = Connection(self._numbers, Outbox(1 << 20))
+        connection = Connection(self._numbers, Outbox(1 << 20), codec)
         connection.kind = kind
         connection.tally = self.replies.tally(kind)
         return connection

@@ -18,6 +18,7 @@ from ingeborg.broker.core.cluster.homes import Homes
 from ingeborg.broker.core.cluster.membership import Membership
 from ingeborg.broker.core.cluster.standby import Standbys
 from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.codec import MESSAGES, Codec
 from ingeborg.broker.core.connections.hub import Connection, Hub
 from ingeborg.broker.core.connections.outbox import Outbox
 from ingeborg.broker.core.dedup.dedup import Dedup
@@ -115,13 +116,10 @@ class Way:
         self.handovers = UnderWay()
         self.moved_away = MovedAway(sizes)
         self.links: dict[str, Link] = {}
-        self.wrapped: list[bytes] = []
         whereabouts = Whereabouts(self.locations, members, desk.drops)
         self.sending = Sending(desk, memory)
-        self.replies = Replies(self.sending, memory, fake.counters, bytes)
-        self.delivery = Delivery(
-            desk, self.hub, self.sending, self.moved_away, self.links, fake.counters, self._wrap, sizes
-        )
+        self.replies = Replies(self.sending, memory, fake.counters)
+        self.delivery = Delivery(desk, self.hub, self.sending, self.moved_away, self.links, fake.counters, sizes)
         self.fanout = Fanout(desk, members, self.links, self.locations, whereabouts, self.delivery, not lookup, sizes)
         self.payloads = SeenPayloads(desk, self.dedup, Names())
         kept = self.payloads.at_standby = KeptMessages(desk, self.dedup, Names())
@@ -176,23 +174,19 @@ class Way:
         )
         self._connections = 0
 
-    def _wrap(self, data: bytes) -> bytes:
-        self.wrapped.append(data)
-        return data
-
     # Who is where
 
-    def connection(self) -> Connection:
+    def connection(self, codec: Codec = MESSAGES) -> Connection:
         """A client's connection to this endpoint."""
         self._connections += 1
-        made = Connection(self._connections, Outbox(1 << 20))
+        made = Connection(self._connections, Outbox(1 << 20), codec)
         made.kind = "publish"
         made.tally = self.replies.tally("publish")
         return made
 
-    def listens(self, *clients: str) -> Connection:
+    def listens(self, *clients: str, codec: Codec = MESSAGES) -> Connection:
         """These clients listen here, on one connection."""
-        connection = self.connection()
+        connection = self.connection(codec)
         for client in clients:
             self.hub.bind(client, connection)
             self.hub.bindings[client].location = at(ME)

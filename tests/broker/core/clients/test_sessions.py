@@ -36,7 +36,7 @@ class Room:
         self.memory = Memory(self.limits.held_bytes, lambda: self.limits.held_bytes + 1)
         self.inflight = InFlight(2, 1 << 20)
         self.sending = Sending(self.desk.real, self.memory)
-        self.replies = Replies(self.sending, self.memory, self.desk.counters, bytes)
+        self.replies = Replies(self.sending, self.memory, self.desk.counters)
         self.sessions = Sessions(self.desk.real, self.limits, self.sending, self.replies, self.memory, self.inflight)
         self.sessions.bind(dict.fromkeys(KINDS, self._begin))
         self.begun: list[str] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ingeborg.broker.core.codec import MESSAGES, Codec
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.entries import Entry
 from ingeborg.broker.core.history.positions import Positions
@@ -80,26 +81,31 @@ class Here(Surroundings):
 
     # Clients
 
-    def listens(self, client: str = "anna", recover: str | bool = True) -> tuple[Connection, dict[str, Any]]:
+    def listens(
+        self, client: str = "anna", recover: str | bool = True, codec: Codec = MESSAGES
+    ) -> tuple[Connection, dict[str, Any]]:
         """It listens, and recovers; its connection, and what the reply says beside."""
-        connection = self.begins(client, recover)
+        connection = self.begins(client, recover, codec)
         return connection, self.part.listened(connection, client, "" if recover is True else str(recover))
 
-    def begins(self, client: str = "anna", recover: str | bool = True) -> Connection:
+    def begins(self, client: str = "anna", recover: str | bool = True, codec: Codec = MESSAGES) -> Connection:
         """Its ``listen`` has begun, and is being written."""
-        connection = self.client("listen")
+        connection = self.client("listen", codec)
         self.hub.bind(client, connection)
         self.part.listens(connection, command("listen", client, recover=recover))
         return connection
 
     def comes(self, connection: Connection, topic: str, number: int, payload: bytes = b"1") -> None:
         """A message of the endpoint ``o`` for a client of this connection."""
-        frame = b'{"key":"%b","broadcast":%b}' % (topic.encode(), payload)
-        message = Message(topic, payload, "o", number, self.desk.now)
-        if connection.follower is None:
-            self.sending.push(connection, frame)
-        else:
-            self.part.take(connection, message, frame)
+        self.brings(Message(topic, payload, "o", number, self.desk.now), connection)
+
+    def brings(self, message: Message, *connections: Connection) -> None:
+        """This message for a client of each of these connections."""
+        for connection in connections:
+            if connection.follower is None:
+                self.sending.push(connection, message.frame_for(connection.codec))
+            else:
+                self.part.take(connection, message)
 
     def has_topics(self, *topics: str) -> None:
         """The store says what the client that recovers has subscribed to."""

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import orjson
 import pytest
 
+from ingeborg.broker.core.codec import Codec, TextFrames
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.connections.outbox import Outbox
 from ingeborg.broker.core.history.positions import IDLE_S
 from ingeborg.broker.core.history.recovering import COMMAND_S, LINGER_S
 from ingeborg.broker.core.links.calls import Kind
+from ingeborg.broker.core.message import Message
+from ingeborg.protocol.frames import text_frame
 
 from ..surroundings import command
-from .here import Here, answer, at
+from .here import Here, answer, at, short
 
 
 @pytest.fixture
@@ -98,6 +102,34 @@ def test_what_was_missed_comes_first_and_behind_it_what_has_come_meanwhile_each_
     assert anna.waiting == 0
     here.comes(anna, "t", 10)
     assert here.said(anna) == ["t 10"]
+
+
+def test_each_is_sent_everything_in_the_codec_of_its_connection(here: Here) -> None:
+    """What was missed, what has come meanwhile, what comes then, and positions."""
+    frames = TextFrames()
+    kept = here.keep("t", 3)
+    advance(here)
+    connections = []
+    for client, codec in (("anna", frames), ("bert", Codec()), ("carl", frames)):
+        connections.append(here.listens(client, at(2), codec)[0])
+        here.has_topics("t")
+    here.brings(message := Message("t", b"1", "o", 9, here.desk.now), *connections)
+    here.work()
+    here.keep("t", 4)
+    advance(here)
+    here.work()
+    written = dict(here.sending.write())
+    anna, bert, carl = (written[connection] for connection in connections)
+    assert anna == [text_frame(line) for line in bert] == carl
+    assert [short(orjson.loads(line)) for line in bert] == [
+        f"t {kept.number} kept",
+        "at 3",
+        "t 9",
+        "recovered at 3",
+        "at 4",
+    ]
+    assert anna[2] is carl[2] is message.named_for(frames)
+    assert anna[4] is carl[4], "one position, one frame"
 
 
 def test_no_position_is_told_while_something_waits(here: Here) -> None:

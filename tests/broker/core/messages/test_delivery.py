@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ingeborg.broker.core.codec import MESSAGES, Codec, TextFrames
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.messages.delivery import (
@@ -15,6 +16,8 @@ from ingeborg.broker.core.messages.delivery import (
     Delivered,
 )
 from ingeborg.broker.core.topics.moved import MOVED_S
+from ingeborg.protocol.frames import text_frame
+from ingeborg.protocol.messages import notification
 
 from ..way import ANN, Way, message, note
 
@@ -90,8 +93,26 @@ def test_two_clients_of_one_connection_get_one_each_of_one_frame_encoded_once(wa
     homes.deliver(["carl", "dora", "emil"])
     written = dict(way.sending.write())
     assert (written[both], written[third]) == ([note("t")] * 2, [note("t")])
-    assert way.wrapped == [note("t")]
+    assert written[both][0] is written[both][1] is written[third][0]
     assert way.desk.counters.put == [(way.desk.now, 3)]
+
+
+def test_each_connection_gets_it_in_its_codec_encoded_once_for_each(way: Way, homes: Homes) -> None:
+    codecs: list[Codec] = [TextFrames(), Codec(), MESSAGES]
+    forms = [text_frame(note("t")), note("t"), note("t")]
+    names = [f"c{number}" for number in range(12)]
+    connections = [way.listens(name, codec=codecs[number % 3]) for number, name in enumerate(names)]
+    homes.deliver(names)
+    written = dict(way.sending.write())
+    for number, connection in enumerate(connections):
+        (frame,) = written[connection]
+        assert frame == forms[number % 3]
+        assert frame is written[connections[number % 3]][0]
+    homes.broadcast(number=2)
+    way.desk.work()
+    written = dict(way.sending.write())
+    everybody = notification("", b'"news"')
+    assert [written[each] for each in connections[:3]] == [[text_frame(everybody)], [everybody], [everybody]]
 
 
 # Once
@@ -209,7 +230,7 @@ def test_a_long_message_goes_to_fewer_at_a_time(way: Way) -> None:
 
 def test_a_long_message_for_a_few_goes_out_in_slices_too(way: Way, homes: Homes) -> None:
     way.listens("carl", "dora", "emil")
-    homes.deliver(["carl", "dora", "emil"], payload=b"1" * (SLICE_BYTES // 2))
+    homes.deliver(["carl", "dora", "emil"], payload=b"1" * (SLICE_BYTES // 2 + 1))
     slice_of_a_job(way)
     assert way.desk.counts["messages_delivered"] == 1
 

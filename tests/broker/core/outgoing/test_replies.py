@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingeborg.broker.core.codec import TextFrames
 from ingeborg.broker.core.connections.hub import Connection, Reply
 from ingeborg.broker.core.connections.outbox import Outbox
 from ingeborg.broker.core.outgoing.memory import Memory
 from ingeborg.broker.core.outgoing.replies import REPLIES_MAX, SHORT_REPLY_BYTES, Replies
 from ingeborg.broker.core.outgoing.sending import Sending
 from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.frames import text_frame
 from ingeborg.protocol.messages import failure
 
 from ..fake_desk import FakeDesk
@@ -24,8 +26,8 @@ class Row:
         self.desk = FakeDesk()
         self.memory = Memory(1 << 30, lambda: 0)
         self.sending = Sending(self.desk.real, self.memory)
-        self.replies = Replies(self.sending, self.memory, self.desk.counters, lambda data: b"<" + data + b">")
-        self.connection = Connection(7, Outbox(1 << 20))
+        self.replies = Replies(self.sending, self.memory, self.desk.counters)
+        self.connection = Connection(7, Outbox(1 << 20), TextFrames())
         self.connection.kind = "subscribe"
         self.connection.tally = self.replies.tally("subscribe")
 
@@ -79,7 +81,7 @@ def test_whatever_order_they_are_known_in_they_leave_in_the_order_of_their_comma
             commands[at] = (place, data, True)
         written += row.written()
         first_open = next((at for at, (_, _, known) in enumerate(commands) if not known), len(commands))
-        assert written == [b"<" + data + b">" for _, data, _ in commands[:first_open] if data is not None]
+        assert written == [text_frame(data) for _, data, _ in commands[:first_open] if data is not None]
         behind = [data for _, data, known in commands[first_open:] if known and data is not None]
         assert row.memory.total == sum(len(data) for data in behind if len(data) > SHORT_REPLY_BYTES)
     known_ones = sum(known for _, _, known in commands)
@@ -94,7 +96,7 @@ def test_a_refusal_is_a_reply_like_any_other_and_is_counted_told_and_named(row: 
     row.replies.refuse(row.connection, second, 2, error)
     assert row.written() == []
     row.reply(first)
-    assert row.written() == [b"<ok>", b"<" + failure(2, error) + b">"]
+    assert row.written() == [text_frame(b"ok"), text_frame(failure(2, error))]
     assert heard == [(7, 2, "subscribe", error)]
     assert row.desk.counters.errors == {"store_unavailable": 1}
     assert row.desk.counters.commands["subscribe"] == {"success": 1, "store_unavailable": 1}
@@ -106,7 +108,7 @@ def test_a_refusal_of_what_never_became_a_command_is_not_counted_for_those_under
     row.replies.refuse_as(row.connection, None, None, error, None, "unknown", "unknown")
     assert row.desk.counters.commands == {"subscribe": {}, "unknown": {"bad_command": 1}}
     row.reply(first)
-    assert row.written() == [b"<ok>", b"<" + failure(None, error) + b">"]
+    assert row.written() == [text_frame(b"ok"), text_frame(failure(None, error))]
 
 
 def test_replies_to_a_connection_that_is_gone_are_drops(row: Row) -> None:
