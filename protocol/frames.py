@@ -133,6 +133,15 @@ def binary_frame(data: bytes) -> bytes:
     return _frame(BINARY, data)
 
 
+def text_head(size: int) -> bytes:
+    """The header of such a text frame, whose payload has this size and is sent behind it."""
+    if size < 126:
+        return b"%c%c" % (TEXT, size)
+    if size < 65536:
+        return b"%c\x7e%b" % (TEXT, size.to_bytes(2, "big"))
+    return b"%c\x7f%b" % (TEXT, size.to_bytes(8, "big"))
+
+
 def _frame(first: int, data: bytes) -> bytes:
     length = len(data)
     if length < 126:

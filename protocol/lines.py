@@ -1,7 +1,7 @@
 """Several commands or notifications in one text frame, one JSON object a line (SPEC section 1.6).
 
-Owns: how a frame is taken apart into lines, so many bytes at a time, and how frames are put together into one. Must
-never: look into a line.
+Owns: how a message is taken apart into lines, some bytes at a time, and how messages are put together into one. Must
+never: look into a line, or know a frame's header.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
-
-from .frames import text_frame
 
 #: The WebSocket subprotocol.
 LINES: Final = "ingeborg.lines"
@@ -88,34 +86,18 @@ class Lined:
         self._at = self.size = 0
 
 
-def together(messages: Sequence[bytes], framed: bool, most: int = LINES_BYTES_MAX) -> list[bytes]:
-    """Frames of these messages, as few as may be, that are sent without a mask. ``framed``: each is a text frame of its
-    own already; else they are messages without a frame, and so are those that are returned. ``most``: bytes that are
-    put together."""
+def together(messages: Sequence[bytes], most: int = LINES_BYTES_MAX) -> list[bytes]:
+    """Put these messages together as lines of as few messages as possible. ``most``: bytes that go into one; a longer
+    message stays by itself, as the same object."""
     made: list[bytes] = []
     parts: list[bytes] = []
-    first = b""  # of the parts
     size = 0
     for message in messages:
-        if framed:
-            length = message[1]
-            part = message[2 if length < 126 else 4 if length == 126 else 10 :]
-        else:
-            part = message
-        if parts and size + len(part) > most:
-            made.append(_one(parts, first, framed))
+        if parts and size + len(message) > most:
+            made.append(parts[0] if len(parts) == 1 else _FEED.join(parts))
             parts, size = [], 0
-        if not parts:
-            first = message
-        parts.append(part)
-        size += len(part) + 1  # its line feed
+        parts.append(message)
+        size += len(message) + 1  # its line feed
     if parts:
-        made.append(_one(parts, first, framed))
+        made.append(parts[0] if len(parts) == 1 else _FEED.join(parts))
     return made
-
-
-def _one(parts: list[bytes], first: bytes, framed: bool) -> bytes:
-    if len(parts) == 1:
-        return first
-    data = _FEED.join(parts)
-    return text_frame(data) if framed else data

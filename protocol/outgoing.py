@@ -71,7 +71,7 @@ class OutgoingSocket(Socket):
     def write(self, *messages: bytes) -> None:
         """Send text messages, in one write; where both sides speak in lines they have no line feed, and share
         frames."""
-        frames = messages if self.lined is None else together(messages, framed=False)
+        frames = messages if self.lined is None else together(messages)
         self.transport.write(b"".join([masked_text_frame(frame, next_mask()) for frame in frames]))
 
     def drained(self) -> asyncio.Future[None]:

@@ -23,12 +23,12 @@ from websockets.typing import Subprotocol
 
 from ingeborg.protocol.errors import CLOSES, GOING_AWAY, HELD_TOO_MUCH, TOKEN_REVOKED, CloseCode
 from ingeborg.protocol.frames import LargeMessage, text_frame
-from ingeborg.protocol.lines import LINES, LINES_BYTES_MAX, Lined, together
+from ingeborg.protocol.lines import LINES, LINES_BYTES_MAX, Lined
 from ingeborg.protocol.sockets import Socket, library_log
 
 from ..access.admission import Access, Refused, is_loopback
 from ..access.callback import Question
-from ..core.codec import Codec, TextFrames
+from ..core.codec import BareLines, Codec, Lines, TextFrames
 from ..core.connections.grants import Grant
 from ..core.connections.hub import Connection
 from ..core.connections.large import Large
@@ -60,8 +60,13 @@ INFLATED_BYTES_MAX = 2 << 20
 
 _SUBPROTOCOLS = [Subprotocol(LINES)]
 
-#: Where messages may be compressed, and elsewhere.
-_BARE, _FRAMES = Codec(), TextFrames()
+#: By two facts of a connection: it speaks in lines; the endpoint compresses what it sends there.
+_CODECS: dict[tuple[bool, bool], Codec] = {
+    (False, False): TextFrames(),
+    (False, True): Codec(),
+    (True, False): Lines(),
+    (True, True): BareLines(),
+}
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,7 @@ class ClientSocket(Socket):
         super().__init__(self.ws)
         self.large_bytes = terms.large_bytes
         self.compressing = False  # what it is sent
+        self.codec = _CODECS[False, False]
         self.internal = internal  # it came to the internal address
         self._clients = clients
         self._terms = terms
@@ -181,6 +187,7 @@ class ClientSocket(Socket):
             if self.ws.subprotocol == LINES:
                 self.lined = Lined()
                 self.large_bytes = LINES_BYTES_MAX
+            self.codec = _CODECS[self.lined is not None, self.compressing]
             self.connection = clients.connected(self)
 
     def _respond_later(self, later: Later) -> None:
@@ -359,27 +366,31 @@ class ClientSocket(Socket):
             self._driver.turn()
 
     def write(self, frames: list[bytes]) -> None:
-        """Frames of its outbox, in one write."""
+        """Frames of its outbox, in one write, or one for each message that is compressed."""
         if self.ws.state is not OPEN:
             self._router.counters.drops["connection_closed"] += len(frames)
             return
-        if self.lined is not None and len(frames) > 1:
-            frames = together(frames, framed=not self._terms.compression)
-        if not self._terms.compression:
-            self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
-        else:
-            for frame in frames:
-                if self.compressing and len(frame) <= COMPRESS_BYTES:
-                    self.ws.send_text(frame)
+        if self.lined is not None:
+            frames = self.codec.written(frames)
+        if self.compressing:
+            for message in frames:
+                if len(message) <= COMPRESS_BYTES:
+                    self.ws.send_text(message)
                     self.send_protocol()
                 else:
-                    self.transport.write(text_frame(frame))
+                    self.transport.write(text_frame(message))
+        elif len(frames) == 1:
+            self.transport.write(frames[0])
+        elif self.lined is None:
+            self.transport.write(b"".join(frames))
+        else:
+            self.transport.writelines(frames)  # few, and long ones are not to be copied
 
     def send_protocol(self) -> None:
         """What is out of the outbox comes before a close, or the answer to one; a pong may overtake it."""
         if self.connection is not None and self.connection.outbox.leaving_bytes and self.ws.state is not OPEN:
-            for frame in self._router.rest(self.connection, time.monotonic()):
-                self.transport.write(text_frame(frame) if self._terms.compression else frame)
+            for buffer in self.codec.written(self._router.rest(self.connection, time.monotonic())):
+                self.transport.write(text_frame(buffer) if self.compressing else buffer)
         super().send_protocol()
 
     def let_go(self, code: CloseCode) -> None:
@@ -435,7 +446,7 @@ class Clients:
             number,
             time.monotonic(),
             client.grant,
-            codec=_BARE if self.terms.compression else _FRAMES,
+            codec=client.codec,
             throttled=client.address is not None,
             piece_bytes=COMPRESS_BYTES if client.compressing else PIECE_BYTES,
         )

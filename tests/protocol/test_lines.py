@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from websockets.protocol import CLOSED, OPEN
 from websockets.server import ServerProtocol
 
-from ingeborg.protocol.frames import masked_text_frame, text_frame, whole_messages
+from ingeborg.protocol.frames import masked_text_frame
 from ingeborg.protocol.lines import LINES_AT_ONCE, LINES_BYTES_MAX, Lined, is_short, lines_of, together
 from ingeborg.protocol.sockets import Socket
 
@@ -155,28 +155,16 @@ def test_more_than_a_megabyte_is_one_line() -> None:
     assert (len(lined), lined.size) == (0, 0)
 
 
-def messages_of(frames: list[bytes]) -> list[bytes]:
-    return [
-        message
-        for frame in frames
-        for message in whole_messages(frame, 0, 1 << 30, False, True, 1 << 30, 1 << 30).messages
-    ]
-
-
 @given(sizes=st.lists(st.sampled_from([1, 2, 124, 125, 126, 127, 65_534, 65_535, 65_536, 65_537]), max_size=12))
-@pytest.mark.parametrize("framed", [True, False])
-def test_messages_are_put_together_in_their_order(framed: bool, sizes: list[int]) -> None:
+def test_messages_are_put_together_in_their_order(sizes: list[int]) -> None:
     messages = [bytes([65 + index]) * size for index, size in enumerate(sizes)]
-    made = together([text_frame(message) for message in messages] if framed else messages, framed)
-    whole = messages_of(made) if framed else made
-    assert [line for message in whole for line in message.split(b"\n")] == messages
+    made = together(messages)
+    assert [line for message in made for line in message.split(b"\n")] == messages
     assert len(made) <= 1
 
 
 def test_no_more_than_may_be_is_put_together() -> None:
     messages = [b"aaaaa", b"bbbbb", b"c", b"d" * 50, b"e", b"f"]
-    found = [b"aaaaa\nbbbbb", b"c", b"d" * 50, b"e\nf"]
-    assert together(messages, False, 11) == found
-    assert messages_of(together([text_frame(message) for message in messages], True, 11)) == found
-    large = text_frame(b"d" * 50)
-    assert together([large], True, 11)[0] is large
+    made = together(messages, 11)
+    assert made == [b"aaaaa\nbbbbb", b"c", b"d" * 50, b"e\nf"]
+    assert made[2] is messages[3], "what stays by itself is not copied"

@@ -25,7 +25,7 @@ from websockets.uri import parse_uri
 
 from ingeborg.protocol import sockets
 from ingeborg.protocol.errors import NOT_UTF8
-from ingeborg.protocol.frames import binary_frame, masked_binary_frame, masked_text_frame, text_frame
+from ingeborg.protocol.frames import binary_frame, masked_binary_frame, masked_text_frame, text_frame, text_head
 from ingeborg.protocol.sockets import Masks, Socket
 from tests.fuzz import malformed
 
@@ -257,7 +257,7 @@ def test_what_had_come_before_the_end_counts(ending: str) -> None:
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536, 70_000])
 def test_frames_are_those_of_the_library(size: int) -> None:
     data = b"x" * size
-    assert text_frame(data) == Frame(Opcode.TEXT, data).serialize(mask=False)
+    assert text_frame(data) == text_head(size) + data == Frame(Opcode.TEXT, data).serialize(mask=False)
     assert binary_frame(data) == Frame(Opcode.BINARY, data).serialize(mask=False)
     ws = ServerProtocol(state=OPEN, max_size=None)
     for masked, opcode in ((masked_text_frame, Opcode.TEXT), (masked_binary_frame, Opcode.BINARY)):

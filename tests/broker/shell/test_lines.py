@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from ingeborg.broker.core.clients.sessions import READ_AHEAD
+from ingeborg.broker.core.codec import COPIED_BYTES
 from ingeborg.broker.shell.fairness import QUANTUM_BYTES
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol.client import Client
@@ -269,6 +270,34 @@ async def test_lines_are_compressed_together(tmp_path: Path) -> None:
             frames += 1
         assert found == [SUCCESS, SUCCESS, *({"key": "z", "broadcast": number} for number in range(2_000))]
         assert frames < 1_000
+
+
+async def test_whoever_subscribes_gets_it_in_the_form_of_its_connection(tmp_path: Path) -> None:
+    """Beside each other: frames, lines, and both compressed."""
+    async with running(tmp_path, compression=True) as endpoint, AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(plain(endpoint.url, compression=compression, subprotocols=subprotocols))
+            for compression in (None, "deflate")
+            for subprotocols in (None, [LINES])
+        ]
+        for number, client in enumerate(clients):
+            for command in ({"command": "listen"}, {"command": "subscribe", "topic": "all"}):
+                assert await client.ask({"client_id": number, **command}) == SUCCESS
+        publisher = await stack.enter_async_context(of_lines(endpoint.url))
+        payloads = [0, "ä", "x" * COPIED_BYTES, "y" * (LINES_BYTES_MAX - 2), *range(1, 20)]
+        for payload in payloads:
+            publish = {"command": "publish", "client_id": "p", "topic": "all", "payload": payload}
+            publisher.writer.write(raw_frame(TEXT, orjson.dumps(publish)))
+        for number, client in enumerate(clients):
+            found: list[Any] = []
+            while len(found) < len(payloads):
+                async with asyncio.timeout(PATIENCE_S):
+                    message = await client.socket.recv()
+                assert isinstance(message, str)
+                lines = message.split("\n")
+                assert len(lines) == 1 or number % 2, "only those who ask for lines get several in one"
+                found += map(orjson.loads, lines)
+            assert found == [{"key": "all", "broadcast": payload} for payload in payloads]
 
 
 # -- The library

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from ingeborg.broker.core.codec import Codec, TextFrames
+from ingeborg.broker.core.codec import Lines, TextFrames
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.connections.outbox import Outbox
 from ingeborg.broker.core.history.positions import IDLE_S
@@ -110,7 +110,7 @@ def test_each_is_sent_everything_in_the_codec_of_its_connection(here: Here) -> N
     kept = here.keep("t", 3)
     advance(here)
     connections = []
-    for client, codec in (("anna", frames), ("bert", Codec()), ("carl", frames)):
+    for client, codec in (("anna", frames), ("bert", Lines()), ("carl", frames)):
         connections.append(here.listens(client, at(2), codec)[0])
         here.has_topics("t")
     here.brings(message := Message("t", b"1", "o", 9, here.desk.now), *connections)

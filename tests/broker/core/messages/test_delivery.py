@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.codec import MESSAGES, Codec, TextFrames
+from ingeborg.broker.core.codec import MESSAGES, Codec, Lines, TextFrames
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.messages.delivery import (
@@ -98,7 +98,7 @@ def test_two_clients_of_one_connection_get_one_each_of_one_frame_encoded_once(wa
 
 
 def test_each_connection_gets_it_in_its_codec_encoded_once_for_each(way: Way, homes: Homes) -> None:
-    codecs: list[Codec] = [TextFrames(), Codec(), MESSAGES]
+    codecs: list[Codec] = [TextFrames(), Lines(), MESSAGES]
     forms = [text_frame(note("t")), note("t"), note("t")]
     names = [f"c{number}" for number in range(12)]
     connections = [way.listens(name, codec=codecs[number % 3]) for number, name in enumerate(names)]
