@@ -34,6 +34,12 @@ PATTERNS = (
     "protocol/wire.py",
 )
 
+#: What of it is not: mypyc compiles no record of msgspec.
+EXCEPT = (
+    "broker/core/links/frames.py",
+    "broker/core/links/requests.py",
+)
+
 #: All of it is one unit, in which calls go from function to function; the unit's own module has this name.
 UNIT = "ingeborg.compiled"
 
@@ -54,8 +60,8 @@ HERE = Path(__file__).parent
 
 def sources(package: Path = HERE) -> list[str]:
     """What is compiled, as paths below ``package``, sorted. The files that make packages of folders are not."""
-    found = {path for pattern in PATTERNS for path in package.glob(pattern)}
-    return sorted(path.relative_to(package).as_posix() for path in found if path.name != "__init__.py")
+    found = {path for pattern in PATTERNS for path in package.glob(pattern) if path.name != "__init__.py"}
+    return sorted({path.relative_to(package).as_posix() for path in found}.difference(EXCEPT))
 
 
 def fingerprint(package: Path = HERE) -> str:

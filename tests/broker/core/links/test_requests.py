@@ -1,0 +1,331 @@
+"""Each kind of request has its record, each field its rule, and what comes without them changes nothing here."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import ormsgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from ingeborg.broker.core.cluster.slots import pack_slots
+from ingeborg.broker.core.links.frames import Answer, Batch, decoded, encoded, value_of
+from ingeborg.broker.core.links.requests import (
+    FIGURES_DEEP,
+    AnyRequest,
+    BroadcastRequest,
+    ChangeRequest,
+    CopiedRequest,
+    CopyBeginsRequest,
+    CopyRequest,
+    DeliverRequest,
+    DeliverToListRequest,
+    FetchRequest,
+    FiguresRequest,
+    JoinRequest,
+    LeaveRequest,
+    ListenRequest,
+    MarkRequest,
+    MissedPage,
+    MissedRequest,
+    PrepareRequest,
+    PublishRequest,
+    Request,
+    RevokedRequest,
+    SeenRequest,
+)
+from ingeborg.protocol.hashes import HASH_BYTES, SLOTS
+
+HASHED = b"h" * HASH_BYTES
+BITS = pack_slots([0, SLOTS - 1])
+
+#: Of each kind, requests that there are.
+SOUND: dict[type[Request], list[Request]] = {
+    PublishRequest: [
+        PublishRequest("t", b"1", HASHED),
+        PublishRequest("", b"1", None, again=True),
+        PublishRequest("t", b"1", HASHED, again=True, keep_s=60, name=("o", 1)),
+    ],
+    ChangeRequest: [
+        ChangeRequest("anna", ["t", "u"], True),
+        ChangeRequest("anna", [], False),
+        ChangeRequest("anna", ["t"], True, "{}", until_disconnect=True, ttl_s=7, replace=True),
+        ChangeRequest("anna", ["t"], False, "{}"),
+    ],
+    DeliverRequest: [DeliverRequest("o", 1, "t", b"1", ["anna"])],
+    DeliverToListRequest: [
+        DeliverToListRequest("o", 1, "t", b"1", "t", ["anna"]),
+        DeliverToListRequest("o", 1, "t", b"1", "t\0ff", None),
+    ],
+    BroadcastRequest: [BroadcastRequest("o", 1, b"1")],
+    ListenRequest: [ListenRequest([("anna", 1, "o", True), ("bert", 2, "o", False)]), ListenRequest([])],
+    JoinRequest: [JoinRequest(1)],
+    LeaveRequest: [LeaveRequest()],
+    SeenRequest: [SeenRequest([(0, HASHED, 1.5), (SLOTS - 1, HASHED, 0), (7, HASHED, "o")]), SeenRequest([])],
+    FiguresRequest: [FiguresRequest()],
+    PrepareRequest: [PrepareRequest()],
+    CopyBeginsRequest: [
+        CopyBeginsRequest(1, BITS),
+        CopyBeginsRequest(1, None),
+        CopyBeginsRequest(1, BITS, 1.8e9, standby=True, fewer=True, lapsed=True, giver="o"),
+    ],
+    CopyRequest: [CopyRequest(1, "seen", b"1")],
+    CopiedRequest: [CopiedRequest(1, 7, False), CopiedRequest(1, 0, True)],
+    RevokedRequest: [RevokedRequest([("jti", "t", 0, 1_800_000_000), ("sub", "gw-*", 1, 2)]), RevokedRequest([])],
+    MarkRequest: [
+        MarkRequest(3, 7, ["line"], ["anna"], 2),
+        MarkRequest(-1, 0, [], None, 1),
+        MarkRequest(7, 7, [], [], 1),
+    ],
+    MissedRequest: [
+        MissedRequest("anna", -2, None),
+        MissedRequest("anna", 7, ["t", "u"], 1),
+        MissedRequest("anna", 0, [], name=("o", 1), limit=100),
+    ],
+    FetchRequest: [FetchRequest(1)],
+}
+
+PAGES = [
+    MissedPage(0, [], [], [], None, 0),
+    MissedPage(1, [("t", b"1", "o", 1, 7)], ["t"], [0, SLOTS - 1], BITS, 7),
+    MissedPage(-1, [("t", b"1", "o", 1, 7), ("u", b"2", "o", 2, 8)], [], [], None, 8),
+]
+
+
+def deep(levels: int) -> Any:
+    """So many objects within one another."""
+    return {"x": deep(levels - 1)} if levels else 1
+
+
+#: What answers each, where that is something.
+ANSWERS: dict[type[Request], list[Any]] = {
+    PublishRequest: [True, False, "kept"],
+    DeliverRequest: [[], ["anna"]],
+    DeliverToListRequest: [[], ["anna"]],
+    BroadcastRequest: [[], [("anna", 1.5), ("bert", 0)]],
+    JoinRequest: [0, 7],
+    FiguresRequest: [{"clients": 1, "of": {"a": [1, None, "x", True, 1.5]}}, deep(FIGURES_DEEP)],
+    PrepareRequest: [True, False],
+    CopiedRequest: [True, False],
+    MissedRequest: PAGES,
+    FetchRequest: PAGES,
+}
+
+#: Anything that msgpack can say.
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=3)
+    | st.binary(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def plain(said: object) -> Any:
+    """As MessagePack has it: records and tuples are lists."""
+    return ormsgpack.unpackb(encoded(said))
+
+
+def received(*items: Any) -> list[Any] | None:
+    """The items of a batch, as they come."""
+    frame = decoded(encoded(("batch", 1, 0, items)))
+    assert isinstance(frame, Batch)
+    return None if frame.items is None else [said for _, said in frame.items]
+
+
+def fields_of(kind: type[Request]) -> int:
+    """How many fields there have to be."""
+    return len(kind.__struct_fields__) - len(kind.__struct_defaults__)
+
+
+# Requests
+
+
+def test_every_kind_has_a_tag_of_its_own_and_is_let_in() -> None:
+    kinds = Request.__subclasses__()
+    assert set(kinds) == set(SOUND) == set(get_args(AnyRequest))
+    assert {kind.__struct_config__.tag for kind in kinds} == {*range(1, len(kinds) + 1)}
+
+
+@pytest.mark.parametrize("kind", SOUND)
+def test_a_request_comes_as_it_was_sent(kind: type[Request]) -> None:
+    assert received(*enumerate(SOUND[kind], 1)) == SOUND[kind]
+
+
+@pytest.mark.parametrize("kind", SOUND)
+def test_fields_of_a_newer_version_are_passed_over_and_those_with_a_default_may_be_missing(
+    kind: type[Request],
+) -> None:
+    for request in SOUND[kind]:
+        tag, *fields = plain(request)
+        assert received([1, [tag, *fields, "newer", {"as": "well"}]]) == [request]
+    least = [tag, *fields[: fields_of(kind)]]
+    assert received([1, least]) == [kind(*least[1:])]
+    if len(least) > 1:
+        assert received([1, least[:-1]]) == [None]
+
+
+@pytest.mark.parametrize("kind", SOUND)
+def test_a_field_of_another_type_is_declined(kind: type[Request]) -> None:
+    for request in SOUND[kind]:
+        said = plain(request)
+        for index in range(1, len(said)):
+            other = 1 if isinstance(said[index], str | bytes | list | bool) or said[index] is None else "x"
+            assert received([1, [*said[:index], other, *said[index + 1 :]]]) == [None]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [99],
+        [True],
+        ["publish", "t", b"1", None],
+        [[1]],
+        [],
+        1,
+        None,
+        {"tag": 1},
+        [1, "t", b"1", HASHED[:-1]],
+        [1, "t", b"1", HASHED + b"h"],
+        [1, "t", b"1", b""],
+        [1, "t", b"1", None, False, -1],
+        [1, "t", b"1", None, False, 1.5],
+        [1, "t", b"1", None, False, 0, ["o"]],
+        [1, "t", b"1", None, False, 0, ["o", 1, 2]],
+        [2, "anna", ["t", 1], True],
+        [2, "anna", ["t"], False, None, True],
+        [2, "anna", ["t"], False, None, False, 7],
+        [2, "anna", ["t"], False, None, False, 0, True],
+        [2, "anna", ["t"], True, None, False, -1],
+        [2, "anna", ["t"], True, None, False, True],
+        [2, "anna", ["t"], True, {"a": [1]}],
+        [3, "o", 1, "t", b"1", None],
+        [6, [["anna", 1, "o"]]],
+        [9, [[SLOTS, HASHED, 1.0]]],
+        [9, [[-1, HASHED, 1.0]]],
+        [9, [[0, b"", 1.0]]],
+        [9, [[0, HASHED, None]]],
+        [12, 1, b"1"],
+        [12, 1, b""],
+        [12, 1, None, "now"],
+        [15, [["kid", "k", 0, 1]]],
+        [15, [["jti\n", "k", 0, 1]]],
+        [15, [["jti", "t", 0, 1.5]]],
+        [15, [["jti", "t", 0]]],
+        [16, 8, 7, [], [], 1],
+        [16, -2, 7, [], [], 1],
+        [16, -1, -1, [], [], 1],
+        [16, 0, 7, [1], [], 1],
+        [16, 0, 7, [], [1], 1],
+        [17, "anna", 0, [1]],
+        [17, "anna", 0, None, -1],
+        [17, "anna", 0, None, 0, ["o"]],
+        [17, "anna", 0, None, 0, None, -1],
+    ],
+)
+def test_one_that_breaks_a_rule_is_declined_alone(said: Any) -> None:
+    sound = LeaveRequest()
+    assert received((1, sound), (2, said), (3, sound)) == [sound, None, sound]
+
+
+def test_text_that_is_none_and_lists_without_an_end_are_declined() -> None:
+    begin, sound = b"\x94\xa5batch\x01\x00\x92", encoded((1, LeaveRequest()))
+    spoilt = encoded((2, PublishRequest("t!", b"", None))).replace(b"t!", b"\xff\xfe")
+    frame = decoded(begin + sound + spoilt)
+    assert isinstance(frame, Batch)
+    assert frame.items == [(1, LeaveRequest()), (2, None)]
+    with pytest.raises(ValueError, match="recursion"):
+        decoded(begin + sound + b"\x92\x02" + b"\x91" * 100_000 + b"\xc0")
+
+
+@pytest.mark.parametrize("items", [None, 1, {}, [[]], [[1]], [7], [["1", [8]]], [[0, [8]]], [[-1, [8]]], [[True, [8]]]])
+def test_what_has_no_number_is_no_item_and_the_whole_batch_is_none(items: Any) -> None:
+    frame = decoded(encoded(["batch", 1, 0, items]))
+    assert isinstance(frame, Batch)
+    assert frame.items is None
+    if isinstance(items, list):
+        assert received((1, LeaveRequest()), *items) is None
+
+
+# Answers
+
+
+def answered(request: Request, code: Any, value: Any) -> Any:
+    """What the peer is understood to say."""
+    (answer,) = received((1, Answer(code, value))) or [None]
+    assert isinstance(answer, Answer)
+    return value_of(request, answer)
+
+
+@pytest.mark.parametrize("kind", SOUND)
+def test_an_answer_comes_as_it_was_given(kind: type[Request]) -> None:
+    request = SOUND[kind][0]
+    for value in ANSWERS.get(kind, [None]):
+        assert answered(request, "", value) == ("", value)
+    for value in (1, "x", b"x", [1], {"x": b"1"}, deep(FIGURES_DEEP + 1), None):
+        if (value is None and kind not in ANSWERS) or (value == 1 and kind is JoinRequest):
+            continue
+        with pytest.raises(ValueError):  # noqa: PT011
+            answered(request, "", value)
+
+
+@pytest.mark.parametrize("value", [plain(PAGES[1])])
+def test_what_a_home_does_not_say_of_what_was_missed(value: list[Any]) -> None:
+    rows = [[[*row[:index], None, *row[index + 1 :]]] for row in value[1] for index in range(len(row))]
+    spoilt = [[*value[:1], row, *value[2:]] for row in [*rows, [value[1][0][:-1]]]]
+    spoilt += [[*value[:3], [slot], *value[4:]] for slot in (SLOTS, -1, True)]
+    spoilt += [value[:-1], [*value[:4], b"1", value[5]], [*value[:2], [1], *value[3:]], [*value[:5], None]]
+    for page in spoilt:
+        with pytest.raises(ValueError):  # noqa: PT011
+            answered(FetchRequest(1), "", page)
+
+
+def test_a_refusal_is_a_text_and_perhaps_more_fields_of_a_reply() -> None:
+    request = LeaveRequest()
+    assert answered(request, "internal", "why") == ("internal", "why")
+    assert answered(request, "partial", ["why", {"failed": ["a"]}]) == ("partial", ("why", {"failed": ["a"]}))
+    for code, info in ((1, "why"), ("internal", None), ("internal", ["why"]), ("internal", ["why", {"x": b""}])):
+        with pytest.raises(ValueError):  # noqa: PT011
+            answered(request, code, info)
+
+
+@pytest.mark.parametrize("said", [[0], [0, ""], [0, None, None]])
+def test_an_answer_without_the_form_of_one_is_one_that_says_nothing(said: list[Any]) -> None:
+    (answer,) = received([1, said]) or [None]
+    for kind, (request, *_) in SOUND.items():
+        with pytest.raises(ValueError):  # noqa: PT011
+            value_of(request, answer)
+        assert kind in SOUND
+
+
+# Whatever a peer says
+
+
+@given(st.binary(max_size=40) | anything.map(encoded) | st.lists(anything, max_size=4).map(encoded))
+def test_whatever_comes_is_a_frame_or_is_refused(data: bytes) -> None:
+    try:
+        decoded(data)
+    except ValueError:
+        pass
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), anything) | anything, max_size=4), anything)
+def test_whatever_items_come_each_is_a_record_or_none(items: list[Any], value: Any) -> None:
+    for said in received((1, Answer("", value)), *items) or ():
+        assert said is None or isinstance(said, Answer | Request)
+        if isinstance(said, Answer):
+            for kind in SOUND:
+                try:
+                    value_of(SOUND[kind][0], said)
+                except ValueError:
+                    pass
+
+
+def test_a_value_is_not_looked_at_before_its_request_is_known() -> None:
+    (answer,) = received((1, Answer("", {"any": [1]}))) or [None]
+    assert isinstance(answer.value, Raw)
