@@ -12,8 +12,9 @@ from typing import Any
 
 from .counters import Counters
 from .effects import Act
-from .links.calls import NOT_HOME, Asker, Calls, Kind
-from .links.link import Item
+from .links.calls import NOT_HOME, Asker, Calls
+from .links.frames import Answer
+from .links.requests import Request
 from .metrics import Metric, counter
 from .stores import StoreCalls, StoreDone
 
@@ -70,35 +71,34 @@ class Desk:
 
     def ask(
         self,
-        kind: Kind,
         peer: str,
-        arguments: Item,
+        request: Request,
         asker: Asker,
         context: Any = None,
         number: int = 0,
-        linked: Item | None = None,
+        linked: Request | None = None,
     ) -> None:
         """Make a request to the peer; the asker is told what comes of it.
 
-        ``number``: one that was drawn before; 0: a new one. ``linked``: arguments that go over the present link
-        instead, since they mean the same there, and only there.
+        ``number``: one that was drawn before; 0: a new one. ``linked``: goes over the present link instead, since it
+        means the same there, and only there.
         """
-        self._calls.make(kind, peer, arguments, asker, context, self.now, number, linked)
+        self._calls.make(peer, request, asker, context, self.now, number, linked)
 
-    def cast(self, kind: Kind, peers: Iterable[str], arguments: Item, asker: Asker, context: Any = None) -> None:
+    def cast(self, peers: Iterable[str], request: Request, asker: Asker, context: Any = None) -> None:
         """Make the same request to many peers; the asker is told what comes of each."""
         for peer in peers:
-            self._calls.make(kind, peer, arguments, asker, context, self.now)
+            self._calls.make(peer, request, asker, context, self.now)
 
     def answer(self, peer: str, number: int, value: Any = None) -> None:
         """Answer a peer's request."""
-        self._calls.put(peer, (-number, "", value))
+        self._calls.put(peer, (number, Answer("", value)))
 
     def decline(self, peer: str, number: int, code: str, info: Any = "") -> None:
         """Refuse a peer's request with an error code, or ``NOT_HOME``."""
         if code == NOT_HOME:
             self.counts["not_home"] += 1
-        self._calls.put(peer, (-number, code, info))
+        self._calls.put(peer, (number, Answer(code, info)))
 
     def job(self, job: Job) -> None:
         """Do this in slices, in turns to come."""

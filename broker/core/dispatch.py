@@ -131,5 +131,7 @@ class Telling(Handover):
 
 def refusal(code: str, info: Any) -> ProtocolError:
     """What a home has answered of a message that it could not hand over, or not to all."""
-    text, extra = info if isinstance(info, list) else (info, {})
-    return ProtocolError(code, text, **extra)
+    text, extra = (info, {}) if isinstance(info, str) else info
+    error = ProtocolError(code, text)
+    error.extra = extra
+    return error

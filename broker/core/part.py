@@ -16,7 +16,8 @@ from ingeborg.protocol.messages import Command
 from ingeborg.protocol.native import mypyc_attr
 
 from .connections.hub import Connection
-from .links.calls import Asker, Kind
+from .links.calls import Asker
+from .links.requests import Request
 from .metrics import Metric
 
 CommandHandler = Callable[[Connection, Command], None]
@@ -45,8 +46,8 @@ class CommandSpec:
         return CommandSpec(handler, **rules)
 
 
-RequestHandler = Callable[[str, int, list[Any]], None]
-"""Told the asking peer's incarnation, the request's number for the answer, and its arguments."""
+RequestHandler = Callable[[str, int, Any], None]
+"""Told the asking peer's incarnation, the request's number for the answer, and its record."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -57,8 +58,8 @@ class Part(Asker):
         """The clients' commands that this part carries out, by name."""
         return {}
 
-    def requests(self) -> dict[Kind, RequestHandler]:
-        """The peers' requests that it answers."""
+    def requests(self) -> dict[type[Request], RequestHandler]:
+        """The peers' requests that it answers, by their records."""
         return {}
 
     def metrics(self) -> list[Metric]:
@@ -107,7 +108,7 @@ class Bound(NamedTuple):
     """What all parts together take part in."""
 
     commands: dict[str, CommandSpec]
-    requests: dict[Kind, RequestHandler]
+    requests: dict[type[Request], RequestHandler]
     ticks: list[Callable[[], None]]
     flushes: list[Callable[[], None]]
     closed: list[Callable[[Connection], None]]
@@ -116,7 +117,7 @@ class Bound(NamedTuple):
 def bind(parts: Sequence[Part]) -> Bound:
     """Ask the parts, in their order."""
     commands: dict[str, CommandSpec] = {}
-    requests: dict[Kind, RequestHandler] = {}
+    requests: dict[type[Request], RequestHandler] = {}
     for part in parts:
         commands.update(part.commands())
         requests.update(part.requests())

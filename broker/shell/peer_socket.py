@@ -53,7 +53,7 @@ from .tls import Trust
 log = logging.getLogger("ingeborg.peers")
 
 #: The version of the handshake, the links and the requests; endpoints of different versions do not talk.
-VERSION = 7
+VERSION = 8
 
 #: The path clients may not use.
 PEER_PATH = "/_peer"

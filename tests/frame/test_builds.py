@@ -26,7 +26,7 @@ from tests.frame.arrows import read_modules, third_party
 from tests.frame.needed import needed
 from tests.frame.test_wheel import BUILD_S, ROOT, build, copy, installed, outside
 
-#: Of the modules that are compiled those that have a part of each kind: `link` is of the core, and imports ormsgpack.
+#: Of the modules that are compiled those that have a part of each kind: `link` is of the core, and imports msgspec.
 FEW = ("broker/core/links/link.py", "protocol/errors.py", "protocol/wire.py")
 
 
@@ -66,7 +66,7 @@ def environment(folder: Path, packages: set[str]) -> Path:
 
 def said(wheel: Path, folder: Path) -> str:
     """What the code of a wheel says of its form, installed where a client is."""
-    interpreter, _ = installed(wheel, folder, ("orjson", "ormsgpack", "websockets"))
+    interpreter, _ = installed(wheel, folder, ("msgspec", "orjson", "ormsgpack", "websockets"))
     code = "import ingeborg.broker.core.links.link; from ingeborg import form; print(form.name())"
     done = subprocess.run(
         [str(interpreter), "-c", code], cwd=folder, env=outside(), capture_output=True, text=True, timeout=BUILD_S
@@ -130,5 +130,5 @@ def test_the_build_requires_every_package_that_a_compiled_module_imports() -> No
     modules, packages = read_modules(ROOT)
     compiled = {name.removesuffix(".py").replace("/", ".") for name in form.sources()}
     imported = {package for package, users in third_party(modules, packages).items() if compiled & set(users)}
-    assert imported >= {"orjson", "ormsgpack"}
+    assert imported >= {"msgspec", "orjson", "ormsgpack"}
     assert imported <= {requirement.partition("==")[0] for requirement in build_requirements(ROOT, COMPILE)}

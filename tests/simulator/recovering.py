@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.links.calls import Kind
+from ingeborg.broker.core.links.requests import MarkRequest
 from ingeborg.broker.core.model import Settings, Shape
 from ingeborg.protocol.hashes import slot_of
 
@@ -178,7 +178,9 @@ class RecoveringHistory(History):
         self.recoveries = sum(node.router.counters.counts["recoveries"] for node in world.nodes.values())
         self._check_logs()
         for node in world.live():  # their marks are told all the time
-            for number in [number for number, call in node.router.calls._calls.items() if call.kind == Kind.MARK]:
+            for number in [
+                number for number, call in node.router.calls._calls.items() if isinstance(call.request, MarkRequest)
+            ]:
                 del node.router.calls._calls[number]
         self.check_replies()
 

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ingeborg.broker.core.filters import index as indexes
 from ingeborg.broker.core.filters.held import numbers_of
 from ingeborg.broker.core.filters.index import Index
 from ingeborg.broker.core.limits import Limits, Sizes
+from ingeborg.broker.core.links.requests import DeliverToListRequest
 from ingeborg.broker.core.messages.delivery import Delivery
 from ingeborg.broker.core.messages.home import Home
 from ingeborg.broker.core.model import FilterPage, Shape, Subscribe, Subscription
@@ -225,12 +227,12 @@ def of_another_topic(patch: pytest.MonkeyPatch) -> None:
 def second_list_as_the_first(patch: pytest.MonkeyPatch) -> None:
     """An endpoint keeps the list of those whose filters have matched as that of the topic."""
     wants.interpreted()
-    true = Delivery.deliver_requested
+    true = Delivery.deliver_to_list_requested
 
-    def requested(delivery: Delivery, peer: str, number: int, arguments: list[Any]) -> None:
-        true(delivery, peer, number, [*arguments[:-1], bool(arguments[-1])])
+    def requested(delivery: Delivery, peer: str, number: int, request: DeliverToListRequest) -> None:
+        true(delivery, peer, number, replace(request, list_name=request.topic))
 
-    patch.setattr(Delivery, "deliver_requested", requested)
+    patch.setattr(Delivery, "deliver_to_list_requested", requested)
 
 
 def one_is_left(patch: pytest.MonkeyPatch) -> None:

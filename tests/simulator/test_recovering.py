@@ -18,6 +18,7 @@ from ingeborg.broker.core.history.follower import Follower, Round
 from ingeborg.broker.core.history.recovering import Recovering
 from ingeborg.broker.core.history.rounds import Rounds
 from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.links.requests import MarkRequest
 from ingeborg.broker.core.retained.journal import Journal
 from ingeborg.broker.core.retained.keeping import Keeping
 from ingeborg.broker.core.retained.log import Log
@@ -267,8 +268,8 @@ def positions_from_the_first_moment(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Marks, "joined", lambda marks: marks.lines.setdefault(marks._me))
     true = Marks.mark_told
 
-    def told(marks: Marks, peer: str, number: int, arguments: list[Any]) -> None:
-        true(marks, peer, number, arguments)
+    def told(marks: Marks, peer: str, number: int, request: MarkRequest) -> None:
+        true(marks, peer, number, request)
         marks._begun.clear()
 
     patch.setattr(Marks, "mark_told", told)

@@ -21,7 +21,8 @@ from ..cluster.membership import Membership
 from ..connections.hub import Connection, Hub, Reply
 from ..desk import Desk
 from ..limits import SIZES, Sizes
-from ..links.calls import TIMEOUT_S, Call, Kind
+from ..links.calls import TIMEOUT_S, Call
+from ..links.requests import ListenRequest, Request
 from ..metrics import Metric
 from ..model import Ended, Location
 from ..outgoing.memory import Memory
@@ -86,9 +87,9 @@ class Listening(Part):
         """Where a client listens."""
         return {"listen": CommandSpec(self.listen), "unlisten": CommandSpec(self.unlisten)}
 
-    def requests(self) -> dict[Kind, RequestHandler]:
+    def requests(self) -> dict[type[Request], RequestHandler]:
         """Where the peers' clients do."""
-        return {Kind.LISTEN: self.listen_announced}
+        return {ListenRequest: self.listen_announced}
 
     def listen(self, connection: Connection, command: Command) -> None:
         """A client's ``listen``: bound at once (messages may come before the reply), stored and announced in batch."""
@@ -241,7 +242,7 @@ class Listening(Part):
     def _announce(self, announcement: Announcement) -> None:
         peers = self._members.view()
         announcement.open += len(peers)
-        self._desk.cast(Kind.LISTEN, peers, (announcement.news,), self, announcement)
+        self._desk.cast(peers, ListenRequest(announcement.news), self, announcement)
         self._close(announcement)
 
     def tick(self) -> None:
@@ -337,10 +338,10 @@ class Listening(Part):
         # Whoever holds one of them with a lower number says so anew.
         self._announce(announcement)
 
-    def listen_announced(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def listen_announced(self, peer: str, number: int, request: ListenRequest) -> None:
         """Clients listen at the peer now."""
         bindings = self._hub.bindings
-        for client, listen_number, incarnation, online in arguments[0]:
+        for client, listen_number, incarnation, online in request.news:
             location = Location(listen_number, incarnation, online)
             binding = bindings.get(client)
             if binding is not None and binding.location is not None and binding.location.rank > location.rank:

@@ -27,7 +27,8 @@ from ..connections.hub import Connection, Reply
 from ..desk import Desk
 from ..effects import Knows
 from ..limits import SIZES, Sizes
-from ..links.calls import TIMEOUT_S, Call, Kind
+from ..links.calls import TIMEOUT_S, Call
+from ..links.requests import Request, RevokedRequest
 from ..metrics import Metric, gauge
 from ..model import JTI, SUB, Revocation, TooManyRevocations
 from ..outgoing.replies import Replies
@@ -125,9 +126,9 @@ class Revoking(Part):
         """A token is taken back."""
         return {"revoke": CommandSpec(self.revoke)}
 
-    def requests(self) -> dict[Kind, RequestHandler]:
+    def requests(self) -> dict[type[Request], RequestHandler]:
         """One was, at a peer."""
-        return {Kind.REVOKED: self.told}
+        return {RevokedRequest: self.told}
 
     def refuses(self, grant: Grant) -> bool:
         """Has the token been revoked of a client that wants to connect? If so, that is counted."""
@@ -204,15 +205,15 @@ class Revoking(Part):
     # The word of it
 
     def _tell(self, word: Word) -> None:
-        said = [list(revoke.revocation) for revoke in word.revokes]
+        request = RevokedRequest([revoke.revocation for revoke in word.revokes])
         peers = self._members.view()
         word.open += len(peers)
-        self._desk.cast(Kind.REVOKED, peers, (said,), self, word)
+        self._desk.cast(peers, request, self, word)
         self._close(word)
 
-    def told(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def told(self, peer: str, number: int, request: RevokedRequest) -> None:
         """A peer has recorded these."""
-        self._learn([Revocation(*revocation) for revocation in arguments[0]])
+        self._learn([Revocation(*revocation) for revocation in request.revocations])
         self._desk.answer(peer, number)
 
     def answered(self, call: Call, value: Any) -> None:

@@ -12,17 +12,16 @@ home is gone without a word, and not otherwise.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 from ..desk import Desk
-from ..links.calls import LEAVING, Kind
+from ..links.calls import LEAVING
+from ..links.requests import CopiedRequest, CopyBeginsRequest, CopyRequest, Request
 from ..metrics import Metric
 from ..part import Part, RequestHandler
 from .copying import Copying
 from .membership import DEAD_AFTER_S, Membership
 from .slots import Held, SlotStates, unpack_slots
-
-NO_OPTIONS: Final[dict[str, Any]] = {}
 
 #: The answer to a standby copy of slots whose home is another one, as far as this endpoint knows: try again.
 NOT_THEIRS: Final = "not_theirs"
@@ -93,19 +92,18 @@ class Arriving(Part):
             ),
         ]
 
-    def requests(self) -> dict[Kind, RequestHandler]:
+    def requests(self) -> dict[type[Request], RequestHandler]:
         """What a home says to the next one."""
         return {
-            Kind.COPY_BEGINS: self.begin_requested,
-            Kind.COPY: self.copy_requested,
-            Kind.COPIED: self.end_requested,
+            CopyBeginsRequest: self.begin_requested,
+            CopyRequest: self.copy_requested,
+            CopiedRequest: self.end_requested,
         }
 
-    def begin_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def begin_requested(self, peer: str, number: int, request: CopyBeginsRequest) -> None:
         """A home begins a copy, or goes on with one of fewer slots; one of no slots is over."""
-        copy, packed = arguments[:2]
-        options = arguments[2] if len(arguments) > 2 else NO_OPTIONS
-        slots = unpack_slots(packed)
+        copy = request.copy
+        slots = unpack_slots(request.slots or b"")
         known = self._incoming.get((peer, copy))
         if slots and self._members.leaving:
             self._desk.decline(peer, number, LEAVING)
@@ -118,31 +116,30 @@ class Arriving(Part):
         elif len(self._incoming) >= INCOMING_MAX:
             self._desk.decline(peer, number, "internal", "this endpoint is being sent too many copies")
             return
-        elif "fewer" in options or ("standby" in options and self._are_others(slots, peer)):
+        elif request.fewer or (request.standby and self._are_others(slots, peer)):
             self._desk.decline(peer, number, NOT_THEIRS, "this endpoint takes another one for their home")
             return
         elif self._held.acts and not self._held.slots.isdisjoint(slots):
             # Its sender was their home once, and does not know yet that it is not any more.
             self._desk.decline(peer, number, "internal", "this endpoint is the home of these slots by now")
             return
-        elif "lapsed" in options and self._members.view() != [peer]:
+        elif request.lapsed and self._members.view() != [peer]:
             self._desk.decline(peer, number, "internal", "others may have acted for these slots since")
             return
-        elif "lapsed" in options and not self._held.slots.isdisjoint(slots):
+        elif request.lapsed and not self._held.slots.isdisjoint(slots):
             self._let_go(self._held.slots & slots)
             self._desk.decline(peer, number, "internal", "both have acted for these slots: nobody knows who did last")
             return
         else:
-            is_standby = "standby" in options
-            began_at = float(options.get("at", 0.0))
+            is_standby, began_at = request.standby, request.at
             if not is_standby and self._has_later(slots, peer, began_at):
                 self._desk.decline(peer, number, "internal", "another home has acted since this copy began")
                 return
             self._forget(slots, peer, is_standby)
             self._incoming[peer, copy] = incoming = Incoming(slots, is_standby, self._when, began_at)
-            incoming.lapsed = "lapsed" in options
-            incoming.giver = str(options.get("passed", peer))
-            if "passed" in options:
+            incoming.lapsed = request.lapsed
+            incoming.giver = request.giver or peer
+            if request.giver:
                 self._members.awaited[peer, copy] = self._desk.now + PASSED_ON_S
         self._desk.answer(peer, number)
 
@@ -185,11 +182,10 @@ class Arriving(Part):
             for state in self._states.all:
                 state.gone(sorted(slots))
 
-    def copy_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def copy_requested(self, peer: str, number: int, request: CopyRequest) -> None:
         """A part of it."""
-        copy, name, data = arguments
-        incoming = self._incoming.get((peer, copy))
-        state = self._states.forms.get(name)
+        incoming = self._incoming.get((peer, request.copy))
+        state = self._states.forms.get(request.state)
         if self._members.leaving:
             self._desk.decline(peer, number, LEAVING)
             return
@@ -197,29 +193,28 @@ class Arriving(Part):
             self._desk.decline(peer, number, "internal", "there is no such copy here, or not any more")
             return
         try:
-            incoming.keys += state.absorb(data)
+            incoming.keys += state.absorb(request.data)
         except ValueError as error:
-            self._desk.decline(peer, number, "internal", f"not what {name!r} packs: {error}")
+            self._desk.decline(peer, number, "internal", f"not what {request.state!r} packs: {error}")
         else:
             self._desk.answer(peer, number)
 
-    def end_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def end_requested(self, peer: str, number: int, request: CopiedRequest) -> None:
         """So many keys have been sent. ``final``: that was all, and its slots are ours when everybody says so."""
-        copy, keys, final = arguments
         if self._members.leaving:
             self._desk.decline(peer, number, LEAVING)
             return
-        incoming = self._incoming.get((peer, copy))
-        came = incoming is not None and incoming.keys == keys
+        incoming = self._incoming.get((peer, request.copy))
+        came = incoming is not None and incoming.keys == request.keys
         if incoming is not None:
             # After our first answer the home waits for this standby. Until then it did not, and the link brings what
             # it sent until then before its second question.
             incoming.asked += 1
-            incoming.whole = came and (final or (incoming.is_standby and incoming.asked > 1))
+            incoming.whole = came and (request.final or (incoming.is_standby and incoming.asked > 1))
             if incoming.whole:
-                self._members.awaited.pop((peer, copy), None)
+                self._members.awaited.pop((peer, request.copy), None)
         self._desk.answer(peer, number, came)
-        if came and final:
+        if came and request.final:
             self.hand_on()
 
     def view_changed(self) -> None:

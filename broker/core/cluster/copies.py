@@ -14,13 +14,14 @@ them waits for some milliseconds.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ingeborg.protocol.native import mypyc_attr
 
 from ..desk import Desk
-from ..links.calls import LEAVING, Call, Kind
+from ..links.calls import LEAVING, Call
+from ..links.requests import CopiedRequest, CopyBeginsRequest, CopyRequest
 from ..metrics import Metric, gauge
 from ..part import Part
 from .membership import Membership
@@ -47,9 +48,6 @@ CHUNKS_LEFT: Final = 16
 #: Changed keys of one state that wait to be sent, of one copy. Where more change than the other end takes, the copy is
 #: given up.
 CHANGES_MAX: Final = 200_000
-
-#: The options of a usual copy of slots that go: none.
-ORDERLY: Final[Mapping[str, Any]] = {}
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -211,25 +209,24 @@ class Copies(Part):
 
     # Making one
 
-    def begin(self, copier: Copier, target: str, slots: frozenset[int], said: Mapping[str, Any] = ORDERLY) -> Copy:
-        """Copy what belongs to these slots to the target. ``said``: the options of ``Kind.COPY_BEGINS``."""
+    def begin(self, copier: Copier, target: str, slots: frozenset[int], **said: Any) -> Copy:
+        """Copy what belongs to these slots to the target. ``said``: more fields of the ``CopyBeginsRequest``."""
         self._numbers += 1
-        copy = Copy(copier, self._numbers, target, slots, "standby" in said, self._desk.now)
+        request = CopyBeginsRequest(self._numbers, pack_slots(slots), self._desk.unix_s, **said)
+        copy = Copy(copier, request.copy, target, slots, request.standby, self._desk.now)
         self._copies[copy.number] = copy
         for slot in slots:
             self._of_slot.setdefault(slot, []).append(copy)
         self.watching = True
         self._desk.counts["copies_begun"] += 1
-        copy.giver = said.get("passed", "")
-        self._tell_slots(copy, slots, {**said, "at": self._desk.unix_s})
+        copy.giver = request.giver
+        self._tell(copy, request)
         copy.job = self._send_all(copy)
         self._desk.job(copy.job)
         return copy
 
-    def _tell_slots(self, copy: Copy, slots: frozenset[int], options: Mapping[str, Any]) -> None:
-        packed = pack_slots(slots) if slots else b""
-        arguments = (copy.number, packed, options) if options else (copy.number, packed)
-        self._desk.ask(Kind.COPY_BEGINS, copy.target, arguments, self, (copy, 0, None))
+    def _tell(self, copy: Copy, request: CopyBeginsRequest | CopiedRequest) -> None:
+        self._desk.ask(copy.target, request, self, (copy, 0, None))
 
     def _send_all(self, copy: Copy) -> Iterator[bool]:
         """All there is of the copy's slots, slice by slice."""
@@ -262,7 +259,7 @@ class Copies(Part):
         copy.under_way += 1
         self._desk.counts["copied_bytes"] += len(data)
         context = (copy, len(data), waiting)
-        self._desk.ask(Kind.COPY, copy.target, (copy.number, state.name, data), self, context)
+        self._desk.ask(copy.target, CopyRequest(copy.number, state.name, data), self, context)
 
     def send(self, copy: Copy) -> None:
         """Look at it when the turn ends: there may be something to send."""
@@ -295,7 +292,7 @@ class Copies(Part):
             self._send_changes(copy)
         if not copy.changes and not copy.asked and (copy.final or not copy.whole or copy.is_standby > copy.stands):
             copy.asked = True
-            self._desk.ask(Kind.COPIED, copy.target, (copy.number, copy.keys, copy.final), self, (copy, 0, None))
+            self._tell(copy, CopiedRequest(copy.number, copy.keys, copy.final))
 
     def _send_at_once(self, copy: Copy) -> None:
         at_once = copy.at_once
@@ -328,7 +325,7 @@ class Copies(Part):
         """The other end has taken it in."""
         copy, size, waiting = call.context
         copy.unanswered -= size
-        copy.under_way -= call.kind == Kind.COPY
+        copy.under_way -= isinstance(call.request, CopyRequest)
         if copy.over:
             return
         if waiting:
@@ -341,11 +338,11 @@ class Copies(Part):
             self._desk.job(copy.job)
         if copy.at_once or copy.changes or not copy.whole or copy.final:
             self._due[copy] = None
-        if call.kind == Kind.COPIED:
+        if isinstance(call.request, CopiedRequest):
             copy.asked = False
             if not value:
                 self.give_up(copy)
-            elif call.arguments[2]:
+            elif call.request.final:
                 self.end(copy)
             else:
                 copy.whole, copy.stands = True, copy.whole
@@ -356,7 +353,7 @@ class Copies(Part):
         if code == LEAVING and not copy.over:
             copy.copier.declined(copy)
             self.end(copy)
-        elif copy.is_standby and call.kind == Kind.COPY_BEGINS:
+        elif copy.is_standby and isinstance(call.request, CopyBeginsRequest):
             self.end(copy)  # the other end's view is another one still
         else:
             self.give_up(copy)
@@ -382,7 +379,7 @@ class Copies(Part):
                 del copy.changes[state]
         left = [change for change in copy.at_once if change.slot not in slots]
         copy.at_once = deque(change for change in copy.at_once if change.slot in slots)
-        self._tell_slots(copy, slots, {"standby": True, "fewer": True})
+        self._tell(copy, CopyBeginsRequest(copy.number, pack_slots(slots), standby=True, fewer=True))
         copy.copier.confirmed(copy, [change.waiter for change in left if change.waiter is not None])
 
     def end(self, copy: Copy, *, keeps: bool = False, tell: bool = False) -> None:
@@ -402,7 +399,7 @@ class Copies(Part):
         copy.at_once.clear()
         copy.unconfirmed.clear()
         if (tell or not copy.final) and copy.target in self._members.peers:
-            self._tell_slots(copy, frozenset(), {"standby": True} if copy.is_standby else {})
+            self._tell(copy, CopyBeginsRequest(copy.number, None, standby=copy.is_standby))
         copy.copier.over(copy, keeps)
         if waiting:
             copy.copier.confirmed(copy, waiting)

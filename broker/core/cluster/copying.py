@@ -11,12 +11,12 @@ that word (``arriving``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from ..desk import Desk
-from ..links.calls import Kind
+from ..links.requests import PrepareRequest, Request
 from ..part import RequestHandler
-from .copies import ORDERLY, Copier, Copies, Copy
+from .copies import Copier, Copies, Copy
 from .followers import Followers
 from .membership import Membership
 from .slots import Held, SlotStates, by_home
@@ -53,9 +53,9 @@ class Copying(Copier):
         self._going: dict[int, Copy] = {}  # slots that went, until the next home has all there was
         self._passing: dict[int, Copy] = {}  # slots that were given to this endpoint, and are passed on
 
-    def requests(self) -> dict[Kind, RequestHandler]:
+    def requests(self) -> dict[type[Request], RequestHandler]:
         """What a newcomer says to a home."""
-        return {Kind.PREPARE: self.prepare_requested}
+        return {PrepareRequest: self.prepare_requested}
 
     def declined(self, copy: Copy) -> None:
         """Its own word has not come yet; its slots go elsewhere, and these with them."""
@@ -91,7 +91,7 @@ class Copying(Copier):
             ready = ready and copy.ready
         return ready
 
-    def prepare_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def prepare_requested(self, peer: str, number: int, request: PrepareRequest) -> None:
         """The peer will join. It is told whether what will be its own has been copied to it."""
         members = self._members
         self._newcomers[peer] = self._desk.now
@@ -196,8 +196,7 @@ class Copying(Copier):
         elif planned is not None:
             self._copies.end(planned)
         if rest:
-            said = ORDERLY if self._held.acts else {"lapsed": True}
-            copies.append(self._copies.begin(self, target, rest, said))
+            copies.append(self._copies.begin(self, target, rest, lapsed=not self._held.acts))
         for copy in copies:
             copy.final = True
             self._going.update(dict.fromkeys(copy.slots, copy))
@@ -212,7 +211,7 @@ class Copying(Copier):
             if target not in self._members.peers:
                 self._tell_gone(sorted(slots))
             elif slots:
-                copy = self._copies.begin(self, target, slots, {"passed": giver})
+                copy = self._copies.begin(self, target, slots, giver=giver)
                 copy.final = True
                 self._passing.update(dict.fromkeys(slots, copy))
                 self._handovers.begin(copy, target)

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from ..desk import Desk
 from ..effects import Gone, Joined, Stop
-from ..links.calls import Call, Kind
+from ..links.calls import Call
+from ..links.requests import JoinRequest, LeaveRequest, PrepareRequest, Request
 from ..metrics import Metric, gauge, gauges
 from ..model import Endpoint, Introduction, StoreLost, Superseded
 from ..part import Part, RequestHandler
@@ -97,9 +98,9 @@ class Joining(Part):
         self._deregistering = self._deregistered = False
         self._cleaning: set[str] = set()
 
-    def requests(self) -> dict[Kind, RequestHandler]:
+    def requests(self) -> dict[type[Request], RequestHandler]:
         """What the peers say when they come and go."""
-        return {Kind.JOIN: self.join_requested, Kind.LEAVE: self.leave_announced}
+        return {JoinRequest: self.join_requested, LeaveRequest: self.leave_announced}
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
@@ -279,7 +280,7 @@ class Joining(Part):
             if self._asked.get(peer) != members.round and members.peers[peer].connected:
                 self._asked[peer] = members.round
                 members.peers[peer].asked_at = self._desk.now
-                self._desk.ask(Kind.JOIN, peer, (members.round,), self, members.round)
+                self._desk.ask(peer, JoinRequest(members.round), self, members.round)
 
     def _prepared(self, peers: list[str]) -> bool:
         """Have these copied to us what they will let go of? While they do, they act for it; when we ask to join, nobody
@@ -302,15 +303,15 @@ class Joining(Part):
             again_at = self._preparing.get(peer, -math.inf) + (AGAIN_S if is_prepared else 0.0)
             if members.peers[peer].settings is not None and self._desk.now >= again_at:
                 self._preparing[peer] = math.inf
-                self._desk.ask(Kind.PREPARE, peer, (), self, (peer, members.round))
+                self._desk.ask(peer, PrepareRequest(), self, (peer, members.round))
         return everyone
 
-    def join_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def join_requested(self, peer: str, number: int, request: JoinRequest) -> None:
         """The peer joins. Its slots are its own from here on; it is welcome once no write for them is under way."""
         if peer not in self._members.peers:
             self._desk.decline(peer, number, "peer_unavailable", "This endpoint does not know yours yet")
             return
-        missed = self._members.joined_by(peer, arguments[0], self._copies.first_to(peer))
+        missed = self._members.joined_by(peer, request.round, self._copies.first_to(peer))
         self._tell_view()
         welcome = partial(self._welcome, peer, number, missed)
         # Some of what a leaving endpoint gave to others is the newcomer's. They pass it on.
@@ -325,12 +326,12 @@ class Joining(Part):
 
     def answered(self, call: Call, value: Any) -> None:
         """The peer welcomes us, or has taken note that we leave."""
-        if call.kind == Kind.JOIN:
+        if isinstance(call.request, JoinRequest):
             if value:
                 self._followers.peer_missed(call.target, value)
             self._members.welcomed_by(call.target, call.context)
             self.join()
-        elif call.kind == Kind.PREPARE:
+        elif isinstance(call.request, PrepareRequest):
             peer, round = call.context
             self._preparing[peer] = self._desk.now
             if not value:
@@ -341,18 +342,18 @@ class Joining(Part):
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It did not answer; ask again while it is alive."""
-        if call.kind == Kind.LEAVE and not self._deregistering:
-            self._desk.ask(Kind.LEAVE, call.target, (), self, None)
-        elif call.kind == Kind.PREPARE:
+        if isinstance(call.request, LeaveRequest) and not self._deregistering:
+            self._desk.ask(call.target, LeaveRequest(), self)
+        elif isinstance(call.request, PrepareRequest):
             self._preparing.pop(call.context[0], None)
             self._prepared_peers.discard(call.context[0])
-        elif call.kind == Kind.JOIN:
+        elif isinstance(call.request, JoinRequest):
             self._asked.pop(call.target, None)
             self._followers.peer_missed(call.target, None)  # its answer may have been that, and not have come
 
     def lost(self, call: Call) -> str | None:
         """It is gone; nothing is wanted of it any more."""
-        if call.kind == Kind.PREPARE:
+        if isinstance(call.request, PrepareRequest):
             self._preparing.pop(call.context[0], None)
         return None
 
@@ -393,12 +394,12 @@ class Joining(Part):
     def _tell_of_leaving(self, peer: str) -> None:
         if peer not in self._told:
             self._told.add(peer)
-            self._desk.ask(Kind.LEAVE, peer, (), self, None)
+            self._desk.ask(peer, LeaveRequest(), self)
 
     def _out(self, context: Any, result: Any, error: Exception | None) -> None:
         self._deregistered = True  # where it failed the entry stays, and the others find it dead
 
-    def leave_announced(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def leave_announced(self, peer: str, number: int, request: LeaveRequest) -> None:
         """The peer leaves. It is home of nothing from here on; its clients and its calls are there to the end."""
         self.peer_leaving(peer)
         self._desk.answer(peer, number)

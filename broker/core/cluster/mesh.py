@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
+
+from msgspec import Raw
 
 from ..dedup.inflight import InFlight
 from ..desk import Desk
 from ..effects import Dial, DropLink
 from ..limits import SIZES, Sizes
-from ..links.border import are_items, is_answer, is_refusal, is_request
-from ..links.calls import TIMEOUT_S, Calls, Kind
+from ..links.calls import TIMEOUT_S, Calls
+from ..links.frames import Answer, value_of
 from ..links.link import Link, LinkError, SessionMismatch
+from ..links.requests import Request
 from ..metrics import Metric, gauge, gauges
 from ..model import Endpoint
 from ..part import Part, RequestHandler
@@ -63,7 +66,7 @@ class Mesh(Part):
         self._calls = calls
         self._inflight = inflight
         self._errors = errors
-        self._requests: Mapping[Kind, RequestHandler] = {}
+        self._requests: Mapping[type[Request], RequestHandler] = {}
         self._sessions = 0
         self._up: set[str] = set()  # peers that there is a connection to
         self._dialling: dict[str, Dialling] = {}
@@ -72,7 +75,7 @@ class Mesh(Part):
         self._ping = False  # and give a sign of life
         self.due = False  # one of these, beside what the links themselves have
 
-    def bind(self, requests: Mapping[Kind, RequestHandler]) -> None:
+    def bind(self, requests: Mapping[type[Request], RequestHandler]) -> None:
         """These answer the peers' requests."""
         self._requests = requests
 
@@ -151,7 +154,7 @@ class Mesh(Part):
         except LinkError:
             self._refuse(incarnation)
             return
-        if not are_items(items):
+        if items is None:
             self._refuse(incarnation)
             return
         self._members.heard(incarnation, desk.now)
@@ -161,25 +164,26 @@ class Mesh(Part):
         if again:
             self._again.setdefault(incarnation, []).extend(again)
             self.due = True
-        for item in items:
-            number, what, rest = item[0], item[1], item[2:]
-            if number < 0:
-                self._answered(incarnation, -number, what, rest[0])
-            elif is_request(what, rest):
-                self._requests[what](incarnation, number, rest)
-            else:
+        for number, said in items:
+            if said is None:
                 self._errors["link"] += 1
                 desk.decline(incarnation, number, "internal", "the request has not the form of one")
+            elif isinstance(said, Answer):
+                self._answered(incarnation, number, said)
+            else:
+                self._requests[type(said)](incarnation, number, said)
 
     def _refuse(self, incarnation: str) -> None:
         self._desk.emit(DropLink(incarnation))
         self._errors["link"] += 1
 
-    def _answered(self, incarnation: str, number: int, code: Any, value: Any) -> None:
-        kind = self._calls.kind_of(incarnation, number)
-        if kind is None:
+    def _answered(self, incarnation: str, number: int, answer: Answer[Raw]) -> None:
+        request = self._calls.asked(incarnation, number)
+        if request is None:
             return  # it was made again elsewhere, or given up
-        if not (is_answer(kind, value) if code == "" else is_refusal(code, value)):
+        try:
+            code, value = value_of(request, answer)
+        except ValueError:
             self._errors["link"] += 1
             code, value = "internal", "the answer has not the form of one"
         self._calls.answer(incarnation, number, code, value, self._desk.now)

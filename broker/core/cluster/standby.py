@@ -139,6 +139,6 @@ class Standbys(Copier):
         for target, lacking in wanted.items():
             if not lacking:
                 continue
-            copy = self._copies.begin(self, target, frozenset(lacking), {"standby": True})
+            copy = self._copies.begin(self, target, frozenset(lacking), standby=True)
             self._made[copy] = None
             self._of_slot.update(dict.fromkeys(copy.slots, copy))

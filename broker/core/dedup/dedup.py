@@ -25,7 +25,7 @@ _HASH_BITS: Final = 8 * HASH_BYTES
 #: With this bit the other way round a key is none of a publisher's own.
 _MARK_BIT: Final = 1 << 6
 
-#: Of a key that travels from endpoint to endpoint.
+#: Of a key in a copy.
 KEY_BYTES: Final = 18
 
 #: Dictionaries that a generation's keys are spread over. One of a million keys takes 80 ms to grow, one of 16,000
@@ -70,8 +70,13 @@ def key_of_name(slot: int, origin: str, number: int) -> int:
     return key ^ _MARK_BIT if is_own(key) else key
 
 
+def key_of_hash(slot: int, hashed: bytes) -> int:
+    """The key in this slot with the hash."""
+    return slot << _HASH_BITS | int.from_bytes(hashed)
+
+
 def hash_of_key(key: int) -> bytes:
-    """Its ``payload_hash``."""
+    """The key without its slot: the ``payload_hash``, unless it is a publisher's own."""
     return (key & ((1 << _HASH_BITS) - 1)).to_bytes(HASH_BYTES)
 
 

@@ -17,11 +17,12 @@ from ..cluster.homes import Homes
 from ..connections.hub import Connection, Reply
 from ..desk import Desk, in_turn
 from ..filters.pattern import conjunctions, matches
-from ..links.calls import TIMEOUT_S, Call, Kind
+from ..links.calls import TIMEOUT_S, Call
+from ..links.requests import MissedPage, MissedRequest
 from ..outgoing.replies import Replies
 from ..part import CommandSpec, Part
 from ..retained.keeping import Keeping
-from .missed import Missed, Question
+from .missed import Missed
 
 
 class Asked:
@@ -30,7 +31,7 @@ class Asked:
     __slots__ = ("command", "connection", "question", "reply", "until")
 
     def __init__(
-        self, connection: Connection, reply: Reply, command: Command, question: Question, until: float
+        self, connection: Connection, reply: Reply, command: Command, question: MissedRequest, until: float
     ) -> None:
         self.connection = connection
         self.reply = reply
@@ -66,7 +67,7 @@ class Asking(Part):
             self._replies.refuse(connection, reply, command.id, refusal)
             return
         latest = 0 if name is not None else command.last or command.limit
-        question = Question(command.client, 0, list(command.topics), latest, name, command.last or command.limit)
+        question = MissedRequest(command.client, 0, list(command.topics), latest, name, command.last or command.limit)
         self._ask(Asked(connection, reply, command, question, self._desk.now + TIMEOUT_S))
 
     def _ask(self, asked: Asked) -> None:
@@ -76,8 +77,7 @@ class Asking(Part):
         if home == self._me:
             self._missed.ask(question, self._told, asked)
         else:
-            arguments = (question.client, question.since, question.topics, question.options())
-            self._desk.ask(Kind.MISSED, home, arguments, self, asked)
+            self._desk.ask(home, question, self, asked)
 
     def answered(self, call: Call, value: Any) -> None:
         """The home has said what there is."""
@@ -111,20 +111,20 @@ class Asking(Part):
             return
         self._desk.job(in_turn(self._reply, asked, answer))
 
-    def _reply(self, asked: Asked, answer: Any) -> None:
+    def _reply(self, asked: Asked, answer: MissedPage) -> None:
         """In a turn of its own: there may be a megabyte."""
         command = asked.command
         pattern = None if command.filter is None else conjunctions(command.filter)
         publications: list[dict[str, Any]] = []
         mid: str | None = None
-        for _, payload, origin, number, _ in answer[1]:
+        for _, payload, origin, number, _ in answer.rows:
             mid = mid_of(origin, number)
             if pattern is not None and not matches(pattern, payload):
                 continue
             publications.append({"broadcast": Fragment(payload), "mid": mid})
-        fields: dict[str, Any] = {"publications": publications, "mid": mid, "more": answer[0] != 0}
+        fields: dict[str, Any] = {"publications": publications, "mid": mid, "more": answer.number != 0}
         if command.since is not None:
-            fields["recovered"] = not answer[2]
+            fields["recovered"] = not answer.gap_topics
             if mid is None:
-                fields["mid"] = command.since if not answer[2] else None
+                fields["mid"] = command.since if not answer.gap_topics else None
         self._replies.reply(asked.connection, asked.reply, success(command.id, **fields))

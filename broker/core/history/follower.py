@@ -11,9 +11,7 @@ from collections.abc import Callable
 from ..connections.hub import Connection
 from ..desk import Job
 from ..filters.pattern import Conjunction
-
-Row = tuple[str, bytes, str, int, int]
-"""A kept message: topic, payload, origin's incarnation and number, stamp."""
+from ..links.requests import KeptRow
 
 
 class Source:
@@ -21,7 +19,7 @@ class Source:
 
     __slots__ = ("asked", "number", "page", "rows")
 
-    def __init__(self, rows: deque[Row], number: int) -> None:
+    def __init__(self, rows: deque[KeptRow], number: int) -> None:
         self.rows = rows
         self.page = len(rows)  # of them were in the last page
         self.number = number
@@ -95,10 +93,10 @@ class Round:
         """It keeps the place of one that comes when its subscription has been written."""
         return self.wanted == [] and self.done is None and self.since == 0
 
-    def next_rows(self, rows_max: int, bytes_max: int) -> list[Row]:
+    def next_rows(self, rows_max: int, bytes_max: int) -> list[KeptRow]:
         """The next rows by their stamps: so many, or of so many bytes, one at least; and none behind one that is not
         known yet."""
-        rows: list[Row] = []
+        rows: list[KeptRow] = []
         size = 0
         sources = [source for source in self.sources.values() if source.rows]
         while sources and len(rows) < rows_max and size < bytes_max:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ingeborg.protocol.hashes import SLOTS, slot_of
 
@@ -21,7 +21,8 @@ from ..cluster.homes import Homes
 from ..cluster.slots import pack_slots
 from ..desk import Desk, Job
 from ..entries import FORGOTTEN, MOVED, Entry, TopicLog
-from ..links.calls import NOT_HOME, WAIT, Kind
+from ..links.calls import NOT_HOME, WAIT
+from ..links.requests import FetchRequest, KeptRow, MissedPage, MissedRequest, Request
 from ..part import Part, RequestHandler
 from ..retained.clock import Clock
 from ..retained.journal import Journal
@@ -57,39 +58,11 @@ ENTRIES_PER_SLICE: Final = 4_000
 #: Who waits is told so after so many seconds, and again.
 TELL_S: Final = 2.0
 
-Answer = tuple[int, list[tuple[str, bytes, str, int, int]], list[str], list[int], bytes, int]
-"""A number to fetch the rest with (0: there is none; -1: it was cut), messages, topics that have a gap, slots that have
-one, the slots that this is about (a bit each), and the home's mark when it looked."""
-
 Found = deque[tuple[int, Entry]]
 """Entries by their stamps when they were found: one that is handed over again has another one since."""
 
-Told = Callable[[Any, Answer | None], None]
+Told = Callable[[Any, MissedPage | None], None]
 """Told (context, answer; ``None``: this endpoint is not the home, or cannot say just now)."""
-
-
-class Question(NamedTuple):
-    """``since``: a stamp. ``topics``: of the client; ``None``: too many. ``latest``: so many of each instead, 0: all
-    since. ``name``: since the message with this origin and number instead. ``limit``: messages at most, in one page;
-    0: all, in pages."""
-
-    client: str
-    since: int
-    topics: list[str] | None
-    latest: int = 0
-    name: tuple[str, int] | None = None
-    limit: int = 0
-
-    def options(self) -> dict[str, Any]:
-        """What a peer is asked beside the first three."""
-        options: dict[str, Any] = {}
-        if self.latest:
-            options["latest"] = self.latest
-        if self.name is not None:
-            options["name"] = list(self.name)
-        if self.limit:
-            options["limit"] = self.limit
-        return options
 
 
 class Open:
@@ -109,7 +82,7 @@ class Search:
 
     __slots__ = ("asked", "context", "error", "job", "number", "parked", "peer", "question", "read", "tell_at", "told")
 
-    def __init__(self, question: Question, peer: str, number: int, told: Told | None, context: Any) -> None:
+    def __init__(self, question: MissedRequest, peer: str, number: int, told: Told | None, context: Any) -> None:
         self.question = question
         self.peer = peer
         self.number = number
@@ -157,31 +130,27 @@ class Missed(Part):
         """Others may act."""
         self._acts = False
 
-    def requests(self) -> dict[Kind, RequestHandler]:
+    def requests(self) -> dict[type[Request], RequestHandler]:
         """What endpoints ask."""
-        return {Kind.MISSED: self.missed_requested, Kind.FETCH: self.fetch_requested}
+        return {MissedRequest: self.missed_requested, FetchRequest: self.fetch_requested}
 
-    def missed_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def missed_requested(self, peer: str, number: int, request: MissedRequest) -> None:
         """An endpoint asks for a client of its own."""
-        client, since, topics, options = arguments
-        name = options.get("name")
-        start = None if name is None else (name[0], name[1])
-        question = Question(client, since, topics, options.get("latest", 0), start, options.get("limit", 0))
-        self._ask(Search(question, peer, number, None, None))
+        self._ask(Search(request, peer, number, None, None))
 
-    def fetch_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def fetch_requested(self, peer: str, number: int, request: FetchRequest) -> None:
         """It wants the next page."""
-        answer = self.fetch(peer, arguments[0])
+        answer = self.fetch(peer, request.number)
         if answer is None:
             self._desk.decline(peer, number, "internal", "nothing is left of that answer")
         else:
             self._desk.answer(peer, number, answer)
 
-    def ask(self, question: Question, told: Told, context: Any) -> None:
+    def ask(self, question: MissedRequest, told: Told, context: Any) -> None:
         """This endpoint asks itself."""
         self._ask(Search(question, "", 0, told, context))
 
-    def fetch(self, peer: str, number: int) -> Answer | None:
+    def fetch(self, peer: str, number: int) -> MissedPage | None:
         """The next page; ``None``: it is not there any more."""
         left = self._open.get((peer, number))
         if left is None:
@@ -193,7 +162,7 @@ class Missed(Part):
             left.expiry = self._desk.now + FETCHED_S
         else:
             self._close((peer, number))
-        return None if page is None else (number if left.entries else 0, page[0], page[1], [], b"", 0)
+        return None if page is None else MissedPage(number if left.entries else 0, page[0], page[1], [], None, 0)
 
     def tick(self) -> None:
         """Let go of what nobody fetches."""
@@ -259,7 +228,7 @@ class Missed(Part):
             if not (whole and is_known):
                 gaps.append(topic)
         found.sort(key=_stamp)
-        self._answer(search, found, gaps, [], b"", mark)
+        self._answer(search, found, gaps, [], None, mark)
 
     def _go_through(self, search: Search) -> Iterator[bool]:
         """All that has been kept since, of all slots here."""
@@ -325,7 +294,7 @@ class Missed(Part):
             self._desk.decline(search.peer, search.number, WAIT)
 
     def _answer(
-        self, search: Search, found: list[Entry], gaps: list[str], floors: list[int], slots: bytes, mark: int
+        self, search: Search, found: list[Entry], gaps: list[str], floors: list[int], slots: bytes | None, mark: int
     ) -> None:
         question = search.question
         entries = deque([(entry.stamp, entry) for entry in found])
@@ -349,9 +318,9 @@ class Missed(Part):
         gaps = gaps + page[1]
         if len(gaps) > GAPS_MAX:
             floors, gaps = sorted({*floors, *map(slot_of, gaps)}), []
-        self._tell(search, (number, page[0], gaps, floors, slots, mark))
+        self._tell(search, MissedPage(number, page[0], gaps, floors, slots, mark))
 
-    def _tell(self, search: Search, answer: Answer | None) -> None:
+    def _tell(self, search: Search, answer: MissedPage | None) -> None:
         if search.told is not None:
             search.told(search.context, answer)
         elif answer is None:
@@ -364,12 +333,10 @@ def _stamp(entry: Entry) -> int:
     return entry.stamp
 
 
-def _page(
-    entries: Found, messages: int, size: int, log: Log | None
-) -> tuple[list[tuple[str, bytes, str, int, int]], list[str]] | None:
+def _page(entries: Found, messages: int, size: int, log: Log | None) -> tuple[list[KeptRow], list[str]] | None:
     """The first of these, taken out, as they are sent: one at least, if there is one; and the topics of those that have
     been forgotten meanwhile. ``None``: this endpoint is not their home any more. ``log``: is told which they are."""
-    rows: list[tuple[str, bytes, str, int, int]] = []
+    rows: list[KeptRow] = []
     gaps: list[str] = []
     while entries and len(rows) < messages and size > 0:
         stamp, entry = entries[0]

@@ -20,14 +20,15 @@ from ..cluster.membership import Membership
 from ..connections.hub import Connection
 from ..desk import Desk
 from ..filters.pattern import conjunctions, matches
-from ..links.calls import Call, Kind
+from ..links.calls import Call
+from ..links.requests import FetchRequest, KeptRow, MissedPage, MissedRequest
 from ..metrics import Metric
 from ..model import Subscription
 from ..outgoing.sending import Sending
 from ..part import Part
 from ..retained.marks import Marks
-from .follower import Round, Row, Source
-from .missed import Missed, Question
+from .follower import Round, Source
+from .missed import Missed
 
 #: A client with more topics is looked for in what was kept, and not by its topics.
 TOPICS_MAX: Final = 2_000
@@ -137,12 +138,11 @@ class Rounds(Part):
         round.asked = len(homes)
         tries = round.tries
         for home, topics in homes.items():
-            question = Question(round.follower.client, round.since, topics, round.latest)
+            question = MissedRequest(round.follower.client, round.since, topics, round.latest)
             if home == self._me:
                 self._missed.ask(question, self._told, (round, home, tries))
             else:
-                arguments = (question.client, question.since, topics, question.options())
-                self._desk.ask(Kind.MISSED, home, arguments, self, (round, home, tries))
+                self._desk.ask(home, question, self, (round, home, tries))
 
     def answered(self, call: Call, value: Any) -> None:
         """A home has said what there is."""
@@ -157,7 +157,7 @@ class Rounds(Part):
         self._told(call.context, None)
         return None
 
-    def _told(self, context: Any, answer: Any) -> None:
+    def _told(self, context: Any, answer: MissedPage | None) -> None:
         round: Round = context[0]
         home: str = context[1]
         if round.is_over or context[2] != round.tries:
@@ -165,9 +165,8 @@ class Rounds(Part):
         if answer is None:
             self._try_again(round)
             return
-        number: int = answer[0]
-        rows: deque[Row] = deque((row[0], row[1], row[2], row[3], row[4]) for row in answer[1])
-        round.gap_topics += answer[2]
+        number, rows = answer.number, deque(answer.rows)
+        round.gap_topics += answer.gap_topics
         source = round.sources.get(home)
         if source is not None:
             source.asked = False
@@ -175,11 +174,10 @@ class Rounds(Part):
             source.rows.extend(rows)
         else:
             round.sources[home] = Source(rows, number)
-            round.gap_slots += answer[3]
-            for index, bits in enumerate(answer[4]):
+            round.gap_slots += answer.gap_slots
+            for index, bits in enumerate(answer.covered or ()):
                 round.covered[index] |= bits
-            mark: int = answer[5]
-            round.mark = min(mark, round.mark)
+            round.mark = min(answer.mark, round.mark)
             round.asked -= 1
             if round.asked:
                 return
@@ -260,16 +258,16 @@ class Rounds(Part):
                 if answer is None:
                     self._try_again(round)
                     return False
-                source.number = answer[0]
-                source.rows.extend(answer[1])
-                round.gap_topics += answer[2]
+                source.number = answer.number
+                source.rows.extend(answer.rows)
+                round.gap_topics += answer.gap_topics
             if source.number > 0 and not source.asked and home != self._me and 2 * len(source.rows) <= source.page:
                 source.asked = True
-                self._desk.ask(Kind.FETCH, home, (source.number,), self, (round, home, round.tries))
+                self._desk.ask(home, FetchRequest(source.number), self, (round, home, round.tries))
             ready = ready and (bool(source.rows) or source.number <= 0)
         return ready
 
-    def _know_patterns(self, round: Round, rows: list[Row]) -> None:
+    def _know_patterns(self, round: Round, rows: list[KeptRow]) -> None:
         """At which of their topics has the client filters? The store is asked about ``names``."""
         if round.wanted is not None:
             return
@@ -297,7 +295,7 @@ class Rounds(Part):
         round.names = []
         self.wake(round)
 
-    def _push_rows(self, round: Round, rows: list[Row]) -> None:
+    def _push_rows(self, round: Round, rows: list[KeptRow]) -> None:
         follower = round.follower
         connection, push = follower.connection, self._sending.push
         codec = connection.codec

@@ -9,58 +9,19 @@ to become of an answer is up to the part that asked (``Asker``).
 from __future__ import annotations
 
 from collections import deque
-from enum import IntEnum
 from typing import Any, Final
 
 from ingeborg.protocol.native import mypyc_attr
 
-from .link import Item, Link
+from .frames import Sent
+from .link import Link
+from .requests import Request
 
 #: How long an answer may take, in seconds. Longer than a store's own time-out, so that its reason gets through.
 TIMEOUT_S: Final = 5.0
 
 #: How long to wait before a request that its receiver was not home for is made again, in seconds.
 RETRY_S: Final = 0.05
-
-
-class Kind(IntEnum):
-    """What a request asks. An item is ``[number, kind, *arguments]``, its answer ``[-number, code, value]``."""
-
-    # origin -> home: topic ("": a broadcast), payload, its key (b"": do not check for duplicates), asked before?;
-    # then perhaps {"from": [origin, number]}: it is known by these; {"keep_s": seconds}; answered: was it a duplicate,
-    # or ``KEPT``
-    # home -> former home that is handing over another with the key: the same
-    PUBLISH = 1
-    # -> home: client, topics, added; then perhaps {"until": "disconnect", "ttl_s": seconds}, or
-    # {"filter": canonical text, "replace": true}
-    CHANGE = 2
-    # home -> endpoint: origin's incarnation and number, topic, payload, clients (nil: those kept for the topic), keep?;
-    # in place of true the name of the list among those kept
-    DELIVER = 3
-    BROADCAST = 4  # home -> every endpoint: origin's incarnation and number, payload; answered with ``Moved``
-    LISTEN = 5  # -> every peer: [[client, number, incarnation, online], ...]
-    # -> every peer: round; answered: 0, or where this endpoint has acted without it since it last
-    # let it in: the number of the first copy that is no older than that
-    JOIN = 6
-    LEAVE = 7  # -> every peer
-    SEEN = 8  # -> the home: [[key, seconds left (0: forget it), or the home that is handing it over], ...]
-    FIGURES = 9  # -> any peer; answered with what it tells operators of itself
-    PREPARE = 10  # newcomer -> every peer that has it in its view soon; answered: is it prepared?
-    # home -> next home: copy, its slots (a bit each; none: it is over; fewer than before: no others any more); then
-    # perhaps {"at": Unix seconds}: when it began; {"standby": true}; {"lapsed": true}: the sender has not acted for a
-    # while; {"passed": incarnation}: that endpoint has given them to the sender
-    COPY_BEGINS = 11
-    COPY = 12  # home -> next home: copy, name of the state, what that has packed
-    COPIED = 13  # home -> next home: copy, keys sent in all, final?; answered: are they all here?
-    # -> every peer: [[claim, value, issued_until, expires_at], ...]
-    REVOKED = 14
-    # -> every peer, once a second: mark (-1: it does not act yet), clock, lines, clients of the peer's that have missed
-    # something (nil: any may), how many endpoints take part
-    MARK = 15
-    # endpoint -> home: client, stamp, its topics (nil: it has very many), {"latest": so many of each, "name": [origin,
-    # number] since which, "limit": messages at most}; answered with ``core.history.missed.Answer``
-    MISSED = 16
-    FETCH = 17  # endpoint -> home: the number that an answer began with; answered with the next page of it
 
 
 #: A home's answer to a publish that it has handed over and keeps. Its answer is ``False`` if it does not keep the
@@ -100,15 +61,12 @@ class Asker:
 class Call:
     """One request under way."""
 
-    __slots__ = ("arguments", "asker", "context", "deadline", "kind", "number", "target", "waits")
+    __slots__ = ("asker", "context", "deadline", "number", "request", "target", "waits")
 
-    def __init__(
-        self, number: int, kind: Kind, target: str, arguments: Item, asker: Asker, context: Any, deadline: float
-    ) -> None:
+    def __init__(self, number: int, target: str, request: Request, asker: Asker, context: Any, deadline: float) -> None:
         self.number = number
-        self.kind = kind
         self.target = target  # incarnation
-        self.arguments = arguments
+        self.request: Any = request
         self.asker = asker
         self.context = context
         self.deadline = deadline
@@ -140,28 +98,27 @@ class Calls:
 
     def make(
         self,
-        kind: Kind,
         target: str,
-        arguments: Item,
+        request: Request,
         asker: Asker,
         context: Any,
         now: float,
         number: int = 0,
-        linked: Item | None = None,
+        linked: Request | None = None,
     ) -> None:
         """Ask the peer. Where there is no link to it yet, the request waits for one.
 
-        ``number``: one that was drawn before; 0: a new one. ``linked``: arguments that go over the present link
-        instead, since they mean the same there, and only there.
+        ``number``: one that was drawn before; 0: a new one. ``linked``: goes over the present link instead, since it
+        means the same there, and only there.
         """
         if not number:
             number = self.number()
-        call = Call(number, kind, target, arguments, asker, context, now + TIMEOUT_S)
+        call = Call(number, target, request, asker, context, now + TIMEOUT_S)
         self._calls[number] = call
         self._by_deadline.append(call)
-        self.put(target, (number, kind, *(arguments if linked is None else linked)))
+        self.put(target, (number, request if linked is None else linked))
 
-    def put(self, peer: str, item: Item) -> None:
+    def put(self, peer: str, item: Sent) -> None:
         """Put the item into the peer's link, if there is one. A peer that is gone has asked another by now."""
         link = self.links.get(peer)
         if link is not None:
@@ -173,12 +130,12 @@ class Calls:
         self.links[peer] = link
         for call in self._calls.values():
             if call.target == peer:
-                self.put(peer, (call.number, call.kind, *call.arguments))
+                self.put(peer, (call.number, call.request))
 
-    def kind_of(self, peer: str, number: int) -> Kind | None:
+    def asked(self, peer: str, number: int) -> Request | None:
         """What the peer is being asked under this number; ``None``: nothing any more."""
         call = self._calls.get(number)
-        return call.kind if call is not None and call.target == peer else None
+        return call.request if call is not None and call.target == peer else None
 
     def answer(self, peer: str, number: int, code: str, value: Any, now: float) -> None:
         """An answer came. One to a request that was made again elsewhere, or was given up, means nothing now."""
@@ -199,7 +156,7 @@ class Calls:
             call.asker.failed(call, code, value)
         else:
             call.asker.answered(call, value)
-        call.arguments = ()  # it waits for its deadline in the row below, without what it carried
+        call.request = None  # it waits for its deadline in the row below, without what it carried
         call.context = None
 
     def _lost(self, call: Call) -> None:
@@ -207,7 +164,7 @@ class Calls:
         target = call.asker.lost(call)
         if target is not None:
             call.target = target
-            self.put(target, (call.number, call.kind, *call.arguments))
+            self.put(target, (call.number, call.request))
         elif self._calls.get(call.number) is call:
             del self._calls[call.number]
 

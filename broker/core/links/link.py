@@ -3,28 +3,21 @@
 Owns: what is on its way to one incarnation of one peer, over as many connections as it takes. Must never: open or read
 a connection, or know what an item means.
 
-Frames (MessagePack arrays), after the connection has been authenticated:
-
-* ``["open", mine, yours, last]`` first on every connection: the sender's session, the session it knows the receiver
-  by (or nil), the number of the last batch it has processed. Sessions that do not fit mean that one side has given the
-  other up since: both start afresh, and the calls (calls.py) that were under way are made again.
-* ``["batch", number, last, items]``
-* ``["done", last]``: a confirmation with nothing to send along.
-* ``["ping", sent, echo, last]``: the sender's clock, and the latest ``sent`` it has had from the receiver.
+Each connection begins with an ``Open`` from either side. Sessions that do not fit mean that one side has given the
+other up since: both start afresh, and the calls (``calls``) that were under way are made again.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-import ormsgpack
+from msgspec.structs import astuple
 
 from ..limits import SIZES
+from .frames import Batch, Done, Open, Ping, Received, Sent, decoded, encoded
 from .lists import Lists
-
-Item = list[Any] | tuple[Any, ...]
 
 #: Items in one frame: a frame is built and taken apart in one turn of the loop, which should stay below some 10 ms.
 BATCH_ITEMS_MAX: Final = 1_000
@@ -37,15 +30,15 @@ BATCH_BYTES_MAX: Final = 4 << 20
 CONFIRM_BYTES: Final = 1 << 20
 
 
-def _size(item: Item) -> int:
+def _size(item: Sent) -> int:
     """Roughly the item's bytes: of its byte strings and its lists of names, which are what can be large."""
-    return 32 + sum(
-        len(field) if isinstance(field, bytes) else 24 * len(field) if isinstance(field, list) else 0 for field in item
-    )
-
-
-#: What a time is sent as.
-TIMES: Final[tuple[type, ...]] = (float, int)
+    size = 32
+    for field in astuple(item[1]):
+        if isinstance(field, bytes):
+            size += len(field)
+        elif isinstance(field, list):
+            size += 24 * len(field)
+    return size
 
 
 class LinkError(Exception):
@@ -86,7 +79,7 @@ class Link:
         self.sent = Lists(list_ids_max)
         self.kept = Lists(list_ids_max)
         self._peer_session: str | None = None
-        self._out: list[Item] = []
+        self._out: list[Sent] = []
         self._number = 0  # of the last batch sent
         self._processed = 0  # number of the last batch of the peer's that was processed
         self._confirm = False  # something was processed that the peer has not been told of,
@@ -108,7 +101,7 @@ class Link:
         """Both sides have exchanged their ``open`` on the present connection."""
         return self._open
 
-    def send(self, item: Item) -> None:
+    def send(self, item: Sent) -> None:
         """Put the item behind what is waiting. It reaches the peer once, in order, if both stay alive."""
         self._out.append(item)
 
@@ -116,56 +109,47 @@ class Link:
         """A connection is up; the frame to send first on it."""
         self._open = False
         self.down_since = None
-        return ormsgpack.packb(["open", self.session, self._peer_session, self._processed])
+        return encoded(Open(self.session, self._peer_session, self._processed))
 
     def disconnected(self, now: float) -> None:
         """The connection is gone; everything unconfirmed stays, for as long as it is of use."""
         self._open = False
         self.down_since = now
 
-    def receive(self, frame: bytes) -> tuple[Any, list[bytes]]:
-        """A frame came. Returns the items to process now, whatever they are, and the frames to send again.
+    def receive(self, frame: bytes) -> tuple[list[Received] | None, list[bytes]]:
+        """A frame came. Returns the items to process now, and the frames to send again. ``None``: what it brings are no
+        items.
 
         Raises ``LinkError``: close the connection. After a ``SessionMismatch`` a new link has to take this one's place.
         """
         try:
-            kind, *fields = ormsgpack.unpackb(frame)
-            if kind == "batch" and self._open:
-                number, last, items = fields
-                self._settle(last)
-                self._confirm_bytes += len(frame)
-                if number <= self._processed:
-                    self._confirm = True
-                    return [], []
-                if number != self._processed + 1:
-                    raise LinkError(f"batch {number} came after batch {self._processed}")
-                self._processed = number
-                self._confirm = True
-                return items, []
-            if kind == "done" and self._open:
-                (last,) = fields
-                self._settle(last)
-                return [], []
-            if kind == "ping" and self._open:
-                sent, echo, last = fields
-                if type(sent) not in TIMES or not (echo is None or type(echo) in TIMES):
-                    raise LinkError("a ping says no time")
-                self._settle(last)
-                self._echo = sent
-                if echo is not None and (self.confirmed_sent_at is None or echo > self.confirmed_sent_at):
-                    self.confirmed_sent_at = echo
-                return [], []
-            if kind == "open":
-                theirs, mine, last = fields
-                if self._peer_session not in (None, theirs) or mine not in (None, self.session):
-                    raise SessionMismatch("one side of the link has started afresh")
-                self._peer_session = theirs
-                self._open = True
-                self._settle(last)
-                return [], [data for _, data in self._unconfirmed]
-        except (ormsgpack.MsgpackDecodeError, TypeError, ValueError) as error:
+            said = decoded(frame)
+        except ValueError as error:
             raise LinkError(f"not a frame of this protocol: {error}") from None
-        raise LinkError(f"unexpected frame {kind!r}")
+        if isinstance(said, Open):
+            if self._peer_session not in (None, said.mine) or said.yours not in (None, self.session):
+                raise SessionMismatch("one side of the link has started afresh")
+            self._peer_session = said.mine
+            self._open = True
+            self._settle(said.last)
+            return [], [data for _, data in self._unconfirmed]
+        if not self._open:
+            raise LinkError("a frame came before the link was open")
+        self._settle(said.last)
+        if isinstance(said, Batch):
+            number = said.number
+            self._confirm_bytes += len(frame)
+            if number > self._processed + 1:
+                raise LinkError(f"batch {number} came after batch {self._processed}")
+            self._confirm = True
+            if number > self._processed:
+                self._processed = number
+                return said.items, []
+        elif isinstance(said, Ping):
+            self._echo = said.sent
+            if said.echo is not None and (self.confirmed_sent_at is None or said.echo > self.confirmed_sent_at):
+                self.confirmed_sent_at = said.echo
+        return [], []
 
     def flush(self, confirm: bool = True) -> Iterator[bytes]:
         """What is due on the open connection: batches, or a bare confirmation of what was processed. Without
@@ -181,20 +165,20 @@ class Link:
                 count += 1
             items, self._out = self._out[:count], self._out[count:]
             self._number += 1
-            data = ormsgpack.packb(["batch", self._number, self._processed, items])
+            data = encoded(("batch", self._number, self._processed, items))
             self._unconfirmed.append((self._number, data))
             self.unconfirmed_bytes += len(data)
             self._told()
             yield data
         if self._confirm and (confirm or self._confirm_bytes >= CONFIRM_BYTES):
             self._told()
-            yield ormsgpack.packb(["done", self._processed])
+            yield encoded(Done(self._processed))
 
     def ping(self, now: float) -> Iterator[bytes]:
         """The sign of life to send at ``now``; none while the connection is not open."""
         if self._open:
             self._told()
-            yield ormsgpack.packb(["ping", now, self._echo, self._processed])
+            yield encoded(Ping(now, self._echo, self._processed))
 
     def _told(self) -> None:
         self._confirm = False

@@ -26,10 +26,11 @@ class Lists:
         self._lists.move_to_end(topic)
         return True
 
-    def use(self, topic: str) -> list[str]:
-        """The topic's list. ``KeyError``."""
-        clients = self._lists[topic]
-        self._lists.move_to_end(topic)
+    def use(self, topic: str) -> list[str] | None:
+        """The topic's list; ``None``: there is none."""
+        clients = self._lists.get(topic)
+        if clients is not None:
+            self._lists.move_to_end(topic)
         return clients
 
     def as_set(self, topic: str) -> frozenset[str]:

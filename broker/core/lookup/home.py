@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from ..dedup.dedup import hash_of_key
 from ..dispatch import Handover
 from ..links.calls import NOT_HOME
+from ..links.requests import PublishRequest
 from ..messages.home import Home
 from ..topics.routes import Route
 
@@ -26,7 +27,7 @@ class LookupHome(Home):
 
     _see: list[Handover] | None = None  # to be asked for at the end of the turn
 
-    def publish_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def publish_requested(self, peer: str, number: int, request: PublishRequest) -> None:
         """Nobody has to ask another endpoint."""
         self._desk.decline(peer, number, NOT_HOME)
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.messages import Command
@@ -22,7 +24,8 @@ from ..cluster.homes import Homes
 from ..connections.hub import Connection
 from ..desk import Desk
 from ..dispatch import ELSEWHERE, Outcome, Telling, refusal
-from ..links.calls import Call, Kind
+from ..links.calls import Call
+from ..links.requests import PublishRequest
 from ..message import Message
 from ..outgoing.replies import Replies
 from ..part import CommandSpec, Part
@@ -97,8 +100,8 @@ class Announcing(Part):
             self._hand_to_home(news, message)
         else:
             message.travelled = True
-            arguments = (message.topic, message.payload, b"", False)
-            self._desk.ask(Kind.PUBLISH, home, arguments, self, (news, message), message.number)
+            request = PublishRequest(message.topic, message.payload, None)
+            self._desk.ask(home, request, self, (news, message), message.number)
 
     def _hand_to_home(self, news: News, message: Message) -> None:
         telling = Telling(message, slot_of(message.topic), news)
@@ -133,7 +136,7 @@ class Announcing(Part):
         news, message = call.context
         home = self._homes.table[slot_of(message.topic)]
         if home != self._me:
-            call.arguments = (*call.arguments[:3], True)
+            call.request = replace(call.request, again=True)
             return home
         self._hand_to_home(news, message)
         return None

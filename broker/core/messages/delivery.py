@@ -15,8 +15,8 @@ from ..connections.hub import Hub
 from ..counters import Counters
 from ..desk import Desk, Job
 from ..limits import SIZES, Sizes
-from ..links.calls import Kind
 from ..links.link import Link
+from ..links.requests import BroadcastRequest, DeliverRequest, DeliverToListRequest, Request
 from ..message import Message
 from ..metrics import Metric
 from ..outgoing.sending import Sending
@@ -91,23 +91,37 @@ class Delivery(Part):
             self._desk.counted("messages_delivered", "Messages put into outboxes of clients of this endpoint"),
         ]
 
-    def requests(self) -> dict[Kind, RequestHandler]:
+    def requests(self) -> dict[type[Request], RequestHandler]:
         """What homes ask."""
-        return {Kind.DELIVER: self.deliver_requested, Kind.BROADCAST: self.broadcast_requested}
+        return {
+            DeliverRequest: self.deliver_requested,
+            DeliverToListRequest: self.deliver_to_list_requested,
+            BroadcastRequest: self.broadcast_requested,
+        }
 
-    def deliver_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def deliver_requested(self, peer: str, number: int, request: DeliverRequest) -> None:
         """A home has a message for clients of ours."""
-        origin, origin_number, topic, payload, clients, keep = arguments
-        ids: frozenset[str] | None = None
-        if keep:
-            kept = self._links[peer].kept
-            name = topic if keep is True else keep
-            if clients is None:
-                clients = kept.use(name)
-            else:
-                kept.keep(name, clients)
-            ids = kept.as_set(name) or None
-        message = Message(topic, payload, origin, origin_number, self._desk.now)
+        self._deliver_requested(peer, number, request, request.clients, None)
+
+    def deliver_to_list_requested(self, peer: str, number: int, request: DeliverToListRequest) -> None:
+        """A home has a message for many clients of ours, whom it names once for each life of the link."""
+        kept, clients = self._links[peer].kept, request.clients
+        if clients is not None:
+            kept.keep(request.list_name, clients)
+        elif (clients := kept.use(request.list_name)) is None:
+            self._desk.decline(peer, number, "internal", "there is no such list")
+            return
+        self._deliver_requested(peer, number, request, clients, kept.as_set(request.list_name) or None)
+
+    def _deliver_requested(
+        self,
+        peer: str,
+        number: int,
+        request: DeliverRequest | DeliverToListRequest,
+        clients: list[str],
+        ids: frozenset[str] | None,
+    ) -> None:
+        message = Message(request.topic, request.payload, request.origin, request.number, self._desk.now)
         message.travelled = True
         absent = self.deliver(message, clients, (peer, number), self.delivered, ids)
         if absent is not None:
@@ -252,10 +266,9 @@ class Delivery(Part):
 
     # Broadcasts
 
-    def broadcast_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def broadcast_requested(self, peer: str, number: int, request: BroadcastRequest) -> None:
         """The broadcasts' home has one for all clients of ours. Answered with ``Moved``."""
-        origin, origin_number, payload = arguments
-        message = Message("", payload, origin, origin_number, self._desk.now)
+        message = Message("", request.payload, request.origin, request.number, self._desk.now)
         self.broadcast(message, (peer, number), self.broadcasts)
 
     def broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> None:

@@ -16,8 +16,9 @@ from ..cluster.membership import Membership
 from ..desk import Desk
 from ..dispatch import Handover
 from ..limits import SIZES, Sizes
-from ..links.calls import Call, Kind
+from ..links.calls import Call
 from ..links.link import Link
+from ..links.requests import BroadcastRequest, DeliverRequest, DeliverToListRequest
 from ..metrics import Metric
 from ..model import Location
 from ..part import Part
@@ -125,17 +126,20 @@ class Fanout(Part):
     def _forward(self, handover: Handover, endpoint: str, clients: list[str], places: Found | None, name: str) -> None:
         message = handover.message
         self._desk.counts["messages_forwarded"] += 1
-        arguments = (message.origin, message.number, message.topic, message.payload, clients, False)
+        request = DeliverRequest(message.origin, message.number, message.topic, message.payload, clients)
         linked = None
         if self._keeps_lists and len(clients) > self._many and message.topic and places is None:
             link = self.links.get(endpoint)
             if link is not None:
-                known = link.sent.holds(name or message.topic, clients)
+                name = name or message.topic
+                known = link.sent.holds(name, clients)
                 if not known:
-                    link.sent.keep(name or message.topic, clients)
+                    link.sent.keep(name, clients)
                     self._desk.counts["lists_sent"] += 1
-                linked = (*arguments[:4], None if known else clients, name or True)
-        self._desk.ask(Kind.DELIVER, endpoint, arguments, self, (handover, clients, places), 0, linked)
+                linked = DeliverToListRequest(
+                    message.origin, message.number, message.topic, message.payload, name, None if known else clients
+                )
+        self._desk.ask(endpoint, request, self, (handover, clients, places), 0, linked)
 
     def _delivered_here(self, handover: Handover, clients: int, absent: list[str], places: Found | None) -> None:
         if len(absent) < clients:
@@ -166,7 +170,7 @@ class Fanout(Part):
 
     def answered(self, call: Call, value: Any) -> None:
         """An endpoint has what it was sent."""
-        if call.kind == Kind.DELIVER:
+        if isinstance(call.request, DeliverRequest):
             handover, clients, places = call.context
             if len(value) < len(clients):
                 _note(handover, self._name_of(call.target))
@@ -174,12 +178,12 @@ class Fanout(Part):
         else:
             handover = call.context
             _note(handover, self._name_of(call.target))
-            self._follow(handover, [(client, since) for client, since in value or ()])  # a link makes lists of tuples
+            self._follow(handover, value)
             self._confirmed_by_one(handover)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It could not take it, or did not answer in time."""
-        handover: Handover = call.context[0] if call.kind == Kind.DELIVER else call.context
+        handover: Handover = call.context[0] if isinstance(call.request, DeliverRequest) else call.context
         if handover.entry is not None:
             self._keeping.delivery_failed(call.target, call.context[1])
         _note_failure(handover, self._name_of(call.target))
@@ -187,7 +191,7 @@ class Fanout(Part):
 
     def lost(self, call: Call) -> str | None:
         """It is gone: its clients may listen elsewhere by now."""
-        if call.kind == Kind.DELIVER:
+        if isinstance(call.request, DeliverRequest):
             handover, clients, places = call.context
             self._confirmed(handover, clients, places, gone=True)
         else:
@@ -261,8 +265,8 @@ class Fanout(Part):
         self._delivery.broadcast(message, handover, self.broadcasts)
         endpoints = self._members.view()
         handover.open += len(endpoints)
-        arguments = (message.origin, message.number, message.payload)
-        self._desk.cast(Kind.BROADCAST, endpoints, arguments, self, handover)
+        request = BroadcastRequest(message.origin, message.number, message.payload)
+        self._desk.cast(endpoints, request, self, handover)
 
     def _follow(self, handover: Handover, moved: Moved) -> None:
         """Clients left a place before the broadcast came there. Where they are now it may have been before them, if

@@ -16,11 +16,13 @@ from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 
 from ..cluster.homes import Homes
+from ..dedup.dedup import key_of_hash
 from ..desk import Desk, in_turn
 from ..dispatch import ELSEWHERE, Handover
 from ..limits import SIZES, Sizes
-from ..links.calls import NOT_HOME, TIMEOUT_S, WAIT, Kind
+from ..links.calls import NOT_HOME, TIMEOUT_S, WAIT
 from ..links.link import Link
+from ..links.requests import PublishRequest, Request
 from ..message import Message
 from ..model import FilterPage, Subscribers
 from ..part import Part, RequestHandler
@@ -81,33 +83,29 @@ class Home(Part):
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
         self._placing = Placing(desk, routes, locations, whereabouts, sizes)
 
-    def requests(self) -> dict[Kind, RequestHandler]:
+    def requests(self) -> dict[type[Request], RequestHandler]:
         """What origins ask."""
-        return {Kind.PUBLISH: self.publish_requested}
+        return {PublishRequest: self.publish_requested}
 
-    def publish_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
-        """A peer takes us for the home of the message's topic; ``again``: it took another for it before. Of a topic
-        that was ours: it asks what becomes of a message that we are still handing over."""
-        origin, origin_number, keep_s = peer, number, 0
-        if len(arguments) > 4:
-            options = arguments[4]
-            origin, origin_number = options.get("from", (peer, number))
-            keep_s = options.get("keep_s", 0)
-        topic, payload, packed, again = arguments[:4]
+    def publish_requested(self, peer: str, number: int, request: PublishRequest) -> None:
+        """A peer takes us for the home of the message's topic. Of a topic that was ours: it asks what becomes of a
+        message that we are still handing over."""
+        topic, hashed, keep_s = request.topic, request.hashed, request.keep_s
         slot = slot_of(topic)
-        key = int.from_bytes(packed) if packed else None
+        key = None if hashed is None else key_of_hash(slot, hashed)
         waiters = None
         if self._homes.table[slot] != self._me:
             waiters = self._sharing.waiters(key)
             if waiters is None:
                 self._desk.decline(peer, number, NOT_HOME)
                 return
-        message = Message(topic, payload, origin, origin_number, self._desk.now)
+        origin, origin_number = request.name or (peer, number)
+        message = Message(topic, request.payload, origin, origin_number, self._desk.now)
         message.travelled = True
         handover = Handover(message, slot, key, None)
         handover.peer, handover.number = peer, number
         handover.keep_s = keep_s
-        if again:
+        if request.again:
             handover.begun = -math.inf
             if self._keeping.on and not keep_s:
                 self._keeping.recall(handover)

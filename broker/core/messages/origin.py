@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from msgspec.structs import replace
+
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.messages import Command, success
@@ -19,13 +21,14 @@ from ingeborg.protocol.messages import Command, success
 from ..cluster.homes import Homes
 from ..connections.hub import Connection
 from ..counters import Counters
-from ..dedup.dedup import KEY_BYTES, key_of, key_of_name
+from ..dedup.dedup import hash_of_key, key_of, key_of_name
 from ..dedup.inflight import InFlight
 from ..dedup.own_keys import own_key_of
 from ..dedup.repeats import Repeats
 from ..desk import Desk
 from ..dispatch import ELSEWHERE, Handover, Publish, refusal
-from ..links.calls import KEPT, Call, Kind
+from ..links.calls import KEPT, Call
+from ..links.requests import PublishRequest
 from ..message import Message
 from ..metrics import Metric
 from ..outgoing.replies import Replies
@@ -137,11 +140,9 @@ class Origin(Part):
             publish.waits = True
             self._inflight.begin(len(message.payload))
         message.travelled = True
-        packed = b"" if key is None else key.to_bytes(KEY_BYTES)
-        arguments: tuple[Any, ...] = (message.topic, message.payload, packed, publish.again)
-        if publish.keep_s:
-            arguments = (*arguments, {"keep_s": publish.keep_s})
-        desk.ask(Kind.PUBLISH, home, arguments, self, publish, message.number)
+        hashed = None if key is None else hash_of_key(key)
+        request = PublishRequest(message.topic, message.payload, hashed, publish.again, publish.keep_s)
+        desk.ask(home, request, self, publish, message.number)
 
     def _hand_to_home(self, publish: Publish) -> None:
         """Which is this endpoint."""
@@ -221,7 +222,7 @@ class Origin(Part):
         publish: Publish = call.context
         home = self._homes.table[publish.slot]
         if home != self._me:
-            call.arguments = (*call.arguments[:3], True, *call.arguments[4:])
+            call.request = replace(call.request, again=True)
             return home
         self._forget(publish)
         self._hand_to_home(publish)

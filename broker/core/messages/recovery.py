@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ..cluster.membership import Membership
-from ..dedup.dedup import KEY_BYTES, Dedup, slot_of_key
+from ..dedup.dedup import Dedup, hash_of_key, slot_of_key
 from ..desk import Desk
 from ..dispatch import Handover
-from ..links.calls import Call, Kind
+from ..links.calls import Call
+from ..links.requests import PublishRequest
 from ..message import Message
 from ..metrics import Metric
 from ..part import Part
@@ -163,9 +164,9 @@ class Recovery(Part):
                 dedup.begin(one.key)
                 self._hand_over_one(one)
         else:
-            options = {"from": [origin, number]}
-            arguments = (topic, payload, one.key.to_bytes(KEY_BYTES), True, options)
-            self._desk.ask(Kind.PUBLISH, home, arguments, self, one.key)
+            hashed = hash_of_key(one.key)
+            request = PublishRequest(topic, payload, hashed, again=True, name=(origin, number))
+            self._desk.ask(home, request, self, one.key)
 
     def answered(self, call: Call, value: Any) -> None:
         """The present home has handed it over."""

@@ -19,11 +19,12 @@ from ingeborg.protocol.errors import ProtocolError
 from ..cluster.copies import Copies
 from ..cluster.homes import Homes
 from ..cluster.slots import SlotState
-from ..dedup.dedup import KEY_BYTES, Dedup
+from ..dedup.dedup import Dedup, hash_of_key
 from ..desk import Desk
 from ..dispatch import Handover, refusal
 from ..limits import SIZES, Sizes
-from ..links.calls import KEPT, Asker, Call, Kind
+from ..links.calls import KEPT, Asker, Call
+from ..links.requests import PublishRequest
 from ..message import Message
 from ..replication.guard import Guard
 from ..replication.handover import KeyHandover
@@ -188,9 +189,9 @@ class Sharing(Asker):
             self.over.append(key)
             return
         message = handover.message
-        name = {"from": [message.origin, message.number]}  # it may be the very one that is being handed over there
-        arguments = (message.topic, message.payload, key.to_bytes(KEY_BYTES), True, name)
-        self._desk.ask(Kind.PUBLISH, home, arguments, self, handover)
+        name = (message.origin, message.number)  # it may be the very one that is being handed over there
+        request = PublishRequest(message.topic, message.payload, hash_of_key(key), again=True, name=name)
+        self._desk.ask(home, request, self, handover)
 
     def take_over(self) -> list[Handover]:
         """Repetitions of messages that no former home is handing over any more: the first may be the first to be

@@ -14,7 +14,8 @@ from ingeborg.protocol.messages import Command, success
 from ..cluster.membership import Membership
 from ..connections.hub import Connection, Reply
 from ..desk import Desk
-from ..links.calls import Call, Kind
+from ..links.calls import Call
+from ..links.requests import FiguresRequest, Request
 from ..outgoing.replies import Replies
 from ..part import CommandSpec, Part, RequestHandler
 from .words import WAITING_MAX, too_many
@@ -57,9 +58,9 @@ class Inspecting(Part):
         """What operators ask."""
         return {"endpoints": CommandSpec(self.endpoints)}
 
-    def requests(self) -> dict[Kind, RequestHandler]:
+    def requests(self) -> dict[type[Request], RequestHandler]:
         """What a peer asks for an operator."""
-        return {Kind.FIGURES: self.figures_requested}
+        return {FiguresRequest: self.figures_requested}
 
     # The endpoints
 
@@ -78,14 +79,14 @@ class Inspecting(Part):
             self._census = census
             census.asked = {peer for peer, state in self._members.peers.items() if state.connected}
             for peer in tuple(census.asked):
-                self._desk.ask(Kind.FIGURES, peer, (), self, (census, peer))
+                self._desk.ask(peer, FiguresRequest(), self, (census, peer))
         elif len(census.askers) >= WAITING_MAX:
             self._replies.refuse(connection, reply, command.id, too_many())
             return
         census.askers.append((connection, reply, command.id))
         self._complete(census)
 
-    def figures_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def figures_requested(self, peer: str, number: int, request: FiguresRequest) -> None:
         """A peer is being asked by an operator."""
         try:
             figures = self._figures()

@@ -14,21 +14,18 @@ from ..cluster.membership import Membership
 from ..cluster.slots import SlotState
 from ..cluster.underway import UnderWay
 from ..dedup.chunks import packed, unpacked
-from ..dedup.dedup import KEY_BYTES, Dedup, slot_of_key
+from ..dedup.dedup import Dedup, hash_of_key, key_of_hash, slot_of_key
 from ..dedup.names import Names
 from ..dedup.repeats import Repeats
 from ..desk import Desk
 from ..dispatch import Handover
 from ..limits import SIZES, Sizes
-from ..links.calls import TIMEOUT_S, Call, Kind
+from ..links.calls import TIMEOUT_S, Call
+from ..links.requests import Known, Request, SeenRequest
 from ..part import Part, RequestHandler
 
 #: Payloads in a chunk of a copy: 22 KB, and 1 ms at most on either side.
 KEYS_PER_CHUNK: Final = 1_000
-
-Known = float | str
-"""What is known of a key: the seconds that are left of its time (0: its message could not be handed over), or the
-incarnation of the home that is handing it over still."""
 
 #: A home is done with a message after so many seconds, however often its clients move meanwhile.
 HANDED_OVER_S: Final = 6 * TIMEOUT_S
@@ -88,9 +85,9 @@ class KeyHandover(Part):
         self._handovers = handovers
         self._jobs = 0
 
-    def requests(self) -> dict[Kind, RequestHandler]:
+    def requests(self) -> dict[type[Request], RequestHandler]:
         """What former homes and origins tell."""
-        return {Kind.SEEN: self.seen_requested}
+        return {SeenRequest: self.seen_requested}
 
     def view_changed(self) -> None:
         """Slots have new homes: hand on what is known of payloads that are being handed over. Those that have been
@@ -128,15 +125,16 @@ class KeyHandover(Part):
 
     def hand_on(self, keys: Iterable[tuple[int, Known]]) -> None:
         """Tell their homes of keys, and of what is known of each."""
-        batches: dict[str, list[tuple[bytes, Known]]] = {}
+        batches: dict[str, list[tuple[int, bytes, Known]]] = {}
         for key, known in keys:
-            home = self._members.table[slot_of_key(key)]
+            slot = slot_of_key(key)
+            home = self._members.table[slot]
             if home == self._me:
                 self._learn(key, known)
             else:
-                batches.setdefault(home, []).append((key.to_bytes(KEY_BYTES), known))
+                batches.setdefault(home, []).append((slot, hash_of_key(key), known))
         for home, batch in batches.items():
-            self._desk.ask(Kind.SEEN, home, (batch,), self)
+            self._desk.ask(home, SeenRequest(batch), self)
 
     def _learn(self, key: int, known: Known) -> None:
         now = self._desk.now
@@ -150,9 +148,9 @@ class KeyHandover(Part):
             if self._copies.watching:
                 self._copies.changed(self._seen, slot_of_key(key), key)
 
-    def seen_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def seen_requested(self, peer: str, number: int, request: SeenRequest) -> None:
         """What a former home of slots of ours knows of their payloads, or an origin that has seen them again."""
-        keys: list[tuple[int, Known]] = [(int.from_bytes(key), known) for key, known in arguments[0]]
+        keys = _keys_of(request)
         if self._members.leaving:
             self.hand_on(keys)  # the sender has not heard of it yet, and may have had them from us
         else:
@@ -172,9 +170,13 @@ class KeyHandover(Part):
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It will not know these payloads."""
-        self._desk.drops["dedup_not_handed_on"] += len(call.arguments[0])
+        self._desk.drops["dedup_not_handed_on"] += len(call.request.keys)
 
     def lost(self, call: Call) -> str | None:
         """It is gone: to the next home."""
-        self.hand_on([(int.from_bytes(key), known) for key, known in call.arguments[0]])
+        self.hand_on(_keys_of(call.request))
         return None
+
+
+def _keys_of(request: SeenRequest) -> list[tuple[int, Known]]:
+    return [(key_of_hash(slot, hashed), known) for slot, hashed, known in request.keys]

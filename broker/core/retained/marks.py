@@ -24,7 +24,8 @@ from typing import Any, Final
 
 from ..cluster.membership import Membership
 from ..desk import Desk
-from ..links.calls import Call, Kind
+from ..links.calls import Call
+from ..links.requests import MarkRequest, Request
 from ..model import LINES_MAX
 from ..part import Part, RequestHandler
 from .clock import Clock
@@ -81,9 +82,9 @@ class Marks(Part):
         #: -1: there is nothing that the journal has to know.
         self.unproven = -1
 
-    def requests(self) -> dict[Kind, RequestHandler]:
+    def requests(self) -> dict[type[Request], RequestHandler]:
         """What the others tell."""
-        return {Kind.MARK: self.mark_told}
+        return {MarkRequest: self.mark_told}
 
     # Positions
 
@@ -135,16 +136,17 @@ class Marks(Part):
         if not self._members.keep_messages:
             return
         failed = self._failed.get(peer, {})
-        again = None if None in failed else list(failed)
+        again = None if None in failed else [client for client in failed if client is not None]
         mark = self._clock.mark if self._acts else NOT_YET
-        arguments = (mark, self._clock.value, list(self.lines), again, self._count)
-        self._desk.ask(Kind.MARK, peer, arguments, self, (again, self._failures))
+        request = MarkRequest(mark, self._clock.value, list(self.lines), again, self._count)
+        self._desk.ask(peer, request, self, (again, self._failures))
 
-    def mark_told(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def mark_told(self, peer: str, number: int, request: MarkRequest) -> None:
         """A peer has come so far; these of our clients have missed a message of its topics."""
-        mark, clock, lines, again, self._counts[peer] = arguments
+        mark, clock, again = request.mark, request.clock, request.missed
+        self._counts[peer] = request.count
         self._clock.see(clock)
-        for line in lines:
+        for line in request.lines:
             if line not in self.lines and len(self.lines) < LINES_MAX:
                 self.lines[line] = None
                 self.prove(0)
@@ -158,7 +160,7 @@ class Marks(Part):
 
     def answered(self, call: Call, value: Any) -> None:
         """The peer has heard of the clients that were named."""
-        again: list[str | None] | None = call.context[0]
+        again: list[str] | None = call.context[0]
         failures: int = call.context[1]
         failed = self._failed.get(call.target)
         if failed is None:

@@ -19,7 +19,8 @@ from ..connections.hub import Connection
 from ..connections.large import Topics
 from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
-from ..links.calls import TIMEOUT_S, Call, Kind
+from ..links.calls import TIMEOUT_S, Call
+from ..links.requests import ChangeRequest
 from ..model import Shape
 from ..outgoing.memory import Memory
 from ..outgoing.replies import Replies
@@ -203,10 +204,11 @@ class Subscribing(Part):
             write.writer, write.context = self._own, change
             self._writing.take(write)
         else:
-            arguments: tuple[Any, ...] = (change.client, topics, change.added)
-            if change.term is not None or change.filter is not None or change.replace:
-                arguments = (*arguments, _options(change))
-            self._desk.ask(Kind.CHANGE, home, arguments, self, (change, deadline, self._desk.now))
+            until_disconnect, ttl_s = change.term or (False, 0)
+            request = ChangeRequest(
+                change.client, topics, change.added, change.filter, until_disconnect, ttl_s, change.replace
+            )
+            self._desk.ask(home, request, self, (change, deadline, self._desk.now))
 
     def part_done(self, change: Change, topics: int, took_s: float, error: ProtocolError | None) -> None:
         """A home has written this many topics of the change, in ``took_s``; or it could not."""
@@ -282,35 +284,19 @@ class Subscribing(Part):
     def answered(self, call: Call, value: Any) -> None:
         """The home has written its topics."""
         change, _, began = call.context
-        self.part_done(change, len(call.arguments[1]), self._desk.now - began, None)
+        self.part_done(change, len(call.request.topics), self._desk.now - began, None)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It could not, or did not answer in time."""
         change, _, _ = call.context
-        self.part_done(change, len(call.arguments[1]), math.inf, ProtocolError(code, info))
+        self.part_done(change, len(call.request.topics), math.inf, ProtocolError(code, info))
 
     def lost(self, call: Call) -> str | None:
         """The home is gone: its topics have new ones. Adding and removing again is harmless."""
         change, deadline, _ = call.context
-        topics = call.arguments[1]
+        topics = call.request.topics
         if len(topics) > self._at_once:
             self._desk.job(in_turn(self.dispatch_again, change, topics, deadline))
         else:
             self.dispatch_again(change, topics, deadline)
         return None
-
-
-def _options(change: Change) -> dict[str, Any]:
-    """The change's filter, term and ``replace``, as a request to a home has them."""
-    options: dict[str, Any] = {}
-    if change.filter is not None:
-        options["filter"] = change.filter
-    if change.term is not None:
-        disconnect, ttl_s = change.term
-        if disconnect:
-            options["until"] = "disconnect"
-        if ttl_s:
-            options["ttl_s"] = ttl_s
-    if change.replace:
-        options["replace"] = True
-    return options

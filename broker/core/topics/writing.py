@@ -17,8 +17,9 @@ from ..cluster.homes import Homes
 from ..cluster.underway import UnderWay
 from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
-from ..links.calls import NOT_HOME, TIMEOUT_S, WAIT, Kind
+from ..links.calls import NOT_HOME, TIMEOUT_S, WAIT
 from ..links.link import Link
+from ..links.requests import ChangeRequest, Request
 from ..metrics import Metric
 from ..model import Subscribe, TooManyFilters
 from ..part import Part, RequestHandler
@@ -81,22 +82,17 @@ class Writing(Part):
             self._desk.counted("subscriptions_changed", "Subscriptions added or removed by this endpoint, as home"),
         ]
 
-    def requests(self) -> dict[Kind, RequestHandler]:
+    def requests(self) -> dict[type[Request], RequestHandler]:
         """What the clients' endpoints ask."""
-        return {Kind.CHANGE: self.change_requested}
+        return {ChangeRequest: self.change_requested}
 
-    def change_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+    def change_requested(self, peer: str, number: int, request: ChangeRequest) -> None:
         """A peer takes us for the home of these topics."""
-        client, topics, added = arguments[:3]
-        now = self._desk.now
-        if len(arguments) == 3:
-            write = Write(client, topics, added, now, now + TIMEOUT_S)
-        else:
-            options: dict[str, Any] = arguments[3]
-            ends = "until" in options or "ttl_s" in options
-            term = self._terms.term("until" in options, options.get("ttl_s", 0)) if ends else None
-            filter, replace = options.get("filter"), options.get("replace", False)
-            write = Write(client, topics, added, now, now + TIMEOUT_S, term, filter, replace)
+        now, term = self._desk.now, None
+        if request.until_disconnect or request.ttl_s:
+            term = self._terms.term(request.until_disconnect, request.ttl_s)
+        client, topics, filter = request.client, request.topics, request.filter
+        write = Write(client, topics, request.added, now, now + TIMEOUT_S, term, filter, request.replace)
         write.peer = peer
         write.link = self._links.get(peer)
         write.number = number

@@ -14,7 +14,8 @@ from ingeborg.broker.core.counters import Counters
 from ingeborg.broker.core.desk import Desk, Job
 from ingeborg.broker.core.effects import Act, StoreCall
 from ingeborg.broker.core.links.calls import Call, Calls
-from ingeborg.broker.core.links.link import Item, Link
+from ingeborg.broker.core.links.frames import Answer
+from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.stores import StoreCalls
 
 #: Peers that a part can answer, and send what is meant for the present link only.
@@ -50,7 +51,7 @@ class FakeDesk:
         self.real = Desk(now, self.counters, self._calls, self.stores, self.jobs, self.acts)
         self._stored: list[Stored] = []
         self._asked: list[Call] = []
-        self._linked: dict[int, Item] = {}
+        self._linked: dict[int, Any] = {}
         self._answers: list[tuple[str, int, Any]] = []
         self._declined: list[tuple[str, int, str]] = []
 
@@ -86,8 +87,8 @@ class FakeDesk:
         return self._asked
 
     @property
-    def linked(self) -> dict[int, Item]:
-        """Number of a request -> what goes over the present link in the place of its arguments."""
+    def linked(self) -> dict[int, Any]:
+        """Number of a request -> what goes over the present link in its place."""
         self._look()
         return self._linked
 
@@ -108,14 +109,14 @@ class FakeDesk:
         self._calls._calls.clear()
         self._asked += asked.values()
         for peer, link in self._links.items():
-            for number, said, *rest in link._out:
-                if number in asked:
-                    if tuple(rest) != asked[number].arguments:
-                        self._linked[number] = tuple(rest)
-                elif said == "":
-                    self._answers.append((peer, -number, rest[0]))
-                elif number < 0:
-                    self._declined.append((peer, -number, said))
+            for number, said in link._out:
+                if isinstance(said, Answer):
+                    if said.code:
+                        self._declined.append((peer, number, said.code))
+                    else:
+                        self._answers.append((peer, number, said.value))
+                elif number in asked and said is not asked[number].request:
+                    self._linked[number] = said
             link._out.clear()
 
     def work(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 import ormsgpack
+from ingeborg.broker.core.history.parts import HistoryParts
 
 from ingeborg.broker.core.clients.keepalive import Keepalive
 from ingeborg.broker.core.cluster.copies import Copies
@@ -24,7 +25,6 @@ from ingeborg.broker.core.connections.outbox import Outbox
 from ingeborg.broker.core.dedup.dedup import Dedup
 from ingeborg.broker.core.dedup.names import Names
 from ingeborg.broker.core.effects import Close
-from ingeborg.broker.core.history.parts import HistoryParts
 from ingeborg.broker.core.history.recovering import Recovering
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.messages.delivery import Delivery

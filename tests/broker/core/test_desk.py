@@ -14,8 +14,10 @@ import ingeborg
 from ingeborg.broker.core.counters import Counters
 from ingeborg.broker.core.desk import Desk, Job
 from ingeborg.broker.core.effects import Act, DropLink, Joined
-from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, Asker, Call, Calls, Kind
+from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, Asker, Call, Calls
+from ingeborg.broker.core.links.frames import Answer, Batch, decoded
 from ingeborg.broker.core.links.link import Link
+from ingeborg.broker.core.links.requests import ChangeRequest, FetchRequest, LeaveRequest, PublishRequest
 from ingeborg.broker.core.stores import StoreCalls
 
 from .fake_desk import FakeDesk
@@ -59,10 +61,18 @@ class Room:
         self.link.receive(ormsgpack.packb(["open", "there", None, 0]))
         self.calls.linked("peer", self.link)
 
-    def sent(self) -> list[list[Any]]:
-        """The items that have gone over the link since the last look."""
-        batches = [ormsgpack.unpackb(frame) for frame in self.link.flush()]
-        return [item for batch in batches for item in batch[3]]
+    def sent(self) -> list[tuple[int, Any]]:
+        """The items that have gone over the link since the last look, as they come: of answers, code and value."""
+        items: list[tuple[int, Any]] = []
+        for frame in self.link.flush():
+            batch = decoded(frame)
+            assert isinstance(batch, Batch)
+            for number, said in batch.items or ():
+                if isinstance(said, Answer):
+                    items.append((number, (said.code, ormsgpack.unpackb(bytes(said.value)))))
+                else:
+                    items.append((number, said))
+        return items
 
 
 class Told(Asker):
@@ -95,9 +105,10 @@ def test_a_store_call_leaves_with_the_turn_and_its_part_is_told(room: Room) -> N
 
 def test_a_request_goes_over_the_link_and_its_answer_comes_back_to_the_part(room: Room) -> None:
     part = Told()
-    room.desk.ask(Kind.CHANGE, "peer", ("anna", ["t"], True), part, "context")
-    ((number, kind, *arguments),) = room.sent()
-    assert (kind, arguments) == (Kind.CHANGE, ["anna", ["t"], True])
+    request = ChangeRequest("anna", ["t"], True)
+    room.desk.ask("peer", request, part, "context")
+    ((number, sent),) = room.sent()
+    assert sent == request
     room.calls.answer("peer", number, "", "done", 100.1)
     assert part.told == [("answered", "context", "done")]
 
@@ -105,7 +116,7 @@ def test_a_request_goes_over_the_link_and_its_answer_comes_back_to_the_part(room
 def test_a_request_is_given_up_by_the_time_at_which_it_was_made(room: Room) -> None:
     part = Told()
     room.desk.now = 200.0
-    room.desk.ask(Kind.LEAVE, "peer", (), part, "context")
+    room.desk.ask("peer", LeaveRequest(), part, "context")
     room.calls.tick(200.0 + TIMEOUT_S - 0.01)
     assert part.told == []
     room.calls.tick(200.0 + TIMEOUT_S)
@@ -114,34 +125,35 @@ def test_a_request_is_given_up_by_the_time_at_which_it_was_made(room: Room) -> N
 
 def test_a_number_is_drawn_once_and_a_request_can_go_under_one_that_was_drawn(room: Room) -> None:
     drawn = [room.desk.number(), room.desk.number()]
-    room.desk.ask(Kind.LEAVE, "peer", (), Told())
-    room.desk.ask(Kind.PUBLISH, "peer", ("t",), Told(), number=drawn[1])
+    room.desk.ask("peer", LeaveRequest(), Told())
+    room.desk.ask("peer", PublishRequest("t", b"1", None), Told(), number=drawn[1])
     first, second = (item[0] for item in room.sent())
     assert len({*drawn, first}) == 3
     assert second == drawn[1]
 
 
 def test_what_means_the_same_on_the_present_link_only_goes_over_no_other(room: Room) -> None:
-    room.desk.ask(Kind.DELIVER, "peer", ("all ids",), Told(), linked=("kept list",))
-    assert room.sent()[0][2:] == ["kept list"]
+    request, linked = FetchRequest(1), FetchRequest(2)
+    room.desk.ask("peer", request, Told(), linked=linked)
+    assert room.sent()[0][1] == linked
     again = Link("here again")
     again.connected()
     again.receive(ormsgpack.packb(["open", "there", None, 0]))
     room.calls.linked("peer", again)
     room.link = again
-    assert room.sent()[0][2:] == ["all ids"]
+    assert room.sent()[0][1] == request
 
 
 def test_an_answer_and_a_refusal_carry_the_number_of_the_request(room: Room) -> None:
     room.desk.answer("peer", 7, "welcome")
     room.desk.decline("peer", 8, "store_unavailable", "no quorum")
-    assert room.sent() == [[-7, "", "welcome"], [-8, "store_unavailable", "no quorum"]]
+    assert room.sent() == [(7, ("", "welcome")), (8, ("store_unavailable", "no quorum"))]
     assert room.desk.counts == {}
 
 
 def test_how_often_this_endpoint_was_not_the_home_is_counted(room: Room) -> None:
     room.desk.decline("peer", 8, NOT_HOME)
-    assert room.sent() == [[-8, NOT_HOME, ""]]
+    assert room.sent() == [(8, (NOT_HOME, ""))]
     assert room.desk.counts == {"not_home": 1}
 
 
@@ -169,8 +181,8 @@ def test_the_fake_desk_shows_what_a_part_has_asked_for_and_keeps_it_until_it_is_
     first = fake.real.number()
     told: list[Any] = []
     fake.real.store("topics", ("anna",), lambda *outcome: told.append(outcome), "context")
-    fake.real.ask(Kind.LEAVE, "p", (), part, "context")
-    fake.real.ask(Kind.PUBLISH, "p", ("t",), part, number=first, linked=("short",))
+    fake.real.ask("p", LeaveRequest(), part, "context")
+    fake.real.ask("p", PublishRequest("t", b"1", None), part, number=first, linked=FetchRequest(2))
     fake.real.answer("p", 7, "welcome")
     fake.real.decline("p", 8, "internal", "why")
     fake.real.decline("q", 9, NOT_HOME)
@@ -179,13 +191,13 @@ def test_the_fake_desk_shows_what_a_part_has_asked_for_and_keeps_it_until_it_is_
     for _ in range(2):
         (stored,) = fake.stored
         leave, publish = fake.asked
-        assert (leave.kind, leave.target, leave.context, leave.deadline) == (
-            Kind.LEAVE,
+        assert (leave.request, leave.target, leave.context, leave.deadline) == (
+            LeaveRequest(),
             "p",
             "context",
             100.0 + TIMEOUT_S,
         )
-        assert (publish.number, publish.arguments, fake.linked) == (first, ("t",), {first: ("short",)})
+        assert (publish.number, publish.request.topic, fake.linked) == (first, "t", {first: FetchRequest(2)})
         assert fake.answers == [("p", 7, "welcome")]
         assert fake.declined == [("p", 8, "internal"), ("q", 9, NOT_HOME)]
         assert (len(fake.jobs), fake.acts) == (1, [Joined()])

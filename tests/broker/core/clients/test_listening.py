@@ -11,7 +11,8 @@ from ingeborg.broker.core.clients.doubts import CLEAR_AGAIN_S, LATE_S
 from ingeborg.broker.core.clients.listening import LISTENS_PER_BATCH, Listening
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.limits import SIZES
-from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
+from ingeborg.broker.core.links.calls import TIMEOUT_S
+from ingeborg.broker.core.links.requests import ListenRequest
 from ingeborg.broker.core.model import Ended, Introduction, Location, StoreUnavailable
 from ingeborg.broker.core.topics.sweeping import KEPT_S
 from ingeborg.protocol.errors import REPLACED, SUBSCRIPTIONS_ENDED
@@ -67,15 +68,15 @@ class Endpoint(Surroundings):
     def announced(self, client: str, location: Location) -> None:
         """The peer ``p`` says where a client listens."""
         before = len(self.desk.answers)
-        self.part.listen_announced("p", 9, [[[client, *location]]])
+        self.part.listen_announced("p", 9, ListenRequest([(client, *location)]))
         assert self.desk.answers[before:] == [("p", 9, None)]
 
     def told(self) -> list[tuple[str, list[Any]]]:
         """What peers are being told since the last look."""
         asked = self.desk.asked[:]
         self.desk.asked.clear()
-        assert {call.kind for call in asked} <= {Kind.LISTEN}
-        return [(call.target, [tuple(news) for news in call.arguments[0]]) for call in asked]
+        assert {type(call.request) for call in asked} <= {ListenRequest}
+        return [(call.target, call.request.news) for call in asked]
 
     def bound(self, client: str = "anna") -> Connection | None:
         binding = self.hub.bindings.get(client)
@@ -167,7 +168,7 @@ def test_whose_connection_ends_meanwhile_is_announced_as_one_that_is_gone() -> N
     endpoint.join()
     endpoint.part.joined()
     (call,) = endpoint.desk.asked
-    assert call.arguments == ([("anna", 1, "m", False), ("bert", 2, "m", True)],)
+    assert call.request == ListenRequest([("anna", 1, "m", False), ("bert", 2, "m", True)])
     endpoint.part.answered(call, None)
     assert endpoint.results(bert) == ["ok 1"]
 

@@ -23,7 +23,8 @@ from ingeborg.broker.core.connections.outbox import PIECE_BYTES
 from ingeborg.broker.core.dedup.inflight import InFlight
 from ingeborg.broker.core.effects import Close, Knows
 from ingeborg.broker.core.limits import Limits, Sizes
-from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
+from ingeborg.broker.core.links.calls import TIMEOUT_S
+from ingeborg.broker.core.links.requests import RevokedRequest
 from ingeborg.broker.core.model import JTI, SUB, Revocation, StoreUnavailable, TooManyRevocations
 from ingeborg.broker.core.outgoing.replies import REPLIES_MAX
 from ingeborg.protocol.errors import TOKEN_REVOKED
@@ -93,7 +94,7 @@ def test_success_is_said_when_the_store_has_it_and_every_peer_knows() -> None:
     call.end()
     asked = {each.target: each for each in endpoint.desk.asked}
     assert sorted(asked) == ["a", "b"]
-    assert all(each.kind == Kind.REVOKED and each.arguments[0] == [["jti", "t", 0, LATER]] for each in asked.values())
+    assert all(each.request == RevokedRequest([("jti", "t", 0, LATER)]) for each in asked.values())
     endpoint.part.answered(asked["a"], None)
     assert endpoint.heard(ops) == []
     assert endpoint.part.lost(asked["b"]) is None  # it is dead, and serves nobody before it has read the record
@@ -220,7 +221,7 @@ def test_before_it_has_joined_nothing_is_written_and_what_was_written_waits_to_b
     assert endpoint.desk.asked == []
     endpoint.join()
     endpoint.part.joined()
-    assert [each.arguments[0][0][1] for each in endpoint.desk.asked] == ["t"]
+    assert [each.request.revocations[0][1] for each in endpoint.desk.asked] == ["t"]
     read, write = endpoint.stored("revocations", "revoke")
     assert write.arguments[0][0].value == "u"
     read.end([])
@@ -251,7 +252,7 @@ def test_a_peers_word_is_answered_at_once_and_who_is_named_is_closed() -> None:
     named, other, anybody = endpoint.connect(token("t")), endpoint.connect(token("u")), endpoint.connect(None)
     for connection in (named, other, anybody):
         endpoint.sending.push(connection, b"before")
-    endpoint.part.told("a", 7, [[["jti", "t", 0, LATER]]])
+    endpoint.part.told("a", 7, RevokedRequest([("jti", "t", 0, LATER)]))
     assert endpoint.desk.answers == [("a", 7, None)]
     endpoint.desk.work()
     assert closed(endpoint) == [named.number]
@@ -259,7 +260,7 @@ def test_a_peers_word_is_answered_at_once_and_who_is_named_is_closed() -> None:
     assert sorted(connection.number for connection, _ in endpoint.sending.write()) == [other.number, anybody.number]
     assert endpoint.desk.drops["token_revoked"] == 2
     assert endpoint.desk.counts["connections_revoked"] == 1
-    endpoint.part.told("a", 8, [[["jti", "t", 0, LATER]]])  # again
+    endpoint.part.told("a", 8, RevokedRequest([("jti", "t", 0, LATER)]))  # again
     endpoint.desk.work()
     assert closed(endpoint) == [named.number]
 
@@ -270,7 +271,7 @@ def test_nothing_more_of_what_it_has_sent_is_begun() -> None:
     place = endpoint.replies.expect(named)  # a command under way, for which others wait
     for number in range(3):
         endpoint.sessions.frame(named, b'{"command":"listen","client_id":"bert","id":%d}' % number, True)
-    endpoint.part.told("a", 7, [[["jti", "t", 0, LATER]]])
+    endpoint.part.told("a", 7, RevokedRequest([("jti", "t", 0, LATER)]))
     endpoint.desk.work()
     endpoint.sessions.frame(named, b'{"command":"listen","client_id":"bert"}', True)
     endpoint.replies.reply(named, place, b"ok")
@@ -286,7 +287,7 @@ def test_one_with_as_many_commands_under_way_as_there_may_be_begins_no_more_when
     endpoint = Endpoint()
     named = endpoint.connect(token())
     places = [endpoint.replies.expect(named) for _ in range(REPLIES_MAX)]
-    endpoint.part.told("a", 7, [[["jti", "t", 0, LATER]]])
+    endpoint.part.told("a", 7, RevokedRequest([("jti", "t", 0, LATER)]))
     endpoint.desk.work()
     endpoint.sessions.frame(named, b'{"command":"subscribe","client_id":"bert","topic":"t"}', True)
     endpoint.sessions.disconnected(named)
@@ -302,7 +303,7 @@ def test_many_connections_are_looked_at_in_slices_and_nobody_is_sent_anything_wh
 ):
     endpoint = Endpoint(sizes=Sizes(looked_at_per_slice=10, revoked_per_slice=2))
     connections = [endpoint.connect(token()) for _ in range(25)]
-    endpoint.part.told("a", 7, [[["sub", "bert", int(UNIX_S), LATER]]])
+    endpoint.part.told("a", 7, RevokedRequest([("sub", "bert", int(UNIX_S), LATER)]))
     (job,) = endpoint.desk.jobs
     slices = 0
     while not all(connection.revoked for connection in connections):
@@ -310,7 +311,9 @@ def test_many_connections_are_looked_at_in_slices_and_nobody_is_sent_anything_wh
         slices += 1
     assert (slices, closed(endpoint)) == (3, [])
     later = endpoint.connect(token("new", "eve"))
-    endpoint.part.told("a", 8, [[["jti", "new", 0, LATER]]])  # meanwhile: it comes before most of the closes
+    endpoint.part.told(
+        "a", 8, RevokedRequest([("jti", "new", 0, LATER)])
+    )  # meanwhile: it comes before most of the closes
     for _ in range(4):
         next(job)
     assert later.revoked
@@ -322,7 +325,7 @@ def test_many_connections_are_looked_at_in_slices_and_nobody_is_sent_anything_wh
 def test_one_that_has_gone_meanwhile_is_not_closed() -> None:
     endpoint = Endpoint()
     named = endpoint.connect(token())
-    endpoint.part.told("a", 7, [[["jti", "t", 0, LATER]]])
+    endpoint.part.told("a", 7, RevokedRequest([("jti", "t", 0, LATER)]))
     (job,) = endpoint.desk.jobs
     next(job)
     endpoint.sessions.disconnected(named)
@@ -332,7 +335,7 @@ def test_one_that_has_gone_meanwhile_is_not_closed() -> None:
 
 def test_who_comes_with_a_revoked_token_is_counted() -> None:
     endpoint = Endpoint()
-    endpoint.part.told("a", 7, [[["jti", "t", 0, LATER]]])
+    endpoint.part.told("a", 7, RevokedRequest([("jti", "t", 0, LATER)]))
     assert [endpoint.part.refuses(token(jti)) for jti in ("t", "u", "t")] == [True, False, True]
     assert endpoint.desk.counts["revoked_refused"] == 2
 

@@ -11,7 +11,8 @@ from ingeborg.broker.core.cluster.arriving import LATER_S
 from ingeborg.broker.core.cluster.copies import UNANSWERED_BYTES
 from ingeborg.broker.core.cluster.copying import UNASKED_S
 from ingeborg.broker.core.cluster.slots import pack_slots, unpack_slots
-from ingeborg.broker.core.links.calls import Asker, Kind
+from ingeborg.broker.core.links.calls import Asker
+from ingeborg.broker.core.links.requests import CopiedRequest, CopyBeginsRequest, CopyRequest, Request
 from ingeborg.protocol.hashes import SLOTS
 from tests.simulator.world import Node
 
@@ -61,8 +62,8 @@ def counted(node: Node, name: str) -> int:
     return node.router.counters.counts[name]
 
 
-def _ask(desk: Any, kind: Kind, peer: str, arguments: Any, asker: Any, now: float) -> None:
-    desk.ask(kind, peer, arguments, asker)
+def _ask(desk: Any, peer: str, request: Request, asker: Any, now: float) -> None:
+    desk.ask(peer, request, asker)
 
 
 def test_slots_are_bits() -> None:
@@ -250,10 +251,10 @@ class Noting(Asker):
         self.answers: list[Any] = []
 
     def answered(self, call: Any, value: Any) -> None:
-        self.answers.append((call.kind, value))
+        self.answers.append((type(call.request), value))
 
     def failed(self, call: Any, code: str, info: Any) -> None:
-        self.answers.append((call.kind, code))
+        self.answers.append((type(call.request), code))
 
 
 @pytest.mark.parametrize("later_s", [0.0, LATER_S, LATER_S + 0.01])
@@ -264,14 +265,14 @@ def test_a_delayed_copy_does_not_replace_that_of_a_home_that_has_acted_later(lat
     slot = next(slot for slot in range(SLOTS) if a.router.members.table[slot] == a.me.incarnation)
     first, second = Noting(), Noting()
     for node, at, asker in ((b, 1_000.0 + later_s, second), (a, 1_000.0, first)):
-        begin = (77, pack_slots([slot]), {"at": at})
-        node.event(partial(_ask, node.router._desk, Kind.COPY_BEGINS, c.me.incarnation, begin, asker))
+        begin = CopyBeginsRequest(77, pack_slots([slot]), at)
+        node.event(partial(_ask, node.router._desk, c.me.incarnation, begin, asker))
         three.world.run(0.2)
-    b.event(partial(_ask, b.router._desk, Kind.COPIED, c.me.incarnation, (77, 0, True), second))
+    b.event(partial(_ask, b.router._desk, c.me.incarnation, CopiedRequest(77, 0, True), second))
     three.world.run(0.2)
     is_sure = later_s > LATER_S  # by their clocks, which differ a little
-    assert first.answers == [(Kind.COPY_BEGINS, "internal" if is_sure else None)]
-    assert second.answers == [(Kind.COPY_BEGINS, None), (Kind.COPIED, is_sure)]
+    assert first.answers == [(CopyBeginsRequest, "internal" if is_sure else None)]
+    assert second.answers == [(CopyBeginsRequest, None), (CopiedRequest, is_sure)]
 
 
 def test_a_copy_says_when_it_began() -> None:
@@ -294,25 +295,25 @@ def test_a_copy_that_misses_keys_is_not_taken_for_whole() -> None:
     asker = Noting()
     page = Pages()
     page.pages[slot, 1] = b"x"
-    for kind, arguments in (
-        (Kind.COPY_BEGINS, (77, pack_slots([slot]))),
-        (Kind.COPY, (77, "pages", page.pack([(slot, 1)]))),
-        (Kind.COPY, (77, "pages", b"\xc1")),
-        (Kind.COPY, (77, "unknown", b"")),
-        (Kind.COPY, (78, "pages", b"")),
-        (Kind.COPIED, (77, 2, False)),
-        (Kind.COPIED, (77, 1, False)),
-        (Kind.COPIED, (78, 0, True)),
+    for request in (
+        CopyBeginsRequest(77, pack_slots([slot])),
+        CopyRequest(77, "pages", page.pack([(slot, 1)])),
+        CopyRequest(77, "pages", b"\xc1"),
+        CopyRequest(77, "unknown", b""),
+        CopyRequest(78, "pages", b""),
+        CopiedRequest(77, 2, False),
+        CopiedRequest(77, 1, False),
+        CopiedRequest(78, 0, True),
     ):
-        b.event(partial(_ask, desk, kind, a.me.incarnation, arguments, asker))
+        b.event(partial(_ask, desk, a.me.incarnation, request, asker))
         both.world.run(0.2)
     assert asker.answers == [
-        (Kind.COPY_BEGINS, None),
-        (Kind.COPY, None),
-        (Kind.COPY, "internal"),
-        (Kind.COPY, "internal"),
-        (Kind.COPY, "internal"),
-        (Kind.COPIED, False),
-        (Kind.COPIED, True),
-        (Kind.COPIED, False),
+        (CopyBeginsRequest, None),
+        (CopyRequest, None),
+        (CopyRequest, "internal"),
+        (CopyRequest, "internal"),
+        (CopyRequest, "internal"),
+        (CopiedRequest, False),
+        (CopiedRequest, True),
+        (CopiedRequest, False),
     ]

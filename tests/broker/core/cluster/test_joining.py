@@ -10,7 +10,8 @@ from ingeborg.broker.core.cluster.mesh import Mesh
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.dedup.inflight import InFlight
 from ingeborg.broker.core.effects import DropLink, Gone, Joined, Stop
-from ingeborg.broker.core.links.calls import Call, Calls, Kind
+from ingeborg.broker.core.links.calls import Call, Calls
+from ingeborg.broker.core.links.requests import JoinRequest, LeaveRequest, PrepareRequest, Request
 from ingeborg.broker.core.model import (
     NO_INTRODUCTION,
     Endpoint,
@@ -69,13 +70,13 @@ class Newcomer:
         assert [call.operation for call in calls] == list(operations)
         return calls
 
-    def asked(self) -> list[tuple[Kind, str]]:
+    def asked(self) -> list[tuple[type[Request], str]]:
         """What peers were asked since the last look; ``last`` is the last of these requests."""
         asked = self.desk.asked[:]
         self.desk.asked.clear()
         if asked:
             self.last: Call = asked[-1]
-        return [(call.kind, call.target) for call in asked]
+        return [(type(call.request), call.target) for call in asked]
 
     def stopped(self) -> list[str]:
         return [act.why for act in self.desk.acts if isinstance(act, Stop)]
@@ -87,7 +88,7 @@ class Newcomer:
         """These have copied all that will be this endpoint's. The peers were asked for that, and for nothing else."""
         asked = self.desk.asked[:]
         self.desk.asked.clear()
-        assert [(call.kind, call.target) for call in asked] == [(Kind.PREPARE, peer) for peer in peers]
+        assert [(type(call.request), call.target) for call in asked] == [(PrepareRequest, peer) for peer in peers]
         for call in asked:
             self.joining.answered(call, True)
 
@@ -266,8 +267,8 @@ def test_it_has_joined_when_all_peers_have_welcomed_it(newcomer: Newcomer) -> No
     newcomer.link_up("q")
     newcomer.prepare("q")
     of_p, of_q = newcomer.desk.asked
-    assert newcomer.asked() == [(Kind.JOIN, "p"), (Kind.JOIN, "q")]
-    assert of_p.arguments == of_q.arguments == (newcomer.members.round,)
+    assert newcomer.asked() == [(JoinRequest, "p"), (JoinRequest, "q")]
+    assert of_p.request == of_q.request == JoinRequest(newcomer.members.round)
     newcomer.later()
     assert newcomer.asked() == []  # once in a round
     newcomer.joining.answered(of_p, 0)
@@ -284,32 +285,32 @@ def test_peers_are_asked_to_join_when_all_have_copied(newcomer: Newcomer) -> Non
     newcomer.link_up("p")
     newcomer.link_up("q")
     of_p, of_q = newcomer.desk.asked
-    assert newcomer.asked() == [(Kind.PREPARE, "p"), (Kind.PREPARE, "q")]
+    assert newcomer.asked() == [(PrepareRequest, "p"), (PrepareRequest, "q")]
     newcomer.joining.answered(of_p, True)
     newcomer.joining.answered(of_q, False)
     assert newcomer.asked() == []
     newcomer.later(0.1)
-    assert newcomer.asked() == [(Kind.PREPARE, "q")]
+    assert newcomer.asked() == [(PrepareRequest, "q")]
     newcomer.joining.failed(newcomer.last, "peer_unavailable", "")
     newcomer.later(AGAIN_S)
-    assert newcomer.asked() == [(Kind.PREPARE, "p"), (Kind.PREPARE, "q")]
+    assert newcomer.asked() == [(PrepareRequest, "p"), (PrepareRequest, "q")]
     newcomer.joining.answered(newcomer.last, True)
-    assert newcomer.asked() == [(Kind.JOIN, "p"), (Kind.JOIN, "q")]
+    assert newcomer.asked() == [(JoinRequest, "p"), (JoinRequest, "q")]
 
 
 def test_one_that_copies_for_too_long_is_waited_for_no_longer(newcomer: Newcomer) -> None:
     newcomer.register()
     newcomer.link_up("p")
     newcomer.read(peer("p"))
-    assert newcomer.asked() == [(Kind.PREPARE, "p")]
+    assert newcomer.asked() == [(PrepareRequest, "p")]
     waited_s = 0.0
-    while (kind := newcomer.last.kind) == Kind.PREPARE:
+    while (kind := type(newcomer.last.request)) == PrepareRequest:
         newcomer.joining.answered(newcomer.last, False)
         waited_s += 0.5
         newcomer.later(0.5)
         newcomer.asked()
         newcomer.desk.stored.clear()
-    assert kind == Kind.JOIN
+    assert kind == JoinRequest
     assert PREPARE_S - 0.5 <= waited_s <= PREPARE_S + 0.5
 
 
@@ -320,7 +321,7 @@ def test_a_peer_that_did_not_answer_is_asked_again(newcomer: Newcomer) -> None:
     newcomer.asked()
     newcomer.joining.failed(newcomer.last, "peer_unavailable", "")
     newcomer.later(0.1)
-    assert newcomer.asked() == [(Kind.JOIN, "p")]
+    assert newcomer.asked() == [(JoinRequest, "p")]
 
 
 @pytest.mark.parametrize(("answer", "missed"), [(0, []), (7, [("p", 7)])])
@@ -377,7 +378,7 @@ def test_a_lapsed_lease_is_counted_told_and_followed_by_a_new_round(member: Newc
     assert member.desk.counts["leases_lapsed"] == 1
     member.later()
     member.prepare("p", "q")
-    assert member.asked() == [(Kind.JOIN, "p"), (Kind.JOIN, "q")]
+    assert member.asked() == [(JoinRequest, "p"), (JoinRequest, "q")]
     assert member.last.context == 2
 
 
@@ -389,7 +390,7 @@ def test_a_newcomer_is_welcome_when_nothing_is_under_way_for_the_slots_that_are_
     assert member.members.table.count("new") == 0
     member.writes.begin("write")
     member.handovers.begin("keys of before")
-    member.joining.join_requested("new", 5, [1])
+    member.joining.join_requested("new", 5, JoinRequest(1))
     assert member.members.table.count("new") > 0  # from here on they are the newcomer's
     assert member.follower.told == ["view changed"]
     member.writes.begin("later write")
@@ -402,13 +403,13 @@ def test_a_newcomer_is_welcome_when_nothing_is_under_way_for_the_slots_that_are_
 
 
 def test_a_peer_that_joins_again_and_has_its_slots_still_changes_no_view(member: Newcomer) -> None:
-    member.joining.join_requested("p", 5, [2])
+    member.joining.join_requested("p", 5, JoinRequest(2))
     assert member.desk.answers == [("p", 5, 0)]
     assert member.follower.told == []
 
 
 def test_a_stranger_is_declined(member: Newcomer) -> None:
-    member.joining.join_requested("stranger", 5, [1])
+    member.joining.join_requested("stranger", 5, JoinRequest(1))
     assert member.desk.declined == [("stranger", 5, "peer_unavailable")]
     assert member.follower.told == []
 
@@ -448,7 +449,7 @@ def test_the_entry_of_one_that_is_dead_for_long_is_taken_out(member: Newcomer) -
 
 
 def test_a_peer_that_leaves_is_home_of_nothing_and_gone_with_its_link(member: Newcomer) -> None:
-    member.joining.leave_announced("p", 5, [])
+    member.joining.leave_announced("p", 5, LeaveRequest())
     assert member.members.table.count("p") == 0
     assert "p" in member.members.view()  # its clients are there
     assert member.follower.told == ["view changed"]
@@ -477,7 +478,7 @@ def test_who_leaves_says_so_when_its_writes_have_ended(member: Newcomer) -> None
     assert not member.joining.handed_over
     member.writes.end("write")
     member.joining.tick()
-    assert sorted(member.asked()) == [(Kind.LEAVE, "p"), (Kind.LEAVE, "q")]
+    assert member.asked() == [(LeaveRequest, "p"), (LeaveRequest, "q")]
     member.joining.tick()
     assert member.asked() == []
 
@@ -491,7 +492,7 @@ def test_it_has_handed_over_when_that_is_said_and_keys_are_on_their_way(member: 
     member.handovers.end("keys")
     assert not member.joining.handed_over
     member.joining.go_on_leaving()
-    assert sorted(member.asked()) == [(Kind.LEAVE, "p"), (Kind.LEAVE, "q")]
+    assert member.asked() == [(LeaveRequest, "p"), (LeaveRequest, "q")]
     assert member.joining.handed_over
 
 
@@ -501,7 +502,7 @@ def test_a_peer_that_did_not_take_note_is_told_again(member: Newcomer) -> None:
     member.asked()
     told = member.last
     member.joining.failed(told, "peer_unavailable", "")
-    assert member.asked() == [(Kind.LEAVE, told.target)]
+    assert member.asked() == [(LeaveRequest, told.target)]
 
 
 def test_one_that_comes_later_is_told_when_it_joins(member: Newcomer) -> None:
@@ -509,8 +510,8 @@ def test_one_that_comes_later_is_told_when_it_joins(member: Newcomer) -> None:
     member.joining.tick()
     member.asked()
     member.link_up("new")
-    member.joining.join_requested("new", 5, [1])
-    assert member.asked() == [(Kind.LEAVE, "new")]
+    member.joining.join_requested("new", 5, JoinRequest(1))
+    assert member.asked() == [(LeaveRequest, "new")]
     assert member.desk.answers == [("new", 5, 0)]
 
 

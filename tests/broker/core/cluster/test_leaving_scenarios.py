@@ -9,7 +9,8 @@ from functools import partial
 
 import pytest
 
-from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
+from ingeborg.broker.core.links.calls import TIMEOUT_S
+from ingeborg.broker.core.links.requests import LeaveRequest
 from tests.simulator.world import Node
 
 from ..talk import Cluster
@@ -126,7 +127,7 @@ def test_a_peer_that_did_not_hear_of_it_is_told_again() -> None:
     cluster = Cluster("a", "b")
     leaving, deaf = (cluster.nodes[name] for name in "ab")
     requests = deaf.router.mesh._requests
-    deaf.router.mesh.bind({**requests, Kind.LEAVE: lambda peer, number, arguments: None})
+    deaf.router.mesh.bind({**requests, LeaveRequest: lambda peer, number, request: None})
     leaving.router.joining.leave()
     cluster.world.run(2.0)
     assert set(deaf.router.members.table) == {leaving.me.incarnation, deaf.me.incarnation}

@@ -12,7 +12,8 @@ from ingeborg.broker.core.cluster.copies import ROW_MAX, Copies, Copy
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, Membership
 from ingeborg.broker.core.cluster.slots import pack_slots
-from ingeborg.broker.core.links.calls import Asker, Kind
+from ingeborg.broker.core.links.calls import Asker
+from ingeborg.broker.core.links.requests import CopiedRequest, CopyBeginsRequest, CopyRequest
 from ingeborg.broker.core.model import Settings
 from ingeborg.protocol.hashes import SLOTS
 from tests import wants
@@ -315,7 +316,7 @@ def late_copy() -> tuple[bytes, bytes]:
     write(a, key, b"late")
     both.world.run(0.5)
     (copy,) = a.router.cluster.copies._copies.values()
-    arguments = (copy.number, "pages", pages_of(a).pack([key]))
+    request = CopyRequest(copy.number, "pages", pages_of(a).pack([key]))
     a.stalled_until = both.world.now + 6.0
     both.world.run(5.5)
     assert b.router.members.table[key[0]] == b.me.incarnation
@@ -323,7 +324,7 @@ def late_copy() -> tuple[bytes, bytes]:
     while not a.router.members.in_view(b.me.incarnation):
         both.world.run(0.01)
     # The link itself would not bring it: it is another one since ``b`` took ``a`` for dead.
-    a.event(lambda now: a.router._desk.ask(Kind.COPY, b.me.incarnation, arguments, Asker()))
+    a.event(lambda now: a.router._desk.ask(b.me.incarnation, request, Asker()))
     both.world.run(4.0)
     return b"of the next home", at_homes(a, b)[key]
 
@@ -399,10 +400,10 @@ def whole_at_the_first_word(patch: pytest.MonkeyPatch) -> None:
     """A standby takes what it has for whole before its home waits for it."""
     true = Arriving.end_requested
 
-    def end_requested(arriving: Arriving, peer: str, number: int, arguments: list[Any]) -> None:
-        if (incoming := arriving._incoming.get((peer, arguments[0]))) is not None:
+    def end_requested(arriving: Arriving, peer: str, number: int, request: CopiedRequest) -> None:
+        if (incoming := arriving._incoming.get((peer, request.copy))) is not None:
             incoming.asked += 1
-        true(arriving, peer, number, arguments)
+        true(arriving, peer, number, request)
 
     patch.setattr(Arriving, "end_requested", end_requested)
 
@@ -411,10 +412,11 @@ def whole_after_each_question() -> list[bool]:
     two = cluster("a", "b")
     home, arriving = two.nodes["a"], two.nodes["b"].router.cluster.arriving
     peer, copy = home.me.incarnation, 1 << 40
-    arriving.begin_requested(peer, 1 << 40, [copy, pack_slots([slot_of(home)]), {"standby": True}])
+    request = CopyBeginsRequest(copy, pack_slots([slot_of(home)]), standby=True)
+    arriving.begin_requested(peer, 1 << 40, request)
     whole = []
     for number in (1, 2):
-        arriving.end_requested(peer, (1 << 40) + number, [copy, 0, False])
+        arriving.end_requested(peer, (1 << 40) + number, CopiedRequest(copy, 0, False))
         whole.append(arriving._incoming[peer, copy].whole)
     return whole
 

@@ -14,7 +14,8 @@ from ingeborg.broker.core.entries import Entry
 from ingeborg.broker.core.history.positions import Positions
 from ingeborg.broker.core.history.rounds import ALL_SLOTS
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.links.calls import Call, Kind
+from ingeborg.broker.core.links.calls import Call
+from ingeborg.broker.core.links.requests import MarkRequest, MissedPage, Request
 from ingeborg.broker.core.message import Message
 from ingeborg.broker.core.model import Settings, Subscription
 from ingeborg.protocol.hashes import slot_of
@@ -70,13 +71,14 @@ class Here(Surroundings):
     ) -> None:
         """The peer tells its mark. ``count``: of endpoints that take part, as it sees it; 0: as this one does."""
         count = count or len(self.members.view()) + 1
-        self.marks.mark_told(incarnation, 1, [mark, mark if clock is None else clock, [LINE], again, count])
+        request = MarkRequest(mark, mark if clock is None else clock, [LINE], again, count)
+        self.marks.mark_told(incarnation, 1, request)
 
-    def take_asked(self, kind: Kind | None = None) -> list[Call]:
+    def take_asked(self, kind: type[Request] | None = None) -> list[Call]:
         """What peers were asked since the last look; all has to be of this kind."""
         asked = self.desk.asked[:]
         self.desk.asked.clear()
-        assert kind is None or {call.kind for call in asked} <= {kind}
+        assert kind is None or {type(call.request) for call in asked} <= {kind}
         return asked
 
     # Clients
@@ -165,7 +167,7 @@ def answer(
     floors: list[int] | None = None,
     slots: bytes = ALL_SLOTS,
     mark: int = 0,
-) -> list[Any]:
+) -> MissedPage:
     """A peer's, as it comes over a link. ``rows``: topic, number, stamp."""
-    kept = [[topic, b"1", "o", name, stamp] for topic, name, stamp in rows]
-    return [number, kept, gaps or [], floors or [], slots, mark]
+    kept = [(topic, b"1", "o", name, stamp) for topic, name, stamp in rows]
+    return MissedPage(number, kept, gaps or [], floors or [], slots, mark)

@@ -8,9 +8,10 @@ import pytest
 
 from ingeborg.broker.core.cluster.slots import unpack_slots
 from ingeborg.broker.core.history import missed as missed_module
-from ingeborg.broker.core.history.missed import FETCHED_S, GAPS_MAX, OPEN_MAX, PAGE_MESSAGES, Answer, Question
+from ingeborg.broker.core.history.missed import FETCHED_S, GAPS_MAX, OPEN_MAX, PAGE_MESSAGES
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import NOT_HOME, WAIT
+from ingeborg.broker.core.links.requests import FetchRequest, MissedPage, MissedRequest
 from ingeborg.broker.core.retained import log as log_module
 from ingeborg.broker.core.topics.routes import Routes
 from ingeborg.broker.core.topics.topic_filters import TopicFilters
@@ -22,16 +23,18 @@ from .here import Here
 MUCH = Limits(history_bytes=1 << 24, history_size=5_000)
 
 
-def look(here: Here, *topics: str, since: int = 0, **more: Any) -> Answer | None:
+def look(here: Here, *topics: str, since: int = 0, **more: Any) -> MissedPage | None:
     """What this endpoint says of these few topics."""
-    told: list[Answer | None] = []
-    here.missed.ask(Question("anna", since, list(topics), **more), lambda context, answer: told.append(answer), None)
+    told: list[MissedPage | None] = []
+    here.missed.ask(
+        MissedRequest("anna", since, list(topics), **more), lambda context, answer: told.append(answer), None
+    )
     return told[0]
 
 
-def stamps(answer: Answer | None) -> list[int]:
+def stamps(answer: MissedPage | None) -> list[int]:
     assert answer is not None
-    return [row[4] for row in answer[1]]
+    return [row[4] for row in answer.rows]
 
 
 def test_of_few_topics_all_since_comes_by_the_stamps_with_the_mark() -> None:
@@ -42,10 +45,10 @@ def test_of_few_topics_all_since_comes_by_the_stamps_with_the_mark() -> None:
     open_stamp = here.clock.stamp()
     answer = look(here, "t", "u", since=2)
     assert answer is not None
-    assert answer[0] == 0
+    assert answer.number == 0
     assert stamps(answer) == [3, 4, 5]
-    assert answer[1][0] == ("t", b"1", "o", first.number, 3)
-    assert answer[2:] == ([], [], b"", open_stamp - 1)
+    assert answer.rows[0] == ("t", b"1", "o", first.number, 3)
+    assert (answer.gap_topics, answer.gap_slots, answer.covered, answer.mark) == ([], [], None, open_stamp - 1)
 
 
 def test_a_gap_is_told_by_what_the_topic_has_forgotten_or_the_floor_of_its_slot() -> None:
@@ -57,8 +60,10 @@ def test_a_gap_is_told_by_what_the_topic_has_forgotten_or_the_floor_of_its_slot(
     for since, gaps in ((1, ["t", "u"]), (2, ["t", "u"]), (3, ["u"]), (6, ["u"]), (7, [])):
         answer = look(here, "t", "u", "v", since=since)
         assert answer is not None
-        assert (since, answer[2]) == (since, gaps)
-    assert look(here, "t", "u", latest=1)[2] == []  # type: ignore[index]
+        assert (since, answer.gap_topics) == (since, gaps)
+    latest = look(here, "t", "u", latest=1)
+    assert latest is not None
+    assert latest.gap_topics == []
 
 
 def test_since_a_message_by_its_name() -> None:
@@ -66,14 +71,14 @@ def test_since_a_message_by_its_name() -> None:
     entries = [here.keep("t", stamp) for stamp in (3, 4, 5)]
     answer = look(here, "t", name=("o", entries[0].number), limit=1)
     assert answer is not None
-    assert (answer[0], stamps(answer), answer[2]) == (-1, [4], [])
+    assert (answer.number, stamps(answer), answer.gap_topics) == (-1, [4], [])
     answer = look(here, "t", name=("o", entries[1].number), limit=1)
     assert answer is not None
-    assert (answer[0], stamps(answer), answer[2]) == (0, [5], [])
+    assert (answer.number, stamps(answer), answer.gap_topics) == (0, [5], [])
     # One that nobody knows (any more): all there is, and it may not be all.
     answer = look(here, "t", name=("o", 99), limit=10)
     assert answer is not None
-    assert (stamps(answer), answer[2]) == ([3, 4, 5], ["t"])
+    assert (stamps(answer), answer.gap_topics) == ([3, 4, 5], ["t"])
 
 
 def test_of_a_slot_of_another_home_or_one_that_is_read_nothing_is_said() -> None:
@@ -83,7 +88,7 @@ def test_of_a_slot_of_another_home_or_one_that_is_read_nothing_is_said() -> None
     assert look(here, mine) is not None
     here.journal.loading[slot_of(mine)] = 1
     assert look(here, mine) is None
-    here.missed.missed_requested("a", 7, ["anna", 0, [mine], {}])
+    here.missed.missed_requested("a", 7, MissedRequest("anna", 0, [mine]))
     assert here.desk.declined == [("a", 7, NOT_HOME)]
 
 
@@ -92,7 +97,7 @@ def test_nothing_is_said_while_this_endpoint_does_not_act() -> None:
     here.missed.lapsed()
     assert look(here, "t") is None
     told: list[Any] = []
-    here.missed.ask(Question("anna", 0, None), lambda context, answer: told.append(answer), None)
+    here.missed.ask(MissedRequest("anna", 0, None), lambda context, answer: told.append(answer), None)
     assert told == [None]
     here.missed.joined()  # what belongs to its slots has arrived
     assert look(here, "t") is not None
@@ -104,20 +109,20 @@ def test_pages_are_fetched_one_by_one_and_each_once() -> None:
     for stamp in range(1, 2 * PAGE_MESSAGES + 11):
         here.keep(mine, stamp)
     here.desk.answers.clear()
-    here.missed.missed_requested("a", 7, ["anna", 0, [mine], {}])
+    here.missed.missed_requested("a", 7, MissedRequest("anna", 0, [mine]))
     [(_, _, answer)] = here.desk.answers
-    number, found = answer[0], stamps(answer)
+    number, found = answer.number, stamps(answer)
     assert number > 0
     while number:
         page = here.missed.fetch("a", number)
         assert page is not None
         found += stamps(page)
-        assert page[0] in (0, number)
-        number = page[0]
+        assert page.number in (0, number)
+        number = page.number
     assert found == list(range(1, 2 * PAGE_MESSAGES + 11))
     here.desk.answers.clear()
-    here.missed.fetch_requested("a", 8, [answer[0]])  # there is no more of it
-    here.missed.fetch_requested("b", 9, [answer[0]])  # nor was it another's
+    here.missed.fetch_requested("a", 8, FetchRequest(answer.number))  # there is no more of it
+    here.missed.fetch_requested("b", 9, FetchRequest(answer.number))  # nor was it another's
     assert [(peer, number) for peer, number, _ in here.desk.declined] == [("a", 8), ("b", 9)]
 
 
@@ -127,8 +132,8 @@ def test_a_page_has_so_many_bytes_and_one_message_at_least() -> None:
         here.keep("t", stamp, b"x" * (missed_module.PAGE_BYTES + 1))
     answer = look(here, "t")
     assert answer is not None
-    assert (stamps(answer), answer[0] > 0) == ([1], True)
-    page = here.missed.fetch("", answer[0])
+    assert (stamps(answer), answer.number > 0) == ([1], True)
+    page = here.missed.fetch("", answer.number)
     assert stamps(page) == [2]
 
 
@@ -142,10 +147,10 @@ def test_what_is_forgotten_before_it_was_fetched_is_a_gap_and_what_was_taken_bac
     here.log.get(slot_of("t"), "t").expires = here.desk.now  # type: ignore[union-attr]
     here.log.stamp_anew(slot_of("t"), entries[-3], 2 * PAGE_MESSAGES)
     here.log.sweep(here.desk.now)
-    page = here.missed.fetch("", answer[0])
+    page = here.missed.fetch("", answer.number)
     assert page is not None
     # By the stamps when it was found, so that nothing is passed over.
-    assert (stamps(page), page[2]) == ([PAGE_MESSAGES + 1, PAGE_MESSAGES + 2], ["t"])
+    assert (stamps(page), page.gap_topics) == ([PAGE_MESSAGES + 1, PAGE_MESSAGES + 2], ["t"])
 
 
 def test_what_went_to_another_home_before_it_was_fetched_is_begun_anew_there() -> None:
@@ -155,8 +160,8 @@ def test_what_went_to_another_home_before_it_was_fetched_is_begun_anew_there() -
     answer = look(here, "t")
     assert answer is not None
     here.state.gone([slot_of("t")])
-    assert here.missed.fetch("", answer[0]) is None
-    assert here.missed.fetch("", answer[0]) is None
+    assert here.missed.fetch("", answer.number) is None
+    assert here.missed.fetch("", answer.number) is None
 
 
 def test_who_fetches_nothing_for_long_does_not_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,11 +172,11 @@ def test_who_fetches_nothing_for_long_does_not_want_it(monkeypatch: pytest.Monke
     assert kept is not None
     assert left is not None
     here.desk.now += FETCHED_S - 1.0
-    assert here.missed.fetch("", kept[0]) is not None
+    assert here.missed.fetch("", kept.number) is not None
     here.desk.now += 1.0
     here.missed.tick()
-    assert here.missed.fetch("", left[0]) is None
-    assert here.missed.fetch("", kept[0]) is not None
+    assert here.missed.fetch("", left.number) is None
+    assert here.missed.fetch("", kept.number) is not None
 
 
 def test_too_many_are_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,8 +200,8 @@ def test_of_very_many_topics_with_a_gap_the_slots_are_named() -> None:
     few, many = look(here, *topics[1:], since=2), look(here, *topics, since=2)
     assert few is not None
     assert many is not None
-    assert few[2:4] == (topics[1:], [])
-    assert many[2:4] == ([], sorted({slot_of(topic) for topic in topics}))
+    assert (few.gap_topics, few.gap_slots) == (topics[1:], [])
+    assert (many.gap_topics, many.gap_slots) == ([], sorted({slot_of(topic) for topic in topics}))
 
 
 def test_a_long_search_stops_where_the_slots_move_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,10 +211,10 @@ def test_a_long_search_stops_where_the_slots_move_meanwhile(monkeypatch: pytest.
     mine = here.topics("m", 3)
     for stamp, topic in enumerate([*mine, *mine], 1):
         here.keep(topic, stamp)
-    told: list[Answer | None] = []
+    told: list[MissedPage | None] = []
 
     def ask() -> None:
-        here.missed.ask(Question("anna", 0, mine), lambda context, answer: told.append(answer), None)
+        here.missed.ask(MissedRequest("anna", 0, mine), lambda context, answer: told.append(answer), None)
 
     ask()
     assert told == []  # it goes on in the next turn
@@ -231,7 +236,7 @@ def test_what_is_left_of_all_answers_is_bounded(monkeypatch: pytest.MonkeyPatch)
         fetched, over = look(here, "t"), None
         assert fetched is not None
         assert look(here, "t") is None  # five are left of the first
-        here.missed.fetch("", fetched[0])
+        here.missed.fetch("", fetched.number)
         over = look(here, "t")
         assert over is not None
         here.desk.now += FETCHED_S
@@ -242,10 +247,10 @@ def test_what_is_left_of_all_answers_is_bounded(monkeypatch: pytest.MonkeyPatch)
 # -- Going through what was kept
 
 
-def through(here: Here, since: int = 0) -> list[Answer | None]:
+def through(here: Here, since: int = 0) -> list[MissedPage | None]:
     """It is asked for a client with very many topics; the answer comes to this list."""
-    told: list[Answer | None] = []
-    here.missed.ask(Question("anna", since, None), lambda context, answer: told.append(answer), None)
+    told: list[MissedPage | None] = []
+    here.missed.ask(MissedRequest("anna", since, None), lambda context, answer: told.append(answer), None)
     return told
 
 
@@ -266,9 +271,10 @@ def test_what_was_kept_since_is_gone_through_and_the_store_says_what_is_the_clie
     (answer,) = told
     assert stamps(answer) == [3, 5, 7]
     assert answer is not None
-    slots = unpack_slots(answer[4])
+    assert answer.covered is not None
+    slots = unpack_slots(answer.covered)
     assert slots == {slot for slot, home in enumerate(here.members.table) if home == "m"}
-    assert answer[2:4] == ([], [])
+    assert (answer.gap_topics, answer.gap_slots) == ([], [])
 
 
 def test_the_store_is_asked_for_what_has_changed_only() -> None:
@@ -294,7 +300,7 @@ def test_gaps_are_of_the_clients_topics_and_of_slots() -> None:
     here.desk.work()
     (answer,) = told
     assert answer is not None
-    assert (stamps(answer), answer[2], answer[3]) == ([5], ["t"], [10])
+    assert (stamps(answer), answer.gap_topics, answer.gap_slots) == ([5], ["t"], [10])
 
 
 def test_what_moves_from_a_topic_to_its_floor_meanwhile_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +323,7 @@ def test_what_moves_from_a_topic_to_its_floor_meanwhile_is_told_all_the_same(mon
     here.desk.work()
     (answer,) = told
     assert answer is not None
-    assert answer[3] == [slot_of(hole)]
+    assert answer.gap_slots == [slot_of(hole)]
 
 
 @pytest.mark.parametrize("what", ["view", "lapse"])
@@ -342,7 +348,7 @@ def test_where_the_store_cannot_say_it_is_no_answer_and_who_waits_is_told_so() -
     here = Here("a")
     (mine,) = here.topics("m", 1)
     here.keep(mine, 3)
-    here.missed.missed_requested("a", 7, ["anna", 0, None, {}])
+    here.missed.missed_requested("a", 7, MissedRequest("anna", 0, None))
     here.desk.now += missed_module.TELL_S
     here.desk.work()
     assert here.desk.declined == [("a", 7, WAIT)]

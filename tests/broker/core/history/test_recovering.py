@@ -12,7 +12,7 @@ from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.connections.outbox import Outbox
 from ingeborg.broker.core.history.positions import IDLE_S
 from ingeborg.broker.core.history.recovering import COMMAND_S, LINGER_S
-from ingeborg.broker.core.links.calls import Kind
+from ingeborg.broker.core.links.requests import FetchRequest, MissedRequest
 from ingeborg.broker.core.message import Message
 from ingeborg.protocol.frames import text_frame
 
@@ -314,7 +314,7 @@ def test_at_whatever_moment_its_client_goes_nothing_is_left(end: Callable[[Here,
         here.part.read_kept(anna, [topic], None, 1, None, lambda *end: ends.append(end))
 
     def answer_all() -> None:
-        for call in here.take_asked(Kind.MISSED):
+        for call in here.take_asked(MissedRequest):
             call.asker.answered(call, answer((topic, 5, 4), number=1))
 
     steps: list[Callable[[], object]] = [
@@ -611,13 +611,13 @@ def test_what_a_subscribe_was_sent_before_a_failure_is_not_sent_once_more() -> N
     here.part.hold_for(anna, "anna")
     ends: list[tuple[bool, bool]] = []
     here.part.read_kept(anna, [of_a], None, 9, None, lambda *end: ends.append(end))
-    (call,) = here.take_asked(Kind.MISSED)
+    (call,) = here.take_asked(MissedRequest)
     call.asker.answered(call, answer((of_a, 51, 3), number=7, mark=9))
     assert here.said(anna) == [f"{of_a} 51 kept"]
-    (fetch,) = here.take_asked(Kind.FETCH)
+    (fetch,) = here.take_asked(FetchRequest)
     fetch.asker.failed(fetch, "internal", "nothing is left of that answer")
     here.goes_on()
-    (call,) = here.take_asked(Kind.MISSED)
+    (call,) = here.take_asked(MissedRequest)
     call.asker.answered(call, answer((of_a, 51, 3), (of_a, 52, 4), mark=9))
     assert here.said(anna)[0] == f"{of_a} 52 kept"
     assert ends == [(True, False)]

@@ -10,7 +10,8 @@ from ingeborg.broker.core.connections.outbox import Outbox
 from ingeborg.broker.core.history import rounds as rounds_module
 from ingeborg.broker.core.history.missed import PAGE_MESSAGES
 from ingeborg.broker.core.history.rounds import ALL_SLOTS, GAP_NAMES_MAX, ROWS_PER_SLICE
-from ingeborg.broker.core.links.calls import Call, Kind
+from ingeborg.broker.core.links.calls import Call
+from ingeborg.broker.core.links.requests import FetchRequest, MissedRequest
 from ingeborg.broker.core.model import Subscription
 from ingeborg.protocol.hashes import SLOTS
 from tests import wants
@@ -33,15 +34,15 @@ def begun(here: Here, *topics: str, since: int = 0) -> tuple[Connection, dict[st
     """A client recovers that has these topics; what the peers are asked, by peer."""
     anna, _ = here.listens(recover=at(since))
     here.has_topics(*topics)
-    return anna, {call.target: call for call in here.take_asked(Kind.MISSED)}
+    return anna, {call.target: call for call in here.take_asked(MissedRequest)}
 
 
 def test_each_home_is_asked_for_its_topics_and_what_they_answer_is_merged_by_the_stamps(here: Here) -> None:
     [mine], [of_a, also_a], [of_b] = here.topics("m", 1), here.topics("a", 2), here.topics("b", 1)
     first, last = here.keep(mine, 2), here.keep(mine, 9)
     anna, asked = begun(here, mine, of_a, of_b, also_a, since=1)
-    assert asked["a"].arguments == ("anna", 1, [of_a, also_a], {})
-    assert asked["b"].arguments == ("anna", 1, [of_b], {})
+    assert asked["a"].request == MissedRequest("anna", 1, [of_a, also_a])
+    assert asked["b"].request == MissedRequest("anna", 1, [of_b])
     assert here.said(anna) == []
     end(asked["a"], answer((of_a, 51, 3), (also_a, 52, 7), mark=9))
     assert here.said(anna) == []
@@ -74,8 +75,8 @@ def test_of_all_homes_it_is_the_least_of_their_marks(here: Here) -> None:
     anna, _ = here.listens(recover=at(0))
     (call,) = here.stored("topics")
     call.end((["t"], "more"))
-    asked = {call.target: call for call in here.take_asked(Kind.MISSED)}
-    assert [call.arguments[2] for call in asked.values()] == [None, None]
+    asked = {call.target: call for call in here.take_asked(MissedRequest)}
+    assert [call.request.topics for call in asked.values()] == [None, None]
     here.desk.work()
     assert here.stored() == []
     end(asked["a"], answer(("t", 51, 3), ("t", 52, 12), slots=ALL_SLOTS, mark=8))
@@ -86,12 +87,12 @@ def test_of_all_homes_it_is_the_least_of_their_marks(here: Here) -> None:
 def test_slots_that_nobody_answered_for_have_it_begun_anew(here: Here) -> None:
     anna, _ = here.listens(recover=at(0))
     here.stored("topics")[0].end((["t"], "more"))
-    for call in here.take_asked(Kind.MISSED):
+    for call in here.take_asked(MissedRequest):
         end(call, answer((call.target, 51, 3), slots=pack_slots([1]), floors=[1], mark=8))
     assert here.said(anna) == []
     here.goes_on()
     here.stored("topics")[0].end((["t"], "more"))
-    for call in here.take_asked(Kind.MISSED):
+    for call in here.take_asked(MissedRequest):
         end(call, answer(slots=ALL_SLOTS, mark=8))
     # What was said before does not count.
     assert here.said(anna) == ["recovered at 0"]
@@ -122,11 +123,11 @@ def test_pages_are_fetched_before_anything_behind_them_is_sent(here: Here) -> No
     end(asked["a"], answer((of_a, 51, 3), number=7, mark=9))
     end(asked["b"], answer((of_b, 61, 2), (of_b, 62, 5), mark=9))
     assert here.said(anna) == [f"{of_b} 61 kept", f"{of_a} 51 kept", "at 2"]  # its next may have the same stamp
-    (fetch,) = here.take_asked(Kind.FETCH)
-    assert (fetch.target, fetch.arguments) == ("a", (7,))
+    (fetch,) = here.take_asked(FetchRequest)
+    assert (fetch.target, fetch.request) == ("a", FetchRequest(7))
     end(fetch, answer((of_a, 52, 4), number=7, gaps=[of_a], slots=b""))
     assert here.said(anna) == [f"gap {of_a}", f"{of_a} 52 kept", "at 3"]
-    (fetch,) = here.take_asked(Kind.FETCH)
+    (fetch,) = here.take_asked(FetchRequest)
     end(fetch, answer((of_a, 53, 6), slots=b""))
     assert here.said(anna) == [f"{of_b} 62 kept", f"{of_a} 53 kept", "at 6", "recovered at 9"]
 
@@ -140,7 +141,7 @@ def test_after_a_failure_it_goes_on_from_where_it_had_got_to(here: Here, how: st
     anna, asked = begun(here, of_a, since=1)
     end(asked["a"], answer((of_a, 51, 3), number=7, mark=9))
     assert here.said(anna) == [f"{of_a} 51 kept", "at 2"]
-    (fetch,) = here.take_asked(Kind.FETCH)
+    (fetch,) = here.take_asked(FetchRequest)
     if how == "lost":
         assert fetch.asker.lost(fetch) is None
     elif how == "failed":
@@ -152,8 +153,8 @@ def test_after_a_failure_it_goes_on_from_where_it_had_got_to(here: Here, how: st
     assert here.stored() == []
     here.goes_on()
     here.has_topics(of_a)
-    (again,) = here.take_asked(Kind.MISSED)
-    assert again.arguments[:2] == ("anna", 2)
+    (again,) = here.take_asked(MissedRequest)
+    assert (again.request.client, again.request.since) == ("anna", 2)
     end(fetch, answer((of_a, 99, 4)))  # of the try before: it is too late
     end(again, answer((of_a, 52, 5), mark=9))
     assert here.said(anna) == [f"{of_a} 52 kept", "at 5", f"{of_a} 60", "recovered at 9"]
@@ -167,11 +168,11 @@ def test_it_is_tried_again_and_again_while_the_store_or_a_home_is_out_of_reach(h
         here.goes_on()
     here.has_topics(of_a)
     for _ in range(3):
-        (call,) = here.take_asked(Kind.MISSED)
+        (call,) = here.take_asked(MissedRequest)
         call.asker.failed(call, "peer_unavailable", "")
         here.goes_on()
         here.has_topics(of_a)
-    end(here.take_asked(Kind.MISSED)[0], answer())
+    end(here.take_asked(MissedRequest)[0], answer())
     assert here.said(anna) == ["recovered at 0"]
     assert here.desk.counts["recoveries"] == 1
 
@@ -193,7 +194,7 @@ def test_it_waits_until_this_endpoint_acts_again(here: Here) -> None:
     here.join()
     here.goes_on()
     here.has_topics(of_a)
-    end(here.take_asked(Kind.MISSED)[0], answer())
+    end(here.take_asked(MissedRequest)[0], answer())
     assert here.said(anna)[-1] == "recovered at 0"
 
 
@@ -272,7 +273,7 @@ def test_a_subscribe_gives_up_after_a_while_and_what_came_meanwhile_goes_on(here
     here.part.read_kept(anna, [of_a], None, 1, None, lambda *end: ends.append(end))
     here.comes(anna, of_a, 9)
     for _ in range(5):
-        for call in here.take_asked(Kind.MISSED):
+        for call in here.take_asked(MissedRequest):
             call.asker.failed(call, "peer_unavailable", "")
         here.goes_on()
     assert ends == [(False, False)]

@@ -10,8 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ingeborg.broker.core.links.calls import NOT_HOME, PATIENCE_S, RETRY_S, TIMEOUT_S, WAIT, Asker, Call, Calls, Kind
-from ingeborg.broker.core.links.link import Item, Link
+from ingeborg.broker.core.links.calls import NOT_HOME, PATIENCE_S, RETRY_S, TIMEOUT_S, WAIT, Asker, Call, Calls
+from ingeborg.broker.core.links.frames import Sent
+from ingeborg.broker.core.links.link import Link
+from ingeborg.broker.core.links.requests import ChangeRequest, LeaveRequest
 
 
 class Recorder:
@@ -21,7 +23,7 @@ class Recorder:
         self.link = Link("here")
 
     @property
-    def items(self) -> list[Item]:
+    def items(self) -> list[Sent]:
         return self.link._out
 
     @property
@@ -54,7 +56,7 @@ def link(calls: Calls, peer: str) -> Recorder:
 
 
 def ask(calls: Calls, target: str, asker: Asking, context: Any = "it", now: float = 0.0) -> int:
-    calls.make(Kind.CHANGE, target, ("client", ["t"], True), asker, context, now)
+    calls.make(target, ChangeRequest("client", ["t"], True), asker, context, now)
     return calls._number
 
 
@@ -65,7 +67,7 @@ def test_a_request_is_sent_with_its_number_and_answered_once() -> None:
     calls, asker = Calls(), Asking()
     wire = link(calls, "b")
     number = ask(calls, "b", asker)
-    assert wire.items == [(number, Kind.CHANGE, "client", ["t"], True)]
+    assert wire.items == [(number, ChangeRequest("client", ["t"], True))]
     assert len(calls) == 1
     calls.answer("b", number, "", "value", 1.0)
     calls.answer("b", number, "", "value", 1.0)
@@ -263,10 +265,10 @@ def test_an_answer_after_the_deadline_means_nothing() -> None:
 def test_a_number_that_is_asked_anew_by_its_asker_is_a_request_of_its_own(how: str) -> None:
     calls, latecomer = Calls(), Asking()
     number = calls.number()
-    asker = Asking(lambda call: calls.make(Kind.PUBLISH, "c", (), latecomer, "anew", 3.0, number))
+    asker = Asking(lambda call: calls.make("c", LeaveRequest(), latecomer, "anew", 3.0, number))
     link(calls, "b")
     link(calls, "c")
-    calls.make(Kind.PUBLISH, "b", (), asker, "former", 0.0, number)
+    calls.make("b", LeaveRequest(), asker, "former", 0.0, number)
     if how == "gone":
         calls.gone("b")
     else:
@@ -329,7 +331,7 @@ class AnySchedule(RuleBasedStateMachine):
         peer=st.sampled_from(peers), number=st.integers(1, 20), code=st.sampled_from(["", "internal", NOT_HOME, WAIT])
     )
     def answer(self, peer: str, number: int, code: str) -> None:
-        asked = code == WAIT and self.calls.kind_of(peer, number) is not None
+        asked = code == WAIT and self.calls.asked(peer, number) is not None
         self.calls.answer(peer, number, code, None, self.now)
         if asked:
             self.due[number] = self.now + PATIENCE_S

@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from ingeborg.broker.core.links.frames import Sent
 from ingeborg.broker.core.links.link import BATCH_ITEMS_MAX, CONFIRM_BYTES, Link, LinkError, SessionMismatch
+from ingeborg.broker.core.links.requests import CopyRequest
+
+
+def item(number: int, data: bytes = b"") -> Sent:
+    """One to be told from others by its number."""
+    return number, CopyRequest(number, "", data)
 
 
 def opened() -> tuple[Link, Link]:
@@ -29,6 +36,7 @@ def carry(sender: Link, receiver: Link) -> list[object]:
     for frame in sender.flush():
         got, again = receiver.receive(frame)
         assert again == []
+        assert got is not None
         items += got
     return items
 
@@ -38,9 +46,9 @@ def carry(sender: Link, receiver: Link) -> list[object]:
 
 def test_items_go_over_in_batches_and_are_kept_until_confirmed() -> None:
     one, other = opened()
-    one.send(("a", 1))
-    one.send([2, b"b", None])
-    assert carry(one, other) == [["a", 1], [2, b"b", None]]
+    one.send(item(1))
+    one.send(item(2, b"b"))
+    assert carry(one, other) == [item(1), item(2, b"b")]
     assert one.unconfirmed_bytes > 0
     assert carry(other, one) == []  # the bare confirmation
     assert one.unconfirmed_bytes == 0
@@ -49,44 +57,43 @@ def test_items_go_over_in_batches_and_are_kept_until_confirmed() -> None:
 
 def test_a_batch_confirms_what_came_before_it() -> None:
     one, other = opened()
-    one.send([1])
+    one.send(item(1))
     carry(one, other)
-    other.send([2])
+    other.send(item(2))
     (frame,) = other.flush()
     assert ormsgpack.unpackb(frame)[0] == "batch"
-    assert one.receive(frame) == ([[2]], [])
+    assert one.receive(frame) == ([item(2)], [])
     assert one.unconfirmed_bytes == 0
 
 
 def test_a_bare_confirmation_can_wait_unless_it_is_of_much() -> None:
     one, other = opened()
-    one.send(["a"])
+    one.send(item(1))
     carry(one, other)
     assert list(other.flush(confirm=False)) == []
-    one.send([b"b" * CONFIRM_BYTES])
+    one.send(item(2, b"b" * CONFIRM_BYTES))
     carry(one, other)
     (frame,) = other.flush(confirm=False)
     assert ormsgpack.unpackb(frame) == ["done", 2]
     assert list(other.flush()) == []
-    one.send(["c"])
+    one.send(item(3))
     carry(one, other)
     assert list(other.flush(confirm=False)) == []
 
 
 def test_a_frame_takes_a_bounded_number_of_items() -> None:
     one, other = opened()
-    for number in range(2 * BATCH_ITEMS_MAX + 1):
-        one.send([number])
+    items = [item(number) for number in range(1, 2 * BATCH_ITEMS_MAX + 2)]
+    for one_item in items:
+        one.send(one_item)
     frames = list(one.flush())
     assert [len(ormsgpack.unpackb(frame)[3]) for frame in frames] == [BATCH_ITEMS_MAX, BATCH_ITEMS_MAX, 1]
-    assert [item for frame in frames for item in other.receive(frame)[0]] == [
-        [number] for number in range(2 * BATCH_ITEMS_MAX + 1)
-    ]
+    assert [got for frame in frames for got in other.receive(frame)[0] or ()] == items
 
 
 def test_nothing_is_sent_before_the_other_side_has_opened() -> None:
     one = Link("one.1")
-    one.send([1])
+    one.send(item(1))
     assert list(one.flush()) == list(one.ping(1.0)) == []
     one.connected()
     assert not one.is_open
@@ -112,9 +119,9 @@ def test_a_ping_brings_back_the_time_it_was_sent_at() -> None:
 
 def test_what_was_not_confirmed_is_sent_again_on_the_next_connection_and_processed_once() -> None:
     one, other = opened()
-    one.send(["processed"])
-    assert carry(one, other) == [["processed"]]  # its confirmation is lost
-    one.send(["lost"])
+    one.send(item(1))
+    assert carry(one, other) == [item(1)]  # its confirmation is lost
+    one.send(item(2))
     list(one.flush())
     one.disconnected(0.0)
     other.disconnected(0.0)
@@ -124,16 +131,16 @@ def test_what_was_not_confirmed_is_sent_again_on_the_next_connection_and_process
     assert other.receive(first) == ([], [])
     items, again = one.receive(second)
     assert (items, len(again)) == ([], 1)  # only what the other had not processed
-    assert other.receive(again[0]) == ([["lost"]], [])
+    assert other.receive(again[0]) == ([item(2)], [])
     assert carry(other, one) == []
     assert one.unconfirmed_bytes == 0
 
 
 def test_a_batch_that_comes_twice_is_confirmed_again_and_not_processed() -> None:
     one, other = opened()
-    one.send([1])
+    one.send(item(1))
     (frame,) = one.flush()
-    assert other.receive(frame) == ([[1]], [])
+    assert other.receive(frame) == ([item(1)], [])
     list(other.flush())  # this confirmation is lost
     assert other.receive(frame) == ([], [])
     assert [ormsgpack.unpackb(frame) for frame in other.flush()] == [["done", 1]]
@@ -154,9 +161,9 @@ class LossyLink(RuleBasedStateMachine):
     @rule(side=st.integers(0, 1), count=st.integers(1, 5))
     def send(self, side: int, count: int) -> None:
         for _ in range(count):
-            number = len(self.sent[side])
+            number = len(self.sent[side]) + 1
             self.sent[side].append(number)
-            self.links[side].send([number])
+            self.links[side].send(item(number))
 
     @rule(side=st.integers(0, 1), confirm=st.booleans())
     def flush(self, side: int, confirm: bool) -> None:
@@ -172,7 +179,7 @@ class LossyLink(RuleBasedStateMachine):
     def deliver(self, side: int, count: int) -> None:
         for _ in range(min(count, len(self.wires[side]))):
             items, again = self.links[1 - side].receive(self.wires[side].popleft())
-            self.got[1 - side] += [item[0] for item in items]
+            self.got[1 - side] += [number for number, _ in items or ()]
             self.put(1 - side, again)
 
     @rule(notices=st.sets(st.integers(0, 1)))
@@ -227,7 +234,7 @@ TestLossyLink.settings = settings(max_examples=150, stateful_step_count=40, dead
 
 def test_a_side_that_started_afresh_is_told_from_the_one_before() -> None:
     one, other = opened()
-    one.send([1])
+    one.send(item(1))
     carry(one, other)
     afresh = Link("one.2")
     with pytest.raises(SessionMismatch):
@@ -241,8 +248,8 @@ def test_both_afresh_have_nothing_to_do_with_what_was() -> None:
     first, second = one.connected(), other.connected()
     other.receive(first)
     one.receive(second)
-    one.send(["new"])
-    assert carry(one, other) == [["new"]]
+    one.send(item(1))
+    assert carry(one, other) == [item(1)]
 
 
 def test_one_afresh_and_one_that_never_opened_get_on() -> None:
@@ -254,8 +261,8 @@ def test_one_afresh_and_one_that_never_opened_get_on() -> None:
     first, second = afresh.connected(), other.connected()
     other.receive(first)
     afresh.receive(second)
-    afresh.send([1])
-    assert carry(afresh, other) == [[1]]
+    afresh.send(item(1))
+    assert carry(afresh, other) == [item(1)]
 
 
 # Frames that are wrong
@@ -287,13 +294,13 @@ def test_before_open_there_is_nothing_else(kind: str) -> None:
     link = Link("one.1")
     link.connected()
     frames: dict[str, list[Any]] = {"batch": [1, 0, []], "done": [0], "ping": [0.0, None, 0]}
-    with pytest.raises(LinkError, match="unexpected frame"):
+    with pytest.raises(LinkError, match="before the link was open"):
         link.receive(ormsgpack.packb([kind, *frames[kind]]))
 
 
 def test_every_torn_frame_is_an_error() -> None:
     one, other = opened()
-    one.send(["an item", 12345, b"payload"])
+    one.send(item(12345, b"payload"))
     frames = [*one.flush(), *one.ping(1.0), one.connected()]
     for frame in frames:
         for length in range(len(frame)):
@@ -303,7 +310,7 @@ def test_every_torn_frame_is_an_error() -> None:
     first, second = one.connected(), other.connected()
     other.receive(first)
     _, again = one.receive(second)
-    assert other.receive(again[0])[0] == [["an item", 12345, b"payload"]]
+    assert other.receive(again[0])[0] == [item(12345, b"payload")]
 
 
 scalars = st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.text(max_size=3) | st.binary(max_size=3)

@@ -28,6 +28,7 @@ def test_a_topic_has_its_latest_list_only() -> None:
     assert (kept.use("t"), kept.ids) == (["b"], 1)
     assert kept.holds("t", ["b"])
     assert not kept.holds("t", ["a", "b"])
+    assert kept.use("u") is None
     assert not kept.holds("u", ["b"])
 
 

@@ -8,9 +8,10 @@ import ormsgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from ingeborg.broker.core.cluster.slots import pack_slots
+from ingeborg.broker.core.links.calls import Asker, Call
 from ingeborg.broker.core.links.frames import Answer, Batch, decoded, encoded, value_of
 from ingeborg.broker.core.links.requests import (
     FIGURES_DEEP,
@@ -37,6 +38,8 @@ from ingeborg.broker.core.links.requests import (
     SeenRequest,
 )
 from ingeborg.protocol.hashes import HASH_BYTES, SLOTS
+
+from ..talk import Cluster
 
 HASHED = b"h" * HASH_BYTES
 BITS = pack_slots([0, SLOTS - 1])
@@ -141,6 +144,20 @@ def received(*items: Any) -> list[Any] | None:
 def fields_of(kind: type[Request]) -> int:
     """How many fields there have to be."""
     return len(kind.__struct_fields__) - len(kind.__struct_defaults__)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where in it there is something."""
+    inside = enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for index, one in inside for place in places(one, (*path, index)))]
+
+
+def with_other(value: Any, path: tuple[Any, ...], other: Any) -> Any:
+    """The same with something else in one place."""
+    if not path:
+        return other
+    head, *rest = path
+    return [with_other(one, tuple(rest), other) if index == head else one for index, one in enumerate(value)]
 
 
 # Requests
@@ -306,6 +323,16 @@ def test_an_answer_without_the_form_of_one_is_one_that_says_nothing(said: list[A
 # Whatever a peer says
 
 
+class Told(Asker):
+    """Keeps why its requests were refused."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        self.told.append((code, info))
+
+
 @given(st.binary(max_size=40) | anything.map(encoded) | st.lists(anything, max_size=4).map(encoded))
 def test_whatever_comes_is_a_frame_or_is_refused(data: bytes) -> None:
     try:
@@ -324,6 +351,57 @@ def test_whatever_items_come_each_is_a_record_or_none(items: list[Any], value: A
                     value_of(SOUND[kind][0], said)
                 except ValueError:
                     pass
+
+
+@given(st.sampled_from(["open", "batch", "done", "ping", 1, None]), st.lists(anything, max_size=4))
+def test_whatever_a_frame_says_its_link_may_end_and_nothing_else(kind: Any, fields: list[Any]) -> None:
+    cluster = Cluster("a", "b")
+    node, peer = cluster.nodes["a"], cluster.nodes["b"].me.incarnation
+    node.event(lambda now: node.router.link_frame(peer, encoded([kind, *fields]), now))
+    cluster.world.run(8.0)
+    assert cluster.client("anna", "a").say("listen #1") == ["ok 1"]
+
+
+class Newer(Struct, array_like=True, tag=99):
+    """A request that this version does not know."""
+
+
+def test_one_that_is_none_is_declined_and_counted_and_the_link_stays() -> None:
+    cluster = Cluster("a", "b")
+    node, peer = cluster.nodes["a"], cluster.nodes["b"]
+    link = node.router.calls.links[peer.me.incarnation]
+    asker = Told()
+    unknown: Any = Newer()
+    peer.event(lambda now: peer.router._desk.ask(node.me.incarnation, unknown, asker))
+    cluster.world.run(1.0)
+    assert asker.told == [("internal", "the request has not the form of one")]
+    assert node.router.counters.errors["link"] == 1
+    assert node.router.calls.links[peer.me.incarnation] is link
+    assert link.is_open
+
+
+@given(st.data())
+def test_whatever_a_peer_says_its_link_may_end_and_nothing_else(data: st.DataObject) -> None:
+    """To a router: requests with something else in a place of theirs, answers, and anything at all."""
+    cluster = Cluster("a", "b")
+    node, peer = cluster.nodes["a"], cluster.nodes["b"].me.incarnation
+    topic = cluster.topic_at("a")
+    anna = cluster.listener("anna", "a", topic)
+    link = node.router.calls.links[peer]
+    number = link._processed
+    tag, *fields = plain(data.draw(st.sampled_from([one for kind in SOUND.values() for one in kind])))
+    place = data.draw(st.sampled_from(places(fields)))
+    spoilt = with_other(fields, place, data.draw(anything))
+    items = [
+        [9_000, [tag, *(spoilt if isinstance(spoilt, list) else [spoilt])]],
+        [data.draw(st.integers(1, node.router.calls._number + 1)), [0, "", data.draw(anything)]],
+        data.draw(anything) if data.draw(st.booleans()) else [9_001, [10]],
+    ]
+    node.event(lambda now: node.router.link_frame(peer, encoded(["batch", number + 1, 0, items]), now))
+    cluster.world.run(8.0)
+    assert anna.core is not None
+    # Its own topics and connections are served as before.
+    assert anna.say(f"publish {topic} 'x' #1")[-1:] == ["ok 1"]
 
 
 def test_a_value_is_not_looked_at_before_its_request_is_known() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.limits import SIZES, Sizes
-from ingeborg.broker.core.links.calls import Kind
+from ingeborg.broker.core.links.requests import BroadcastRequest, DeliverRequest, Request
 from ingeborg.broker.core.topics.moved import MOVED_S
 from ingeborg.protocol.hashes import slot_of
 
@@ -41,15 +41,15 @@ class Broadcasting(Cluster):
         talker.send(command="listen")
         return talker
 
-    def requests_of_home(self, sent: Callable[[str, Kind], None]) -> None:
+    def requests_of_home(self, sent: Callable[[str, Request], None]) -> None:
         """Have ``sent`` told of each at the end of its turn, with the peer's incarnation."""
         node = self.nodes[self.home]
 
         def look() -> None:
             for peer, link in node.router.calls.links.items():
-                for number, what, *_ in link._out:
-                    if number > 0:
-                        sent(peer, Kind(what))
+                for _, said in link._out:
+                    if isinstance(said, Request):
+                        sent(peer, said)
 
         node.on_turn = look
 
@@ -164,8 +164,8 @@ def test_who_never_rests_does_not_keep_it_for_ever() -> None:
     places = [cluster.listener("anna", old)]
     moves: list[float] = []
 
-    def sent(peer: str, kind: Kind) -> None:
-        if kind == Kind.DELIVER:
+    def sent(peer: str, request: Request) -> None:
+        if isinstance(request, DeliverRequest):
             there = cluster.world.nodes[peer].me.name
             cluster.cut(home, there, 0.1)
             moves.append(cluster.world.now)
@@ -271,10 +271,12 @@ def test_who_moved_before_it_began_is_not_followed(names: str) -> None:
     for number, (_, new) in enumerate(ways):
         cluster.listen(f"mover {number}", new)
     cluster.world.run(1.0)
-    asked: list[Kind] = []
-    cluster.requests_of_home(lambda peer, kind: asked.append(kind))
+    asked: list[type[Request]] = []
+    cluster.requests_of_home(lambda peer, request: asked.append(type(request)))
     assert cluster.bert.say("broadcast 'x' #1") == ["ok 1"]
-    assert [kind for kind in asked if kind in (Kind.BROADCAST, Kind.DELIVER)] == [Kind.BROADCAST] * (len(names) - 1)
+    assert [kind for kind in asked if kind in (BroadcastRequest, DeliverRequest)] == [BroadcastRequest] * (
+        len(names) - 1
+    )
 
 
 @pytest.mark.parametrize("how", ["home", "home that knows no places", "lookup"])

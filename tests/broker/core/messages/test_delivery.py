@@ -9,6 +9,7 @@ import pytest
 from ingeborg.broker.core.codec import MESSAGES, Codec, Lines, TextFrames
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.link import Link
+from ingeborg.broker.core.links.requests import BroadcastRequest, DeliverRequest, DeliverToListRequest
 from ingeborg.broker.core.messages.delivery import (
     LONG_BYTES,
     RECENT_S,
@@ -42,17 +43,22 @@ class Homes:
         topic: str = "t",
         number: int = 1,
         payload: bytes = b'"news"',
-        keep: bool = False,
+        name: str | None = None,
     ) -> int:
-        """A peer is home of the topic, and has the message of this number for these clients; its request's number."""
+        """A peer is home of the topic, and has the message of this number for these clients, or for
+        those of a list; its request's number."""
         self.request += 1
-        arguments = ["o", number, topic, payload, clients, keep]
-        self.way.delivery.deliver_requested("a", self.request, arguments)
+        if name is not None:
+            to_list = DeliverToListRequest("o", number, topic, payload, name, clients)
+            self.way.delivery.deliver_to_list_requested("a", self.request, to_list)
+        elif clients is not None:
+            request = DeliverRequest("o", number, topic, payload, clients)
+            self.way.delivery.deliver_requested("a", self.request, request)
         return self.request
 
     def broadcast(self, number: int = 1) -> int:
         self.request += 1
-        self.way.delivery.broadcast_requested("a", self.request, ["o", number, b'"news"'])
+        self.way.delivery.broadcast_requested("a", self.request, BroadcastRequest("o", number, b'"news"'))
         return self.request
 
     def told(self) -> list[tuple[int, Any]]:
@@ -235,11 +241,18 @@ def test_a_long_message_for_a_few_goes_out_in_slices_too(way: Way, homes: Homes)
     assert way.desk.counts["messages_delivered"] == 1
 
 
+def test_a_list_that_was_never_sent_is_declined(way: Way, homes: Homes) -> None:
+    way.links["a"] = Link("one")
+    request = homes.deliver(None, name="t")
+    assert way.desk.declined == [("a", request, "internal")]
+    assert homes.told() == []
+
+
 def test_a_list_that_a_home_has_sent_to_be_kept_serves_its_next_messages(way: Way, homes: Homes) -> None:
     carl = way.listens("carl")
     way.links["a"] = Link("one")
-    homes.deliver(["carl", "dora"], number=1, keep=True)
-    request = homes.deliver(None, number=2, keep=True)
+    homes.deliver(["carl", "dora"], number=1, name="t")
+    request = homes.deliver(None, number=2, name="t")
     assert homes.told()[-1] == (request, ["dora"])
     assert len(way.written(carl)) == 2
 

@@ -8,8 +8,9 @@ import pytest
 
 from ingeborg.broker.core.dispatch import Handover
 from ingeborg.broker.core.limits import SIZES
-from ingeborg.broker.core.links.calls import Call, Kind
+from ingeborg.broker.core.links.calls import Call
 from ingeborg.broker.core.links.link import Link
+from ingeborg.broker.core.links.requests import BroadcastRequest, DeliverRequest, DeliverToListRequest
 from ingeborg.broker.core.model import Location, StoreUnavailable
 from ingeborg.broker.core.topics.locations import NEVER_LISTENED
 from ingeborg.broker.core.topics.moved import MOVED_S
@@ -63,9 +64,9 @@ def test_each_endpoint_gets_it_once_with_its_clients_and_it_is_handed_over_when_
     carl = way.listens("carl")
     calls = hand_over(way, ["carl"], a=["dora", "emil"], b=["fred"])
     assert way.written(carl) == [note("t")]
-    assert [(call.kind, call.arguments) for call in calls.values()] == [
-        (Kind.DELIVER, ("m", 1, "t", b'"news"', ["dora", "emil"], False)),
-        (Kind.DELIVER, ("m", 1, "t", b'"news"', ["fred"], False)),
+    assert [call.request for call in calls.values()] == [
+        DeliverRequest("m", 1, "t", b'"news"', ["dora", "emil"]),
+        DeliverRequest("m", 1, "t", b'"news"', ["fred"]),
     ]
     assert way.desk.counts["messages_forwarded"] == 2
     confirm(calls["b"])
@@ -124,7 +125,7 @@ def test_who_is_not_there_is_looked_for_once_and_gets_it_at_the_new_place(way: W
     assert outcome(way) == "under way"
     relocate(way, dora=at(BOB, number=2))
     (again,) = way.take_asked()
-    assert (again.target, again.arguments[4]) == ("b", ["dora"])
+    assert (again.target, again.request.clients) == ("b", ["dora"])
     assert way.locations.get("dora") == at(BOB, number=2)
     confirm(again)
     assert outcome(way) == "handed over"
@@ -227,15 +228,15 @@ MANY = [f"c{number}" for number in range(SIZES.delivery_slice + 1)]
 def test_a_list_of_many_goes_over_a_link_once_and_whole_where_the_link_is_another(way: Way) -> None:
     way.links["a"] = Link("one")
     (first,), (second,) = (hand_over(way, [], a=MANY).values() for _ in range(2))
-    assert way.desk.linked[first.number] == ("m", 1, "t", b'"news"', MANY, True)
-    assert way.desk.linked[second.number] == ("m", 1, "t", b'"news"', None, True)
-    assert second.arguments == ("m", 1, "t", b'"news"', MANY, False)
+    assert way.desk.linked[first.number] == DeliverToListRequest("m", 1, "t", b'"news"', "t", MANY)
+    assert way.desk.linked[second.number] == DeliverToListRequest("m", 1, "t", b'"news"', "t", None)
+    assert second.request == DeliverRequest("m", 1, "t", b'"news"', MANY)
     assert way.desk.counts["lists_sent"] == 1
     (changed,) = hand_over(way, [], a=[*MANY[1:], "dora"]).values()
-    assert way.desk.linked[changed.number][4] == [*MANY[1:], "dora"]
+    assert way.desk.linked[changed.number].clients == [*MANY[1:], "dora"]
     way.links["a"] = Link("two")
     (afresh,) = hand_over(way, [], a=MANY).values()
-    assert way.desk.linked[afresh.number][4] == MANY
+    assert way.desk.linked[afresh.number].clients == MANY
 
 
 @pytest.mark.parametrize("clients", [MANY[:-1], MANY])
@@ -244,7 +245,7 @@ def test_a_list_of_few_or_one_for_which_there_is_no_link_yet_goes_as_it_is(way: 
         way.links["a"] = Link("one")
     (call,) = hand_over(way, [], a=clients).values()
     assert call.number not in way.desk.linked
-    assert call.arguments[4] == clients
+    assert call.request.clients == clients
 
 
 # Broadcasts
@@ -266,13 +267,13 @@ def done_here(way: Way) -> None:
 
 def moved(call: Call, **since: float) -> None:
     """The endpoint has it. These clients have listened elsewhere for so many seconds."""
-    call.asker.answered(call, [[client, seconds] for client, seconds in since.items()])
+    call.asker.answered(call, list(since.items()))
 
 
 def test_a_broadcast_goes_to_every_endpoint_this_one_included(way: Way) -> None:
     carl = way.listens("carl")
     calls = broadcast(way)
-    assert {call.kind for call in calls.values()} == {Kind.BROADCAST}
+    assert {type(call.request) for call in calls.values()} == {BroadcastRequest}
     moved(calls["a"])
     moved(calls["b"])
     assert outcome(way) == "under way"
@@ -289,7 +290,7 @@ def test_a_broadcast_follows_who_moved_since_it_began_and_nobody_else(way: Way) 
     way.desk.now += 2.0
     moved(calls["a"], dora=1.0, emil=3.0)
     (follows,) = way.take_asked()
-    assert (follows.kind, follows.target, follows.arguments[4]) == (Kind.DELIVER, "b", ["dora"])
+    assert (follows.target, follows.request.clients) == ("b", ["dora"])
     assert outcome(way) == "under way"
     confirm(follows)
     assert outcome(way) == "handed over"

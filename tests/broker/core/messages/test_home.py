@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.cluster.membership import Membership
-from ingeborg.broker.core.dedup.dedup import KEY_BYTES, key_of
+from ingeborg.broker.core.dedup.dedup import key_of, payload_hash
 from ingeborg.broker.core.limits import SIZES, Sizes
-from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, Kind
+from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S
+from ingeborg.broker.core.links.requests import BroadcastRequest, DeliverRequest, PublishRequest, SeenRequest
 from ingeborg.broker.core.model import StoreUnavailable
 from ingeborg.broker.core.topics.routes import Routes
 from ingeborg.protocol.filters import canonical_filter
@@ -35,8 +36,8 @@ class Asked(Way):
     def publish(self, topic: str, payload: bytes = b'"news"', *, dedup: bool = True, again: bool = False) -> int:
         """A peer has a message; the number of its request."""
         self._number += 1
-        packed = key_of(slot_of(topic), topic, payload).to_bytes(KEY_BYTES) if dedup else b""
-        self.home.publish_requested(PEER, self._number, [topic, payload, packed, again])
+        hashed = payload_hash(topic, payload) if dedup else None
+        self.home.publish_requested(PEER, self._number, PublishRequest(topic, payload, hashed, again))
         return self._number
 
     def answers(self) -> list[tuple[int, Any]]:
@@ -78,8 +79,8 @@ def test_who_subscribes_is_asked_at_the_end_of_the_turn_once_for_all_topics_and_
     assert (find.operation, sorted(find.arguments[0])) == ("locations", ["carl", "dora"])
     find.end([at(ANN) for _ in find.arguments[0]])
     asked = way.take_asked()
-    assert [(call.kind, call.target) for call in asked] == [(Kind.DELIVER, "a")] * 3
-    assert [call.arguments[2] for call in asked if call.arguments[2] == x] == [x, x]
+    assert [(type(call.request), call.target) for call in asked] == [(DeliverRequest, "a")] * 3
+    assert [call.request.topic for call in asked if call.request.topic == x] == [x, x]
     assert way.answers() == []
     for call in asked:
         call.asker.answered(call, [])
@@ -97,7 +98,7 @@ def test_many_topics_are_read_in_several_calls_each_of_which_brings_its_own_mess
     reads = way.flush()
     assert [read.arguments[0] for read in reads] == [topics[:2], topics[2:4], topics[4:]]
     way.has_subscribers(reads[1], {"carl"}, {"carl"})
-    assert [call.arguments[2] for call in way.take_asked()] == topics[2:4]
+    assert [call.request.topic for call in way.take_asked()] == topics[2:4]
 
 
 def test_messages_of_a_topic_whose_filters_are_on_the_first_page_go_on_at_once(way: Asked) -> None:
@@ -109,7 +110,7 @@ def test_messages_of_a_topic_whose_filters_are_on_the_first_page_go_on_at_once(w
     plain, short, long = topics
     pages = {short: ([("dora", EVERYTHING)], None), long: ([("dora", LOUD)], "next")}
     way.has_subscribers(read, {"carl"}, {"carl"}, {"carl"}, filters=pages)
-    assert [(call.arguments[2], sorted(call.arguments[4])) for call in way.take_asked()] == [
+    assert [(call.request.topic, sorted(call.request.clients)) for call in way.take_asked()] == [
         (plain, ["carl"]),
         (short, ["carl", "dora"]),
     ]
@@ -119,7 +120,7 @@ def test_messages_of_a_topic_whose_filters_are_on_the_first_page_go_on_at_once(w
     read.end(([("dora", EVERYTHING)], None))
     way.desk.work()
     (call,) = way.take_asked()
-    assert (call.arguments[2], sorted(call.arguments[4])) == (long, ["carl", "dora"])
+    assert (call.request.topic, sorted(call.request.clients)) == (long, ["carl", "dora"])
 
 
 @pytest.mark.parametrize("replace", [False, True])
@@ -136,10 +137,10 @@ def test_what_is_confirmed_while_the_subscribers_are_read_holds_behind_what_has_
     way.has_subscribers(read, {"carl", "dora"} if replace else {"carl"})
     assert way.take_stored() == []
     (call,) = way.take_asked()
-    assert call.arguments[4] == ["carl"]
+    assert call.request.clients == ["carl"]
     way.publish(topic, b'{"volume":9}')
     (call,) = way.take_asked()
-    assert sorted(call.arguments[4]) == ["carl", "dora"]
+    assert sorted(call.request.clients) == ["carl", "dora"]
 
 
 @pytest.mark.parametrize("text", [None, EVERYTHING])
@@ -157,7 +158,7 @@ def test_who_goes_from_a_page_to_come_to_one_that_has_been_read_misses_nothing(
     read.end(([], None))
     way.desk.work()
     (call,) = way.take_asked()
-    assert call.arguments[4] == ["dora"]
+    assert call.request.clients == ["dora"]
 
 
 def test_what_the_store_says_at_once_brings_the_messages_on_in_their_turn(way: Asked, topic: str) -> None:
@@ -182,7 +183,7 @@ def test_a_topic_that_a_full_cache_does_not_take_is_there_for_as_long_as_its_mes
         assert topic in way.routes.topics()
         (read,) = way.flush()
         way.has_subscribers(read, {"carl"})
-        assert [call.arguments[3] for call in way.take_asked()] == [b"1", b"2"]
+        assert [call.request.payload for call in way.take_asked()] == [b"1", b"2"]
         seen.append(topic in way.routes.topics())
     assert 0 < sum(seen) < 20
 
@@ -195,7 +196,7 @@ def test_a_topics_messages_leave_in_their_order_though_the_first_has_to_wait(way
     (find,) = way.flush()
     assert way.take_asked() == []
     find.end([at(ANN)])
-    assert [call.arguments[3] for call in way.take_asked()] == [b"1", b"2"]
+    assert [call.request.payload for call in way.take_asked()] == [b"1", b"2"]
 
 
 def test_what_is_in_the_caches_takes_no_turn_and_no_store(way: Asked, topic: str) -> None:
@@ -230,7 +231,7 @@ def test_only_a_broadcast_that_was_asked_for_before_is_taken_to_have_begun_befor
         way.members.table = [ME.incarnation] * len(way.members.table)
         way.publish("", again=again)
         (call,) = way.take_asked()
-        assert call.kind == Kind.BROADCAST
+        assert isinstance(call.request, BroadcastRequest)
         call.asker.answered(call, [["carl", 3.0]])  # three seconds ago he left
         followed.append([stored.arguments for stored in way.take_stored()])
     assert followed == [[], [(["carl"],)]]
@@ -320,10 +321,8 @@ def test_of_a_slot_that_moved_while_its_message_was_under_way_the_new_home_is_to
     call.asker.answered(call, [])
     way.home.take_handed_over()
     (told,) = way.take_asked()
-    assert (told.kind, told.target) == (Kind.SEEN, "b")
-    ((key, left),) = told.arguments[0]
-    assert int.from_bytes(key) == key_of(slot_of(topic), topic, b'"news"')
-    assert left == way.dedup.ttl_s
+    known = (slot_of(topic), payload_hash(topic, b'"news"'), way.dedup.ttl_s)
+    assert (told.request, told.target) == (SeenRequest([known]), "b")
 
 
 # The store fails
@@ -458,7 +457,7 @@ def test_where_many_are_is_found_in_slices_and_in_other_turns(way: Asked, topic:
     way.flush()  # they were enough for this turn
     way.desk.work()
     (call,) = way.take_asked()
-    assert sorted(call.arguments[4]) == sorted(clients)
+    assert sorted(call.request.clients) == sorted(clients)
 
 
 def test_of_many_those_found_at_a_peer_that_is_gone_when_the_message_s_turn_comes_are_counted_and_left_out(

@@ -6,7 +6,8 @@ import pytest
 
 from ingeborg.broker.core.dedup.dedup import payload_hash
 from ingeborg.broker.core.dispatch import Handover, Publish
-from ingeborg.broker.core.links.calls import NOT_HOME, Kind
+from ingeborg.broker.core.links.calls import NOT_HOME
+from ingeborg.broker.core.links.requests import DeliverRequest, PublishRequest
 from ingeborg.broker.core.model import StoreUnavailable
 from ingeborg.protocol.errors import ProtocolError
 
@@ -33,7 +34,7 @@ def outcomes(way: Way) -> list[object]:
 
 
 def test_nobody_has_to_ask_another_endpoint_and_who_does_is_told(way: Way) -> None:
-    way.home.publish_requested("a", 5, ["t", b"1", b"", False])
+    way.home.publish_requested("a", 5, PublishRequest("t", b"1", None))
     assert way.desk.declined == [("a", 5, NOT_HOME)]
     assert way.flush() == []
 
@@ -63,7 +64,7 @@ def test_of_a_topic_and_of_clients_nothing_is_kept(way: Way) -> None:
         (find,) = way.flush()
         find.end([at(ANN)])
         (call,) = way.take_asked()
-        assert (call.kind, call.target) == (Kind.DELIVER, "a")
+        assert (type(call.request), call.target) == (DeliverRequest, "a")
         assert (len(way.routes), len(way.locations)) == (0, 0)
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from ingeborg.broker.core.connections.hub import Connection
-from ingeborg.broker.core.dedup.dedup import KEY_BYTES, key_of
+from ingeborg.broker.core.dedup.dedup import payload_hash
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.links.calls import KEPT, Call, Kind
+from ingeborg.broker.core.links.calls import KEPT, Call
+from ingeborg.broker.core.links.requests import PublishRequest
 from ingeborg.broker.core.model import VOID, Settings, StoreUnavailable
 from ingeborg.broker.core.stores import FAILED
 from ingeborg.protocol.hashes import slot_of
@@ -43,8 +45,8 @@ def sent(way: Way, connection: Connection, topic: str, **fields: Any) -> Call:
 def test_the_home_is_asked_with_the_messages_own_number_and_its_answer_is_the_reply(way: Way) -> None:
     paul, topic = way.connection(), topic_at(way.members, "a")
     call = sent(way, paul, topic, id=1)
-    key = key_of(slot_of(topic), topic, PAYLOAD).to_bytes(KEY_BYTES)
-    assert (call.kind, call.target, call.arguments) == (Kind.PUBLISH, "a", (topic, PAYLOAD, key, False))
+    hashed = payload_hash(topic, PAYLOAD)
+    assert (call.target, call.request) == ("a", PublishRequest(topic, PAYLOAD, hashed))
     assert call.number == call.context.message.number
     assert told(way, paul) == []
     assert (way.inflight.messages, way.inflight.bytes) == (1, len(PAYLOAD))
@@ -90,14 +92,14 @@ def test_a_payload_that_its_home_has_failed_is_not_known(way: Way) -> None:
     paul, topic = way.connection(), topic_at(way.members, "a")
     call = sent(way, paul, topic)
     call.asker.failed(call, "peer_unavailable", "gone")
-    assert sent(way, paul, topic).kind == Kind.PUBLISH
+    assert isinstance(sent(way, paul, topic).request, PublishRequest)
 
 
 def test_where_duplicates_are_not_looked_for_there_is_no_key_and_nothing_is_learnt(way: Way) -> None:
     paul, topic = way.connection(), topic_at(way.members, "a")
     for _ in range(2):
         call = sent(way, paul, topic, dedup=False)
-        assert call.arguments[2] == b""
+        assert call.request.hashed is None
         call.asker.answered(call, False)
     assert len(way.repeats) == 0
 
@@ -106,10 +108,10 @@ def test_when_its_home_is_lost_the_next_one_is_told_that_another_was_asked_befor
     paul = way.connection()
     topic = topic_moving(way.members, "a", Way(BOB).members, "b")
     call = sent(way, paul, topic)
-    before = call.arguments
+    before = call.request
     way.loses(ANN)
     assert call.asker.lost(call) == "b"
-    assert call.arguments == (*before[:3], True)
+    assert call.request == replace(before, again=True)
     assert way.take_asked() == []  # the same request goes on, under its number
     assert way.inflight.messages == 1
 
@@ -164,7 +166,7 @@ def test_what_the_home_here_lets_go_of_is_sent_to_the_new_home_before_anything_l
     way.home.view_changed()
     way.origin.publish(paul, publish(y, b'"second"'))
     first, second = way.take_asked()
-    assert (first.target, first.arguments[1], second.arguments[1]) == ("a", b'"first"', b'"second"')
+    assert (first.target, first.request.payload, second.request.payload) == ("a", b'"first"', b'"second"')
     assert first.number < second.number
     second.asker.answered(second, False)
     assert told(way, paul) == []
@@ -188,8 +190,8 @@ def test_a_kept_message_without_dedup_is_no_duplicate_of_its_own_retry(keeping: 
     keys = set()
     for answer, is_kept in ((KEPT, True), (False, False), (True, False)):
         call = sent(way, paul, topic, dedup=False, keep_s=60)
-        assert call.arguments[3:] == (False, {"keep_s": 60})
-        keys.add(call.arguments[2])
+        assert (call.request.again, call.request.keep_s) == (False, 60)
+        keys.add(call.request.hashed)
         call.asker.answered(call, answer)
         assert told(way, paul) == [{"result": "success", "duplicate": False, "kept": is_kept}]
     assert len(keys) == 3
@@ -241,7 +243,7 @@ def test_a_broadcast_has_a_home_like_any_message_and_its_failure_says_what_it_wa
     paul = way.connection()
     way.origin.publish(paul, publish("", topics=()))
     (call,) = way.take_asked()
-    assert (call.kind, call.target, call.arguments[:2]) == (Kind.PUBLISH, "b", ("", PAYLOAD))
+    assert (call.target, call.request.topic, call.request.payload) == ("b", "", PAYLOAD)
     call.asker.failed(call, "peer_unavailable", "gone")
     (reply,) = told(way, paul)
     assert reply["command"] == "broadcast"

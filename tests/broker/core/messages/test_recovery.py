@@ -7,11 +7,11 @@ import pytest
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
 from ingeborg.broker.core.cluster.standby import WAIT_S
-from ingeborg.broker.core.dedup.dedup import KEY_BYTES, Dedup, key_of
+from ingeborg.broker.core.dedup.dedup import Dedup, hash_of_key, key_of
 from ingeborg.broker.core.dedup.inflight import InFlight
 from ingeborg.broker.core.dedup.names import Names
 from ingeborg.broker.core.dispatch import ELSEWHERE, Handover, Outcome
-from ingeborg.broker.core.links.calls import Kind
+from ingeborg.broker.core.links.requests import PublishRequest
 from ingeborg.broker.core.messages.delivery import RECENT_S
 from ingeborg.broker.core.messages.outcomes import Outcomes
 from ingeborg.broker.core.messages.recovery import Recovery
@@ -329,8 +329,8 @@ def test_it_goes_on_to_the_home_of_its_slot() -> None:
     alone.ends(ELSEWHERE)
     alone.pass_time(1.1)
     (call,) = alone.desk.asked
-    expected = ("t", b"x", key.to_bytes(KEY_BYTES), True, {"from": ["origin", 7]})
-    assert (call.kind, call.target, call.arguments) == (Kind.PUBLISH, NEW.incarnation, expected)
+    expected = PublishRequest("t", b"x", hash_of_key(key), again=True, name=("origin", 7))
+    assert (call.target, call.request) == (NEW.incarnation, expected)
     alone.part.failed(call, "store_unavailable", "")
     alone.desk.asked.clear()
     alone.pass_time(1.1)

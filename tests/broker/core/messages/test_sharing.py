@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.cluster.homes import home_table
-from ingeborg.broker.core.dedup.dedup import KEY_BYTES, key_of
+from ingeborg.broker.core.dedup.dedup import payload_hash
 from ingeborg.broker.core.limits import SIZES, Sizes
-from ingeborg.broker.core.links.calls import TIMEOUT_S, Asker, Call, Kind
+from ingeborg.broker.core.links.calls import TIMEOUT_S, Asker, Call
+from ingeborg.broker.core.links.requests import PublishRequest
 from ingeborg.protocol.hashes import slot_of
 from tests.simulator.world import Node
 
@@ -229,11 +230,10 @@ def test_an_origin_that_asks_again_hears_whom_its_message_has_not_reached() -> N
     number = calls.number() + 1  # the message's
     bert.send(command="publish", topic=topic, payload="x", ack=True)
     world.run(LONG_S + 1.0)
-    key = key_of(slot_of(topic), topic, b'"x"').to_bytes(KEY_BYTES)
-    arguments = (topic, b'"x"', key, True)
+    request = PublishRequest(topic, b'"x"', payload_hash(topic, b'"x"'), again=True)
     again, like_it = Again(), Again()
-    origin.event(lambda now: calls.make(Kind.PUBLISH, home, arguments, again, None, now, number))
-    origin.event(lambda now: calls.make(Kind.PUBLISH, home, arguments, like_it, None, now))
+    origin.event(lambda now: calls.make(home, request, again, None, now, number))
+    origin.event(lambda now: calls.make(home, request, like_it, None, now))
     world.run(0.5)
     assert again.said == [["partial", ["d"], ["b"]]]
     assert like_it.said == ["duplicate"]

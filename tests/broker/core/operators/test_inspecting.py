@@ -11,7 +11,8 @@ import pytest
 from ingeborg.broker.core.connections.grants import Grant
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.limits import SIZES, Sizes
-from ingeborg.broker.core.links.calls import Call, Kind
+from ingeborg.broker.core.links.calls import Call
+from ingeborg.broker.core.links.requests import FiguresRequest
 from ingeborg.broker.core.model import Location, StoreUnavailable, Subscribe, Subscription, Term
 from ingeborg.broker.core.operators import inspecting, subscribers, words
 from ingeborg.broker.core.operators.looks import looks
@@ -216,7 +217,7 @@ class Alone(Surroundings):
         """The one peer that is asked for its figures."""
         (call,) = self.desk.asked
         self.desk.asked.clear()
-        assert (call.kind, call.target) == (Kind.FIGURES, "p")
+        assert (call.request, call.target) == (FiguresRequest(), "p")
         return call
 
     def rows(self, connection: Connection) -> dict[str, Any]:
@@ -294,9 +295,9 @@ def test_an_endpoint_that_does_not_know_its_own_figures_asks_nobody_else(alone: 
 
 
 def test_a_peer_is_told_our_figures_or_that_there_are_none(alone: Alone) -> None:
-    alone.part.figures_requested("p", 7, [])
+    alone.part.figures_requested("p", 7, FiguresRequest())
     alone.own = OSError("no descriptor left")
-    alone.part.figures_requested("p", 8, [])
+    alone.part.figures_requested("p", 8, FiguresRequest())
     assert alone.desk.answers == [("p", 7, {"figures": "ours"})]
     assert alone.desk.declined == [("p", 8, "internal")]
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingeborg.broker.core.dedup.dedup import KEY_BYTES, key_of
+from ingeborg.broker.core.dedup.dedup import hash_of_key, key_of, key_of_hash, slot_of_key
 from ingeborg.broker.core.dispatch import Handover
 from ingeborg.broker.core.limits import Sizes
-from ingeborg.broker.core.links.calls import Kind
-from ingeborg.broker.core.replication.handover import HANDED_OVER_S, Known
+from ingeborg.broker.core.links.requests import Known, SeenRequest
+from ingeborg.broker.core.replication.handover import HANDED_OVER_S
 from ingeborg.protocol.hashes import SLOTS, slot_of
 
 from ..way import ANN, BOB, DEDUP_TTL_S, Way, message, topic_at, topic_moving, topics_at
@@ -34,11 +34,16 @@ def knows(way: Way, *keys: int) -> list[bool]:
     return [one in kept for one in keys]
 
 
+def seen(*keys: tuple[int, Known]) -> SeenRequest:
+    """What another endpoint tells of these keys."""
+    return SeenRequest([(slot_of_key(key), hash_of_key(key), known) for key, known in keys])
+
+
 def told(way: Way) -> list[tuple[str, list[tuple[int, Known]]]]:
     """Whom this endpoint has told of which keys since the last call."""
     asked = way.take_asked()
-    assert {call.kind for call in asked} <= {Kind.SEEN}
-    return [(call.target, [(int.from_bytes(one), left) for one, left in call.arguments[0]]) for call in asked]
+    assert {type(call.request) for call in asked} <= {SeenRequest}
+    return [(call.target, [(key_of_hash(*of), left) for *of, left in call.request.keys]) for call in asked]
 
 
 def test_who_waits_for_the_keys_to_be_on_their_way_waits_for_their_last_slice() -> None:
@@ -63,7 +68,7 @@ def test_who_waits_for_the_keys_to_be_on_their_way_waits_for_their_last_slice() 
 def test_what_a_former_home_tells_is_known_for_what_was_left_of_its_time() -> None:
     way = Way(ANN)
     one = key(topic_at(way.members, "m"))
-    way.keys.seen_requested("a", 7, [[[one.to_bytes(KEY_BYTES), 10.0]]])
+    way.keys.seen_requested("a", 7, seen((one, 10.0)))
     assert way.desk.answers == [("a", 7, None)]
     assert way.dedup.take(one, way.desk.now + 4.0) == pytest.approx(6.0)
 
@@ -89,8 +94,8 @@ def test_a_home_that_is_none_any_more_passes_on_who_is_still_handing_a_message_o
     topics = [topic_moving(way.members, "m", after.members, "a")]
     topics += [topic for topic in topics_at(way.members, "m", 200) if after.members.table[slot_of(topic)] == "a"][1:3]
     keys = [key(topic) for topic in topics]
-    gone = [[one.to_bytes(KEY_BYTES), home] for one, home in zip(keys, ["b", "of one that is gone", "b"], strict=True)]
-    way.keys.seen_requested("b", 7, [gone])
+    gone = zip(keys, ["b", "of one that is gone", "b"], strict=True)
+    way.keys.seen_requested("b", 7, seen(*gone))
     waiting = way.dedup.pending(keys[2])
     assert waiting is not None
     waiting.append(handover(topics[2]))  # it is told by `b` itself
@@ -104,9 +109,9 @@ def test_a_home_that_is_none_any_more_passes_on_who_is_still_handing_a_message_o
 def test_what_a_former_home_could_not_hand_over_is_forgotten() -> None:
     way = Way(ANN)
     one = key(topic_at(way.members, "m"))
-    way.keys.seen_requested("a", 7, [[[one.to_bytes(KEY_BYTES), "a"]]])
+    way.keys.seen_requested("a", 7, seen((one, "a")))
     assert way.dedup.pending_keys() == [one]
-    way.keys.seen_requested("a", 8, [[[one.to_bytes(KEY_BYTES), 0.0]]])
+    way.keys.seen_requested("a", 8, seen((one, 0.0)))
     assert way.dedup.pending_keys() == []
     assert knows(way, one) == [False]
 
@@ -114,7 +119,7 @@ def test_what_a_former_home_could_not_hand_over_is_forgotten() -> None:
 def test_what_a_former_home_says_no_more_of_is_forgotten_with_time_alone() -> None:
     way = Way(ANN)
     one = key(topic_at(way.members, "m"))
-    way.keys.seen_requested("a", 7, [[[one.to_bytes(KEY_BYTES), "a"]]])
+    way.keys.seen_requested("a", 7, seen((one, "a")))
     way.desk.now += HANDED_OVER_S - 1.0
     way.keys.tick()
     assert way.dedup.pending_keys() == [one]
@@ -127,7 +132,7 @@ def test_what_is_known_for_longer_already_is_not_shortened_by_it() -> None:
     way = Way(ANN)
     one = key(topic_at(way.members, "m"))
     way.dedup.add(one, way.desk.now)
-    way.keys.seen_requested("a", 7, [[[one.to_bytes(KEY_BYTES), 10.0]]])
+    way.keys.seen_requested("a", 7, seen((one, 10.0)))
     assert way.dedup.take(one, way.desk.now) == pytest.approx(DEDUP_TTL_S)
 
 
@@ -136,7 +141,7 @@ def test_an_endpoint_that_leaves_passes_on_what_it_is_still_told() -> None:
     one = key(topic_moving(way.members, "m", Way(ANN, BOB).members, "m"))
     way.members.leave()
     home = way.members.table[one >> 128]
-    way.keys.seen_requested("a", 7, [[[one.to_bytes(KEY_BYTES), 10.0]]])
+    way.keys.seen_requested("a", 7, seen((one, 10.0)))
     assert told(way) == [(home, [(one, 10.0)])]
     assert knows(way, one) == [False]
     assert way.desk.answers == [("a", 7, None)]

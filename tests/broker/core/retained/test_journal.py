@@ -9,6 +9,7 @@ import pytest
 from ingeborg.broker.core.cluster.membership import LEASE_S
 from ingeborg.broker.core.entries import Entry
 from ingeborg.broker.core.history.admitting import WAIT_S
+from ingeborg.broker.core.links.requests import MissedRequest
 from ingeborg.broker.core.model import NO_SETTINGS, VOID, Kept, Settings
 from ingeborg.broker.core.retained import journal as journal_module
 from ingeborg.broker.core.retained.clock import STAMPS_PER_MS
@@ -266,10 +267,9 @@ def test_slots_that_come_are_read_page_by_page_and_are_nobodys_before(here: Here
     assert here.clock.value == LEAPT  # those of before may have given stamps that nobody heard of
     assert here.log.floor(SLOT) == 0
     told: list[Any] = []
-    from ingeborg.broker.core.history.missed import Question
 
     def ask() -> Any:
-        here.missed.ask(Question("anna", 0, ["t"]), lambda context, answer: told.append(answer), None)
+        here.missed.ask(MissedRequest("anna", 0, ["t"]), lambda context, answer: told.append(answer), None)
         return told.pop()
 
     assert ask() is None
@@ -280,8 +280,8 @@ def test_slots_that_come_are_read_page_by_page_and_are_nobodys_before(here: Here
     (call,) = here.stored("kept")
     assert call.arguments == ([SLOT], "more", KEPT_PER_PAGE)
     call.end(([kept(3, 7), kept(4, 8, left_s=-1.0)], [], None))
-    number, rows, gaps, *_ = ask()
-    assert (number, [row[4] for row in rows], gaps) == (0, [5, 6, 7], ["t"])
+    page = ask()
+    assert (page.number, [row[4] for row in page.rows], page.gap_topics) == (0, [5, 6, 7], ["t"])
     assert here.log.floor(SLOT) == 3
     here.journal.flush()
     (call,) = here.stored("keep")

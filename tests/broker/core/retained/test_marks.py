@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ingeborg.broker.core.links.calls import Call, Kind
+from ingeborg.broker.core.links.calls import Call
+from ingeborg.broker.core.links.requests import MarkRequest
 from ingeborg.broker.core.model import LINES_MAX, NO_INTRODUCTION, NO_SETTINGS
 from ingeborg.broker.core.retained.marks import MISSED_MAX, NOT_YET, PERIOD_S, Marks
 from tests.broker.core.history.here import IN_MEMORY, LINE, Here, at
@@ -43,7 +44,7 @@ def told_to(here: Here, to: str) -> Call:
     """What this peer is told with the next period."""
     here.desk.now += PERIOD_S
     here.marks.tick()
-    (call,) = [call for call in here.take_asked(Kind.MARK) if call.target == to]
+    (call,) = [call for call in here.take_asked(MarkRequest) if call.target == to]
     return call
 
 
@@ -68,13 +69,13 @@ def test_no_position_passes_a_message_that_has_not_ended_at_one_of_the_homes(her
 def test_a_mark_is_told_once_a_second(here: Here) -> None:
     here.desk.now += PERIOD_S
     here.marks.tick()
-    assert [call.target for call in here.take_asked(Kind.MARK)] == ["a", "b"]
+    assert [call.target for call in here.take_asked(MarkRequest)] == ["a", "b"]
     here.desk.now += PERIOD_S / 2
     here.marks.tick()
     assert here.take_asked() == []
     here.clock.stamp()
     here.clock.see(9)
-    assert told_to(here, "a").arguments == (0, 9, [LINE], [], 3)
+    assert told_to(here, "a").request == MarkRequest(0, 9, [LINE], [], 3)
 
 
 def test_marks_are_told_where_at_least_one_endpoint_keeps_messages() -> None:
@@ -84,7 +85,7 @@ def test_marks_are_told_where_at_least_one_endpoint_keeps_messages() -> None:
         here.desk.now += PERIOD_S
         here.marks.tick()
         here.marks.tell("a")
-        return [call.target for call in here.take_asked(Kind.MARK)]
+        return [call.target for call in here.take_asked(MarkRequest)]
 
     assert told() == []
     here.members.connected(peer("b"), here.desk.now, NO_INTRODUCTION._replace(settings=IN_MEMORY))
@@ -97,13 +98,13 @@ def test_marks_are_told_where_at_least_one_endpoint_keeps_messages() -> None:
 def test_clients_that_missed_something_are_named_until_their_endpoint_has_heard_of_it(here: Here) -> None:
     here.marks.delivery_failed("a", ["anna"])
     call = told_to(here, "a")
-    assert call.arguments[3] == ["anna"]
+    assert call.request.missed == ["anna"]
     here.marks.delivery_failed("a", ["bert"])
     call = told_to(here, "a")  # the first one was not answered
-    assert call.arguments[3] == ["anna", "bert"]
+    assert call.request.missed == ["anna", "bert"]
     here.marks.answered(call, None)
-    assert told_to(here, "a").arguments[3] == []
-    assert told_to(here, "b").arguments[3] == []
+    assert told_to(here, "a").request.missed == []
+    assert told_to(here, "b").request.missed == []
 
 
 @pytest.mark.parametrize("count", [1, MISSED_MAX + 1])
@@ -112,26 +113,26 @@ def test_what_failed_after_the_peer_was_told_is_told_again(here: Here, count: in
     clients = [f"c{number}" for number in range(count)]
     here.marks.delivery_failed("a", clients)
     call = told_to(here, "a")
-    assert call.arguments[3] == (clients if count == 1 else None)
+    assert call.request.missed == (clients if count == 1 else None)
     here.marks.delivery_failed("a", ["c0"])
     here.marks.answered(call, None)
     call = told_to(here, "a")
-    assert call.arguments[3] == (["c0"] if count == 1 else None)
+    assert call.request.missed == (["c0"] if count == 1 else None)
     here.marks.answered(call, None)
-    assert told_to(here, "a").arguments[3] == []
+    assert told_to(here, "a").request.missed == []
 
 
 def test_of_too_many_it_is_told_that_any_may_have_missed_something(here: Here) -> None:
     here.marks.delivery_failed("a", [f"c{number}" for number in range(MISSED_MAX)])
     few = told_to(here, "a")
-    assert len(few.arguments[3]) == MISSED_MAX
+    assert len(few.request.missed) == MISSED_MAX
     here.marks.delivery_failed("a", ["one more"])
     many = told_to(here, "a")
-    assert many.arguments[3] is None
+    assert many.request.missed is None
     here.marks.answered(few, None)  # which has not heard of the last one
-    assert told_to(here, "a").arguments[3] is None
+    assert told_to(here, "a").request.missed is None
     here.marks.answered(many, None)
-    assert told_to(here, "a").arguments[3] == []
+    assert told_to(here, "a").request.missed == []
 
 
 def test_clients_are_told_of_what_they_missed_before_a_position_passes_it(here: Here) -> None:
@@ -214,14 +215,14 @@ def test_who_begins_alone_begins_a_line_and_who_comes_takes_over_the_others(here
     assert list(here.marks.lines) == [LINE]
     first = Marks(here.desk.real, here.members, here.clock)
     listened = Listened(first)
-    first.mark_told("a", 1, [0, 0, ["z"], [], 1])
+    first.mark_told("a", 1, MarkRequest(0, 0, ["z"], [], 1))
     first.joined()
     assert (list(first.lines), listened.take()[0]) == (["z"], ("prove", 0))
     # Two that began at one moment: positions of either are good, and all give the same.
-    first.mark_told("b", 1, [0, 7, ["k"], [], 1])
+    first.mark_told("b", 1, MarkRequest(0, 7, ["k"], [], 1))
     assert (first.position_at(7), first.stamp_of("z.7"), first.stamp_of("k.7")) == ("k.7", 7, 7)
     for number in range(LINES_MAX + 5):
-        first.mark_told("b", 1, [0, 7, [f"line {number}"], [], 1])
+        first.mark_told("b", 1, MarkRequest(0, 7, [f"line {number}"], [], 1))
     assert len(first.lines) == LINES_MAX
     # A life of before is known up to where it had come; one that goes on is none of these.
     first.reached({"old": 5, "z": 3}, 9)

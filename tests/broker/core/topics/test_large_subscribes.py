@@ -10,7 +10,9 @@ import orjson
 from ingeborg.broker.core.connections import large
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.effects import Effects, Read, StoreCall
+from ingeborg.broker.core.links.frames import Answer
 from ingeborg.broker.core.links.link import Link
+from ingeborg.broker.core.links.requests import ChangeRequest
 from ingeborg.broker.core.model import Endpoint, Shape, StoreError, StoreUnavailable
 from ingeborg.broker.core.router import Router
 from ingeborg.broker.core.topics.write import Write
@@ -202,10 +204,12 @@ def test_what_one_commit_has_written_ends_write_by_write() -> None:
 def test_what_a_peer_sends_together_begins_write_by_write_and_what_is_behind_it_behind_it() -> None:
     store = Store(Shape(WANTED, slots_together=False))
     for number in range(50):
-        store.router.topics.writing.change_requested("peer", number, ["c", [f"{number} {n}" for n in range(500)], True])
-    store.router.topics.writing.change_requested("peer", 50, ["c", ["0 0"], True])
-    store.router.topics.writing.change_requested("peer", 51, ["c", ["0 0"], False])
-    store.router.topics.writing.change_requested("peer", 52, ["another", ["0 0"], False])
+        store.router.topics.writing.change_requested(
+            "peer", number, ChangeRequest("c", [f"{number} {n}" for n in range(500)], True)
+        )
+    store.router.topics.writing.change_requested("peer", 50, ChangeRequest("c", ["0 0"], True))
+    store.router.topics.writing.change_requested("peer", 51, ChangeRequest("c", ["0 0"], False))
+    store.router.topics.writing.change_requested("peer", 52, ChangeRequest("another", ["0 0"], False))
     assert [call.arguments[0] for call in store.router.flush(store.now).store] == [[("another", ["0 0"], None)]]
     begun = [call for calls, _ in store.slices() for call in calls]
     assert [call.arguments[0][0][1][0] for call in begun] == [f"{number} 0" for number in range(50)] + ["0 0"]
@@ -220,12 +224,14 @@ def test_none_is_refused_for_waiting_until_its_turn_and_too_many_are_for_waiting
     store = Store(Shape(WANTED, slots_together=False))
     router = store.router
     for number in range(WRITES_WAITING_MAX + 10):
-        router.topics.writing.change_requested("peer", number, ["c", [f"{number} {n}" for n in range(101)], True])
+        router.topics.writing.change_requested(
+            "peer", number, ChangeRequest("c", [f"{number} {n}" for n in range(101)], True)
+        )
     assert sum(len(calls) for calls, _ in store.slices()) == WRITES_WAITING_MAX + 10
     router.calls.links["peer"] = link = Link("here")
     for number in range(2_000, 2_000 + WRITES_WAITING_MAX + 10):
-        router.topics.writing.change_requested("peer", number, ["c", ["t"], False])
-    refused = [-number for number, code, *_ in link._out if code]
+        router.topics.writing.change_requested("peer", number, ChangeRequest("c", ["t"], False))
+    refused = [number for number, said in link._out if isinstance(said, Answer) and said.code]
     assert refused == list(range(2_000 + WRITES_WAITING_MAX, 2_000 + WRITES_WAITING_MAX + 10))
 
 

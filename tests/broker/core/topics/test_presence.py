@@ -11,7 +11,8 @@ import pytest
 from ingeborg.broker.core.clients.keepalive import Keepalive
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.underway import UnderWay
-from ingeborg.broker.core.links.calls import TIMEOUT_S, Call, Kind
+from ingeborg.broker.core.links.calls import TIMEOUT_S, Call
+from ingeborg.broker.core.links.requests import PublishRequest
 from ingeborg.broker.core.model import StoreUnavailable, Subscribe, Subscription, Term
 from ingeborg.broker.core.topics import presence
 from ingeborg.broker.core.topics.presence import Presence
@@ -107,7 +108,7 @@ class Told(Way):
 
     def said(self) -> list[Any]:
         """The same, as what they are to hand over."""
-        return [orjson.loads(call.arguments[1]) for call in self.asked()]
+        return [orjson.loads(call.request.payload) for call in self.asked()]
 
     @property
     def lost(self) -> int:
@@ -137,8 +138,8 @@ def test_a_join_is_told_when_the_store_and_the_cache_have_it_and_nobody_waits_fo
     assert route.subscribers is not None
     assert "carl" in route.subscribers
     (call,) = told.asked()
-    assert (call.kind, call.target) == (Kind.PUBLISH, ANN.incarnation)
-    assert call.arguments == (PRESENCE + told.elsewhere, b'{"joined":["carl"]}', b"", False)
+    assert call.target == ANN.incarnation
+    assert call.request == PublishRequest(PRESENCE + told.elsewhere, b'{"joined":["carl"]}', None)
     told.part.answered(call, False)
     assert (told.desk.counts["presence_told"], told.lost, told.part.waiting) == (1, 0, 0)
 
@@ -215,7 +216,7 @@ def test_of_a_topic_that_leaves_no_room_for_the_prefix_nothing_is_told_but_count
     assert read.arguments == ([("carl", fits)],)
     read.end([[]])
     told.store("subscribe")[0].end()
-    assert [call.arguments[0] for call in told.asked()] == [PRESENCE + fits]
+    assert [call.request.topic for call in told.asked()] == [PRESENCE + fits]
     assert told.lost == 1
 
 
@@ -259,7 +260,7 @@ def test_what_changes_while_a_message_is_under_way_goes_into_the_next(told: Told
     while first is not None:
         told.part.answered(first, False)
         calls = told.asked()
-        said += [orjson.loads(call.arguments[1]) for call in calls]
+        said += [orjson.loads(call.request.payload) for call in calls]
         first = calls[0] if calls else None  # type: ignore[assignment]
     assert said == [{"joined": ["c1", "c2", "c3"]}, {"left": ["c0"]}, {"joined": ["c4"]}]
     assert (told.part.waiting, told.inflight.messages) == (0, 0)
@@ -269,7 +270,7 @@ def test_a_message_has_a_thousand_ids_at_most(told: Told) -> None:
     for number in range(presence.IDS_PER_MESSAGE + 1):
         told.part.tell(f"c{number}", [told.elsewhere], True)
     (first,) = told.asked()
-    assert len(orjson.loads(first.arguments[1])["joined"]) == presence.IDS_PER_MESSAGE
+    assert len(orjson.loads(first.request.payload)["joined"]) == presence.IDS_PER_MESSAGE
     told.part.answered(first, False)
     assert told.said() == [{"joined": [f"c{presence.IDS_PER_MESSAGE}"]}]
 
@@ -368,7 +369,7 @@ def test_the_next_home_is_asked_when_one_is_gone_and_told_so() -> None:
     (call,) = way.asked()
     way.loses(ANN)
     assert way.part.lost(call) == BOB.incarnation
-    assert call.arguments == (PRESENCE + topic, b'{"joined":["carl"]}', b"", True)
+    assert call.request == PublishRequest(PRESENCE + topic, b'{"joined":["carl"]}', None, again=True)
 
 
 def test_it_is_handed_over_here_when_this_endpoint_is_the_next_home(told: Told) -> None:
@@ -415,7 +416,7 @@ def test_it_moves_with_the_topic_it_is_told_on(told: Told) -> None:
     told.part.flush()
     told.members.table[:] = before
     (call,) = told.take_asked()
-    assert call.arguments[:2] == (PRESENCE + told.here, b'{"joined":["carl"]}')
+    assert call.request == PublishRequest(PRESENCE + told.here, b'{"joined":["carl"]}', None)
 
 
 # Nobody else tells it
@@ -525,7 +526,7 @@ def test_who_subscribes_again_meanwhile_joins_behind_the_leave() -> None:
     read.end([[]])
     told.store("subscribe")[0].end()
     told.part.answered(left, False)
-    assert orjson.loads(left.arguments[1]) == {"left": ["carl"]}
+    assert orjson.loads(left.request.payload) == {"left": ["carl"]}
     assert told.said() == [{"joined": ["carl"]}]
 
 

@@ -10,7 +10,8 @@ import pytest
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.limits import SIZES
-from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
+from ingeborg.broker.core.links.calls import TIMEOUT_S
+from ingeborg.broker.core.links.requests import ChangeRequest
 from ingeborg.broker.core.model import Introduction, Shape, StoreUnavailable, Subscribe, Term
 from ingeborg.broker.core.topics.filtering import Filtering
 from ingeborg.broker.core.topics.routes import Routes
@@ -48,8 +49,8 @@ class Endpoint(Surroundings):
 
     def asked(self) -> list[tuple[str, Any]]:
         """What peers are being asked: of whom, and with what."""
-        assert {call.kind for call in self.desk.asked} <= {Kind.CHANGE}
-        return [(call.target, call.arguments) for call in self.desk.asked]
+        assert {type(call.request) for call in self.desk.asked} <= {ChangeRequest}
+        return [(call.target, call.request) for call in self.desk.asked]
 
     def leave_to(self, peer: str) -> None:
         """The others are gone; that one is home of everything."""
@@ -70,7 +71,7 @@ def endpoint() -> Endpoint:
 def test_each_home_gets_its_topics_in_one_request(endpoint: Endpoint) -> None:
     topics = {home: endpoint.topics(home, 3) for home in "mpq"}
     endpoint.say("subscribe", [topics[home][n] for n in range(3) for home in "mpq"])
-    assert sorted(endpoint.asked()) == [("p", ("anna", topics["p"], True)), ("q", ("anna", topics["q"], True))]
+    assert dict(endpoint.asked()) == {home: ChangeRequest("anna", topics[home], True) for home in "pq"}
     assert endpoint.stored("subscribe")[0].arguments == ([Subscribe("anna", topics["m"])],)
 
 
@@ -129,7 +130,7 @@ def test_topics_of_a_home_that_is_gone_go_to_the_next(endpoint: Endpoint) -> Non
     endpoint.members.left("p")
     assert endpoint.part.lost(call) is None
     now_at_q = [topic for topic in topics if endpoint.members.table[slot_of(topic)] == "q"]
-    assert endpoint.asked() == [("q", ("anna", now_at_q, True))]
+    assert endpoint.asked() == [("q", ChangeRequest("anna", now_at_q, True))]
     (own,) = endpoint.stored("subscribe")
     assert sorted([*own.arguments[0][0][1], *now_at_q]) == sorted(topics)
     own.end()
@@ -145,7 +146,7 @@ def test_many_of_them_go_there_in_a_turn_of_their_own(endpoint: Endpoint) -> Non
     endpoint.part.lost(call)
     assert len(endpoint.desk.asked) == 1
     endpoint.desk.work()
-    assert endpoint.asked()[1:] == [("q", call.arguments)]
+    assert endpoint.asked()[1:] == [("q", call.request)]
 
 
 def test_homes_are_looked_for_no_longer_than_a_request_may_take(endpoint: Endpoint) -> None:
@@ -167,7 +168,7 @@ def test_what_was_written_here_after_the_lease_had_lapsed_is_dispatched_again(en
     endpoint.lose_lease()
     endpoint.leave_to("p")
     own.end()
-    assert endpoint.asked() == [("p", ("anna", topics, True))]
+    assert endpoint.asked() == [("p", ChangeRequest("anna", topics, True))]
     endpoint.part.answered(endpoint.desk.asked[0], None)
     assert endpoint.results(endpoint.anna) == ["ok 1"]
 
@@ -339,7 +340,7 @@ def say_with(endpoint: Endpoint, name: str, topics: list[str], **fields: Any) ->
 @pytest.mark.parametrize(
     ("fields", "options", "row", "told"),
     [
-        ({"term": (True, 7)}, {"until": "disconnect", "ttl_s": 7}, (None, Term(True, 7.0), False), {"grace_s": 60}),
+        ({"term": (True, 7)}, {"until_disconnect": True, "ttl_s": 7}, (None, Term(True, 7.0), False), {"grace_s": 60}),
         ({"filter": "{}"}, {"filter": "{}"}, ("{}", None, False), {"filtered": True}),
         ({"replace": True}, {"replace": True}, (None, None, True), {}),
         (
@@ -355,7 +356,7 @@ def test_each_home_is_told_all_of_it_and_so_is_the_client(
 ) -> None:
     topics = {home: endpoint.topics(home, 1) for home in "mp"}
     say_with(endpoint, "subscribe", topics["m"] + topics["p"], **fields)
-    assert endpoint.asked() == [("p", ("anna", topics["p"], True, options))]
+    assert endpoint.asked() == [("p", ChangeRequest("anna", topics["p"], True, **options))]
     (own,) = endpoint.stored("subscribe")
     assert own.arguments == ([Subscribe("anna", topics["m"], *row)],)
     own.end()
@@ -373,7 +374,7 @@ def test_the_reply_tells_the_grace_time_that_counts_at_every_home(endpoint: Endp
 def test_each_home_is_told_which_filter_goes(endpoint: Endpoint) -> None:
     topics = {home: endpoint.topics(home, 1) for home in "mp"}
     say_with(endpoint, "unsubscribe", topics["m"] + topics["p"], filter="{}")
-    assert endpoint.asked() == [("p", ("anna", topics["p"], False, {"filter": "{}"}))]
+    assert endpoint.asked() == [("p", ChangeRequest("anna", topics["p"], False, "{}"))]
     (own,) = endpoint.stored("unsubscribe")
     assert own.arguments == ([("anna", topics["m"], "{}")],)
     own.end()

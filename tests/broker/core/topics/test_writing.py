@@ -12,6 +12,7 @@ from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, WAIT
 from ingeborg.broker.core.links.link import Link
+from ingeborg.broker.core.links.requests import ChangeRequest
 from ingeborg.broker.core.model import StoreUnavailable, Subscribe, Term
 from ingeborg.broker.core.topics.filtering import Filtering
 from ingeborg.broker.core.topics.routes import Routes
@@ -40,7 +41,7 @@ class Home(Surroundings):
         self.ours = self.topics("m", 3)
 
     def ask(self, number: int, topics: list[str], *, added: bool = True, client: str = "anna", **options: Any) -> None:
-        self.writing.change_requested("p", number, [client, topics, added, *([options] if options else [])])
+        self.writing.change_requested("p", number, ChangeRequest(client, topics, added, **options))
 
     def cached(self, topic: str) -> object:
         route = self.routes.get(topic)
@@ -99,7 +100,7 @@ def test_success_is_said_after_the_store_has_it_and_the_cache_has_it(home: Home)
 def test_a_peer_may_ask_for_any_combination(home: Home) -> None:
     home.keepalive.expire(1_000.0)
     topic = home.ours[:1]
-    home.ask(1, topic, filter="{}", until="disconnect", ttl_s=7, replace=True)
+    home.ask(1, topic, filter="{}", until_disconnect=True, ttl_s=7, replace=True)
     home.ask(2, topic, client="bert", replace=True)
     home.ask(3, topic, client="carl", ttl_s=7)
     home.ask(4, topic, client="dora", added=False, filter="{}")
