@@ -59,7 +59,8 @@ def _look(folder: Path, servers: Sequence[tuple[str, psutil.Process]]) -> Look:
         environment = open_for_reading(folder, lane, DEFAULT_MAP_SIZE_BYTES)
         with environment.begin() as txn:
             for name in DATABASES[lane].keys() - _NOT_OF_CLIENTS:
-                records[name] = txn.stat(environment.db[name])["entries"] if name in environment.db else 0
+                there = txn.stat(environment.db[name])["entries"] if name in environment.db else 0
+                records[name] = records.get(name, 0) + there
         environment.env.close()
     pages = [_page(url) for url, _ in servers]
     memory = [process.memory_info() for _, process in servers]

@@ -104,8 +104,8 @@ class Subscriptions(Protocol):
         """Add each row's subscription to each of its topics, or give the one that is there the row's term. Rows of one
         client at one topic may take effect in any order.
 
-        When it returns, the change is durable: it survives ``kill -9`` of every process and a power cut (embedded), or
-        the loss of a minority of the nodes (Riak).
+        When it returns, the change survives ``kill -9`` of every process and, unless it is until disconnect, a power
+        cut (embedded), or the loss of a minority of the nodes (Riak).
 
         No term beats any: a row without one takes the term away, and a row with one leaves a subscription without a
         term as it is. A row with a term gives one that has a term the new one and a greater stamp.

@@ -51,7 +51,7 @@ MAP_SHARE_WARNING = 0.8
 #: Once no endpoint runs, whoever removes the soft lane loses only kept messages, and which subscriptions have ended.
 REMAKE = (
     "stop every endpoint of it, rm -r its directory soft (where clients listen, which endpoints learn again; "
-    "which subscriptions have ended; and kept messages), and start again"
+    "subscriptions until disconnect; which subscriptions have ended; and kept messages), and start again"
 )
 
 MOUNTS = Path("/proc/self/mountinfo")

@@ -52,14 +52,12 @@ class Positions(Part):
         follower.owed = 2
         self._owed[follower] = None
 
-    def flush(self) -> None:
-        """The turn ends. If the stable stamp has grown in it, tell those that have been sent something since they were
-        told last."""
-        if self._marks.advances:
-            self._marks.advances = False
-            if self._owed and not self._telling:
-                self._telling = True
-                self._desk.job(self._tell_positions(list(self._owed)))
+    def advance(self) -> None:
+        """The stable stamp has grown: tell those that have been sent something since they were told last."""
+        self._marks.advances = False
+        if self._owed and not self._telling:
+            self._telling = True
+            self._desk.job(self._tell_positions(list(self._owed)))
 
     def _tell_positions(self, followers: Sequence[Follower]) -> Iterator[bool]:
         stable = -1

@@ -332,16 +332,19 @@ class Recovering(Part):
             self._rounds.wake(follower.rounds[0])
 
     def flush(self) -> None:
-        """The turn ends: see to those that have missed something, and to rounds that are over."""
+        """The turn ends: see to those that have missed something, to rounds that are over, and to positions."""
         if self._marks.missing:
             missing, self._marks.missing = self._marks.missing, []
             for clients in missing:
                 self.missed_some(clients)
             self._marks.advance()
-        over = self._rounds.over
-        while over:
-            round, is_whole = over.popleft()
-            self._end(round, is_whole)
+        while self._rounds.over:
+            over, self._rounds.over = self._rounds.over, []
+            for round, is_whole in over:
+                if not round.is_over:  # what else the turn has brought may have ended it
+                    self._end(round, is_whole)
+        if self._marks.advances:
+            self._positions.advance()
 
     def tick(self) -> None:
         """End what a command has waited for too long."""

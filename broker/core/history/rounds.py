@@ -71,7 +71,7 @@ class Rounds(Part):
         self._sending = sending
         self._again: list[Round] = []  # that are begun anew
         #: Rounds that are over, and whether each is whole: ``Recovering`` takes them.
-        self.over: deque[tuple[Round, bool]] = deque()
+        self.over: list[tuple[Round, bool]] = []
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""

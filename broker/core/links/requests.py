@@ -66,6 +66,15 @@ class Request(Struct, array_like=True, gc=False):
     answer: ClassVar[Decoder[Any]] = Decoder(None)
 
 
+class Carried(Struct, array_like=True, gc=False):
+    """A message, as every request has it that carries one (``carrying``)."""
+
+    topic: str  # "": a broadcast
+    payload: bytes
+    origin: str  # incarnation of the endpoint that its publisher is connected to
+    number: int  # of the origin's
+
+
 class PublishRequest(Request, tag=1):
     """An origin asks the home of a topic to hand a message over. A home asks a former one that is still handing over a
     message with the same key.
@@ -75,12 +84,10 @@ class PublishRequest(Request, tag=1):
 
     answer = Decoder(bool | Literal["kept"])
 
-    topic: str  # "": a broadcast
-    payload: bytes
+    message: Carried
     hashed: Hash | None  # with the topic's slot the key of the message; None: do not check for duplicates
     again: bool = False  # the sender has asked another endpoint for it before
     keep_s: NotNegative = 0  # how long to keep the message, in seconds; 0: it is not kept
-    name: Name | None = None  # None: the sender is its origin, and its number that of the request
 
 
 class ChangeRequest(Request, tag=2):
@@ -109,10 +116,7 @@ class DeliverRequest(Request, tag=3):
 
     answer = Decoder(list[str])
 
-    origin: str  # incarnation
-    number: int  # of the origin's
-    topic: str
-    payload: bytes
+    message: Carried
     clients: list[str]
 
 
@@ -122,10 +126,7 @@ class DeliverToListRequest(Request, tag=4):
 
     answer = DeliverRequest.answer
 
-    origin: str
-    number: int
-    topic: str
-    payload: bytes
+    message: Carried
     list_name: str
     clients: list[str] | None  # keep them under that name; None: those that the receiver has kept under it
 
@@ -136,9 +137,7 @@ class BroadcastRequest(Request, tag=5):
 
     answer = Decoder(list[tuple[str, float]])
 
-    origin: str
-    number: int
-    payload: bytes
+    message: Carried
 
 
 class ListenRequest(Request, tag=6):

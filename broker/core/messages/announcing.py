@@ -25,6 +25,7 @@ from ..connections.hub import Connection
 from ..desk import Desk
 from ..dispatch import ELSEWHERE, Outcome, Telling, refusal
 from ..links.calls import Call
+from ..links.carrying import carried
 from ..links.requests import PublishRequest
 from ..message import Message
 from ..outgoing.replies import Replies
@@ -100,7 +101,7 @@ class Announcing(Part):
             self._hand_to_home(news, message)
         else:
             message.travelled = True
-            request = PublishRequest(message.topic, message.payload, None)
+            request = PublishRequest(carried(message), None)
             self._desk.ask(home, request, self, (news, message), message.number)
 
     def _hand_to_home(self, news: News, message: Message) -> None:

@@ -15,6 +15,7 @@ from ..connections.hub import Hub
 from ..counters import Counters
 from ..desk import Desk, Job
 from ..limits import SIZES, Sizes
+from ..links.carrying import arrived
 from ..links.link import Link
 from ..links.requests import BroadcastRequest, DeliverRequest, DeliverToListRequest, Request
 from ..message import Message
@@ -121,8 +122,7 @@ class Delivery(Part):
         clients: list[str],
         ids: frozenset[str] | None,
     ) -> None:
-        message = Message(request.topic, request.payload, request.origin, request.number, self._desk.now)
-        message.travelled = True
+        message = arrived(request.message, self._desk.now)
         absent = self.deliver(message, clients, (peer, number), self.delivered, ids)
         if absent is not None:
             self._answer(peer, number, absent)
@@ -268,8 +268,7 @@ class Delivery(Part):
 
     def broadcast_requested(self, peer: str, number: int, request: BroadcastRequest) -> None:
         """The broadcasts' home has one for all clients of ours. Answered with ``Moved``."""
-        message = Message("", request.payload, request.origin, request.number, self._desk.now)
-        self.broadcast(message, (peer, number), self.broadcasts)
+        self.broadcast(arrived(request.message, self._desk.now), (peer, number), self.broadcasts)
 
     def broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> None:
         """To all clients here. When it has been done, ``told`` gets the ticket, and who has moved away lately: perhaps

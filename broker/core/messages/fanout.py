@@ -17,6 +17,7 @@ from ..desk import Desk
 from ..dispatch import Handover
 from ..limits import SIZES, Sizes
 from ..links.calls import Call
+from ..links.carrying import carried
 from ..links.link import Link
 from ..links.requests import BroadcastRequest, DeliverRequest, DeliverToListRequest
 from ..metrics import Metric
@@ -124,21 +125,19 @@ class Fanout(Part):
         return False
 
     def _forward(self, handover: Handover, endpoint: str, clients: list[str], places: Found | None, name: str) -> None:
-        message = handover.message
+        topic, message = handover.message.topic, carried(handover.message)
         self._desk.counts["messages_forwarded"] += 1
-        request = DeliverRequest(message.origin, message.number, message.topic, message.payload, clients)
+        request = DeliverRequest(message, clients)
         linked = None
-        if self._keeps_lists and len(clients) > self._many and message.topic and places is None:
+        if self._keeps_lists and len(clients) > self._many and topic and places is None:
             link = self.links.get(endpoint)
             if link is not None:
-                name = name or message.topic
+                name = name or topic
                 known = link.sent.holds(name, clients)
                 if not known:
                     link.sent.keep(name, clients)
                     self._desk.counts["lists_sent"] += 1
-                linked = DeliverToListRequest(
-                    message.origin, message.number, message.topic, message.payload, name, None if known else clients
-                )
+                linked = DeliverToListRequest(message, name, None if known else clients)
         self._desk.ask(endpoint, request, self, (handover, clients, places), 0, linked)
 
     def _delivered_here(self, handover: Handover, clients: int, absent: list[str], places: Found | None) -> None:
@@ -265,7 +264,7 @@ class Fanout(Part):
         self._delivery.broadcast(message, handover, self.broadcasts)
         endpoints = self._members.view()
         handover.open += len(endpoints)
-        request = BroadcastRequest(message.origin, message.number, message.payload)
+        request = BroadcastRequest(carried(message))
         self._desk.cast(endpoints, request, self, handover)
 
     def _follow(self, handover: Handover, moved: Moved) -> None:

@@ -21,9 +21,9 @@ from ..desk import Desk, in_turn
 from ..dispatch import ELSEWHERE, Handover
 from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, WAIT
+from ..links.carrying import arrived
 from ..links.link import Link
 from ..links.requests import PublishRequest, Request
-from ..message import Message
 from ..model import FilterPage, Subscribers
 from ..part import Part, RequestHandler
 from ..replication.guard import Guard
@@ -90,8 +90,8 @@ class Home(Part):
     def publish_requested(self, peer: str, number: int, request: PublishRequest) -> None:
         """A peer takes us for the home of the message's topic. Of a topic that was ours: it asks what becomes of a
         message that we are still handing over."""
-        topic, hashed, keep_s = request.topic, request.hashed, request.keep_s
-        slot = slot_of(topic)
+        hashed, keep_s = request.hashed, request.keep_s
+        slot = slot_of(request.message.topic)
         key = None if hashed is None else key_of_hash(slot, hashed)
         waiters = None
         if self._homes.table[slot] != self._me:
@@ -99,10 +99,7 @@ class Home(Part):
             if waiters is None:
                 self._desk.decline(peer, number, NOT_HOME)
                 return
-        origin, origin_number = request.name or (peer, number)
-        message = Message(topic, request.payload, origin, origin_number, self._desk.now)
-        message.travelled = True
-        handover = Handover(message, slot, key, None)
+        handover = Handover(arrived(request.message, self._desk.now), slot, key, None)
         handover.peer, handover.number = peer, number
         handover.keep_s = keep_s
         if request.again:
@@ -127,10 +124,10 @@ class Home(Part):
 
     def take_back(self) -> None:
         """What has waited, and waits no longer. Called at the end of each turn."""
-        if self._guard.has_kept:
+        if self._guard.kept.confirmed:
             for handover in self._guard.take_kept():
                 self._go_on(handover)
-        if self._keeping.has_written:
+        if self._keeping.journal.written:
             for handover in self._keeping.take_written():
                 self._go_on(handover)
         if self._sharing.over:
@@ -146,13 +143,14 @@ class Home(Part):
     @property
     def has_waited(self) -> bool:
         """There is something for ``take_back``."""
-        return bool(self._routes.ready or self._keeping.has_written or self._guard.has_kept or self._sharing.over)
+        if self._routes.ready or self._sharing.over:
+            return True
+        return len(self._keeping.journal.written) > 0 or len(self._guard.kept.confirmed) > 0
 
     def _take_ready(self) -> None:
         """Topics whose messages go on, or whose store call has failed."""
-        ready = self._routes.ready
-        while ready:
-            topic, route, error = ready.popleft()
+        ready, self._routes.ready = self._routes.ready, []
+        for topic, route, error in ready:
             if self._routes.get(topic) is not route:
                 continue  # dropped meanwhile, with what waited in it
             if error is not None:

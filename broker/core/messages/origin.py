@@ -28,6 +28,7 @@ from ..dedup.repeats import Repeats
 from ..desk import Desk
 from ..dispatch import ELSEWHERE, Handover, Publish, refusal
 from ..links.calls import KEPT, Call
+from ..links.carrying import carried
 from ..links.requests import PublishRequest
 from ..message import Message
 from ..metrics import Metric
@@ -141,7 +142,7 @@ class Origin(Part):
             self._inflight.begin(len(message.payload))
         message.travelled = True
         hashed = None if key is None else hash_of_key(key)
-        request = PublishRequest(message.topic, message.payload, hashed, publish.again, publish.keep_s)
+        request = PublishRequest(carried(message), hashed, publish.again, publish.keep_s)
         desk.ask(home, request, self, publish, message.number)
 
     def _hand_to_home(self, publish: Publish) -> None:

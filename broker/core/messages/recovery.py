@@ -19,7 +19,7 @@ from ..dedup.dedup import Dedup, hash_of_key, slot_of_key
 from ..desk import Desk
 from ..dispatch import Handover
 from ..links.calls import Call
-from ..links.requests import PublishRequest
+from ..links.requests import Carried, PublishRequest
 from ..message import Message
 from ..metrics import Metric
 from ..part import Part
@@ -164,8 +164,7 @@ class Recovery(Part):
                 dedup.begin(one.key)
                 self._hand_over_one(one)
         else:
-            hashed = hash_of_key(one.key)
-            request = PublishRequest(topic, payload, hashed, again=True, name=(origin, number))
+            request = PublishRequest(Carried(topic, payload, origin, number), hash_of_key(one.key), again=True)
             self._desk.ask(home, request, self, one.key)
 
     def answered(self, call: Call, value: Any) -> None:

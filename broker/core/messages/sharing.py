@@ -11,7 +11,6 @@ keys (``KeyHandover``), and asks the former one what becomes of a message when i
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
@@ -24,6 +23,7 @@ from ..desk import Desk
 from ..dispatch import Handover, refusal
 from ..limits import SIZES, Sizes
 from ..links.calls import KEPT, Asker, Call
+from ..links.carrying import carried
 from ..links.requests import PublishRequest
 from ..message import Message
 from ..replication.guard import Guard
@@ -57,7 +57,7 @@ class Sharing(Asker):
         sizes: Sizes = SIZES,
     ) -> None:
         #: Keys of messages that no former home is handing over any more: the home takes them.
-        self.over: deque[int] = deque()
+        self.over: list[int] = []
         self.ttl_s = dedup.ttl_s
         self._desk = desk
         self._me = me
@@ -188,17 +188,18 @@ class Sharing(Asker):
         if home is None:
             self.over.append(key)
             return
-        message = handover.message
-        name = (message.origin, message.number)  # it may be the very one that is being handed over there
-        request = PublishRequest(message.topic, message.payload, hash_of_key(key), again=True, name=name)
+        request = PublishRequest(
+            carried(handover.message), hash_of_key(key), again=True
+        )  # it may be the very one there
         self._desk.ask(home, request, self, handover)
 
     def take_over(self) -> list[Handover]:
         """Repetitions of messages that no former home is handing over any more: the first may be the first to be
         delivered. What repeats one meanwhile has waited with them."""
         again: list[Handover] = []
-        while self.over:
-            for waiter in self._dedup.end_elsewhere(self.over.popleft(), False, self._desk.now):
+        over, self.over = self.over, []
+        for key in over:
+            for waiter in self._dedup.end_elsewhere(key, False, self._desk.now):
                 waiter.begun = -math.inf  # it may be the very one, and be kept
                 again.append(waiter)
         return again

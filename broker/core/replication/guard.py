@@ -15,7 +15,7 @@ class Guard:
     """One home's."""
 
     def __init__(self, kept: KeptMessages, standbys: Standbys) -> None:
-        self._kept = kept
+        self.kept = kept
         self._standbys = standbys
         #: Are there to be standbys?
         self.on = standbys.on
@@ -31,7 +31,7 @@ class Guard:
     def name(self, handover: Handover, key: int) -> None:
         """By which name it is handed over."""
         message = handover.message
-        identity = self._kept.identities.get(key)
+        identity = self.kept.identities.get(key)
         if identity is not None:
             # A message with this key is waiting to be tried again. Those who have had that must not get this one. Its
             # publish keeps its own, for a home that it may have to go to.
@@ -43,16 +43,11 @@ class Guard:
     def keep(self, handover: Handover, key: int) -> None:
         """Have its standby know of it."""
         size = MESSAGE_BYTES + len(handover.message.payload)
-        handover.guarded += self._standbys.keep(self._kept, handover.slot, key, size, handover)
-
-    @property
-    def has_kept(self) -> bool:
-        """There is something for ``take_kept``."""
-        return bool(self._kept.confirmed)
+        handover.guarded += self._standbys.keep(self.kept, handover.slot, key, size, handover)
 
     def take_kept(self) -> list[Handover]:
         """Messages that need not wait for their standby any more, and wait for nothing else."""
-        kept, self._kept.confirmed = self._kept.confirmed, []
+        kept, self.kept.confirmed = self.kept.confirmed, []
         go_on: list[Handover] = []
         for handover in kept:
             handover.guarded -= 1

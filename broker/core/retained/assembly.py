@@ -21,8 +21,8 @@ from .state import History
 
 
 class Retaining(Part):
-    """Has the log forget what is over, and has copied what the journal has brought. Its turn ends before that of
-    ``copies``, which send it."""
+    """Has the log forget what is over, has copied what the journal has brought, and has the journal write. Its turn
+    ends before that of ``copies``, which send it."""
 
     def __init__(
         self, desk: Desk, log: Log, keeping: Keeping, journal: Journal, state: History, copies: Copies
@@ -59,12 +59,13 @@ class Retaining(Part):
             self._log.sweep(self._desk.now)
 
     def flush(self) -> None:
-        """The turn ends: what has been read is to be where the slot's copies are, too."""
+        """The turn ends: what has been read goes where the slot's copies are, too. What is to be kept is written."""
         if self._journal.has_read:
             read, self._journal.has_read = self._journal.has_read, []
             if self._copies.watching:
                 for slot, key in read:
                     self._copies.changed(self._state, slot, key)
+        self._journal.write()
 
     def lapsed(self) -> None:
         """Others may act for this endpoint's slots."""

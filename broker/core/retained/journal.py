@@ -91,7 +91,7 @@ class Journal(Part):
         if writes:
             log.lost, marks.proven = [], -1
         #: What became of messages' entries: ``Keeping`` takes it.
-        self.written: deque[tuple[Handover, Exception | None]] = deque()
+        self.written: list[tuple[Handover, Exception | None]] = []
         self._rows: dict[tuple[int, int], tuple[Entry, Handover]] = {}  # by slot and stamp
         self._forgotten: list[tuple[int, int]] = []
         self._floors: dict[int, int] = {}
@@ -163,7 +163,7 @@ class Journal(Part):
         self.floor(slot, stamp)
         self._whole.add(slot)
 
-    def flush(self) -> None:
+    def write(self) -> None:
         """The turn ends: write what there is. First the store has to end the earlier lives of the cluster, because each
         ends at the greatest stamp that the journal has."""
         if not (self.writes or self._voids):

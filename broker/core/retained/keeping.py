@@ -55,7 +55,7 @@ class Keeping:
         self._copies = copies
         self._standbys = standbys
         self._guard = guard
-        self._journal = journal
+        self.journal = journal
         #: By origin and number: what stamps crashed homes' messages had, and were given here, until they are begun.
         self._inherited: dict[tuple[str, int], tuple[int, int]] = {}
         self._void = 0  # stamps that were given before the lease last lapsed
@@ -133,8 +133,8 @@ class Keeping:
             self._desk.counts["messages_kept"] += 1
         else:
             handover.found = True
-            if self._journal.writes:
-                self._journal.forget(slot, entry.stamp if inherited is None else inherited[0])
+            if self.journal.writes:
+                self.journal.forget(slot, entry.stamp if inherited is None else inherited[0])
             if inherited is None:
                 self._log.stamp_anew(slot, entry, stamp)
         handover.entry, handover.stamp = entry, stamp
@@ -143,17 +143,16 @@ class Keeping:
             self._standbys.tell(self._history, slot, entry, entry.size)
         if self._guard.on:
             self._guard.keep(handover, key)
-        if self._journal.holds:
+        if self.journal.holds:
             handover.guarded += 1
-            self._journal.keep(slot, entry, handover)
+            self.journal.keep(slot, entry, handover)
 
     def take_written(self) -> list[Handover]:
         """Messages that need not wait for the journal any more, or that it could not take in (``not_kept``): these stay
         guarded, and are not to be handed over."""
         go_on: list[Handover] = []
-        written = self._journal.written
-        while written:
-            handover, error = written.popleft()
+        written, self.journal.written = self.journal.written, []
+        for handover, error in written:
             if error is not None:
                 handover.not_kept = error
             else:
@@ -161,11 +160,6 @@ class Keeping:
             if not handover.guarded or error is not None:
                 go_on.append(handover)
         return go_on
-
-    @property
-    def has_written(self) -> bool:
-        """There is something for ``take_written``."""
-        return bool(self._journal.written)
 
     def ended(self, handover: Handover, error: ProtocolError | None) -> bool:
         """The home is done with a kept message. False: others may act for its topic since it was accepted, and do not
@@ -184,15 +178,15 @@ class Keeping:
         assert entry is not None
         self._clock.close(handover.stamp)
         handover.entry, handover.is_kept = None, False
-        if handover.found and handover.not_kept is not None and self._journal.writes:
-            self._journal.floor(handover.slot, handover.stamp)  # it is here, and not where it would outlast all
+        if handover.found and handover.not_kept is not None and self.journal.writes:
+            self.journal.floor(handover.slot, handover.stamp)  # it is here, and not where it would outlast all
         if not entry.gone and entry.stamp == handover.stamp and not handover.found:
             slot = handover.slot
             self._log.remove(slot, entry)
             if self._copies.watching:
                 self._copies.changed(self._history, slot, entry)
-            if self._journal.writes:
-                self._journal.forget(slot, entry.stamp)
+            if self.journal.writes:
+                self.journal.forget(slot, entry.stamp)
 
     def recall(self, handover: Handover) -> None:
         """A message that another home has begun to hand over: was it one to be kept?"""

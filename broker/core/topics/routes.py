@@ -177,7 +177,7 @@ class Routes:
         self._routes: dict[str, Route] = {}
         self._policy = Sieve()
         #: Topics whose first message waits no longer, or cannot go on: an error says why. The home takes them.
-        self.ready: deque[tuple[str, Route, Exception | None]] = deque()
+        self.ready: list[tuple[str, Route, Exception | None]] = []
         #: Routes whose messages wait longer than whoever sent them expects. The home takes them, and says so.
         self.slow: list[Route] = []
 
