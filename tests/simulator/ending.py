@@ -241,11 +241,10 @@ class EndingHistory(History):
         return any(client.core is not None for client in believer.connections) and not self._listens(believer)
 
     def _went_at(self, believer: Believer) -> float:
-        """Until when it listened, or tried to since it last did. What it had tried before that, has lost to it."""
-        connections = believer.connections
-        listened = [number for number, client in enumerate(connections) if client in believer.listening_since]
-        ends = [client.closed_at for client in connections[max(listened, default=0) :]]
-        return max((end for end in ends if end is not None), default=float("-inf"))
+        """Until when it listened, or tried to on its newest connection. What it had before that has lost to it, though
+        an endpoint that was cut off may have closed it later."""
+        newest = believer.connections[-1] if believer.connections else None
+        return float("-inf") if newest is None or newest.closed_at is None else newest.closed_at
 
     # What must hold
 

@@ -230,7 +230,7 @@ def second_list_as_the_first(patch: pytest.MonkeyPatch) -> None:
     true = Delivery.deliver_to_list_requested
 
     def requested(delivery: Delivery, peer: str, number: int, request: DeliverToListRequest) -> None:
-        true(delivery, peer, number, replace(request, list_name=request.topic))
+        true(delivery, peer, number, replace(request, list_name=request.message.topic))
 
     patch.setattr(Delivery, "deliver_to_list_requested", requested)
 

@@ -252,13 +252,13 @@ def test_a_planted_fault_is_found(
 
 def nobody_is_told_that_it_has_missed_anything(patch: pytest.MonkeyPatch) -> None:
     """Who comes back goes on with what it had."""
-    patch.setattr(Arriving, "missed", lambda arriving, peer, void_before: None)
+    patch.setattr(Arriving, "peer_missed", lambda arriving, peer, void_before: None)
 
 
 def old_copies_are_believed(patch: pytest.MonkeyPatch) -> None:
     """A home has gone on without its standby; what that has is used all the same."""
-    patch.setattr(Standbys, "renew", lambda standbys, peer: None)
-    patch.setattr(Arriving, "missed", lambda arriving, peer, _: arriving._let_go(set(arriving._held.slots)))
+    patch.setattr(Standbys, "peer_reset", lambda standbys, peer: None)
+    patch.setattr(Arriving, "peer_missed", lambda arriving, peer, _: arriving._let_go(set(arriving._held.slots)))
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,24 @@
 """A desk with nothing behind it, so that a part can be driven alone: no router, no store, links that nothing leaves by.
 
-Owns: what a part has asked for. Must never: answer by itself; the test says what comes of it. The desk itself is the
-real one, for a part compiled takes no other; what it has handed on is looked for where it lies then.
+Owns: what a part has asked for. Must never: answer by itself; the test says what comes of it. The base and its desk are
+the real ones, for a part compiled takes no others; what the desk has handed on is looked for where it lies then.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from string import ascii_lowercase
 from typing import Any
 
-from ingeborg.broker.core.counters import Counters
-from ingeborg.broker.core.desk import Desk, Job
-from ingeborg.broker.core.effects import Act, StoreCall
-from ingeborg.broker.core.links.calls import Call, Calls
+from ingeborg.broker.core.base import Base
+from ingeborg.broker.core.effects import StoreCall
+from ingeborg.broker.core.limits import SIZES, Limits, Sizes
+from ingeborg.broker.core.links.calls import Call
 from ingeborg.broker.core.links.frames import Answer
 from ingeborg.broker.core.links.link import Link
-from ingeborg.broker.core.stores import StoreCalls
+from ingeborg.broker.core.model import Endpoint, Shape
+
+ME = Endpoint("me", "m", "ws://me", 0)
 
 #: Peers that a part can answer, and send what is meant for the present link only.
 PEERS = (*ascii_lowercase, "new", "stranger")
@@ -37,18 +39,23 @@ class Stored:
 
 
 class FakeDesk:
-    """``real`` is what a part is given; ``now`` is the test's to set. What is asked for comes to lists, and stays in
-    them until the test takes it out."""
+    """``base`` is what an assembly is given, ``real`` what a part is; ``now`` is the test's to set. What is asked for
+    comes to lists, and stays in them until the test takes it out."""
 
-    def __init__(self, now: float = 100.0) -> None:
-        self.counters = Counters()
-        self.jobs: deque[Job] = deque()
-        self.acts: list[Act] = []
-        self.stores = StoreCalls(self.counters.counts)
-        self._calls = Calls()
-        self._links = {peer: Link("here") for peer in PEERS}
-        self._calls.links.update(self._links)
-        self.real = Desk(now, self.counters, self._calls, self.stores, self.jobs, self.acts)
+    def __init__(
+        self,
+        now: float = 100.0,
+        unix_s: float = 0.0,
+        *,
+        limits: Limits | None = None,
+        sizes: Sizes = SIZES,
+        shape: Shape | None = None,
+    ) -> None:
+        self.base = base = Base(ME, now, unix_s, limits, sizes, shape)
+        self.real, self.counters, self.stores = base.desk, base.counters, base.stores
+        self.jobs, self.acts = base.jobs, base.acts
+        self._calls = base.calls
+        base.calls.links.update({peer: Link("here") for peer in PEERS})
         self._stored: list[Stored] = []
         self._asked: list[Call] = []
         self._linked: dict[int, Any] = {}
@@ -108,7 +115,7 @@ class FakeDesk:
         asked = dict(self._calls._calls)
         self._calls._calls.clear()
         self._asked += asked.values()
-        for peer, link in self._links.items():
+        for peer, link in self._calls.links.items():
             for number, said in link._out:
                 if isinstance(said, Answer):
                     if said.code:

@@ -1,7 +1,7 @@
-"""What stands around a part that is driven alone: real state, put together as the router does it, at a fake desk.
+"""What stands around a part that is driven alone: the lowest assemblies of an endpoint, at a fake desk.
 
-Owns: the state that parts share, and what clients have been written. Must never: make a part, or hand on from one to
-another; the test does.
+Owns: the endpoint's place in the cluster, its clients' connections, and what these have been written. Must never: make
+anything above; the test does, and drives it.
 """
 
 from __future__ import annotations
@@ -11,42 +11,23 @@ from typing import Any
 
 import orjson
 import ormsgpack
-from ingeborg.broker.core.history.parts import HistoryParts
 
-from ingeborg.broker.core.clients.keepalive import Keepalive
-from ingeborg.broker.core.cluster.copies import Copies
-from ingeborg.broker.core.cluster.membership import Membership
-from ingeborg.broker.core.cluster.standby import Standbys
-from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.cluster.assembly import Cluster
 from ingeborg.broker.core.codec import MESSAGES, Codec
-from ingeborg.broker.core.connections.hub import Connection, Hub
+from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.connections.large import TOPICS_PER_PART, Topics
 from ingeborg.broker.core.connections.outbox import Outbox
-from ingeborg.broker.core.dedup.dedup import Dedup
-from ingeborg.broker.core.dedup.names import Names
 from ingeborg.broker.core.effects import Close
-from ingeborg.broker.core.history.recovering import Recovering
-from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.messages.delivery import Delivery
-from ingeborg.broker.core.model import NO_INTRODUCTION, NO_SETTINGS, Endpoint, Settings
-from ingeborg.broker.core.outgoing.memory import Memory
-from ingeborg.broker.core.outgoing.replies import Replies
-from ingeborg.broker.core.outgoing.sending import Sending
-from ingeborg.broker.core.replication.guard import Guard
-from ingeborg.broker.core.replication.kept import KeptMessages
-from ingeborg.broker.core.topics.filtering import Filtering
-from ingeborg.broker.core.topics.locations import Locations
-from ingeborg.broker.core.topics.moved import MovedAway
-from ingeborg.broker.core.topics.routes import Routes
-from ingeborg.broker.core.topics.sweeping import Sweeping
+from ingeborg.broker.core.limits import SIZES, Limits, Sizes
+from ingeborg.broker.core.model import NO_INTRODUCTION, NO_SETTINGS, Endpoint, Settings, Shape
+from ingeborg.broker.core.outgoing.assembly import Outgoing
+from ingeborg.broker.core.topics.assembly import Topics as Subscriptions
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.messages import Command, check
 
 from .fake_desk import FakeDesk, Stored
 
-ME = Endpoint("me", "m", "ws://me", 0)
 GRACE_S = 60.0
-NO_HISTORY = Limits()
 
 
 def peer(incarnation: str) -> Endpoint:
@@ -61,44 +42,35 @@ def command(name: str, client: str = "anna", **fields: Any) -> Command:
 
 class Surroundings:
     """This endpoint is ``ME``; the peers are linked, and have welcomed it, if it has ``joined``.
-    ``settings``: of the cluster."""
+    ``settings``: of the cluster. ``shape``: of the store."""
 
-    def __init__(self, *peers: str, joined: bool = True, settings: Settings = NO_SETTINGS) -> None:
-        self.desk = fake = FakeDesk()
-        desk = fake.real
-        self.members = Membership(ME, desk.now, settings=settings)
+    def __init__(
+        self,
+        *peers: str,
+        joined: bool = True,
+        settings: Settings = NO_SETTINGS,
+        unix_s: float = 0.0,
+        limits: Limits | None = None,
+        sizes: Sizes = SIZES,
+        shape: Shape | None = None,
+    ) -> None:
+        self.desk = fake = FakeDesk(unix_s=unix_s, limits=limits, sizes=sizes, shape=shape)
+        self.base = fake.base
+        self.cluster = Cluster(self.base, settings)
+        self.members = self.cluster.members
         for incarnation in peers:
-            self.members.connected(peer(incarnation), desk.now, NO_INTRODUCTION._replace(settings=settings))
+            self.members.connected(peer(incarnation), fake.now, NO_INTRODUCTION._replace(settings=settings))
         if joined:
             self.join()
-        self.hub = Hub()
-        self.locations = Locations(1_000)
-        self.moved_away = MovedAway()
-        self.memory = Memory(1 << 62, lambda: 1 << 62)
-        self.sending = Sending(desk, self.memory)
-        self.replies = Replies(self.sending, self.memory, fake.counters)
-        self.keepalive = Keepalive(desk, self.sending, 25.0, 0.0)
+        self.outgoing = outgoing = Outgoing(self.base, None)
+        self.hub, self.memory = outgoing.hub, outgoing.memory
+        self.sending, self.replies = outgoing.sending, outgoing.replies
         self._numbers = 0
         self._written: defaultdict[Connection, list[bytes]] = defaultdict(list)
 
-    def sweeping(
-        self, routes: Routes, writes: UnderWay, filtering: Filtering, *, reads_memory: bool = True
-    ) -> Sweeping:
-        """The part that ends subscriptions."""
-        parts = (self.members, self.hub, routes, filtering, self.locations, writes, self.keepalive)
-        return Sweeping(self.desk.real, *parts, reads_memory)
-
-    def recovering(
-        self, limits: Limits = NO_HISTORY, settings: Settings = NO_SETTINGS, *, has_journal: bool = True
-    ) -> Recovering:
-        """The part that recovers clients; by default nothing is kept. ``has_journal``: the store has one."""
-        desk = self.desk.real
-        self.history = history = HistoryParts(desk, self.members, limits, settings, has_journal)
-        copies = Copies(desk, self.members, [])
-        standbys = Standbys(desk, self.members, copies, settings.standby)
-        history.keep(copies, standbys, Guard(KeptMessages(desk, Dedup(60.0, 1_000), Names()), standbys))
-        delivery = Delivery(desk, self.hub, self.sending, self.moved_away, {}, self.desk.counters)
-        return history.recover(self.hub, delivery, self.sending, self.memory, self.replies)
+    def make_topics(self, *presence: str) -> Subscriptions:
+        """The parts of topics."""
+        return Subscriptions(self.base, self.cluster, self.outgoing, self.members, presence)
 
     def join(self) -> None:
         """Every peer has welcomed this endpoint."""
@@ -111,7 +83,7 @@ class Surroundings:
         """No peer has confirmed anything: others may act as homes of this endpoint's slots from here on."""
         assert self.members.lapsed(self.desk.now)
 
-    def topics(self, home: str, count: int) -> list[str]:
+    def topics_at(self, home: str, count: int) -> list[str]:
         """So many topics whose home is this incarnation."""
         names: list[str] = []
         number = 0

@@ -1,75 +1,50 @@
 """The parts of a message's way, put together at a fake desk: no router, no link, no store.
 
-Owns: how the parts are given to one another, as the router does it, and short words for who is where. Must never: carry
-an effect out. A test drives one part of these, and looks at what that part asked the desk for.
+Owns: which assemblies that takes, and short words for who is where. Must never: carry an effect out. A test drives one
+part of these, and looks at what that part asked the desk for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from ingeborg.broker.core.history.parts import HistoryParts
-from ingeborg.broker.core.messages.lookup import LookupHome
-
-from ingeborg.broker.core.cluster.copies import Copies
+from ingeborg.broker.core.cluster.assembly import Cluster
 from ingeborg.broker.core.cluster.homes import Homes
 from ingeborg.broker.core.cluster.membership import Membership
-from ingeborg.broker.core.cluster.standby import Standbys
-from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.codec import MESSAGES, Codec
-from ingeborg.broker.core.connections.hub import Connection, Hub
+from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.connections.outbox import Outbox
-from ingeborg.broker.core.dedup.dedup import Dedup
-from ingeborg.broker.core.dedup.inflight import InFlight
-from ingeborg.broker.core.dedup.names import Names
-from ingeborg.broker.core.dedup.repeats import Repeats
-from ingeborg.broker.core.desk import Desk
-from ingeborg.broker.core.dispatch import Handover
 from ingeborg.broker.core.limits import SIZES, Limits, Sizes
 from ingeborg.broker.core.links.calls import Call
-from ingeborg.broker.core.links.link import Link
+from ingeborg.broker.core.lookup.home import LookupHome
 from ingeborg.broker.core.message import Message
-from ingeborg.broker.core.messages.delivery import Delivery
-from ingeborg.broker.core.messages.fanout import Fanout
+from ingeborg.broker.core.messages.assembly import Messages
 from ingeborg.broker.core.messages.home import Home
-from ingeborg.broker.core.messages.origin import Origin
-from ingeborg.broker.core.messages.outcomes import Outcomes
-from ingeborg.broker.core.messages.sharing import Sharing
-from ingeborg.broker.core.model import NO_SETTINGS, Endpoint, FilterPage, Location, Settings
-from ingeborg.broker.core.outgoing.memory import Memory
-from ingeborg.broker.core.outgoing.replies import Replies
-from ingeborg.broker.core.outgoing.sending import Sending
-from ingeborg.broker.core.replication.guard import Guard
-from ingeborg.broker.core.replication.handover import KeyHandover, SeenPayloads
-from ingeborg.broker.core.replication.kept import KeptMessages
-from ingeborg.broker.core.topics.filtering import Filtering
-from ingeborg.broker.core.topics.locations import Locations, Whereabouts
-from ingeborg.broker.core.topics.moved import MovedAway
-from ingeborg.broker.core.topics.routes import Routes
+from ingeborg.broker.core.model import NO_SETTINGS, Endpoint, FilterPage, Location, Settings, Shape
+from ingeborg.broker.core.outgoing.assembly import Outgoing
+from ingeborg.broker.core.replication.assembly import Replication
+from ingeborg.broker.core.retained.assembly import Retained
+from ingeborg.broker.core.topics.assembly import Topics
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.messages import Command, notification
 
-from .fake_desk import FakeDesk, Stored
+from .fake_desk import ME, FakeDesk, Stored
 
-ME = Endpoint("me", "m", "ws://me", 0)
 ANN = Endpoint("ann", "a", "ws://ann", 1)
 BOB = Endpoint("bob", "b", "ws://bob", 1)
 
 DEDUP_TTL_S = 60.0
-NO_LIMITS = Limits()
 
 
-def joined(desk: Desk, *peers: Endpoint, settings: Settings = NO_SETTINGS) -> Membership:
-    """An endpoint's membership, after all these peers have let it in. ``settings``: of the cluster."""
-    members = Membership(ME, desk.now, settings=settings)
-    members.heartbeat_written(desk.now)
-    members.registry(peers, desk.now, desk.now)
+def let_in(members: Membership, now: float, *peers: Endpoint) -> None:
+    """All these peers have let the endpoint in."""
+    members.heartbeat_written(now)
+    members.registry(peers, now, now)
     for peer in peers:
         members.welcomed_by(peer.incarnation, members.round)
     assert members.joined
-    return members
 
 
 def topics_at(homes: Homes, incarnation: str, count: int = 1) -> list[str]:
@@ -90,88 +65,39 @@ def topic_moving(before: Homes, old: str, after: Homes, new: str) -> str:
 
 
 class Way:
-    """One endpoint, as far as messages pass through it. ``peers``: those in its view. ``settings``: of the cluster."""
+    """One endpoint, as far as messages pass through it. ``peers``: those in its view, if it has ``joined``.
+    ``settings``: of the cluster. ``shape``: of the store. ``presence``: what topics with presence begin with."""
 
     def __init__(
         self,
         *peers: Endpoint,
-        members: Membership | None = None,
+        joined: bool = True,
         lookup: bool = False,
         sizes: Sizes = SIZES,
-        routes: Routes | None = None,
         settings: Settings = NO_SETTINGS,
-        limits: Limits = NO_LIMITS,
+        limits: Limits | None = None,
+        shape: Shape | None = None,
+        presence: Sequence[str] = (),
     ) -> None:
-        self.desk = fake = FakeDesk()
-        desk = fake.real
-        self.members = members = members or joined(desk, *peers, settings=settings)
-        self.homes: Homes = Homes(ME.incarnation, joined=True) if lookup else members
-        self.hub = Hub()
-        self.memory = memory = Memory(1 << 40, lambda: 0)
-        self.inflight = InFlight(1_000, 1 << 20)
-        self.routes = Routes(1_000, 100_000) if routes is None else routes
-        self.locations = Locations(0 if lookup else 100_000)
-        self.dedup: Dedup[Handover] = Dedup(DEDUP_TTL_S, 1_000)
-        self.repeats = Repeats(DEDUP_TTL_S, sizes)
-        self.handovers = UnderWay()
-        self.moved_away = MovedAway(sizes)
-        self.links: dict[str, Link] = {}
-        whereabouts = Whereabouts(self.locations, members, desk.drops)
-        self.sending = Sending(desk, memory)
-        self.replies = Replies(self.sending, memory, fake.counters)
-        self.delivery = Delivery(desk, self.hub, self.sending, self.moved_away, self.links, fake.counters, sizes)
-        self.fanout = Fanout(desk, members, self.links, self.locations, whereabouts, self.delivery, not lookup, sizes)
-        self.payloads = SeenPayloads(desk, self.dedup, Names())
-        kept = self.payloads.at_standby = KeptMessages(desk, self.dedup, Names())
-        self.copies = copies = Copies(desk, members, [self.payloads])
-        self.standbys = Standbys(desk, members, copies, settings.standby)
-        self.guard = Guard(kept, self.standbys)
-        self.history = HistoryParts(desk, members, limits, settings, True)
-        self.keeping = self.history.keep(copies, self.standbys, self.guard)
-        self.keys = KeyHandover(desk, members, self.dedup, self.repeats, self.handovers, copies, self.payloads, sizes)
-        self.outcomes = Outcomes(desk, self.inflight)
-        self.sharing = Sharing(
-            desk,
-            ME.incarnation,
-            self.homes,
-            self.dedup,
-            self.keys,
-            copies,
-            self.payloads,
-            self.guard,
-            self.keeping,
-            self.outcomes,
-            sizes,
-        )
-        self.filtering = Filtering(desk, self.routes)
-        make_home = LookupHome if lookup else Home
-        self.home = make_home(
-            desk,
-            ME.incarnation,
-            self.homes,
-            self.routes,
-            self.locations,
-            whereabouts,
-            self.outcomes,
-            self.fanout,
-            self.sharing,
-            self.guard,
-            self.filtering,
-            sizes,
-        )
-        self.origin = Origin(
-            desk,
-            ME.incarnation,
-            self.homes,
-            self.home,
-            self.outcomes,
-            self.repeats,
-            self.inflight,
-            self.replies,
-            fake.counters,
-            self.keeping,
-            True,
-        )
+        self.desk = FakeDesk(limits=limits, sizes=sizes, shape=shape)
+        self.base = base = self.desk.base
+        self.cluster = cluster = Cluster(base, settings)
+        self.members = cluster.members
+        if joined:
+            let_in(self.members, self.desk.now, *peers)
+        self.homes: Homes = Homes(ME.incarnation, joined=True) if lookup else self.members
+        self.outgoing = outgoing = Outgoing(base, None)
+        self.hub, self.sending, self.replies = outgoing.hub, outgoing.sending, outgoing.replies
+        self.replication = replication = Replication(base, cluster, DEDUP_TTL_S)
+        self.dedup, self.repeats, self.keys = replication.dedup, replication.repeats, replication.keys
+        self.topics = topics = Topics(base, cluster, outgoing, self.homes, presence, 0 if lookup else None)
+        self.routes, self.locations, self.moved_away = topics.routes, topics.locations, topics.moved_away
+        self.retained = retained = Retained(base, cluster, replication)
+        kind = LookupHome if lookup else Home
+        self.messages = Messages(base, cluster, outgoing, replication, topics, retained, self.homes, kind)
+        self.delivery, self.fanout, self.outcomes = self.messages.delivery, self.messages.fanout, self.messages.outcomes
+        self.home, self.origin = self.messages.home, self.messages.origin
+        self.inflight, self.links = base.inflight, base.calls.links
         self._connections = 0
 
     # Who is where
@@ -224,6 +150,7 @@ class Way:
 
     def flush(self) -> list[Stored]:
         """The home's turn ends; what the store is asked then, since the last call of this kind."""
+        self.home.take_back()
         self.home.flush()
         return self.take_stored()
 

@@ -6,17 +6,10 @@ import pytest
 
 from ingeborg.broker.core.clients.leaving import LEAVE_S, STEP_S, Leaving
 from ingeborg.broker.core.clients.sessions import Sessions
-from ingeborg.broker.core.cluster.copies import Copies
-from ingeborg.broker.core.cluster.copying import Copying
 from ingeborg.broker.core.cluster.joining import Joining
-from ingeborg.broker.core.cluster.mesh import Mesh
-from ingeborg.broker.core.cluster.slots import Held
-from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.connections.hub import Connection
-from ingeborg.broker.core.dedup.inflight import InFlight
 from ingeborg.broker.core.effects import Act, HandedOver, Hold, Left
-from ingeborg.broker.core.limits import PATIENCE, SIZES, Limits
-from ingeborg.broker.core.links.calls import Calls
+from ingeborg.broker.core.limits import PATIENCE, SIZES
 from ingeborg.protocol.errors import GOING_AWAY, SLOW_CONSUMER
 
 from ..surroundings import Surroundings
@@ -25,29 +18,28 @@ from ..surroundings import Surroundings
 class Endpoint(Surroundings):
     def __init__(self, clients: int = 0) -> None:
         super().__init__("p")
-        inflight = InFlight(10, 1_000)
-        mesh = Mesh(self.desk.real, self.members, Calls(), inflight, self.desk.counters.errors)
-        self.writes, self.handovers = UnderWay(), UnderWay()
-        copies = Copies(self.desk.real, self.members, [])
-        self.copying = Copying(self.desk.real, self.members, copies, [], Held(), self.handovers)
-        self._copy_all(copies)
+        base, cluster, desk, sending = self.base, self.cluster, self.desk.real, self.sending
+        self.handovers = cluster.handovers
         self.busy = False
         self.joining = Joining(
-            *(self.desk.real, self.members, mesh, self.writes, self.handovers, [], lambda: not self.busy),
+            *(desk, self.members, cluster.mesh, cluster.copies, cluster.writes, cluster.handovers, cluster.followers),
+            lambda: not self.busy,
             alone_at_url=True,
         )
-        self.sessions = Sessions(self.desk.real, Limits(), self.sending, self.replies, self.memory, inflight)
-        self.leaving = Leaving(self.desk.real, self.joining, self.copying, self.sessions, self.sending, inflight)
+        self.sessions = Sessions(desk, base.limits, sending, self.replies, self.memory, base.inflight)
+        self.leaving = Leaving(desk, self.joining, cluster.copying, self.sessions, sending, base.inflight)
+        self._copy_all()
         self.connections = [self.sessions.connected(number, None, False, 1 << 20) for number in range(clients)]
 
-    def _copy_all(self, copies: Copies) -> None:
+    def _copy_all(self) -> None:
         """Its peer has what belongs to its slots, of which there is nothing."""
-        assert not self.copying.prepared_to_leave()
+        copying = self.cluster.copying
+        assert not copying.prepared_to_leave()
         self.desk.work()
-        copies.flush()
+        self.cluster.copies.flush()
         for call in self.desk.asked:
             call.asker.answered(call, True)
-        assert self.copying.prepared_to_leave()
+        assert copying.prepared_to_leave()
 
     def later(self, seconds: float = STEP_S) -> None:
         """So much later a turn ends."""

@@ -14,6 +14,8 @@ from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S
 from ingeborg.broker.core.links.requests import ListenRequest
 from ingeborg.broker.core.model import Ended, Introduction, Location, StoreUnavailable
+from ingeborg.broker.core.topics.locations import Locations
+from ingeborg.broker.core.topics.moved import MovedAway
 from ingeborg.broker.core.topics.sweeping import KEPT_S
 from ingeborg.protocol.errors import REPLACED, SUBSCRIPTIONS_ENDED
 
@@ -39,15 +41,20 @@ def at(peer: str, number: int, *, online: bool = True) -> Location:
 class Endpoint(Surroundings):
     def __init__(self, *peers: str, joined: bool = True) -> None:
         super().__init__(*peers, joined=joined)
+        self.locations, self.moved_away = Locations(1_000), MovedAway()
         self.part = Listening(
             *(self.desk.real, self.members, self.members, self.hub, self.locations, self.moved_away),
-            *(self.replies, self.sending, self.memory, self.recovering(), self.history.admitting),
+            *(self.replies, self.sending, self.memory),
         )
 
     def say(self, name: str, client: str = "anna", connection: Connection | None = None) -> Connection:
         """A command, over a new connection if none is given."""
         connection = connection or self.client(name)
-        self.part.commands()[name](connection, command(name, client, id=1))
+        said = command(name, client, id=1)
+        if name == "listen":
+            self.part.listen(connection, said)
+        else:
+            self.part.unlisten(connection, said)
         return connection
 
     def turn(self, *operations: str) -> list[Stored]:
@@ -617,7 +624,7 @@ def test_a_place_that_is_left_before_it_is_known_whether_it_was_the_last_is_not_
     anna, bert = endpoint.listening(), endpoint.listening("bert", 2)
     endpoint.locations.clear()  # as when this endpoint has been let in again: they may have listened elsewhere
     endpoint.part.closed(anna)
-    endpoint.part.commands()["unlisten"](bert, command("unlisten", "bert", id=2))
+    endpoint.part.unlisten(bert, command("unlisten", "bert", id=2))
     assert [endpoint.locations.get(client) for client in ("anna", "bert")] == [None, None]
 
 

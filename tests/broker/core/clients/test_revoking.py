@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.clients.keepalive import Keepalive
 from ingeborg.broker.core.clients.revocations import KEPT_S
 from ingeborg.broker.core.clients.revoking import (
     AGAIN_S,
@@ -20,13 +19,13 @@ from ingeborg.broker.core.clients.sessions import Sessions
 from ingeborg.broker.core.connections.grants import Grant
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.connections.outbox import PIECE_BYTES
-from ingeborg.broker.core.dedup.inflight import InFlight
 from ingeborg.broker.core.effects import Close, Knows
-from ingeborg.broker.core.limits import Limits, Sizes
+from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import TIMEOUT_S
 from ingeborg.broker.core.links.requests import RevokedRequest
 from ingeborg.broker.core.model import JTI, SUB, Revocation, StoreUnavailable, TooManyRevocations
 from ingeborg.broker.core.outgoing.replies import REPLIES_MAX
+from ingeborg.broker.core.part import CommandSpec
 from ingeborg.protocol.errors import TOKEN_REVOKED
 
 from ..surroundings import Surroundings, command
@@ -39,14 +38,13 @@ OPS = Grant("anna", (), (), False, UNIX_S + 60, revoke=True)
 class Endpoint(Surroundings):
     """It has read the record, unless it is not ``ready``."""
 
-    def __init__(self, *peers: str, ready: bool = True, sizes: Sizes | None = None) -> None:
-        super().__init__(*peers, joined=False)
-        desk = self.desk.real
-        self.sessions = Sessions(desk, Limits(), self.sending, self.replies, self.memory, InFlight(9, 1 << 20))
-        self.keepalive = Keepalive(desk, self.sending, 25.0, UNIX_S)
-        arguments = desk, self.members, self.sessions, self.sending, self.replies, self.keepalive
-        self.part = Revoking(*arguments, sizes or Sizes())
-        self.sessions.bind({"revoke": self.part.revoke, "listen": self._begin, "subscribe": self._begin})
+    def __init__(self, *peers: str, ready: bool = True, sizes: Sizes = SIZES) -> None:
+        super().__init__(*peers, joined=False, unix_s=UNIX_S)
+        desk, sending, replies = self.desk.real, self.sending, self.replies
+        self.sessions = Sessions(desk, self.base.limits, sending, replies, self.memory, self.base.inflight)
+        self.part = Revoking(desk, self.members, self.sessions, sending, replies, sizes)
+        begin = CommandSpec(self._begin)
+        self.sessions.bind({**self.part.commands(), "listen": begin, "subscribe": begin})
         self.begun = 0
         if ready:
             self.joins()
@@ -115,7 +113,7 @@ def test_of_a_subject_it_says_until_when_the_tokens_had_been_issued() -> None:
 
 def test_the_present_second_is_that_of_the_command_and_not_of_the_last_tick() -> None:
     endpoint = Endpoint()
-    endpoint.keepalive.expire(UNIX_S + 4.97)
+    endpoint.desk.real.tick(UNIX_S + 4.97)
     endpoint.desk.now += 0.08
     endpoint.revoke(endpoint.connect(), sub="anna")
     (call,) = endpoint.stored("revoke")

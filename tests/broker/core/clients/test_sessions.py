@@ -13,32 +13,39 @@ from ingeborg.broker.core.connections.grants import Grant
 from ingeborg.broker.core.connections.hub import Connection, Reply
 from ingeborg.broker.core.connections.large import Large, Outcome
 from ingeborg.broker.core.connections.outbox import PIECE_BYTES, DroppingOutbox
-from ingeborg.broker.core.dedup.inflight import InFlight
 from ingeborg.broker.core.effects import Act, Close, Forget, Hold, Read
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.outgoing.memory import Memory
-from ingeborg.broker.core.outgoing.replies import REPLIES_MAX, Replies
-from ingeborg.broker.core.outgoing.sending import Sending
+from ingeborg.broker.core.outgoing.assembly import Outgoing
+from ingeborg.broker.core.outgoing.replies import REPLIES_MAX
+from ingeborg.broker.core.part import CommandSpec
 from ingeborg.protocol.errors import HELD_TOO_MUCH, NOT_UTF8, ProtocolError
 from ingeborg.protocol.messages import Command
 
 from ..fake_desk import FakeDesk
 
-KINDS = ("publish", "broadcast", "subscribe", "unsubscribe", "listen", "unlisten", "subscriptions")
+#: By what rules their connection goes, as the parts say that carry them out.
+RULES = {
+    "publish": {"publishes": True, "after_close": True},
+    "broadcast": {"publishes": True, "after_close": True},
+    "subscribe": {"after_close": True},
+    "unsubscribe": {"after_close": True},
+    "listen": {},
+    "unlisten": {},
+    "subscriptions": {"overlaps": False},
+}
 
 
 class Room:
     """Sessions, and what they begin."""
 
     def __init__(self, **limits: Any) -> None:
-        self.desk = FakeDesk()
-        self.limits = Limits(**limits)
-        self.memory = Memory(self.limits.held_bytes, lambda: self.limits.held_bytes + 1)
-        self.inflight = InFlight(2, 1 << 20)
-        self.sending = Sending(self.desk.real, self.memory)
-        self.replies = Replies(self.sending, self.memory, self.desk.counters)
-        self.sessions = Sessions(self.desk.real, self.limits, self.sending, self.replies, self.memory, self.inflight)
-        self.sessions.bind(dict.fromkeys(KINDS, self._begin))
+        self.desk = FakeDesk(limits=Limits(inflight_messages=2, **limits))
+        base = self.desk.base
+        outgoing = Outgoing(base, None)
+        self.memory, self.sending, self.replies = outgoing.memory, outgoing.sending, outgoing.replies
+        self.limits, self.inflight = base.limits, base.inflight
+        self.sessions = Sessions(base.desk, base.limits, self.sending, self.replies, self.memory, base.inflight)
+        self.sessions.bind({name: CommandSpec(self._begin, **rules) for name, rules in RULES.items()})
         self.begun: list[str] = []
         self.places: list[tuple[Connection, Reply]] = []
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ingeborg.broker.core.cluster.joining import AGAIN_S, NAME_MOVES, NAME_QUIET_S, PERIOD_S, PREPARE_S, Joining
-from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, FORGET_AFTER_S, LEASE_S, Membership
-from ingeborg.broker.core.cluster.mesh import Mesh
-from ingeborg.broker.core.cluster.underway import UnderWay
-from ingeborg.broker.core.dedup.inflight import InFlight
+from ingeborg.broker.core.cluster.assembly import Cluster
+from ingeborg.broker.core.cluster.joining import AGAIN_S, NAME_MOVES, NAME_QUIET_S, PERIOD_S, PREPARE_S
+from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, FORGET_AFTER_S, LEASE_S
 from ingeborg.broker.core.effects import DropLink, Gone, Joined, Stop
-from ingeborg.broker.core.links.calls import Call, Calls
+from ingeborg.broker.core.links.calls import Call
 from ingeborg.broker.core.links.requests import JoinRequest, LeaveRequest, PrepareRequest, Request
 from ingeborg.broker.core.model import (
     NO_INTRODUCTION,
@@ -22,8 +20,8 @@ from ingeborg.broker.core.model import (
 )
 from ingeborg.broker.core.part import Part
 
-from ..fake_desk import FakeDesk, Stored
-from ..surroundings import ME, peer
+from ..fake_desk import ME, FakeDesk, Stored
+from ..surroundings import peer
 
 DOWN = StoreUnavailable("no quorum")
 
@@ -33,6 +31,7 @@ class Follower(Part):
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.missed: list[tuple[str, int | None]] = []
 
     def view_changed(self) -> None:
         self.told.append("view changed")
@@ -43,21 +42,20 @@ class Follower(Part):
     def lapsed(self) -> None:
         self.told.append("lapsed")
 
+    def peer_missed(self, peer: str, void_before: int | None) -> None:
+        self.missed.append((peer, void_before))
+
 
 class Newcomer:
     """An endpoint from its first tick on. Time goes on when the test says so."""
 
     def __init__(self, *, alone_at_url: bool = True) -> None:
         self.desk = FakeDesk()
-        self.members = Membership(ME, self.desk.now)
-        mesh = Mesh(self.desk.real, self.members, Calls(), InFlight(10, 1_000), self.desk.counters.errors)
-        self.writes, self.handovers = UnderWay(), UnderWay()
+        cluster = Cluster(self.desk.base, alone_at_url=alone_at_url)
+        self.members, self.joining = cluster.members, cluster.joining
+        self.writes, self.handovers = cluster.writes, cluster.handovers
         self.follower = Follower()
-        self.idle = True
-        self.joining = Joining(
-            *(self.desk.real, self.members, mesh, self.writes, self.handovers, [self.follower], lambda: self.idle),
-            alone_at_url=alone_at_url,
-        )
+        cluster.followers.bind([self.follower])
 
     def later(self, seconds: float = PERIOD_S) -> None:
         self.desk.now += seconds
@@ -328,25 +326,21 @@ def test_a_peer_that_did_not_answer_is_asked_again(newcomer: Newcomer) -> None:
 def test_the_welcome_says_whether_the_peer_has_acted_without_this_endpoint(
     newcomer: Newcomer, answer: int, missed: list[tuple[str, int | None]]
 ) -> None:
-    told: list[tuple[str, int | None]] = []
-    newcomer.joining.missed = lambda peer, void_before: told.append((peer, void_before))
     newcomer.register()
     newcomer.link_up("p")
     newcomer.prepare("p")
     newcomer.asked()
     newcomer.joining.answered(newcomer.last, answer)
-    assert told == missed
+    assert newcomer.follower.missed == missed
 
 
 def test_a_welcome_that_did_not_come_may_have_said_so(newcomer: Newcomer) -> None:
-    told: list[tuple[str, int | None]] = []
-    newcomer.joining.missed = lambda peer, void_before: told.append((peer, void_before))
     newcomer.register()
     newcomer.link_up("p")
     newcomer.prepare("p")
     newcomer.asked()
     newcomer.joining.failed(newcomer.last, "peer_unavailable", "")
-    assert told == [("p", None)]
+    assert newcomer.follower.missed == [("p", None)]
 
 
 def test_one_that_is_gone_is_not(newcomer: Newcomer) -> None:
@@ -516,7 +510,8 @@ def test_one_that_comes_later_is_told_when_it_joins(member: Newcomer) -> None:
 
 
 def test_it_is_gone_when_its_clients_are_it_is_out_of_the_registry_and_idle(member: Newcomer) -> None:
-    member.idle = False
+    inflight = member.desk.base.inflight
+    inflight.begin(0)
     member.joining.leave()
     member.joining.tick()
     member.stored()  # it is registered as long as it has clients
@@ -524,11 +519,12 @@ def test_it_is_gone_when_its_clients_are_it_is_out_of_the_registry_and_idle(memb
     member.joining.tick()
     (out,) = member.stored("deregister")
     assert out.arguments == (ME,)
-    member.idle = True
+    member.asked()
+    inflight.end(0)
     assert not member.joining.left
     out.end(error=DOWN)  # the others will find it dead
     assert member.joining.left
-    member.idle = False
+    inflight.begin(0)
     assert not member.joining.left
     member.later(10.0)
     member.stored()  # no sign of life any more

@@ -45,9 +45,9 @@ def slot_of(node: Node) -> int:
     return node.router.members.table.index(node.me.incarnation)
 
 
-def keep(node: Node, key: Key, page: bytes, confirmed: list[Any]) -> bool:
-    """Write as the home of the slot, and wait for the standby: ``confirmed`` gets the page when it has it."""
-    node.router.cluster.standbys.confirm = confirmed.extend
+def keep(node: Node, key: Key, page: bytes) -> bool:
+    """Write as the home of the slot, and wait for the standby: the state's ``confirmed`` gets the page when it has
+    it."""
     pages_of(node).pages[key] = page
     waits = node.router.cluster.standbys.keep(pages_of(node), key[0], key, len(page), page)
     node.event(lambda now: None)
@@ -114,9 +114,9 @@ def test_one_crash_after_the_other_loses_nothing_while_slots_have_standbys() -> 
 def test_a_change_that_was_confirmed_survives_and_is_not_confirmed_before() -> None:
     both = cluster("a", "b")
     a, b = both.nodes["a"], both.nodes["b"]
-    confirmed: list[Any] = []
+    confirmed = pages_of(a).confirmed
     key = (slot_of(a), 1)
-    assert keep(a, key, b"kept", confirmed)
+    assert keep(a, key, b"kept")
     both.world.run(0.005)  # on its way
     assert confirmed == []
     assert pages_of(b).pages == {}
@@ -144,11 +144,11 @@ def test_a_change_that_nobody_waits_for_is_there_within_a_tick() -> None:
 def test_many_confirmed_changes_of_many_bytes_stay_within_the_window_and_in_order() -> None:
     both = cluster("a", "b")
     a, b = both.nodes["a"], both.nodes["b"]
-    confirmed: list[Any] = []
+    confirmed = pages_of(a).confirmed
     pages = [number.to_bytes(4) * 25_000 for number in range(60)]
     slot = slot_of(a)
     for number, page in enumerate(pages):
-        assert keep(a, (slot, number), page, confirmed)
+        assert keep(a, (slot, number), page)
     most = 0
     for _ in range(200):
         both.world.run(0.002)
@@ -161,8 +161,7 @@ def test_many_confirmed_changes_of_many_bytes_stay_within_the_window_and_in_orde
 def test_a_row_that_grows_too_long_is_given_up_and_nobody_waits_in_vain() -> None:
     both = cluster("a", "b")
     a, b = both.nodes["a"], both.nodes["b"]
-    confirmed: list[Any] = []
-    a.router.cluster.standbys.confirm = confirmed.extend
+    confirmed = pages_of(a).confirmed
     for one, other in ("ab", "ba"):
         both.world.cut(one, other, 1.0)
     slot, standbys = slot_of(a), a.router.cluster.standbys
@@ -179,14 +178,14 @@ def test_a_row_that_grows_too_long_is_given_up_and_nobody_waits_in_vain() -> Non
 def test_whoever_waits_for_a_standby_that_dies_goes_on() -> None:
     both = cluster("a", "b")
     a, b = both.nodes["a"], both.nodes["b"]
-    confirmed: list[Any] = []
+    confirmed = pages_of(a).confirmed
     both.world.crash(b)
-    assert keep(a, (slot_of(a), 1), b"kept", confirmed)
+    assert keep(a, (slot_of(a), 1), b"kept")
     both.world.run(1.0)
     assert confirmed == []
     both.world.run(TAKEN_OVER_S)
     assert confirmed == [b"kept"]
-    assert not keep(a, (slot_of(a), 2), b"alone", confirmed)
+    assert not keep(a, (slot_of(a), 2), b"alone")
     assert without(both) == SLOTS
 
 

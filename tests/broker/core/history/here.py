@@ -8,94 +8,52 @@ from __future__ import annotations
 
 from typing import Any
 
+from ingeborg.broker.core.clients.assembly import Clients
 from ingeborg.broker.core.codec import MESSAGES, Codec
 from ingeborg.broker.core.connections.hub import Connection
-from ingeborg.broker.core.entries import Entry
-from ingeborg.broker.core.history.positions import Positions
+from ingeborg.broker.core.history.assembly import HistoryParts
+from ingeborg.broker.core.history.follower import Follower
 from ingeborg.broker.core.history.rounds import ALL_SLOTS
-from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.links.calls import Call
-from ingeborg.broker.core.links.requests import MarkRequest, MissedPage, Request
+from ingeborg.broker.core.links.requests import MissedPage
 from ingeborg.broker.core.message import Message
-from ingeborg.broker.core.model import Settings, Subscription
-from ingeborg.protocol.hashes import slot_of
+from ingeborg.broker.core.model import Subscription
 
-from ..surroundings import Surroundings, command
-
-LINE = "m"
-KEPT_S = 600.0
-LIMITS = Limits(history_bytes=1 << 24)
-IN_MEMORY = Settings(history="memory")
+from ..retained.here import Keeper
 
 
-class Here(Surroundings):
+class Here(Keeper):
     """It has joined, ``peers`` are linked and have history, and each has told its mark: 0."""
 
-    def __init__(self, *peers: str, limits: Limits = LIMITS, settings: Settings = IN_MEMORY) -> None:
-        super().__init__(*peers, settings=settings)
-        self.part = self.recovering(limits, settings)
-        history = self.history
-        self.log, self.clock, self.marks, self.missed = history.log, history.clock, history.marks, history.missed
-        self.rounds, self.journal, self.state = history.rounds, history.journal, history.state
-        self.positions = next(part for part in history.parts if isinstance(part, Positions))
-        self.marks.joined()
+    def __init__(self, *peers: str, **options: Any) -> None:
+        super().__init__(*peers, **options)
+        base, cluster, outgoing = self.base, self.cluster, self.outgoing
+        self.topics = self.make_topics()
+        self.clients = Clients(base, cluster, outgoing, self.topics, 25.0, self.members)
+        history = HistoryParts(base, cluster, outgoing, self.topics, self.retained, self.clients)
+        self.part, self.admitting = history.recovering, history.admitting
+        self.missed, self.rounds, self.positions = history.missed, history.rounds, history.positions
         self.missed.joined()
-        self.marks.tick()
-        self.take_asked()
-        for incarnation in peers:
-            self.told(incarnation, 0)
-        self._names = 0
-
-    # What is kept here
-
-    def keep(self, topic: str, stamp: int = 0, payload: bytes = b"1", expires_s: float = KEPT_S) -> Entry:
-        """A message of the topic has been accepted, kept, and has ended. ``stamp``: 0: the clock's next one."""
-        if not stamp:
-            stamp = self.clock.stamp()
-            self.clock.close(stamp)
-        self.clock.see(stamp)
-        self._names += 1
-        entry = Entry(topic, payload, "o", self._names, stamp, self.desk.now + expires_s)
-        self.log.add(slot_of(topic), entry, self.desk.now)
-        return entry
-
-    # Peers
-
-    def told(
-        self,
-        incarnation: str,
-        mark: int,
-        clock: int | None = None,
-        again: list[str] | None = [],  # noqa: B006
-        count: int = 0,
-    ) -> None:
-        """The peer tells its mark. ``count``: of endpoints that take part, as it sees it; 0: as this one does."""
-        count = count or len(self.members.view()) + 1
-        request = MarkRequest(mark, mark if clock is None else clock, [LINE], again, count)
-        self.marks.mark_told(incarnation, 1, request)
-
-    def take_asked(self, kind: type[Request] | None = None) -> list[Call]:
-        """What peers were asked since the last look; all has to be of this kind."""
-        asked = self.desk.asked[:]
-        self.desk.asked.clear()
-        assert kind is None or {type(call.request) for call in asked} <= {kind}
-        return asked
 
     # Clients
 
     def listens(
-        self, client: str = "anna", recover: str | bool = True, codec: Codec = MESSAGES
+        self, client: str = "anna", recover: str = "", codec: Codec = MESSAGES
     ) -> tuple[Connection, dict[str, Any]]:
-        """It listens, and recovers; its connection, and what the reply says beside."""
-        connection = self.begins(client, recover, codec)
-        return connection, self.part.listened(connection, client, "" if recover is True else str(recover))
+        """It listens, and recovers since this position, or from now on; its connection, and what the reply says
+        beside."""
+        connection = self.begins(client, codec)
+        return connection, self.part.listened(connection, client, recover)
 
-    def begins(self, client: str = "anna", recover: str | bool = True, codec: Codec = MESSAGES) -> Connection:
+    def begins(self, client: str = "anna", codec: Codec = MESSAGES) -> Connection:
         """Its ``listen`` has begun, and is being written."""
         connection = self.client("listen", codec)
         self.hub.bind(client, connection)
-        self.part.listens(connection, command("listen", client, recover=recover))
+        self.part.listens(connection, client)
         return connection
+
+    def follower(self, connection: Connection) -> Follower:
+        """The connection's."""
+        return self.part.followers[connection]
 
     def comes(self, connection: Connection, topic: str, number: int, payload: bytes = b"1") -> None:
         """A message of the endpoint ``o`` for a client of this connection."""
@@ -104,10 +62,10 @@ class Here(Surroundings):
     def brings(self, message: Message, *connections: Connection) -> None:
         """This message for a client of each of these connections."""
         for connection in connections:
-            if connection.follower is None:
+            if connection.receiver is None:
                 self.sending.push(connection, message.frame_for(connection.codec))
             else:
-                self.part.take(connection, message)
+                connection.receiver.take(message)
 
     def has_topics(self, *topics: str) -> None:
         """The store says what the client that recovers has subscribed to."""
@@ -120,10 +78,16 @@ class Here(Surroundings):
         self.rounds.tick()
         self.work()
 
+    def turn(self) -> None:
+        """The turn ends."""
+        self.part.flush()
+
     def work(self) -> None:
         """All that can be done is."""
+        self.turn()
         self.desk.work()
-        while self.has_no_filters():
+        while self.has_no_filters() or self.rounds.over or self.marks.advances:
+            self.turn()
             self.desk.work()
 
     def has_no_filters(self) -> bool:
@@ -153,11 +117,6 @@ def short(frame: dict[str, Any]) -> str:
         return f"gap {'any' if gap is None else ' '.join(map(str, gap.get('topics', gap.get('slots'))))}"
     words = [frame["key"], frame["mid"].rpartition(".")[2] if "mid" in frame else "", "kept" if "kept" in frame else ""]
     return " ".join(word for word in words if word)
-
-
-def at(stamp: int) -> str:
-    """A position."""
-    return f"{LINE}.{stamp:x}"
 
 
 def answer(

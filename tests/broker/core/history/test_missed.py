@@ -13,7 +13,6 @@ from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import NOT_HOME, WAIT
 from ingeborg.broker.core.links.requests import FetchRequest, MissedPage, MissedRequest
 from ingeborg.broker.core.retained import log as log_module
-from ingeborg.broker.core.topics.routes import Routes
 from ingeborg.broker.core.topics.topic_filters import TopicFilters
 from ingeborg.protocol.hashes import slot_of
 from tests import wants
@@ -83,7 +82,7 @@ def test_since_a_message_by_its_name() -> None:
 
 def test_of_a_slot_of_another_home_or_one_that_is_read_nothing_is_said() -> None:
     here = Here("a")
-    (of_a,), (mine,) = here.topics("a", 1), here.topics("m", 1)
+    (of_a,), (mine,) = here.topics_at("a", 1), here.topics_at("m", 1)
     assert look(here, mine, of_a) is None
     assert look(here, mine) is not None
     here.journal.loading[slot_of(mine)] = 1
@@ -105,7 +104,7 @@ def test_nothing_is_said_while_this_endpoint_does_not_act() -> None:
 
 def test_pages_are_fetched_one_by_one_and_each_once() -> None:
     here = Here("a", limits=MUCH)
-    (mine,) = here.topics("m", 1)
+    (mine,) = here.topics_at("m", 1)
     for stamp in range(1, 2 * PAGE_MESSAGES + 11):
         here.keep(mine, stamp)
     here.desk.answers.clear()
@@ -208,7 +207,7 @@ def test_a_long_search_stops_where_the_slots_move_meanwhile(monkeypatch: pytest.
     wants.interpreted()
     monkeypatch.setattr(missed_module, "ENTRIES_PER_SLICE", 2)
     here = Here("a")
-    mine = here.topics("m", 3)
+    mine = here.topics_at("m", 3)
     for stamp, topic in enumerate([*mine, *mine], 1):
         here.keep(topic, stamp)
     told: list[MissedPage | None] = []
@@ -256,8 +255,8 @@ def through(here: Here, since: int = 0) -> list[MissedPage | None]:
 
 def test_what_was_kept_since_is_gone_through_and_the_store_says_what_is_the_clients() -> None:
     here = Here("a")
-    mine = here.topics("m", 3)
-    others = here.topics("a", 1)
+    mine = here.topics_at("m", 3)
+    others = here.topics_at("a", 1)
     for stamp, topic in enumerate([*mine, *others, *mine], 1):
         here.keep(topic, stamp)
     told = through(here, since=1)
@@ -329,7 +328,7 @@ def test_what_moves_from_a_topic_to_its_floor_meanwhile_is_told_all_the_same(mon
 @pytest.mark.parametrize("what", ["view", "lapse"])
 def test_what_moves_meanwhile_makes_it_no_answer(what: str) -> None:
     here = Here("a")
-    (mine,) = here.topics("m", 1)
+    (mine,) = here.topics_at("m", 1)
     here.keep(mine, 3)
     told = through(here)
     here.desk.work()
@@ -346,7 +345,7 @@ def test_what_moves_meanwhile_makes_it_no_answer(what: str) -> None:
 
 def test_where_the_store_cannot_say_it_is_no_answer_and_who_waits_is_told_so() -> None:
     here = Here("a")
-    (mine,) = here.topics("m", 1)
+    (mine,) = here.topics_at("m", 1)
     here.keep(mine, 3)
     here.missed.missed_requested("a", 7, MissedRequest("anna", 0, None))
     here.desk.now += missed_module.TELL_S
@@ -359,10 +358,10 @@ def test_where_the_store_cannot_say_it_is_no_answer_and_who_waits_is_told_so() -
 
 def test_where_the_routing_cache_knows_the_store_is_not_asked() -> None:
     here = Here("a")
-    subscribed, not_so, filtered, unread, doubted = here.topics("m", 5)
+    subscribed, not_so, filtered, unread, doubted = here.topics_at("m", 5)
     for stamp, topic in enumerate((subscribed, not_so, filtered, unread, doubted), 1):
         here.keep(topic, stamp)
-    here.missed.routes = routes = Routes(100, 1_000)
+    routes = here.topics.routes
     routes.filled(subscribed, routes.add(subscribed), {"anna", "bert"})
     routes.filled(not_so, routes.add(not_so), {"bert"})
     routes.add(unread)

@@ -15,14 +15,26 @@ from ingeborg.broker.core.history.recovering import COMMAND_S, LINGER_S
 from ingeborg.broker.core.links.requests import FetchRequest, MissedRequest
 from ingeborg.broker.core.message import Message
 from ingeborg.protocol.frames import text_frame
+from ingeborg.protocol.hashes import slot_of
 
-from ..surroundings import command
-from .here import Here, answer, at, short
+from ..retained.here import at
+from .here import Here, answer, short
 
 
 @pytest.fixture
 def here() -> Here:
     return Here()
+
+
+def restored(connection: Connection) -> None:
+    """The connection's client listens here again, since its `listen` elsewhere has failed."""
+    assert connection.receiver is not None
+    connection.receiver.restored()
+
+
+def is_gone(here: Here, connection: Connection) -> bool:
+    """The connection follows nothing any more: messages go straight into its outbox."""
+    return connection.receiver is None and connection not in here.part.followers
 
 
 def advance(here: Here) -> int:
@@ -170,7 +182,7 @@ def test_such_a_recovery_ends_once_there_is_a_position() -> None:
 
 def test_what_does_not_fit_behind_a_recovery_comes_with_one_more_round(here: Here) -> None:
     first = here.keep("t", 3)
-    anna = here.begins(recover=at(2))
+    anna = here.begins()
     anna.outbox = Outbox(1_000)
     here.part.listened(anna, "anna", at(2))
     for number in range(5):
@@ -221,7 +233,7 @@ def test_a_subscribe_without_recover_is_sent_what_is_kept_before_what_comes(here
     assert here.said(anna) == ["t"]
     here.desk.now += LINGER_S
     here.part.tick()
-    assert anna.follower is None
+    assert is_gone(here, anna)
     here.comes(anna, "t", 11)
     assert here.said(anna) == ["t"]
 
@@ -243,8 +255,6 @@ def test_since_a_position_that_is_none_all_its_topics_have_a_gap(here: Here) -> 
 
 
 def test_a_topic_without_kept_messages_has_no_gap_where_the_latest_are_asked_for(here: Here) -> None:
-    from ingeborg.protocol.hashes import slot_of
-
     here.log.raise_floor(slot_of("t"), 7)
     anna = here.client()
     here.hub.bind("anna", anna)
@@ -261,28 +271,16 @@ def test_a_subscribe_that_fails_lets_pass_what_has_waited(here: Here) -> None:
     assert here.said(anna) == []
     here.part.not_subscribed(anna)
     assert here.said(anna) == ["t"]
-    assert anna.follower is None
+    assert is_gone(here, anna)
 
 
 def test_a_listen_that_fails_lets_pass_what_has_waited(here: Here) -> None:
-    anna = here.begins(recover=at(0))
+    anna = here.begins()
     here.comes(anna, "t", 9)
     here.part.not_listened(anna, "anna")
     assert here.said(anna) == ["t 9"]
-    assert (anna.follower, here.part.followers) == (None, {})
-
-
-def test_a_client_that_recovers_has_its_connection_for_itself(here: Here) -> None:
-    anna, _ = here.listens()
-    refusal = here.history.admitting._refusal(anna, command("listen", "bert"))
-    assert refusal is not None
-    assert refusal.code == "bad_state"
-    assert here.history.admitting._refusal(anna, command("listen", "anna")) is None
-    here.hub.bind("carl", shared := here.client("listen"))
-    refusal = here.history.admitting._refusal(shared, command("listen", "dora", recover=True))
-    assert refusal is not None
-    assert refusal.code == "bad_state"
-    assert here.history.admitting._refusal(shared, command("listen", "carl", recover=True)) is None
+    assert is_gone(here, anna)
+    assert here.part.followers == {}
 
 
 def close(here: Here, connection: object) -> None:
@@ -295,7 +293,8 @@ def close(here: Here, connection: object) -> None:
 def unlisten(here: Here, connection: object) -> None:
     anna = next(iter(here.part.followers))
     here.hub.unbind("anna", anna)
-    here.part.unlistens(anna, "anna")
+    assert anna.receiver is not None
+    anna.receiver.gone("anna")
 
 
 @pytest.mark.parametrize("end", [close, unlisten])
@@ -303,10 +302,10 @@ def unlisten(here: Here, connection: object) -> None:
 def test_at_whatever_moment_its_client_goes_nothing_is_left(end: Callable[[Here, object], None], moment: int) -> None:
     """``moment``: so many steps of a recovery have been done by then."""
     here = Here("a")
-    (topic,) = here.topics("a", 1)
-    (mine,) = here.topics("m", 1)
+    (topic,) = here.topics_at("a", 1)
+    (mine,) = here.topics_at("m", 1)
     here.keep(mine, 3)
-    anna = here.begins(recover=at(2))
+    anna = here.begins()
     ends: list[tuple[bool, bool]] = []
 
     def ask() -> None:
@@ -336,7 +335,7 @@ def test_at_whatever_moment_its_client_goes_nothing_is_left(end: Callable[[Here,
         call.asker.answered(call, answer((topic, 6, 5)))
     here.goes_on()
     assert here.part.followers == {}
-    assert anna.follower is None
+    assert is_gone(here, anna)
     assert anna.waiting == 0
     assert ends == ([(False, False)] if moment > 1 else [])
     assert here.rounds._again == []
@@ -352,8 +351,9 @@ def test_who_missed_a_delivery_recovers_from_what_it_has_had_for_sure() -> None:
     anna, _ = here.listens()
     bert, _ = here.listens("bert")
     here.desk.work()
-    missed = here.keep(here.topics("m", 1)[0], 10)
+    missed = here.keep(here.topics_at("m", 1)[0], 10)
     here.told("a", 10, again=["anna", "nobody"])
+    here.turn()
     here.comes(anna, "x", 77)
     here.rounds.tick()
     here.has_topics(missed.topic)
@@ -453,7 +453,7 @@ def test_a_command_gives_up_behind_a_slow_reader(here: Here) -> None:
     here.desk.now += 0.1
     here.part.tick()
     assert ends == [(False, False)]
-    assert anna.follower is None
+    assert is_gone(here, anna)
     here.sending.drained(anna)
     assert here.said(anna) == ["t"]  # and nothing of what was kept any more
     assert kept.gone == 0
@@ -481,7 +481,8 @@ def test_a_command_that_ends_in_time_does_not_end_twice(here: Here) -> None:
     ends: list[tuple[bool, bool]] = []
     here.part.hold_for(anna, "anna")
     here.part.read_kept(anna, ["t"], None, 1, None, lambda *end: ends.append(end))
-    here.desk.work()
+    here.work()
+    assert ends == [(True, False)]
     here.desk.now += COMMAND_S
     here.part.tick()
     assert ends == [(True, False)]
@@ -515,12 +516,13 @@ def test_two_subscribes_of_two_clients_on_one_connection_wait_for_each_other(her
     assert ends == ["anna"]
     here.part.read_kept(shared, ["u"], None, 1, None, lambda *end: ends.append("bert"))
     assert here.said(shared) == [f"u {second.number} kept", "u"]
-    assert (ends, shared.follower) == (["anna", "bert"], None)
+    assert ends == ["anna", "bert"]
+    assert is_gone(here, shared)
 
 
 def test_a_second_listen_that_fails_leaves_the_first_where_it_was(here: Here) -> None:
     anna, _ = here.listens()
-    here.part.listens(anna, command("listen", recover=at(0)))
+    here.part.listens(anna, "anna")
     missed = here.keep("t", 3)
     here.comes(anna, "t", 9)
     here.part.not_listened(anna, "anna")
@@ -532,11 +534,16 @@ def test_a_second_listen_that_fails_leaves_the_first_where_it_was(here: Here) ->
 def test_who_listens_here_again_since_its_listen_elsewhere_has_failed_recovers(here: Here) -> None:
     anna, _ = here.listens()
     missed = here.keep("t", 3)  # it was not told of this one, while it was announced elsewhere
-    here.part.restored(anna)
+    restored(anna)
     here.comes(anna, "t", 9)
     here.has_topics("t")
     assert here.said(anna) == [f"t {missed.number} kept", "t 9", "recovered at 0"]
-    here.part.restored(here.client())  # one that does not recover has nothing to go by
+    # One that does not recover has nothing to go by.
+    other = here.client()
+    here.part.hold_for(other, "bert")
+    here.part.read_kept(other, ["x"], None, 1, None, lambda *end: None)
+    restored(other)
+    assert len(here.follower(other).rounds) == 1
 
 
 def test_one_that_fails_during_the_first_recovery_has_that_go_on(here: Here) -> None:
@@ -545,7 +552,7 @@ def test_one_that_fails_during_the_first_recovery_has_that_go_on(here: Here) -> 
     advance(here)
     anna, _ = here.listens(recover="other.5")
     here.desk.stored.clear()
-    here.part.listens(anna, command("listen", recover=at(3)))
+    here.part.listens(anna, "anna")
     here.comes(anna, "t", 9)
     here.part.not_listened(anna, "anna")
     here.has_topics("t")
@@ -559,8 +566,8 @@ def test_who_listens_here_again_in_the_midst_of_a_recovery_is_asked_for_once_mor
     here.sending.blocked(anna, 10)
     step(here)  # its home has answered
     missed = here.keep("t", 4)  # while the client was announced elsewhere
-    here.part.restored(anna)
-    here.part.restored(anna)  # twice is once
+    restored(anna)
+    restored(anna)  # twice is once
     advance(here)
     here.sending.drained(anna)
     assert here.said(anna) == [f"t {first.number} kept"]
@@ -572,7 +579,7 @@ def test_who_listens_here_again_in_the_midst_of_a_recovery_is_asked_for_once_mor
 def test_who_listens_here_again_while_its_first_listen_is_written_recovers(here: Here) -> None:
     anna = here.begins()
     missed = here.keep("t", 3)
-    here.part.restored(anna)
+    restored(anna)
     assert here.part.listened(anna, "anna", "") == {"recovering": False}
     here.has_topics("t")
     assert here.said(anna)[0] == f"t {missed.number} kept"
@@ -582,7 +589,7 @@ def test_a_listen_ends_what_a_subscribe_before_it_waits_for_at_once(here: Here) 
     anna, _ = here.listens()
     ends: list[tuple[bool, bool]] = []
     here.part.hold_for(anna, "anna")
-    here.part.listens(anna, command("listen", recover=at(0)))
+    here.part.listens(anna, "anna")
     here.part.listened(anna, "anna", at(0))
     here.part.read_kept(anna, ["u"], None, 1, None, lambda *end: ends.append(end))
     assert ends == [(False, False)]
@@ -595,7 +602,7 @@ def test_a_listen_that_succeeds_with_a_position_of_this_cluster_has_no_gap_of_th
     advance(here)
     anna, _ = here.listens(recover="other.5")
     here.desk.stored.clear()
-    here.part.listens(anna, command("listen", recover=at(3)))
+    here.part.listens(anna, "anna")
     here.part.listened(anna, "anna", at(3))
     here.has_topics("t")
     assert here.said(anna) == ["recovered at 3"]
@@ -604,7 +611,7 @@ def test_a_listen_that_succeeds_with_a_position_of_this_cluster_has_no_gap_of_th
 def test_what_a_subscribe_was_sent_before_a_failure_is_not_sent_once_more() -> None:
     """Also what had ended before anything was held."""
     here = Here("a")
-    (of_a,) = here.topics("a", 1)
+    (of_a,) = here.topics_at("a", 1)
     here.clock.see(9)
     here.told("a", 9)
     anna, _ = here.listens()
@@ -621,3 +628,26 @@ def test_what_a_subscribe_was_sent_before_a_failure_is_not_sent_once_more() -> N
     call.asker.answered(call, answer((of_a, 51, 3), (of_a, 52, 4), mark=9))
     assert here.said(anna)[0] == f"{of_a} 52 kept"
     assert ends == [(True, False)]
+
+
+EVENTS: dict[str, Callable[[Here, Connection], None]] = {
+    "its time is over": lambda here, anna: here.part.tick(),
+    "its connection is over": lambda here, anna: here.part.closed(anna),
+    "a listen comes": lambda here, anna: here.part.listens(anna, "anna"),
+}
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_command_whose_round_is_over_is_told_so_once_whatever_else_its_turn_brings(here: Here, event: str) -> None:
+    here.keep("t", 3)
+    anna, _ = here.listens()
+    ends: list[tuple[bool, bool]] = []
+    here.part.hold_for(anna, "anna")
+    here.part.read_kept(anna, ["t"], None, 1, None, lambda *end: ends.append(end))
+    here.desk.now += COMMAND_S
+    while not here.rounds.over:  # in slices of a job; the turn goes on
+        here.desk.work()
+        here.has_no_filters()
+    EVENTS[event](here, anna)
+    here.turn()
+    assert len(ends) == 1

@@ -16,7 +16,8 @@ from ingeborg.broker.core.model import Subscription
 from ingeborg.protocol.hashes import SLOTS
 from tests import wants
 
-from .here import Here, answer, at, short
+from ..retained.here import at
+from .here import Here, answer, short
 
 NOT_MINE = bytes(len(ALL_SLOTS))
 
@@ -38,7 +39,7 @@ def begun(here: Here, *topics: str, since: int = 0) -> tuple[Connection, dict[st
 
 
 def test_each_home_is_asked_for_its_topics_and_what_they_answer_is_merged_by_the_stamps(here: Here) -> None:
-    [mine], [of_a, also_a], [of_b] = here.topics("m", 1), here.topics("a", 2), here.topics("b", 1)
+    [mine], [of_a, also_a], [of_b] = here.topics_at("m", 1), here.topics_at("a", 2), here.topics_at("b", 1)
     first, last = here.keep(mine, 2), here.keep(mine, 9)
     anna, asked = begun(here, mine, of_a, of_b, also_a, since=1)
     assert asked["a"].request == MissedRequest("anna", 1, [of_a, also_a])
@@ -62,7 +63,7 @@ def test_each_home_is_asked_for_its_topics_and_what_they_answer_is_merged_by_the
 
 def test_a_position_says_no_more_than_what_is_known_of_the_homes_that_were_not_asked(here: Here) -> None:
     """One of these may accept a message with a smaller stamp than the last one of those that were."""
-    (mine,) = here.topics("m", 1)
+    (mine,) = here.topics_at("m", 1)
     entry = here.keep(mine, 90)
     here.told("a", 70)
     here.told("b", 60)
@@ -99,7 +100,7 @@ def test_slots_that_nobody_answered_for_have_it_begun_anew(here: Here) -> None:
 
 
 def test_gaps_come_before_the_messages(here: Here) -> None:
-    [of_a], [of_b] = here.topics("a", 1), here.topics("b", 1)
+    [of_a], [of_b] = here.topics_at("a", 1), here.topics_at("b", 1)
     anna, asked = begun(here, of_a, of_b)
     end(asked["a"], answer((of_a, 51, 3), gaps=[of_a]))
     end(asked["b"], answer(floors=[7, SLOTS - 1]))
@@ -107,7 +108,7 @@ def test_gaps_come_before_the_messages(here: Here) -> None:
 
 
 def test_many_topics_with_a_gap_are_told_in_several_frames(here: Here) -> None:
-    (of_a,) = here.topics("a", 1)
+    (of_a,) = here.topics_at("a", 1)
     anna, asked = begun(here, of_a)
     end(asked["a"], answer(gaps=[f"t{number}" for number in range(GAP_NAMES_MAX + 1)]))
     gaps = here.said(anna)[:2]
@@ -115,7 +116,7 @@ def test_many_topics_with_a_gap_are_told_in_several_frames(here: Here) -> None:
 
 
 def test_pages_are_fetched_before_anything_behind_them_is_sent(here: Here) -> None:
-    [of_a], [of_b] = here.topics("a", 1), here.topics("b", 1)
+    [of_a], [of_b] = here.topics_at("a", 1), here.topics_at("b", 1)
     here.clock.see(10)
     here.told("a", 9)
     here.told("b", 9)
@@ -134,7 +135,7 @@ def test_pages_are_fetched_before_anything_behind_them_is_sent(here: Here) -> No
 
 @pytest.mark.parametrize("how", ["lost", "failed", "none"])
 def test_after_a_failure_it_goes_on_from_where_it_had_got_to(here: Here, how: str) -> None:
-    (of_a,) = here.topics("a", 1)
+    (of_a,) = here.topics_at("a", 1)
     here.clock.see(10)
     here.told("a", 9)
     here.told("b", 9)
@@ -161,7 +162,7 @@ def test_after_a_failure_it_goes_on_from_where_it_had_got_to(here: Here, how: st
 
 
 def test_it_is_tried_again_and_again_while_the_store_or_a_home_is_out_of_reach(here: Here) -> None:
-    (of_a,) = here.topics("a", 1)
+    (of_a,) = here.topics_at("a", 1)
     anna, _ = here.listens(recover=at(0))
     for _ in range(3):
         here.stored("topics")[0].end(None, OSError("down"))
@@ -178,7 +179,7 @@ def test_it_is_tried_again_and_again_while_the_store_or_a_home_is_out_of_reach(h
 
 
 def test_it_waits_until_this_endpoint_acts_again(here: Here) -> None:
-    (of_a,) = here.topics("a", 1)
+    (of_a,) = here.topics_at("a", 1)
     anna, _ = here.listens(recover=at(0))
     here.desk.now += 60.0
     here.lose_lease()
@@ -199,10 +200,10 @@ def test_it_waits_until_this_endpoint_acts_again(here: Here) -> None:
 
 
 def test_a_slow_reader_is_sent_as_much_as_it_takes_and_is_not_closed(here: Here) -> None:
-    anna = here.begins(recover=at(0))
+    anna = here.begins()
     anna.outbox = Outbox(100_000)
     count = 0
-    topics = here.topics("m", 60)
+    topics = here.topics_at("m", 60)
     for topic in topics:
         for _ in range(90):
             count += 1
@@ -232,7 +233,7 @@ def test_a_slow_reader_is_sent_as_much_as_it_takes_and_is_not_closed(here: Here)
 
 
 def test_a_client_with_filters_is_sent_what_they_take(here: Here) -> None:
-    plain, filtered, both = here.topics("m", 3)
+    plain, filtered, both = here.topics_at("m", 3)
     rock, pop = b'{"genre":"rock"}', b'{"genre":"pop"}'
     for stamp, (topic, payload) in enumerate(
         [(topic, payload) for topic in (plain, filtered, both) for payload in (rock, pop)], 1
@@ -251,7 +252,7 @@ def test_a_client_with_filters_is_sent_what_they_take(here: Here) -> None:
 
 
 def test_where_filters_cannot_be_read_it_is_begun_anew(here: Here) -> None:
-    (topic,) = here.topics("m", 1)
+    (topic,) = here.topics_at("m", 1)
     entry = here.keep(topic, 1)
     anna, _ = begun(here, topic)
     here.desk.work()
@@ -265,7 +266,7 @@ def test_where_filters_cannot_be_read_it_is_begun_anew(here: Here) -> None:
 
 
 def test_a_subscribe_gives_up_after_a_while_and_what_came_meanwhile_goes_on(here: Here) -> None:
-    (of_a,) = here.topics("a", 1)
+    (of_a,) = here.topics_at("a", 1)
     anna = here.client()
     here.hub.bind("anna", anna)
     here.part.hold_for(anna, "anna")
@@ -282,11 +283,11 @@ def test_a_subscribe_gives_up_after_a_while_and_what_came_meanwhile_goes_on(here
 
 def test_a_fast_reader_is_not_closed_by_large_messages_of_its_own_home(here: Here) -> None:
     """The home here has all at once; what is not written yet does not grow beyond the outbox all the same."""
-    (topic,) = here.topics("m", 1)
+    (topic,) = here.topics_at("m", 1)
     count, size = 90, 60_000
     for stamp in range(1, count + 1):
         here.keep(topic, stamp, b'"%b"' % (b"x" * size))
-    anna = here.begins(recover=at(0))
+    anna = here.begins()
     anna.outbox = Outbox(100_000)
     here.part.listened(anna, "anna", at(0))
     here.has_topics(topic)
@@ -296,6 +297,7 @@ def test_a_fast_reader_is_not_closed_by_large_messages_of_its_own_home(here: Her
             if here.desk.jobs and not next(job := here.desk.jobs.popleft(), True):
                 here.desk.jobs.append(job)
             here.has_no_filters()
+        here.turn()
         assert anna.outbox.size <= anna.outbox.bytes_max
         heard += [short(frame) for frame in here.heard(anna)]
     assert here.closes() == []
@@ -320,14 +322,14 @@ def test_many_that_are_begun_later_are_begun_some_with_each_tick(here: Here, mon
 
 def test_the_home_here_is_asked_for_a_page_when_the_last_one_has_been_sent(here: Here) -> None:
     """Else all that is kept would wait twice behind a slow reader."""
-    topics = here.topics("m", 30)
+    topics = here.topics_at("m", 30)
     count = 0
     for topic in topics:
         for _ in range(100):
             count += 1
             here.keep(topic, count)
     anna, _ = begun(here, *topics)
-    round = anna.follower.rounds[0]
+    round = here.follower(anna).rounds[0]
     heard: list[str] = []
     most = 0
     while here.desk.jobs or here.has_no_filters():

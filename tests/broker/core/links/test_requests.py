@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+import msgspec
 import ormsgpack
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from ingeborg.broker.core.links.requests import (
     FIGURES_DEEP,
     AnyRequest,
     BroadcastRequest,
+    Carried,
     ChangeRequest,
     CopiedRequest,
     CopyBeginsRequest,
@@ -44,12 +46,15 @@ from ..talk import Cluster
 HASHED = b"h" * HASH_BYTES
 BITS = pack_slots([0, SLOTS - 1])
 
+#: A message.
+CARRIED = Carried("t", b"1", "o", 1)
+
 #: Of each kind, requests that there are.
 SOUND: dict[type[Request], list[Request]] = {
     PublishRequest: [
-        PublishRequest("t", b"1", HASHED),
-        PublishRequest("", b"1", None, again=True),
-        PublishRequest("t", b"1", HASHED, again=True, keep_s=60, name=("o", 1)),
+        PublishRequest(CARRIED, HASHED),
+        PublishRequest(Carried("", b"1", "o", 1), None, again=True),
+        PublishRequest(CARRIED, HASHED, again=True, keep_s=60),
     ],
     ChangeRequest: [
         ChangeRequest("anna", ["t", "u"], True),
@@ -57,12 +62,12 @@ SOUND: dict[type[Request], list[Request]] = {
         ChangeRequest("anna", ["t"], True, "{}", until_disconnect=True, ttl_s=7, replace=True),
         ChangeRequest("anna", ["t"], False, "{}"),
     ],
-    DeliverRequest: [DeliverRequest("o", 1, "t", b"1", ["anna"])],
+    DeliverRequest: [DeliverRequest(CARRIED, ["anna"])],
     DeliverToListRequest: [
-        DeliverToListRequest("o", 1, "t", b"1", "t", ["anna"]),
-        DeliverToListRequest("o", 1, "t", b"1", "t\0ff", None),
+        DeliverToListRequest(CARRIED, "t", ["anna"]),
+        DeliverToListRequest(CARRIED, "t\0ff", None),
     ],
-    BroadcastRequest: [BroadcastRequest("o", 1, b"1")],
+    BroadcastRequest: [BroadcastRequest(Carried("", b"1", "o", 1))],
     ListenRequest: [ListenRequest([("anna", 1, "o", True), ("bert", 2, "o", False)]), ListenRequest([])],
     JoinRequest: [JoinRequest(1)],
     LeaveRequest: [LeaveRequest()],
@@ -182,7 +187,7 @@ def test_fields_of_a_newer_version_are_passed_over_and_those_with_a_default_may_
         tag, *fields = plain(request)
         assert received([1, [tag, *fields, "newer", {"as": "well"}]]) == [request]
     least = [tag, *fields[: fields_of(kind)]]
-    assert received([1, least]) == [kind(*least[1:])]
+    assert received([1, least]) == [msgspec.convert(least, kind)]
     if len(least) > 1:
         assert received([1, least[:-1]]) == [None]
 
@@ -252,7 +257,7 @@ def test_one_that_breaks_a_rule_is_declined_alone(said: Any) -> None:
 
 def test_text_that_is_none_and_lists_without_an_end_are_declined() -> None:
     begin, sound = b"\x94\xa5batch\x01\x00\x92", encoded((1, LeaveRequest()))
-    spoilt = encoded((2, PublishRequest("t!", b"", None))).replace(b"t!", b"\xff\xfe")
+    spoilt = encoded((2, PublishRequest(Carried("t!", b"", "o", 1), None))).replace(b"t!", b"\xff\xfe")
     frame = decoded(begin + sound + spoilt)
     assert isinstance(frame, Batch)
     assert frame.items == [(1, LeaveRequest()), (2, None)]

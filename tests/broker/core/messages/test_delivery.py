@@ -9,7 +9,7 @@ import pytest
 from ingeborg.broker.core.codec import MESSAGES, Codec, Lines, TextFrames
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.link import Link
-from ingeborg.broker.core.links.requests import BroadcastRequest, DeliverRequest, DeliverToListRequest
+from ingeborg.broker.core.links.requests import BroadcastRequest, Carried, DeliverRequest, DeliverToListRequest
 from ingeborg.broker.core.messages.delivery import (
     LONG_BYTES,
     RECENT_S,
@@ -49,16 +49,16 @@ class Homes:
         those of a list; its request's number."""
         self.request += 1
         if name is not None:
-            to_list = DeliverToListRequest("o", number, topic, payload, name, clients)
+            to_list = DeliverToListRequest(Carried(topic, payload, "o", number), name, clients)
             self.way.delivery.deliver_to_list_requested("a", self.request, to_list)
         elif clients is not None:
-            request = DeliverRequest("o", number, topic, payload, clients)
+            request = DeliverRequest(Carried(topic, payload, "o", number), clients)
             self.way.delivery.deliver_requested("a", self.request, request)
         return self.request
 
     def broadcast(self, number: int = 1) -> int:
         self.request += 1
-        self.way.delivery.broadcast_requested("a", self.request, BroadcastRequest("o", number, b'"news"'))
+        self.way.delivery.broadcast_requested("a", self.request, BroadcastRequest(Carried("", b'"news"', "o", number)))
         return self.request
 
     def told(self) -> list[tuple[int, Any]]:

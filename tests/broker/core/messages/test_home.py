@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.cluster.membership import Membership
 from ingeborg.broker.core.dedup.dedup import key_of, payload_hash
-from ingeborg.broker.core.limits import SIZES, Sizes
+from ingeborg.broker.core.limits import SIZES, Limits, Sizes
 from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S
-from ingeborg.broker.core.links.requests import BroadcastRequest, DeliverRequest, PublishRequest, SeenRequest
-from ingeborg.broker.core.model import StoreUnavailable
-from ingeborg.broker.core.topics.routes import Routes
+from ingeborg.broker.core.links.requests import BroadcastRequest, Carried, DeliverRequest, PublishRequest, SeenRequest
+from ingeborg.broker.core.model import Shape, StoreUnavailable
 from ingeborg.protocol.filters import canonical_filter
 from ingeborg.protocol.hashes import slot_of
 
-from ..way import ANN, BOB, ME, Way, at, note, topic_at, topic_moving, topics_at
+from ..fake_desk import ME
+from ..way import ANN, BOB, Way, at, note, topic_at, topic_moving, topics_at
 
 PEER = "a"
 EVERYTHING = canonical_filter({"no such attribute": [{"exists": False}]})
@@ -37,7 +36,8 @@ class Asked(Way):
         """A peer has a message; the number of its request."""
         self._number += 1
         hashed = payload_hash(topic, payload) if dedup else None
-        self.home.publish_requested(PEER, self._number, PublishRequest(topic, payload, hashed, again))
+        message = Carried(topic, payload, PEER, self._number)
+        self.home.publish_requested(PEER, self._number, PublishRequest(message, hashed, again))
         return self._number
 
     def answers(self) -> list[tuple[int, Any]]:
@@ -78,13 +78,14 @@ def test_who_subscribes_is_asked_at_the_end_of_the_turn_once_for_all_topics_and_
     (find,) = way.flush()
     assert (find.operation, sorted(find.arguments[0])) == ("locations", ["carl", "dora"])
     find.end([at(ANN) for _ in find.arguments[0]])
+    way.home.take_back()
     asked = way.take_asked()
     assert [(type(call.request), call.target) for call in asked] == [(DeliverRequest, "a")] * 3
-    assert [call.request.topic for call in asked if call.request.topic == x] == [x, x]
+    assert [call.request.message.topic for call in asked if call.request.message.topic == x] == [x, x]
     assert way.answers() == []
     for call in asked:
         call.asker.answered(call, [])
-    way.home.take_handed_over()
+    way.home.take_back()
     assert sorted(way.answers()) == [(1, False), (2, False), (3, False)]
     assert way.inflight.messages == 0
 
@@ -98,7 +99,7 @@ def test_many_topics_are_read_in_several_calls_each_of_which_brings_its_own_mess
     reads = way.flush()
     assert [read.arguments[0] for read in reads] == [topics[:2], topics[2:4], topics[4:]]
     way.has_subscribers(reads[1], {"carl"}, {"carl"})
-    assert [call.request.topic for call in way.take_asked()] == topics[2:4]
+    assert [call.request.message.topic for call in way.take_asked()] == topics[2:4]
 
 
 def test_messages_of_a_topic_whose_filters_are_on_the_first_page_go_on_at_once(way: Asked) -> None:
@@ -110,7 +111,7 @@ def test_messages_of_a_topic_whose_filters_are_on_the_first_page_go_on_at_once(w
     plain, short, long = topics
     pages = {short: ([("dora", EVERYTHING)], None), long: ([("dora", LOUD)], "next")}
     way.has_subscribers(read, {"carl"}, {"carl"}, {"carl"}, filters=pages)
-    assert [(call.request.topic, sorted(call.request.clients)) for call in way.take_asked()] == [
+    assert [(call.request.message.topic, sorted(call.request.clients)) for call in way.take_asked()] == [
         (plain, ["carl"]),
         (short, ["carl", "dora"]),
     ]
@@ -119,8 +120,9 @@ def test_messages_of_a_topic_whose_filters_are_on_the_first_page_go_on_at_once(w
     assert (read.operation, read.arguments[:2]) == ("filtered", (long, "next"))
     read.end(([("dora", EVERYTHING)], None))
     way.desk.work()
+    way.home.take_back()
     (call,) = way.take_asked()
-    assert (call.request.topic, sorted(call.request.clients)) == (long, ["carl", "dora"])
+    assert (call.request.message.topic, sorted(call.request.clients)) == (long, ["carl", "dora"])
 
 
 @pytest.mark.parametrize("replace", [False, True])
@@ -133,7 +135,7 @@ def test_what_is_confirmed_while_the_subscribers_are_read_holds_behind_what_has_
     (read,) = way.flush()
     if replace:
         way.routes.change("dora", [topic], False)
-    way.filtering.change("dora", [topic], LOUD, True, replace)
+    way.topics.filtering.change("dora", [topic], LOUD, True, replace)
     way.has_subscribers(read, {"carl", "dora"} if replace else {"carl"})
     assert way.take_stored() == []
     (call,) = way.take_asked()
@@ -152,11 +154,12 @@ def test_who_goes_from_a_page_to_come_to_one_that_has_been_read_misses_nothing(
     way.publish(topic)
     (read,) = way.flush()
     way.has_subscribers(read, (), filters={topic: ([], "next")})
-    way.filtering.replacing["a write"] = ("dora", [topic], text)
+    way.topics.filtering.replacing["a write"] = ("dora", [topic], text)
     way.desk.work()
     (read,) = way.take_stored()
     read.end(([], None))
     way.desk.work()
+    way.home.take_back()
     (call,) = way.take_asked()
     assert call.request.clients == ["dora"]
 
@@ -174,7 +177,7 @@ def test_what_the_store_says_at_once_brings_the_messages_on_in_their_turn(way: A
 
 
 def test_a_topic_that_a_full_cache_does_not_take_is_there_for_as_long_as_its_messages_are() -> None:
-    way = Asked(ANN, routes=Routes(0, 1_000, choosy=True))
+    way = Asked(ANN, limits=Limits(routes_topics=0, routes_ids=1_000), shape=Shape(reads_memory=True))
     way.listens_at(ANN, "carl")
     seen = []
     for topic in topics_at(way.members, "m", 40):
@@ -183,7 +186,7 @@ def test_a_topic_that_a_full_cache_does_not_take_is_there_for_as_long_as_its_mes
         assert topic in way.routes.topics()
         (read,) = way.flush()
         way.has_subscribers(read, {"carl"})
-        assert [call.request.payload for call in way.take_asked()] == [b"1", b"2"]
+        assert [call.request.message.payload for call in way.take_asked()] == [b"1", b"2"]
         seen.append(topic in way.routes.topics())
     assert 0 < sum(seen) < 20
 
@@ -196,7 +199,8 @@ def test_a_topics_messages_leave_in_their_order_though_the_first_has_to_wait(way
     (find,) = way.flush()
     assert way.take_asked() == []
     find.end([at(ANN)])
-    assert [call.request.payload for call in way.take_asked()] == [b"1", b"2"]
+    way.home.take_back()
+    assert [call.request.message.payload for call in way.take_asked()] == [b"1", b"2"]
 
 
 def test_what_is_in_the_caches_takes_no_turn_and_no_store(way: Asked, topic: str) -> None:
@@ -247,7 +251,7 @@ def test_a_payload_is_known_once_it_has_been_handed_over_and_not_before(way: Ask
     (call,) = way.take_asked()
     assert not way.knows(topic)
     call.asker.answered(call, [])
-    way.home.take_handed_over()
+    way.home.take_back()
     assert way.answers() == [(first, False)]
     second = way.publish(topic)
     assert way.answers() == [(second, True)]
@@ -255,7 +259,7 @@ def test_a_payload_is_known_once_it_has_been_handed_over_and_not_before(way: Ask
     third = way.publish(topic, dedup=False)
     (call,) = way.take_asked()
     call.asker.answered(call, [])
-    way.home.take_handed_over()
+    way.home.take_back()
     assert way.answers() == [(third, False)]
 
 
@@ -293,7 +297,7 @@ def test_when_it_fails_its_duplicates_fail_too_and_it_counts_as_seen_only_if_som
     calls = {call.target: call for call in way.take_asked()}
     to_ann(calls["a"])
     to_bob(calls["b"])
-    way.home.take_handed_over()
+    way.home.take_back()
     assert sorted(way.answers()) == [(number, code) for number in numbers]
     assert way.knows(topic) == known
     assert way.desk.drops == {f"publish_{code}": 1}
@@ -319,7 +323,7 @@ def test_of_a_slot_that_moved_while_its_message_was_under_way_the_new_home_is_to
     way.lets_in(BOB)
     way.home.view_changed()
     call.asker.answered(call, [])
-    way.home.take_handed_over()
+    way.home.take_back()
     (told,) = way.take_asked()
     known = (slot_of(topic), payload_hash(topic, b'"news"'), way.dedup.ttl_s)
     assert (told.request, told.target) == (SeenRequest([known]), "b")
@@ -348,6 +352,7 @@ def test_when_the_store_cannot_say_where_they_are_nobody_gets_it(way: Asked, top
     number = way.publish(topic)
     (find,) = way.flush()
     find.end(error=DOWN)
+    way.home.take_back()
     assert way.answers() == [(number, "store_unavailable")]
     assert way.written(carl) == []
     assert not way.knows(topic)
@@ -393,7 +398,7 @@ def test_what_was_learnt_of_locations_before_all_let_it_in_is_forgotten(way: Ask
 
 def waiting() -> Asked:
     """An endpoint that has not joined; alone it would be home of everything."""
-    return Asked(members=Membership(ME, 100.0))
+    return Asked(joined=False)
 
 
 def test_before_it_has_joined_messages_wait_and_are_in_flight() -> None:
@@ -456,6 +461,7 @@ def test_where_many_are_is_found_in_slices_and_in_other_turns(way: Asked, topic:
     way.desk.jobs.append(job)
     way.flush()  # they were enough for this turn
     way.desk.work()
+    way.home.take_back()
     (call,) = way.take_asked()
     assert sorted(call.request.clients) == sorted(clients)
 
@@ -474,6 +480,7 @@ def test_of_many_those_found_at_a_peer_that_is_gone_when_the_message_s_turn_come
     way.loses(ANN)
     way.flush()
     way.desk.work()
+    way.home.take_back()
     assert way.take_asked() == []
     assert way.desk.drops == {"endpoint_gone": len(clients)}
     assert way.answers() == [(number, False)]

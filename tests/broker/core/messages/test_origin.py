@@ -12,11 +12,12 @@ from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.dedup.dedup import payload_hash
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import KEPT, Call
-from ingeborg.broker.core.links.requests import PublishRequest
-from ingeborg.broker.core.model import VOID, Settings, StoreUnavailable
+from ingeborg.broker.core.links.requests import Carried, PublishRequest
+from ingeborg.broker.core.model import VOID, Settings, Shape, StoreUnavailable
 from ingeborg.broker.core.stores import FAILED
 from ingeborg.protocol.hashes import slot_of
 
+from ..fake_desk import ME
 from ..way import ANN, BOB, Way, publish, topic_at, topic_moving, topics_at
 
 PAYLOAD = b'"news"'
@@ -46,7 +47,8 @@ def test_the_home_is_asked_with_the_messages_own_number_and_its_answer_is_the_re
     paul, topic = way.connection(), topic_at(way.members, "a")
     call = sent(way, paul, topic, id=1)
     hashed = payload_hash(topic, PAYLOAD)
-    assert (call.target, call.request) == ("a", PublishRequest(topic, PAYLOAD, hashed))
+    message = Carried(topic, PAYLOAD, ME.incarnation, call.number)
+    assert (call.target, call.request) == ("a", PublishRequest(message, hashed))
     assert call.number == call.context.message.number
     assert told(way, paul) == []
     assert (way.inflight.messages, way.inflight.bytes) == (1, len(PAYLOAD))
@@ -166,7 +168,11 @@ def test_what_the_home_here_lets_go_of_is_sent_to_the_new_home_before_anything_l
     way.home.view_changed()
     way.origin.publish(paul, publish(y, b'"second"'))
     first, second = way.take_asked()
-    assert (first.target, first.request.payload, second.request.payload) == ("a", b'"first"', b'"second"')
+    assert (first.target, first.request.message.payload, second.request.message.payload) == (
+        "a",
+        b'"first"',
+        b'"second"',
+    )
     assert first.number < second.number
     second.asker.answered(second, False)
     assert told(way, paul) == []
@@ -180,7 +186,8 @@ def test_what_the_home_here_lets_go_of_is_sent_to_the_new_home_before_anything_l
 
 @pytest.fixture
 def keeping() -> Way:
-    return Way(ANN, BOB, settings=Settings(history="memory"), limits=Limits(history_bytes=1 << 20))
+    limits, shape = Limits(history_bytes=1 << 20), Shape(journal=True)
+    return Way(ANN, BOB, settings=Settings(history="memory"), limits=limits, shape=shape)
 
 
 def test_a_kept_message_without_dedup_is_no_duplicate_of_its_own_retry(keeping: Way) -> None:
@@ -215,20 +222,21 @@ def test_two_kept_messages_of_one_payload_without_dedup_are_both_kept_here(keepi
         way.origin.publish(paul, publish(topic, dedup=False, keep_s=60))
     way.origin.take_outcomes()
     assert told(way, paul) == 2 * [{"result": "success", "duplicate": False, "kept": True}]
-    assert way.history.log.entries == 2
+    assert way.retained.log.entries == 2
 
 
 def test_the_first_message_that_is_kept_in_memory_waits_until_the_journal_knows_that_its_slot_is(keeping: Way) -> None:
     way = keeping
     paul, carl, topic = way.connection(), way.listens("carl"), topic_at(way.members, "m")
     way.subscribed(topic, "carl")
-    way.history.state.begun([slot_of(topic)])
+    way.retained.state.begun([slot_of(topic)])
     way.origin.publish(paul, publish(topic, dedup=False, keep_s=60))
     assert way.written(carl) == []
-    way.history.journal.flush()
+    way.retained.journal.write()
     (call,) = way.take_stored()
     assert call.arguments == ([], [], [(slot_of(topic), VOID)], [])
     call.end()
+    way.home.take_back()
     assert len(way.written(carl)) == 1
     way.origin.publish(paul, publish(topic, dedup=False, keep_s=60))
     assert len(way.written(carl)) == 1
@@ -243,7 +251,7 @@ def test_a_broadcast_has_a_home_like_any_message_and_its_failure_says_what_it_wa
     paul = way.connection()
     way.origin.publish(paul, publish("", topics=()))
     (call,) = way.take_asked()
-    assert (call.target, call.request.topic, call.request.payload) == ("b", "", PAYLOAD)
+    assert (call.target, call.request.message.topic, call.request.message.payload) == ("b", "", PAYLOAD)
     call.asker.failed(call, "peer_unavailable", "gone")
     (reply,) = told(way, paul)
     assert reply["command"] == "broadcast"

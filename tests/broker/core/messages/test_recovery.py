@@ -7,23 +7,18 @@ import pytest
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
 from ingeborg.broker.core.cluster.standby import WAIT_S
-from ingeborg.broker.core.dedup.dedup import Dedup, hash_of_key, key_of
-from ingeborg.broker.core.dedup.inflight import InFlight
-from ingeborg.broker.core.dedup.names import Names
-from ingeborg.broker.core.dispatch import ELSEWHERE, Handover, Outcome
-from ingeborg.broker.core.links.requests import PublishRequest
+from ingeborg.broker.core.dedup.dedup import hash_of_key, key_of
+from ingeborg.broker.core.dispatch import Handover
+from ingeborg.broker.core.entries import Entry
+from ingeborg.broker.core.links.requests import Carried, PublishRequest
 from ingeborg.broker.core.messages.delivery import RECENT_S
-from ingeborg.broker.core.messages.outcomes import Outcomes
-from ingeborg.broker.core.messages.recovery import Recovery
-from ingeborg.broker.core.model import Endpoint, Settings
-from ingeborg.broker.core.replication.kept import KeptMessages
-from ingeborg.protocol.errors import ProtocolError
+from ingeborg.broker.core.model import Endpoint, Settings, StoreUnavailable
 from ingeborg.protocol.hashes import SLOTS, slot_of
 from tests.simulator.world import Node
 
-from ..fake_desk import FakeDesk
+from ..fake_desk import ME
 from ..talk import Cluster
-from ..way import joined
+from ..way import ANN, BOB, Way, topics_at
 
 NAMES = "abcd"
 NEW = Endpoint("new", "new", "ws://new", 0)
@@ -73,7 +68,7 @@ def test_what_only_the_crashed_endpoint_had_accepted_is_delivered() -> None:
     paul = four.client("paul", "a")
     paul.send(command="publish", topic=topic, payload="x", ack=True)
     four.world.run(0.025)  # the standby has it; the next is to tell the destination
-    assert four.nodes["b"].router.replication.guard._kept.kept != {}
+    assert four.nodes["b"].router.replication.guard.kept.kept != {}
     four.world.cut("a", "d", 10.0)
     four.world.run(0.1)
     four.world.crash(four.nodes["a"])
@@ -228,7 +223,7 @@ def test_what_a_home_sent_before_it_gave_the_slot_away_does_not_stay_with_its_st
     made.world.run(8.0)
     assert d.router.members.joined
     assert carl.heard[2:] == [f"{topic}: 'x'"]
-    assert b.router.replication.guard._kept.kept == {}
+    assert b.router.replication.guard.kept.kept == {}
 
 
 def test_what_cannot_be_handed_over_at_once_is_tried_again() -> None:
@@ -256,115 +251,152 @@ def test_what_cannot_be_handed_over_at_once_is_tried_again() -> None:
 # The part alone
 
 
-class Alone:
-    """One endpoint's, with another one, ``new``, in its view."""
+class Alone(Way):
+    """One endpoint's, which is home of the topic. Its messages are kept in memory."""
 
     def __init__(self) -> None:
-        self.desk = FakeDesk()
-        self.members = joined(self.desk.real)
-        self.dedup: Dedup[Handover] = Dedup(60.0, 1_000)
-        self.kept = KeptMessages(self.desk.real, self.dedup, Names())
-        self.outcomes = Outcomes(self.desk.real, InFlight(1_000, 1 << 20))
-        self.taken: list[Handover] = []
-        self.part = Recovery(self.desk.real, self.members, self.dedup, self.kept, self.outcomes, self.taken.append)
-        self.concluded: list[tuple[str, int]] = []
-        self.part.concluded = lambda origin, number: self.concluded.append((origin, number))
-        self.topic = "t"
+        super().__init__(ANN, BOB, settings=Settings(history="memory"))
+        self.part, self.kept = self.messages.recovery, self.replication.kept
+        (self.topic,) = topics_at(self.members, ME.incarnation)
+        self.slot = slot_of(self.topic)
+        self.key = key_of(self.slot, self.topic, b"x")
 
-    def begin(self) -> int:
-        """A message that another was handing over is ours."""
-        slot = slot_of(self.topic)
-        key = key_of(slot, self.topic, b"x")
-        self.kept.kept[key] = (self.topic, b"x", "origin", 7)
-        self.kept.arrived([slot], True)
+    def take_over(self) -> None:
+        """A message that another was handing over is ours; it is handed over here in a moment."""
+        self.kept.kept[self.key] = (self.topic, b"x", "origin", 7)
+        self.kept.arrived([self.slot], True)
+        self.part.view_changed()
+
+    def begin(self) -> None:
+        """The same, and the moment has passed."""
+        self.take_over()
         self.desk.work()
-        return key
 
-    def ends(self, outcome: Outcome) -> None:
-        """This is what became of it here."""
-        handover = self.taken.pop()
-        self.dedup.settle(handover.key or 0, outcome is False, self.desk.now)
-        self.outcomes.settle(handover, outcome)
-        self.pass_time(0.1)
+    @property
+    def taken(self) -> list[Handover]:
+        """Those that the home has taken, and that have not ended."""
+        route = self.routes.get(self.topic)
+        return [] if route is None else list(route.waiting())
 
     def pass_time(self, seconds: float) -> None:
         self.desk.now += seconds
         self.part.tick()
 
+    def leaves_it(self) -> None:
+        """It ends here, handed over to nobody, since nobody has subscribed."""
+        self.has_subscribers(self.flush()[0], set())
+        self.pass_time(0.1)
+
+    def fails(self) -> None:
+        """It ends here, since the store cannot say whom it is for."""
+        self.flush()[0].end(error=StoreUnavailable("down"))
+        self.pass_time(0.1)
+
     def goes_to(self, peer: Endpoint) -> None:
         """The slot is that peer's now."""
         self.members.connected(peer, self.desk.now)
         self.members.table = [peer.incarnation] * SLOTS
+        self.retained.state.gone([self.slot])
+        self.home.view_changed()
+
+    @property
+    def holds_back(self) -> bool:
+        """Does a message that has not come to its end hold positions back?"""
+        return self.retained.clock.mark < self.retained.clock.value
 
 
-def test_it_is_handed_over_under_the_identity_that_it_had() -> None:
+@pytest.fixture
+def alone() -> Alone:
+    return Alone()
+
+
+@pytest.fixture
+def moved() -> Alone:
+    """The message was kept, and its slot has gone to ``NEW`` before its moment came."""
     alone = Alone()
-    key = alone.begin()
-    assert alone.dedup.pending(key) == []
+    entry = Entry(alone.topic, b"x", "origin", 7, 5, alone.desk.now + 600.0)
+    alone.retained.log.add(alone.slot, entry, alone.desk.now)
+    alone.retained.clock.see(5)
+    assert not alone.holds_back
+    alone.take_over()
+    assert alone.holds_back
+    alone.goes_to(NEW)
+    alone.desk.work()
+    alone.pass_time(0.1)
+    return alone
+
+
+def test_it_is_handed_over_under_the_identity_that_it_had(alone: Alone) -> None:
+    alone.begin()
+    assert alone.dedup.pending(alone.key) == []
     (handover,) = alone.taken
     message = handover.message
-    assert (message.topic, message.payload, message.origin, message.number) == ("t", b"x", "origin", 7)
+    assert (message.topic, message.payload, message.origin, message.number) == (alone.topic, b"x", "origin", 7)
     assert message.travelled
-    alone.ends(False)
+    alone.leaves_it()
     alone.pass_time(5.0)
-    assert (alone.taken, alone.desk.asked) == ([], [])
+    assert (alone.taken, alone.take_asked()) == ([], [])
 
 
-def test_a_message_that_somebody_repeats_meanwhile_is_not_begun_twice() -> None:
-    alone = Alone()
+@pytest.mark.parametrize("event", ["view_changed", "joined"])
+def test_what_a_crashed_home_has_left_is_begun_when_the_cluster_changes(alone: Alone, event: str) -> None:
+    alone.kept.left.append((alone.key, (alone.topic, b"x", "origin", 7)))
+    getattr(alone.part, event)()
+    assert alone.kept.left == []
+    alone.desk.work()
+    assert len(alone.taken) == 1
+
+
+def test_a_message_that_somebody_repeats_meanwhile_is_not_begun_twice(alone: Alone) -> None:
     alone.begin()
     alone.begin()
     assert len(alone.taken) == 1
-    alone.ends(ProtocolError("store_unavailable", "down"))
-    key = key_of(slot_of("t"), "t", b"x")
-    alone.dedup.begin(key)  # its publisher has asked again
+    alone.fails()
+    alone.dedup.begin(alone.key)  # its publisher has asked again
     alone.pass_time(2.0)
     assert alone.taken == []
 
 
-def test_it_goes_on_to_the_home_of_its_slot() -> None:
-    alone = Alone()
-    key = alone.begin()
-    alone.goes_to(NEW)
-    alone.ends(ELSEWHERE)
-    alone.pass_time(1.1)
-    (call,) = alone.desk.asked
-    expected = PublishRequest("t", b"x", hash_of_key(key), again=True, name=("origin", 7))
+def test_it_goes_on_to_the_home_of_its_slot(moved: Alone) -> None:
+    assert moved.taken == []
+    moved.pass_time(1.1)
+    (call,) = moved.take_asked()
+    expected = PublishRequest(Carried(moved.topic, b"x", "origin", 7), hash_of_key(moved.key), again=True)
     assert (call.target, call.request) == (NEW.incarnation, expected)
-    alone.part.failed(call, "store_unavailable", "")
-    alone.desk.asked.clear()
-    alone.pass_time(1.1)
-    (call,) = alone.desk.asked
-    assert alone.part.lost(call) is None
-    alone.desk.asked.clear()
-    alone.pass_time(1.1)
-    (call,) = alone.desk.asked
-    assert alone.concluded == []
-    alone.part.answered(call, False)
-    alone.desk.asked.clear()
-    alone.pass_time(RECENT_S)
-    assert alone.desk.asked == []
-    assert alone.concluded == [("origin", 7)]
-    assert alone.desk.drops["recovered_given_up"] == 0
+    moved.part.failed(call, "store_unavailable", "")
+    moved.pass_time(1.1)
+    (call,) = moved.take_asked()
+    assert moved.part.lost(call) is None
+    moved.pass_time(1.1)
+    (call,) = moved.take_asked()
+    assert moved.holds_back
+    moved.part.answered(call, False)
+    moved.pass_time(RECENT_S)
+    assert moved.take_asked() == []
+    assert not moved.holds_back
+    assert moved.desk.drops["recovered_given_up"] == 0
 
 
-def test_what_no_home_hands_over_is_given_up_at_last() -> None:
-    alone = Alone()
-    alone.begin()
-    alone.goes_to(NEW)
-    alone.ends(ELSEWHERE)
+def test_what_no_home_hands_over_is_given_up_at_last(moved: Alone) -> None:
+    assert moved.holds_back
     for _ in range(40):
-        alone.pass_time(1.1)
-        for call in alone.desk.asked:
-            alone.part.failed(call, "store_unavailable", "")
-        alone.desk.asked.clear()
-    assert alone.desk.drops["recovered_given_up"] == 1
-    assert alone.concluded == [("origin", 7)]
+        moved.pass_time(1.1)
+        for call in moved.take_asked():
+            moved.part.failed(call, "store_unavailable", "")
+    assert moved.desk.drops["recovered_given_up"] == 1
+    assert not moved.holds_back
 
 
-def test_one_that_came_to_some_is_done_with() -> None:
-    alone = Alone()
+def test_one_that_came_to_some_is_done_with(alone: Alone) -> None:
+    alone.listens_at(ANN, "anna")
+    alone.listens_at(BOB, "bert")
     alone.begin()
-    alone.ends(ProtocolError("partial", "Do not retry"))
+    alone.has_subscribers(alone.flush()[0], {"anna", "bert"})
+    to_ann, to_bob = alone.take_asked()
+    to_ann.asker.answered(to_ann, [])
+    to_bob.asker.failed(to_bob, "peer_unavailable", "gone")
+    alone.home.take_back()
+    alone.pass_time(0.1)
     alone.pass_time(3.0)
-    assert alone.taken == []
+    assert (alone.taken, alone.take_asked()) == ([], [])
+    assert alone.desk.drops == {"publish_partial": 1}

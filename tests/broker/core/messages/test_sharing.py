@@ -13,7 +13,7 @@ from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.dedup.dedup import payload_hash
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Asker, Call
-from ingeborg.broker.core.links.requests import PublishRequest
+from ingeborg.broker.core.links.requests import Carried, PublishRequest
 from ingeborg.protocol.hashes import slot_of
 from tests.simulator.world import Node
 
@@ -230,10 +230,12 @@ def test_an_origin_that_asks_again_hears_whom_its_message_has_not_reached() -> N
     number = calls.number() + 1  # the message's
     bert.send(command="publish", topic=topic, payload="x", ack=True)
     world.run(LONG_S + 1.0)
-    request = PublishRequest(topic, b'"x"', payload_hash(topic, b'"x"'), again=True)
+    hashed, me = payload_hash(topic, b'"x"'), origin.me.incarnation
+    request = PublishRequest(Carried(topic, b'"x"', me, number), hashed, again=True)
+    other = PublishRequest(Carried(topic, b'"x"', me, number + 1_000), hashed, again=True)
     again, like_it = Again(), Again()
     origin.event(lambda now: calls.make(home, request, again, None, now, number))
-    origin.event(lambda now: calls.make(home, request, like_it, None, now))
+    origin.event(lambda now: calls.make(home, other, like_it, None, now))
     world.run(0.5)
     assert again.said == [["partial", ["d"], ["b"]]]
     assert like_it.said == ["duplicate"]

@@ -32,7 +32,7 @@ def ask(talker: Talker, seconds: float = 0.5, **fields: Any) -> Any:
 
 
 def figures_of(router: Router) -> inspecting.Inspecting:
-    return next(part for part in router._looks if isinstance(part, inspecting.Inspecting))
+    return next(part for part in router.layers.parts if isinstance(part, inspecting.Inspecting))
 
 
 def names_up(reply: dict[str, Any]) -> dict[str, bool]:
@@ -210,7 +210,7 @@ class Alone(Surroundings):
 
     def ask(self, name: str, **fields: Any) -> Connection:
         connection = self.client(name)
-        self.commands[name](connection, command(name, **fields))
+        self.commands[name].handler(connection, command(name, **fields))
         return connection
 
     def asked(self) -> Call:
@@ -344,7 +344,7 @@ def test_of_many_subscribers_only_those_of_the_page_are_located(alone: Alone) ->
 def test_who_is_no_operator_is_told_who_listens_and_neither_where_nor_until_when(alone: Alone) -> None:
     anna = alone.client("subscribers")
     anna.grant = Grant("anna", (), (), False, 0.0, presence=("t",))
-    alone.commands["subscribers"](anna, command("subscribers", topic="t"))
+    alone.commands["subscribers"].handler(anna, command("subscribers", topic="t"))
     alone.stored("subscribers")[0].end(([{"a", "b", "c"}], {}))
     alone.desk.work()
     alone.stored("locations")[0].end([Location(1, "p", True), Location(1, "p", False), Location(1, "dead", True)])

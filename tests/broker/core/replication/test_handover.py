@@ -55,7 +55,7 @@ def test_who_waits_for_the_keys_to_be_on_their_way_waits_for_their_last_slice() 
     way.keys.view_changed()
     assert told(way) == []  # there may be many: it is done in slices
     over: list[bool] = []
-    way.handovers.after(lambda: over.append(True))
+    way.cluster.handovers.after(lambda: over.append(True))
     (job,) = way.desk.jobs
     slices = []
     for _ in job:
@@ -204,10 +204,10 @@ def test_a_copy_carries_the_keys_of_its_slots_and_what_is_left_of_their_time(
         here.dedup.add(one, now + after_s)
         times[one] = now + after_s + DEDUP_TTL_S
     here.desk.now = there.desk.now = now + 30.0
-    keys = [key for part in here.payloads.departing(slots) for key in part]
+    keys = [key for part in here.replication.seen.departing(slots) for key in part]
     alive = {key for key, until in times.items() if key >> 128 in slots and until > here.desk.now}
     assert alive <= set(keys) <= {key for key in times if key >> 128 in slots}
-    assert there.payloads.absorb(here.payloads.pack(keys)) == len(keys)
+    assert there.replication.seen.absorb(here.replication.seen.pack(keys)) == len(keys)
     for one in times:
         left = times[one] - here.desk.now if one in alive else 0.0
         assert there.dedup.left([one], there.desk.now)[0] == pytest.approx(min(max(left, 0.0), DEDUP_TTL_S), abs=0.01)
@@ -218,7 +218,7 @@ def test_what_changes_while_keys_are_looked_for_is_found_or_told() -> None:
     for number in range(600):  # some generations
         way.dedup.add(number, way.desk.now + number / 10)
     found: set[int] = set()
-    for index, part in enumerate(way.payloads.departing(frozenset({0}))):
+    for index, part in enumerate(way.replication.seen.departing(frozenset({0}))):
         found |= set(part)
         way.dedup.expire(way.desk.now + 60.0 + index / 100, 100)
     assert {number for number in range(600) if way.dedup.left([number], way.desk.now + 65.0)[0] > 0} <= found
@@ -228,5 +228,5 @@ def test_what_changes_while_keys_are_looked_for_is_found_or_told() -> None:
 def test_what_no_home_has_packed_is_refused_whole(rows: Any) -> None:
     way = Way()
     with pytest.raises(ValueError, match=r"bytes|no array"):
-        way.payloads.absorb(ormsgpack.packb(rows, option=ormsgpack.OPT_NON_STR_KEYS))
+        way.replication.seen.absorb(ormsgpack.packb(rows, option=ormsgpack.OPT_NON_STR_KEYS))
     assert len(way.dedup) == 0

@@ -29,8 +29,6 @@ class Kept:
         self.desk = FakeDesk()
         self.dedup: Dedup[Handover] = Dedup(TTL_S, 10_000)
         self.state = KeptMessages(self.desk.real, self.dedup, Names())
-        self.recovered: list[Any] = []
-        self.state.recover = self.recovered.extend
 
     def begin(self, topic: str, payload: bytes, number: int = 1) -> int:
         """A message is being handed over here."""
@@ -85,12 +83,12 @@ def test_a_crashed_home_s_messages_are_given_on_and_those_of_others_stay() -> No
     keys = [home.begin(topic, b"x", number) for number, topic in enumerate(topics)]
     standby.state.absorb(home.state.pack(keys))
     standby.state.arrived([slot_of("b")], False)
-    assert standby.recovered == [(keys[1], ("b", b"x", "origin", 1))]
+    assert standby.state.left == [(keys[1], ("b", b"x", "origin", 1))]
     standby.state.dropped([slot_of("c")])
     standby.state.arrived(range(SLOTS), True)
-    assert [key for key, _ in standby.recovered] == [keys[1], keys[0]]
+    assert [key for key, _ in standby.state.left] == [keys[1], keys[0]]
     standby.state.arrived(range(SLOTS), True)
-    assert len(standby.recovered) == 2
+    assert len(standby.state.left) == 2
 
 
 def test_all_there_is_departs_and_messages_by_their_bytes() -> None:

@@ -8,56 +8,61 @@ import pytest
 
 from ingeborg.broker.core.cluster.membership import LEASE_S
 from ingeborg.broker.core.entries import Entry
-from ingeborg.broker.core.history.admitting import WAIT_S
-from ingeborg.broker.core.links.requests import MissedRequest
-from ingeborg.broker.core.model import NO_SETTINGS, VOID, Kept, Settings
+from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.model import NO_SETTINGS, VOID, Kept, Settings, Shape
+from ingeborg.broker.core.part import Part
 from ingeborg.broker.core.retained import journal as journal_module
 from ingeborg.broker.core.retained.clock import STAMPS_PER_MS
-from ingeborg.broker.core.retained.journal import AGAIN_S, KEPT_PER_PAGE, SLOTS_PER_READ, Journal
-from ingeborg.broker.core.retained.state import Unread
+from ingeborg.broker.core.retained.journal import AGAIN_S, KEPT_PER_PAGE, SLOTS_PER_READ, Unread
 from ingeborg.protocol.hashes import slot_of
 from tests import wants
-from tests.broker.core.history.here import IN_MEMORY, LINE, Here
 
-from ..surroundings import NO_HISTORY, Surroundings, command
+from .here import IN_MEMORY, IN_STORE, LINE, Keeper
 
 UNIX_S = 1_800_000_000.0
 #: How far the clock leaps at the moment at which all these tests begin.
 LEAPT = int(UNIX_S + 100.0) * 1_000 * STAMPS_PER_MS
 SLOT = slot_of("t")
-IN_STORE = Settings(history="store")
 
 
-class Written:
-    """What the keeping of messages is told."""
+class Informed(Part):
+    """A part that writes down what it is told."""
 
-    def __init__(self, journal: Journal) -> None:
-        self.told: list[tuple[Any, str]] = []
-        journal.written = lambda handover, error: self.told.append((handover, str(error or "")))
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def informed(self) -> None:
+        self.told.append("informed")
 
 
 @pytest.fixture
-def here() -> Here:
-    here = Here(settings=IN_STORE)
-    here.journal.unix_s = lambda: UNIX_S + here.desk.now
+def here() -> Keeper:
+    here = Keeper(settings=IN_STORE, unix_s=UNIX_S + 100.0)
     begin(here)
     return here
 
 
-def begin(here: Here) -> None:
+def written(here: Keeper) -> list[tuple[Any, str]]:
+    """What became of messages' entries since the last look: which, and why it was not written."""
+    found = [(handover, str(error or "")) for handover, error in here.journal.written]
+    here.journal.written.clear()
+    return found
+
+
+def begin(here: Keeper) -> None:
     """The lives of the cluster that are past have been ended."""
-    here.journal.flush()
+    here.journal.write()
     here.stored("reach")[0].end(([], here.clock.value))
 
 
-def keep(here: Here, stamp: int, name: Any) -> Entry:
+def keep(here: Keeper, stamp: int, name: Any) -> Entry:
     """A message of the topic ``t`` has to be written, that something waits for."""
     entry = here.keep("t", stamp)
     here.journal.keep(SLOT, entry, name)
     return entry
 
 
-def goes(here: Here, slot: int) -> None:
+def goes(here: Keeper, slot: int) -> None:
     """Another endpoint is the home of the slot from here on."""
     here.members.table = [*here.members.table[:slot], "other", *here.members.table[slot + 1 :]]
     here.state.gone([slot])
@@ -68,38 +73,38 @@ def kept(number: int, stamp: int, left_s: float = 60.0, topic: str = "t") -> Kep
 
 
 def test_the_lives_before_are_ended_before_the_first_write() -> None:
-    here = Here(settings=IN_STORE)
+    here = Keeper(settings=IN_STORE)
     here.journal.floor(SLOT, 5)
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("reach")
     assert call.arguments == ([LINE], 0)
-    here.journal.flush()
+    here.journal.write()
     assert here.stored() == []  # or the life before would end with what this one writes
     call.end(([("before", 4)], 6))
     assert here.marks.past == {"before": 4}
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments == ([], [], [(SLOT, 5)], [])
 
 
 def test_a_position_is_told_once_the_journal_knows_that_it_may_be() -> None:
-    here = Here("a", "b", settings=IN_STORE)
+    here = Keeper("a", "b", settings=IN_STORE)
     begin(here)
     marks = here.marks
     here.clock.see(9)
     here.told("a", 8)
     here.told("b", 9)
     assert marks.stable == 0  # that far the journal has stamps
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("reach")
     assert call.arguments == ([LINE], 8)
     here.told("b", 10)
-    here.journal.flush()
+    here.journal.write()
     assert here.stored() == []
     call.end(None, OSError("the disk is full"))
     assert marks.stable == 0
     here.desk.now += AGAIN_S
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("reach")
     assert call.arguments == ([LINE], 8)
     call.end(([("before", 4)], 11))  # by what others have written
@@ -107,142 +112,119 @@ def test_a_position_is_told_once_the_journal_knows_that_it_may_be() -> None:
     assert [marks.stamp_of(position) for position in ("before.4", "before.5")] == [4, None]
     here.told("a", 11)
     here.told("b", 11)
-    here.journal.flush()
+    here.journal.write()
     assert (marks.stable, here.stored()) == (11, [])
 
 
-@pytest.mark.parametrize("answers", [True, False])
-def test_a_listen_that_recovers_waits_for_a_while_until_positions_may_be_told(answers: bool) -> None:
-    here = Here(settings=IN_STORE)
-    here.history.follow(here.keepalive)
-    admitting, admitted = here.history.admitting, []
-    admitting.admitted = lambda connection, command, reply: admitted.append(command.client)
-    anna = here.client("listen")
-    admitting.ask(anna, command("listen", recover=True), here.replies.expect(anna))
-    here.desk.now += WAIT_S - 1.0
-    admitting.tick()
-    assert (admitted, here.heard(anna)) == ([], [])
-    if answers:
-        begin(here)
-    here.desk.now += 1.0
-    admitting.tick()
-    assert (admitted, here.results(anna)) == ((["anna"], []) if answers else ([], ["peer_unavailable"]))
-
-
-def test_one_write_is_under_way_at_a_time_and_the_rest_goes_into_the_next(here: Here) -> None:
+def test_one_write_is_under_way_at_a_time_and_the_rest_goes_into_the_next(here: Keeper) -> None:
     wants.interpreted()  # a name stands for a message
-    written = Written(here.journal)
     first = keep(here, 10, "first")
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     row = Kept(SLOT, 10, "t", b"1", "o", first.number, UNIX_S + first.expires)
     assert call.arguments == ([row], [], [], [])
     keep(here, 11, "second")
     keep(here, 12, "third")
-    here.journal.flush()
-    assert (here.stored(), written.told) == ([], [])
+    here.journal.write()
+    assert (here.stored(), written(here)) == ([], [])
     call.end()
-    assert written.told == [("first", "")]
-    here.journal.flush()
+    assert written(here) == [("first", "")]
+    here.journal.write()
     (call,) = here.stored("keep")
     assert [one.stamp for one in call.arguments[0]] == [11, 12]
     call.end()
-    assert written.told[1:] == [("second", ""), ("third", "")]
-    here.journal.flush()
+    assert written(here) == [("second", ""), ("third", "")]
+    here.journal.write()
     assert here.stored() == []
 
 
-def test_a_turn_writes_so_many_and_the_next_ones_the_others(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_writes_so_many_and_the_next_ones_the_others(here: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
     wants.interpreted()
     monkeypatch.setattr(journal_module, "KEPT_PER_WRITE", 2)
-    Written(here.journal)
     for stamp in range(10, 15):
         keep(here, stamp, stamp)
     here.journal.forget(SLOT, 9)  # it may be one of these, stamped anew: it goes when they are written
     found = []
     for _ in range(3):
-        here.journal.flush()
+        here.journal.write()
         (call,) = here.stored("keep")
         found.append(([one.stamp for one in call.arguments[0]], call.arguments[1]))
         call.end()
     assert found == [([10, 11], []), ([12, 13], []), ([14], [(SLOT, 9)])]
 
 
-def test_what_could_not_be_written_is_told_and_counted_and_the_rest_is_written_again(here: Here) -> None:
+def test_what_could_not_be_written_is_told_and_counted_and_the_rest_is_written_again(here: Keeper) -> None:
     wants.interpreted()  # a name stands for a message
-    written = Written(here.journal)
     keep(here, 10, "first")
     here.journal.forget(SLOT, 9)
     here.journal.floor(SLOT, 7)
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     here.journal.floor(SLOT, 8)
     call.end(None, OSError("the disk is full"))
-    assert written.told == [("first", "the disk is full")]
+    assert written(here) == [("first", "the disk is full")]
     assert here.desk.drops["not_kept"] == 1
-    here.journal.flush()
+    here.journal.write()
     assert here.stored() == []  # a store that fails at once is not asked at every turn
     here.desk.now += AGAIN_S
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments == ([], [(SLOT, 9)], [(SLOT, 8)], [])
 
 
-def test_a_message_is_written_though_the_write_before_failed_and_takes_the_rest_along(here: Here) -> None:
+def test_a_message_is_written_though_the_write_before_failed_and_takes_the_rest_along(here: Keeper) -> None:
     wants.interpreted()  # a name stands for a message
-    written = Written(here.journal)
     here.journal.forget(SLOT, 9)
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     call.end(None, OSError("the disk is full"))
     keep(here, 10, "first")
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert ([one.stamp for one in call.arguments[0]], call.arguments[1]) == ([10], [(SLOT, 9)])
     call.end()
-    assert written.told == [("first", "")]
+    assert written(here) == [("first", "")]
 
 
 def test_what_is_forgotten_while_the_store_fails_is_bounded_and_counted(
-    here: Here, monkeypatch: pytest.MonkeyPatch
+    here: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wants.interpreted()
     monkeypatch.setattr(journal_module, "FORGOTTEN_MAX", 3)
     for stamp in range(5, 10):
         here.journal.forget(SLOT, stamp)
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     call.end(None, OSError("the disk is full"))
     assert here.desk.counts["kept_not_erased"] == 2
     here.desk.now += AGAIN_S
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments[1] == [(SLOT, 7), (SLOT, 8), (SLOT, 9)]
 
 
-def test_what_is_forgotten_before_it_was_written_is_not_written(here: Here) -> None:
+def test_what_is_forgotten_before_it_was_written_is_not_written(here: Keeper) -> None:
     wants.interpreted()  # a name stands for a message
-    written = Written(here.journal)
     keep(here, 10, "first")
     here.journal.forget(SLOT, 10)
-    assert written.told == [("first", "")]  # whoever waits for it goes on
-    here.journal.flush()
+    assert written(here) == [("first", "")]  # whoever waits for it goes on
+    here.journal.write()
     assert here.stored() == []
 
 
-def test_what_the_log_forgets_by_itself_is_forgotten_and_leaves_a_floor(here: Here) -> None:
+def test_what_the_log_forgets_by_itself_is_forgotten_and_leaves_a_floor(here: Keeper) -> None:
     entry = here.keep("t", 10, expires_s=1.0)
     here.desk.now += 1.0
     here.log.sweep(here.desk.now)
     assert entry.gone
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments == ([], [(SLOT, 10)], [(SLOT, 10)], [])
 
 
-def test_how_far_those_before_had_come_is_known_before_this_endpoint_acts(here: Here) -> None:
-    informed: list[bool] = []
-    here.journal.informed = lambda: informed.append(here.members.informed)
+def test_how_far_those_before_had_come_is_known_before_this_endpoint_acts(here: Keeper) -> None:
+    informed = Informed()
+    here.cluster.followers.bind([informed])
     here.journal.tick()
     (call,) = here.stored("kept_top")
     here.journal.tick()
@@ -252,48 +234,45 @@ def test_how_far_those_before_had_come_is_known_before_this_endpoint_acts(here: 
     assert here.stored() == []
     here.desk.now += AGAIN_S
     here.journal.tick()
-    assert (here.members.informed, informed) == (False, [])
+    assert (here.members.informed, informed.told) == (False, [])
     here.stored("kept_top")[0].end(77)
-    assert (here.members.informed, informed) == (True, [True])
+    assert (here.members.informed, informed.told) == (True, ["informed"])
     assert here.clock.value >= 77
     here.desk.now += AGAIN_S
     here.journal.tick()
     assert here.stored() == []
 
 
-def test_slots_that_come_are_read_page_by_page_and_are_nobodys_before(here: Here) -> None:
+def test_slots_that_come_are_read_page_by_page_and_are_nobodys_before(here: Keeper) -> None:
     here.clock.see(100)
     here.state.arrived([SLOT], False)
     assert here.clock.value == LEAPT  # those of before may have given stamps that nobody heard of
     assert here.log.floor(SLOT) == 0
-    told: list[Any] = []
-
-    def ask() -> Any:
-        here.missed.ask(MissedRequest("anna", 0, ["t"]), lambda context, answer: told.append(answer), None)
-        return told.pop()
-
-    assert ask() is None
+    assert SLOT in here.journal.loading
     (call,) = here.stored("kept")
     assert call.arguments == ([SLOT], None, KEPT_PER_PAGE)
     call.end(([kept(1, 5), kept(2, 6)], [(SLOT, 3)], "more"))
-    assert ask() is None
+    assert SLOT in here.journal.loading
     (call,) = here.stored("kept")
     assert call.arguments == ([SLOT], "more", KEPT_PER_PAGE)
     call.end(([kept(3, 7), kept(4, 8, left_s=-1.0)], [], None))
-    page = ask()
-    assert (page.number, [row[4] for row in page.rows], page.gap_topics) == (0, [5, 6, 7], ["t"])
+    assert not here.journal.loading
+    topic = here.log.get(SLOT, "t")
+    assert topic is not None
+    assert [entry.stamp for entry in topic.entries] == [5, 6, 7]
+    assert topic.forgotten == 8  # a gap
     assert here.log.floor(SLOT) == 3
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments[1:] == ([(SLOT, LEAPT), (SLOT, 8)], [(SLOT, 8)], [])  # the last was over
 
 
-def test_who_comes_when_all_have_ended_reads_what_they_kept_and_stamps_behind_all_of_theirs(here: Here) -> None:
+def test_who_comes_when_all_have_ended_reads_what_they_kept_and_stamps_behind_all_of_theirs(here: Keeper) -> None:
     here.clock.see(100)
     here.state.begun([SLOT])
     assert here.clock.value == LEAPT
     assert here.journal.loading.keys() == {SLOT}
-    here.journal.flush()
+    here.journal.write()
     written = [call for call in here.desk.stored if call.operation == "keep"]
     # So the next one begins behind whatever this one stamps, be it written or not.
     assert written[0].arguments[1] == [(SLOT, LEAPT)]
@@ -302,8 +281,7 @@ def test_who_comes_when_all_have_ended_reads_what_they_kept_and_stamps_behind_al
 @pytest.mark.parametrize("how", ["begun", "whole", "lacking"])
 def test_a_home_in_memory_voids_its_slots_before_their_first_message_and_writes_nothing_more(how: str) -> None:
     wants.interpreted()  # a name stands for a message
-    here = Here()
-    written = Written(here.journal)
+    here = Keeper()
     slots = [SLOT, SLOT + 1]
     if how == "begun":
         here.state.begun(slots)
@@ -311,76 +289,74 @@ def test_a_home_in_memory_voids_its_slots_before_their_first_message_and_writes_
         here.state.arrived(slots, how == "whole")
     assert here.journal.holds
     keep(here, 10, "first")
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments == ([], [], [(slot, VOID) for slot in slots], [])
     assert here.journal.holds
     keep(here, 11, "second")
-    here.journal.flush()
-    assert (here.stored(), written.told) == ([], [])
+    here.journal.write()
+    assert (here.stored(), written(here)) == ([], [])
     call.end()
-    here.journal.flush()
+    here.journal.write()
     assert (here.journal.holds, here.stored()) == (False, [])
-    assert written.told == [("first", ""), ("second", "")]
+    assert written(here) == [("first", ""), ("second", "")]
 
 
 def test_a_home_in_memory_hands_no_message_over_whose_slot_it_could_not_void() -> None:
     wants.interpreted()  # a name stands for a message
-    here = Here()
-    written = Written(here.journal)
+    here = Keeper()
     here.state.begun([SLOT])
     keep(here, 10, "first")
-    here.journal.flush()
+    here.journal.write()
     here.stored("keep")[0].end(None, OSError("the disk is full"))
-    assert written.told == [("first", "the disk is full")]
+    assert written(here) == [("first", "the disk is full")]
     keep(here, 11, "second")
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments == ([], [], [(SLOT, VOID)], [])
 
 
 @pytest.mark.parametrize("settings", [NO_SETTINGS, IN_MEMORY])
 def test_of_a_store_without_a_journal_nothing_is_asked(settings: Settings) -> None:
-    here = Surroundings("a", settings=settings)
-    here.recovering(NO_HISTORY, settings, has_journal=False)
-    state, journal = here.history.state, here.history.journal
+    here = Keeper("a", settings=settings, limits=Limits(), shape=Shape(journal=False))
+    state, journal = here.state, here.journal
     state.begun([SLOT])
     state.arrived([SLOT + 1], True)
     state.arrived([SLOT + 2], False)
     journal.tick()
-    journal.flush()
+    journal.write()
     assert (here.stored(), journal.holds, here.members.informed) == ([], False, True)
-    assert here.history.log.floor(SLOT) == 0
+    assert here.log.floor(SLOT) == 0
 
 
-def test_a_home_that_writes_says_from_where_on_it_has_all_of_a_slot_that_comes_from_memory(here: Here) -> None:
+def test_a_home_that_writes_says_from_where_on_it_has_all_of_a_slot_that_comes_from_memory(here: Keeper) -> None:
     here.clock.see(100)
-    memory = Here()
+    memory = Keeper()
     entry = memory.keep("t", 7)
     here.state.absorb(memory.state.pack([entry, SLOT]))
     here.state.arrived([SLOT], True)
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments == ([], [], [(SLOT, 101)], [SLOT])
     assert here.clock.stamp() > 101
     assert here.log.floor(SLOT) == 0  # in memory nothing is lacking
     here.state.arrived([SLOT], True)
     call.end()
-    here.journal.flush()
+    here.journal.write()
     assert here.stored() == []
 
 
-def test_a_slot_whose_copy_says_that_it_is_written_needs_no_other_floor(here: Here) -> None:
-    before = Here(settings=IN_STORE)
+def test_a_slot_whose_copy_says_that_it_is_written_needs_no_other_floor(here: Keeper) -> None:
+    before = Keeper(settings=IN_STORE)
     before.state.arrived([SLOT], True)
     for keys in before.state.departing(frozenset([SLOT])):
         here.state.absorb(before.state.pack(keys))
     here.state.arrived([SLOT, SLOT + 1], True)
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert ([slot for slot, _ in call.arguments[2]], call.arguments[3]) == ([SLOT + 1], [SLOT + 1])
     # And so it goes on, until a home in memory has the slot.
-    memory = Here()
+    memory = Keeper()
     for keys in here.state.departing(frozenset([SLOT])):
         memory.state.absorb(here.state.pack(keys))
     assert memory.log.written == {SLOT}
@@ -388,71 +364,71 @@ def test_a_slot_whose_copy_says_that_it_is_written_needs_no_other_floor(here: He
     assert memory.log.written == set()
 
 
-def test_a_slot_that_was_kept_in_memory_has_a_gap_where_it_is_read_and_is_written_from_there_on(here: Here) -> None:
+def test_a_slot_that_was_kept_in_memory_has_a_gap_where_it_is_read_and_is_written_from_there_on(here: Keeper) -> None:
     here.clock.see(100)
     here.state.begun([SLOT, SLOT + 1])
     here.stored("kept")[0].end(([kept(1, 5)], [(SLOT, VOID), (SLOT + 1, 3)], None))
     floor = here.log.floor(SLOT)
     assert LEAPT < floor <= here.clock.value
     assert here.log.floor(SLOT + 1) == 3
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments[2:] == ([(SLOT, floor)], [SLOT])
     call.end()
     here.state.arrived([SLOT], True)
-    here.journal.flush()
+    here.journal.write()
     assert here.stored() == []
 
 
-def test_a_floor_that_could_not_be_written_makes_only_slots_whole_that_are_still_here(here: Here) -> None:
+def test_a_floor_that_could_not_be_written_makes_only_slots_whole_that_are_still_here(here: Keeper) -> None:
     slots = [SLOT, SLOT + 1]
     here.state.arrived(slots, True)
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments[3] == slots
     floors = call.arguments[2]
     goes(here, SLOT)  # its next home may keep messages in memory, and has said so by now
     call.end(None, OSError("the disk is full"))
     here.desk.now += AGAIN_S
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments == ([], [], floors, [SLOT + 1])
 
 
-def test_an_endpoint_that_may_not_act_makes_no_slot_whole(here: Here) -> None:
+def test_an_endpoint_that_may_not_act_makes_no_slot_whole(here: Keeper) -> None:
     """Another one may be home, keep messages in memory, and have said so."""
     here.state.arrived([SLOT, SLOT + 1], True)
     here.desk.now += 10 * LEASE_S
     here.lose_lease()
     here.journal.floor(SLOT + 2, 5)
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments == ([], [], [(SLOT + 2, 5)], [])
     call.end()
-    here.journal.flush()
+    here.journal.write()
     assert here.stored() == []
     goes(here, SLOT)
     here.members.joined = True  # the others have let it in
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments[3] == [SLOT + 1]
     assert [slot for slot, _ in call.arguments[2]] == [SLOT + 1]
 
 
 def test_a_home_in_memory_does_not_void_a_slot_again_that_has_gone() -> None:
-    here = Here()
+    here = Keeper()
     here.state.begun([SLOT, SLOT + 1])
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     goes(here, SLOT)  # its next home may write what it keeps, and has said from where on by now
     call.end(None, OSError("the disk is full"))
     here.desk.now += AGAIN_S
-    here.journal.flush()
+    here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments == ([], [], [(SLOT + 1, VOID)], [])
 
 
-def test_many_slots_are_read_some_at_a_time(here: Here) -> None:
+def test_many_slots_are_read_some_at_a_time(here: Keeper) -> None:
     here.state.arrived(list(range(SLOTS_PER_READ + 1)), False)
     (call,) = here.stored("kept")
     assert call.arguments[0] == list(range(SLOTS_PER_READ))
@@ -463,7 +439,7 @@ def test_many_slots_are_read_some_at_a_time(here: Here) -> None:
     assert not here.journal.loading
 
 
-def test_where_they_cannot_be_read_what_was_before_may_be_lacking(here: Here) -> None:
+def test_where_they_cannot_be_read_what_was_before_may_be_lacking(here: Keeper) -> None:
     here.state.arrived([SLOT], False)
     here.stored("kept")[0].end(None, OSError("down"))
     assert here.desk.counts["kept_reads_failed"] == 1
@@ -471,7 +447,7 @@ def test_where_they_cannot_be_read_what_was_before_may_be_lacking(here: Here) ->
     assert not here.journal.loading
 
 
-def test_a_slot_that_goes_while_it_is_read_leaves_nothing(here: Here) -> None:
+def test_a_slot_that_goes_while_it_is_read_leaves_nothing(here: Keeper) -> None:
     here.state.arrived([SLOT], False)
     (call,) = here.stored("kept")
     here.state.gone([SLOT])
@@ -479,24 +455,25 @@ def test_a_slot_that_goes_while_it_is_read_leaves_nothing(here: Here) -> None:
     assert (here.log.entries, here.log.floor(SLOT)) == (0, 0)
 
 
-def test_a_copy_of_a_slot_that_is_being_read_says_so_and_what_is_read_goes_there_too(here: Here) -> None:
-    copied: list[Any] = []
-    here.journal.has_read = lambda slot, key: copied.append(key)
+def test_a_copy_of_a_slot_that_is_being_read_says_so_and_what_is_read_goes_there_too(here: Keeper) -> None:
+    def copied() -> list[Any]:
+        return [key for slot, key in here.journal.has_read if slot == SLOT]
+
     here.state.arrived([SLOT], False)
     (call,) = here.stored("kept")
     assert [*here.state.departing(frozenset([SLOT]))] == [[Unread(SLOT, LEAPT), SLOT]]
-    assert copied == [Unread(SLOT, LEAPT)]
+    assert copied() == [Unread(SLOT, LEAPT)]
     call.end(([kept(1, 5)], [(SLOT, 3)], None))
-    entry, *rest = copied[1:]
+    entry, *rest = copied()[1:]
     # That it is all comes last: who takes over before reads the journal itself.
     assert (entry.stamp, rest) == (5, [SLOT, Unread(SLOT, 0)])
-    there = Here(settings=IN_STORE)
-    there.state.absorb(here.state.pack(copied[1:]))
+    there = Keeper(settings=IN_STORE)
+    there.state.absorb(here.state.pack(copied()[1:]))
     assert there.log.written == {SLOT}
     assert [*here.state.departing(frozenset([SLOT]))] == [[entry, SLOT]]
 
 
-def test_a_slot_whose_home_went_before_it_had_read_all_is_read_here(here: Here) -> None:
+def test_a_slot_whose_home_went_before_it_had_read_all_is_read_here(here: Keeper) -> None:
     """All that the home had has come; what it had not read yet is in the journal only."""
     here.state.absorb(here.state.pack([Unread(SLOT, 7)]))
     here.state.arrived([SLOT, SLOT + 1], True)

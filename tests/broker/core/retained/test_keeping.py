@@ -9,16 +9,17 @@ import pytest
 from ingeborg.broker.core.model import NO_SETTINGS
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
-from tests.broker.core.history.here import LIMITS, Here
+
+from .here import LIMITS, Keeper
 
 
 @pytest.fixture
-def here() -> Here:
-    return Here(limits=replace(LIMITS, history_topics=(("news/", 60), ("news/old/", 5), ("", 1))))
+def here() -> Keeper:
+    return Keeper(limits=replace(LIMITS, history_topics=(("news/", 60), ("news/old/", 5), ("", 1))))
 
 
-def test_what_its_publisher_asks_for_goes_before_the_first_beginning_that_is_the_topics(here: Here) -> None:
-    keeping = here.history.keeping
+def test_what_its_publisher_asks_for_goes_before_the_first_beginning_that_is_the_topics(here: Keeper) -> None:
+    keeping = here.keeping
     assert keeping.seconds("news/1", 7, 10) == 7
     assert keeping.seconds("news/1", 0, 10) == 60
     assert keeping.seconds("news/old/1", 0, 10) == 60
@@ -26,7 +27,7 @@ def test_what_its_publisher_asks_for_goes_before_the_first_beginning_that_is_the
 
 
 def test_a_payload_that_has_no_room_is_refused_where_its_publisher_asks_for_it() -> None:
-    keeping = Here(limits=replace(LIMITS, history_bytes=10_000, history_topics=(("", 60),))).history.keeping
+    keeping = Keeper(limits=replace(LIMITS, history_bytes=10_000, history_topics=(("", 60),))).keeping
     assert keeping.seconds("t", 7, 9_199) == 7
     with pytest.raises(ProtocolError, match=r"a payload of 9200 bytes is not kept where all kept ones have 10000 .*wi"):
         keeping.seconds("t", 7, 9_200)
@@ -34,16 +35,17 @@ def test_a_payload_that_has_no_room_is_refused_where_its_publisher_asks_for_it()
 
 
 def test_where_nothing_is_kept_only_a_publisher_that_asks_for_it_is_refused() -> None:
-    here = Here(limits=replace(LIMITS, history_topics=(("news/", 60),)), settings=NO_SETTINGS)
-    keeping = here.history.keeping
-    here.history.follow(here.keepalive)
+    here = Keeper(limits=replace(LIMITS, history_topics=(("news/", 60),)), settings=NO_SETTINGS)
+    keeping = here.keeping
     with pytest.raises(ProtocolError, match="this endpoint's setting 'history' is off"):
         keeping.seconds("news/1", 7, 10)
     assert keeping.seconds("news/1", 0, 10) == 0
 
 
-def test_a_crashed_homes_message_holds_positions_back_until_it_has_come_to_its_end_wherever_that_is(here: Here) -> None:
-    keeping, clock = here.history.keeping, here.history.clock
+def test_a_crashed_homes_message_holds_positions_back_until_it_has_come_to_its_end_wherever_that_is(
+    here: Keeper,
+) -> None:
+    keeping, clock = here.keeping, here.clock
     entry = here.keep("t", 5)
     keeping.inherit(slot_of("t"), "t", entry.origin, entry.number)
     assert clock.mark < entry.stamp

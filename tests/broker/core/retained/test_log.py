@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ingeborg.broker.core.cluster.homes import Homes
 from ingeborg.broker.core.entries import ENTRY_BYTES, FORGOTTEN, MOVED, REMOVED, TOPIC_BYTES, Entry
 from ingeborg.broker.core.retained import log as log_module
 from ingeborg.broker.core.retained.log import Log
-from ingeborg.protocol.hashes import slot_of
+from ingeborg.protocol.hashes import SLOTS, slot_of
 from tests import wants
 
 TOPICS = ("t", "u", "a longer name")
@@ -23,6 +24,11 @@ NOW = 100.0
 
 def entry(topic: str, number: int, stamp: int, expires: float = NOW + 60.0, payload: bytes = b"0123456789") -> Entry:
     return Entry(topic, payload, "o", number, stamp, expires)
+
+
+def log_of(bytes_max: int, size_max: int) -> Log:
+    """One of an endpoint that is home of all slots."""
+    return Log(bytes_max, size_max, Homes("m"))
 
 
 def stamps(found: list[Entry]) -> list[int]:
@@ -144,7 +150,7 @@ def same(log: Log, naive: Naive, now: float) -> None:
 @settings(deadline=None)
 @given(st.data())
 def test_it_does_as_a_naive_one(data: st.DataObject) -> None:
-    log, naive, now = Log(BYTES_MAX, SIZE_MAX), Naive(), NOW
+    log, naive, now = log_of(BYTES_MAX, SIZE_MAX), Naive(), NOW
     log.lost = []
     gone: list[Entry] = []
     used: set[int] = set()
@@ -217,7 +223,7 @@ def test_it_does_as_a_naive_one(data: st.DataObject) -> None:
 
 
 def test_what_forgets_is_said_by_why_and_over_before_its_time_is_not_expired() -> None:
-    log = Log(1 << 20, 2)
+    log = log_of(1 << 20, 2)
     for number in range(1, 4):
         log.add(slot_of("t"), entry("t", number, number), NOW)
     log.add(slot_of("u"), entry("u", 4, 4, NOW + 1.0), NOW)
@@ -229,7 +235,7 @@ def test_what_forgets_is_said_by_why_and_over_before_its_time_is_not_expired() -
 
 def test_the_young_stay_and_of_the_old_what_most_subscribers_have_not_had() -> None:
     room = 100 * (TOPIC_BYTES + 3 + ENTRY_BYTES + 10)
-    log = Log(room, 10)
+    log = log_of(room, 10)
     for number in range(100, 300):
         one = entry(f"{number}", number, number)
         one.owed = number % 10 if number < 290 else 0
@@ -248,7 +254,7 @@ def test_one_that_is_much_larger_pushes_out_nobodys_messages(share: float) -> No
     """It comes in where there is room, and where there is none it goes before others that as many are owed."""
     room = 100 * (TOPIC_BYTES + 3 + ENTRY_BYTES + 10)
     large = b"x" * int(room * share)
-    log = Log(room, 10)
+    log = log_of(room, 10)
     entries = [entry(f"{number}", number, number) for number in range(100, 195)]
     for one in entries:
         log.add(slot_of(one.topic), one, NOW)
@@ -269,9 +275,10 @@ def test_one_that_is_much_larger_pushes_out_nobodys_messages(share: float) -> No
 
 
 def test_copies_that_are_forgotten_are_not_counted() -> None:
-    log = Log(20 * (TOPIC_BYTES + 3 + ENTRY_BYTES + 10), 10)
+    homes = Homes("m")
+    log = Log(20 * (TOPIC_BYTES + 3 + ENTRY_BYTES + 10), 10, homes)
     own = {slot_of(f"{number}") for number in range(100, 160, 3)}
-    log.is_own = own.__contains__
+    homes.table = ["m" if slot in own else "other" for slot in range(SLOTS)]
     entries = [entry(f"{number}", number, number) for number in range(100, 160)]
     for one in entries:
         log.add(slot_of(one.topic), one, NOW)
@@ -280,7 +287,7 @@ def test_copies_that_are_forgotten_are_not_counted() -> None:
 
 
 def test_what_nobody_ever_fetches_goes_in_the_end() -> None:
-    log = Log(20 * (TOPIC_BYTES + 3 + ENTRY_BYTES + 10), 10)
+    log = log_of(20 * (TOPIC_BYTES + 3 + ENTRY_BYTES + 10), 10)
     entries = [entry(f"{number}", number, number) for number in range(100, 500)]
     for one in entries:
         one.owed = 9 if one.number < 110 else 1
@@ -292,7 +299,7 @@ def test_what_nobody_ever_fetches_goes_in_the_end() -> None:
 
 def test_what_was_owed_and_has_been_read_goes_first() -> None:
     room = 20 * (TOPIC_BYTES + 2 + ENTRY_BYTES + 10)
-    log = Log(room, 10)
+    log = log_of(room, 10)
     entries = [entry(f"{number}", number, number) for number in range(10, 40)]
     for one in entries[:25]:
         log.add(slot_of(one.topic), one, NOW)
@@ -306,7 +313,7 @@ def test_what_was_owed_and_has_been_read_goes_first() -> None:
 
 
 def test_what_is_over_and_not_swept_yet_is_not_found_and_is_a_gap() -> None:
-    log = Log(1 << 20, 10)
+    log = log_of(1 << 20, 10)
     log.add(slot_of("t"), entry("t", 1, 5, NOW + 1.0), NOW)
     found = log.get(slot_of("t"), "t")
     assert found is not None
@@ -316,7 +323,7 @@ def test_what_is_over_and_not_swept_yet_is_not_found_and_is_a_gap() -> None:
 
 
 def test_a_topic_that_never_lost_one_leaves_nothing_behind() -> None:
-    log, slot = Log(1 << 20, 10), slot_of("t")
+    log, slot = log_of(1 << 20, 10), slot_of("t")
     only = entry("t", 1, 5)
     log.add(slot, only, NOW)
     log.remove(slot, only)
@@ -327,7 +334,7 @@ def test_of_too_many_topics_that_lost_all_the_slots_say_it(monkeypatch: pytest.M
     """And the position before what was lost has a gap, one after it has none, whichever of the two says so."""
     wants.interpreted()
     monkeypatch.setattr(log_module, "HOLES_MAX", 3)
-    log = Log(1 << 20, 10)
+    log = log_of(1 << 20, 10)
     topics = [f"t{number}" for number in range(5)]
     for stamp, topic in enumerate(topics, 1):
         log.add(slot_of(topic), entry(topic, stamp, stamp, NOW + stamp), NOW)
@@ -351,7 +358,7 @@ def test_of_too_many_topics_that_lost_all_the_slots_say_it(monkeypatch: pytest.M
 def test_a_slot_that_goes_in_the_midst_of_a_sweep_is_not_swept(monkeypatch: pytest.MonkeyPatch) -> None:
     wants.interpreted()
     monkeypatch.setattr(log_module, "SWEPT_PER_STEP", 1)
-    log = Log(1 << 20, 10)
+    log = log_of(1 << 20, 10)
     slot = slot_of("t0")
     topics = ["t0", *(f"x{number}" for number in range(40_000) if slot_of(f"x{number}") == slot)][:4]
     assert len(topics) == 4
@@ -367,7 +374,7 @@ def test_a_slot_that_goes_in_the_midst_of_a_sweep_is_not_swept(monkeypatch: pyte
 
 
 def test_what_has_gone_does_not_pile_up() -> None:
-    log = Log(1 << 30, 1)
+    log = log_of(1 << 30, 1)
     for number in range(10_000):
         log.add(slot_of("t"), entry("t", number, number + 1), NOW)
     assert log.entries == 1

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from ingeborg.broker.core.links.calls import Call
 from ingeborg.broker.core.links.requests import MarkRequest
 from ingeborg.broker.core.model import LINES_MAX, NO_INTRODUCTION, NO_SETTINGS
 from ingeborg.broker.core.retained.marks import MISSED_MAX, NOT_YET, PERIOD_S, Marks
-from tests.broker.core.history.here import IN_MEMORY, LINE, Here, at
 
 from ..surroundings import peer
+from .here import IN_MEMORY, LINE, Keeper, at
 
 
-class Listened:
-    """Who was told of what."""
-
-    def __init__(self, marks: Marks) -> None:
-        self.marks = marks
-        self.heard: list[object] = []
-        marks.advanced, marks.missed = self.advanced, self.missed
-        marks.prove = lambda stamp: self.heard.append(("prove", stamp))
-
-    def advanced(self) -> None:
-        self.heard.append(self.marks.stable)
-
-    def missed(self, clients: Sequence[str] | None) -> None:
-        self.heard.append(clients)
-
-    def take(self) -> list[object]:
-        heard, self.heard = self.heard, []
-        return heard
+def heard(marks: Marks) -> list[object]:
+    """The turn ends: what others find in the trays of these marks, in the order in which they look. First who has
+    missed something, then the stable stamp, if it has grown."""
+    found: list[object] = []
+    if marks.missing:
+        assert not marks.advances
+        found += marks.missing
+        marks.missing = []
+        marks.advance()
+    if marks.advances:
+        marks.advances = False
+        found.append(marks.stable)
+    return found
 
 
 @pytest.fixture
-def here() -> Here:
-    return Here("a", "b")
+def here() -> Keeper:
+    return Keeper("a", "b")
 
 
-def told_to(here: Here, to: str) -> Call:
+def told_to(here: Keeper, to: str) -> Call:
     """What this peer is told with the next period."""
     here.desk.now += PERIOD_S
     here.marks.tick()
@@ -48,25 +41,25 @@ def told_to(here: Here, to: str) -> Call:
     return call
 
 
-def test_no_position_passes_a_message_that_has_not_ended_at_one_of_the_homes(here: Here) -> None:
-    marks, listened = here.marks, Listened(here.marks)
+def test_no_position_passes_a_message_that_has_not_ended_at_one_of_the_homes(here: Keeper) -> None:
+    marks = here.marks
     first = here.clock.stamp()
     here.clock.stamp()
     here.told("a", 5)
     here.told("b", 7)
-    assert (marks.stable, listened.take()) == (0, [])
+    assert (marks.stable, heard(here.marks)) == (0, [])
     here.clock.close(first)
     marks.tick()
-    assert (marks.stable, listened.take()) == (1, [1])
+    assert (marks.stable, heard(here.marks)) == (1, [1])
     here.clock.close(2)
     here.told("a", 6)
-    assert (marks.stable, listened.take()) == (6, [6])
+    assert (marks.stable, heard(here.marks)) == (6, [6])
     here.told("b", 3)  # an older word, which came late
     here.told("a", 9)
     assert (marks.stable, marks.position) == (7, at(7))
 
 
-def test_a_mark_is_told_once_a_second(here: Here) -> None:
+def test_a_mark_is_told_once_a_second(here: Keeper) -> None:
     here.desk.now += PERIOD_S
     here.marks.tick()
     assert [call.target for call in here.take_asked(MarkRequest)] == ["a", "b"]
@@ -79,12 +72,12 @@ def test_a_mark_is_told_once_a_second(here: Here) -> None:
 
 
 def test_marks_are_told_where_at_least_one_endpoint_keeps_messages() -> None:
-    here = Here("a", settings=NO_SETTINGS)
+    here = Keeper("a", settings=NO_SETTINGS)
 
     def told() -> list[str]:
         here.desk.now += PERIOD_S
         here.marks.tick()
-        here.marks.tell("a")
+        here.marks.greet("a")
         return [call.target for call in here.take_asked(MarkRequest)]
 
     assert told() == []
@@ -95,7 +88,7 @@ def test_marks_are_told_where_at_least_one_endpoint_keeps_messages() -> None:
     assert told() == []
 
 
-def test_clients_that_missed_something_are_named_until_their_endpoint_has_heard_of_it(here: Here) -> None:
+def test_clients_that_missed_something_are_named_until_their_endpoint_has_heard_of_it(here: Keeper) -> None:
     here.marks.delivery_failed("a", ["anna"])
     call = told_to(here, "a")
     assert call.request.missed == ["anna"]
@@ -108,7 +101,7 @@ def test_clients_that_missed_something_are_named_until_their_endpoint_has_heard_
 
 
 @pytest.mark.parametrize("count", [1, MISSED_MAX + 1])
-def test_what_failed_after_the_peer_was_told_is_told_again(here: Here, count: int) -> None:
+def test_what_failed_after_the_peer_was_told_is_told_again(here: Keeper, count: int) -> None:
     """The client may have recovered by then, without the second message."""
     clients = [f"c{number}" for number in range(count)]
     here.marks.delivery_failed("a", clients)
@@ -122,7 +115,7 @@ def test_what_failed_after_the_peer_was_told_is_told_again(here: Here, count: in
     assert told_to(here, "a").request.missed == []
 
 
-def test_of_too_many_it_is_told_that_any_may_have_missed_something(here: Here) -> None:
+def test_of_too_many_it_is_told_that_any_may_have_missed_something(here: Keeper) -> None:
     here.marks.delivery_failed("a", [f"c{number}" for number in range(MISSED_MAX)])
     few = told_to(here, "a")
     assert len(few.request.missed) == MISSED_MAX
@@ -135,34 +128,33 @@ def test_of_too_many_it_is_told_that_any_may_have_missed_something(here: Here) -
     assert told_to(here, "a").request.missed == []
 
 
-def test_clients_are_told_of_what_they_missed_before_a_position_passes_it(here: Here) -> None:
-    listened = Listened(here.marks)
+def test_clients_are_told_of_what_they_missed_before_a_position_passes_it(here: Keeper) -> None:
     here.told("b", 4)
     here.clock.see(9)
     here.told("a", 3, 9, ["anna"])
-    assert listened.take() == [["anna"], 3]
+    assert here.marks.stable == 0
+    assert heard(here.marks) == [["anna"], 3]
     here.told("a", 4, 9, None)
-    assert listened.take() == [None, 4]
+    assert heard(here.marks) == [None, 4]
     here.told("a", 5, 9, [])
-    assert listened.take() == []
+    assert heard(here.marks) == []
 
 
-def test_after_a_lapse_no_position_is_told_before_all_have_told_their_marks_anew(here: Here) -> None:
-    listened = Listened(here.marks)
+def test_after_a_lapse_no_position_is_told_before_all_have_told_their_marks_anew(here: Keeper) -> None:
     here.clock.see(9)
     here.told("a", 4)
     here.told("b", 4)
-    assert listened.take() == [4]
+    assert heard(here.marks) == [4]
     here.marks.lapsed()
     assert not here.marks.known
     here.told("a", 4)
-    assert (here.marks.known, here.marks.stable, listened.take()) == (False, 4, [])
+    assert (here.marks.known, here.marks.stable, heard(here.marks)) == (False, 4, [])
     here.told("b", 4)
     # It has not grown, but what waits for its being known goes on.
-    assert (here.marks.known, here.marks.stable, listened.take()) == (True, 4, [4])
+    assert (here.marks.known, here.marks.stable, heard(here.marks)) == (True, 4, [4])
 
 
-def test_no_position_is_told_before_all_that_act_have_heard_of_each_others_beginning(here: Here) -> None:
+def test_no_position_is_told_before_all_that_act_have_heard_of_each_others_beginning(here: Keeper) -> None:
     here.marks.lapsed()
     here.told("a", 5, 8)  # it has set floors up to 8, and has not heard of anybody's mark
     here.told("b", NOT_YET, 9)
@@ -173,7 +165,7 @@ def test_no_position_is_told_before_all_that_act_have_heard_of_each_others_begin
     assert (here.marks.known, here.marks.stable) == (True, 9)
 
 
-def test_no_position_is_told_before_this_endpoint_sees_all_that_a_peer_sees(here: Here) -> None:
+def test_no_position_is_told_before_this_endpoint_sees_all_that_a_peer_sees(here: Keeper) -> None:
     here.clock.see(9)
     here.marks.lapsed()
     here.told("a", 9, count=4)
@@ -192,7 +184,7 @@ def test_no_position_is_told_before_this_endpoint_sees_all_that_a_peer_sees(here
     assert here.marks.known
 
 
-def test_who_is_gone_has_no_say_and_is_told_nothing_of_before_when_it_comes_back(here: Here) -> None:
+def test_who_is_gone_has_no_say_and_is_told_nothing_of_before_when_it_comes_back(here: Keeper) -> None:
     here.clock.see(9)
     here.told("a", 8)
     here.told("b", 2)
@@ -211,13 +203,12 @@ def test_who_is_gone_has_no_say_and_is_told_nothing_of_before_when_it_comes_back
     assert here.marks.stable == 9
 
 
-def test_who_begins_alone_begins_a_line_and_who_comes_takes_over_the_others(here: Here) -> None:
+def test_who_begins_alone_begins_a_line_and_who_comes_takes_over_the_others(here: Keeper) -> None:
     assert list(here.marks.lines) == [LINE]
     first = Marks(here.desk.real, here.members, here.clock)
-    listened = Listened(first)
     first.mark_told("a", 1, MarkRequest(0, 0, ["z"], [], 1))
     first.joined()
-    assert (list(first.lines), listened.take()[0]) == (["z"], ("prove", 0))
+    assert (list(first.lines), first.unproven) == (["z"], 0)
     # Two that began at one moment: positions of either are good, and all give the same.
     first.mark_told("b", 1, MarkRequest(0, 7, ["k"], [], 1))
     assert (first.position_at(7), first.stamp_of("z.7"), first.stamp_of("k.7")) == ("k.7", 7, 7)
@@ -249,13 +240,13 @@ def test_who_begins_alone_begins_a_line_and_who_comes_takes_over_the_others(here
         "\0",
     ],
 )
-def test_a_position_that_nobody_here_gave_is_none(here: Here, forged: str) -> None:
+def test_a_position_that_nobody_here_gave_is_none(here: Keeper, forged: str) -> None:
     here.clock.see(9)
     assert here.marks.stamp_of(at(9)) == 9
     assert here.marks.stamp_of(forged) is None
 
 
 @pytest.mark.parametrize("stamp", [0, 1, 9, 1 << 40])
-def test_a_position_is_read_as_it_was_given(here: Here, stamp: int) -> None:
+def test_a_position_is_read_as_it_was_given(here: Keeper, stamp: int) -> None:
     here.clock.see(stamp)
     assert here.marks.stamp_of(here.marks.position_at(stamp)) == stamp

@@ -15,13 +15,14 @@ from ingeborg.broker.core.retained.clock import UNHEARD_OF
 from ingeborg.broker.core.retained.log import Log
 from ingeborg.protocol.hashes import SLOTS, slot_of
 from tests import wants
-from tests.broker.core.history.here import Here
+
+from .here import Keeper
 
 TOPICS = ("t", "u", "v")
 ALL = frozenset(range(SLOTS))
 
 
-def contents(here: Here) -> dict[str, Any]:
+def contents(here: Keeper) -> dict[str, Any]:
     """All that its log says."""
     log: Log = here.log
     floors = {slot: log.floor(slot) for slot in range(SLOTS) if log.floor(slot)}
@@ -33,7 +34,7 @@ def contents(here: Here) -> dict[str, Any]:
     return found
 
 
-def copied(here: Here, there: Here, slots: frozenset[int] = ALL) -> int:
+def copied(here: Keeper, there: Keeper, slots: frozenset[int] = ALL) -> int:
     """All there is goes there; how many keys."""
     keys = 0
     for chunk in here.state.departing(slots):
@@ -44,7 +45,7 @@ def copied(here: Here, there: Here, slots: frozenset[int] = ALL) -> int:
     return keys
 
 
-def apply(here: Here, data: st.DataObject) -> None:
+def apply(here: Keeper, data: st.DataObject) -> None:
     """Some messages are kept, and some are not any more."""
     entries = []
     for _ in range(data.draw(st.integers(0, 12))):
@@ -75,7 +76,7 @@ def apply(here: Here, data: st.DataObject) -> None:
 @settings(deadline=None)
 @given(st.data())
 def test_what_is_packed_is_the_same_at_the_other_end_and_twice_changes_nothing(data: st.DataObject) -> None:
-    here, there = Here(), Here()
+    here, there = Keeper(), Keeper()
     apply(here, data)
     there.desk.now = here.desk.now
     copied(here, there)
@@ -93,7 +94,7 @@ def test_what_is_packed_is_the_same_at_the_other_end_and_twice_changes_nothing(d
 @given(st.data())
 def test_changes_that_are_told_later_lead_to_the_same(data: st.DataObject) -> None:
     """A standby has had all there was, and then, of each key that has changed, what there is of it at that moment."""
-    here, there = Here(), Here()
+    here, there = Keeper(), Keeper()
     entries = [here.keep(topic) for topic in TOPICS for _ in range(2)]
     copied(here, there)
     for one in data.draw(st.lists(st.sampled_from(entries), max_size=6)):
@@ -112,7 +113,7 @@ def test_changes_that_are_told_later_lead_to_the_same(data: st.DataObject) -> No
 
 
 def test_a_message_that_is_handed_over_again_is_there_once() -> None:
-    here, there, third = Here(), Here(), Here()
+    here, there, third = Keeper(), Keeper(), Keeper()
     entry = here.keep("t", 3)
     copied(here, there)
     copied(here, third)
@@ -125,9 +126,9 @@ def test_a_message_that_is_handed_over_again_is_there_once() -> None:
 
 
 def test_of_an_entry_that_is_gone_it_is_said_why() -> None:
-    here = Here()
+    here = Keeper()
     removed, forgotten, floored = here.keep("t", 1), here.keep("u", 2), here.keep("v", 3)
-    there = Here()
+    there = Keeper()
     copied(here, there)
     here.log.remove(slot_of("t"), removed)
     here.desk.now = forgotten.expires
@@ -147,7 +148,7 @@ def test_of_an_entry_that_is_gone_it_is_said_why() -> None:
 
 
 def test_what_is_over_when_it_comes_is_a_gap() -> None:
-    here, there = Here(), Here()
+    here, there = Keeper(), Keeper()
     entry = here.keep("t", 3)
     packed = here.state.pack([entry])
     rows = ormsgpack.unpackb(packed)
@@ -191,7 +192,7 @@ ROW = [state_module.ENTRY, "t", b"1", "o", 1, 7, 60.0]
     ],
 )
 def test_what_nobody_packed_is_refused_and_changes_nothing(data: bytes) -> None:
-    here = Here()
+    here = Keeper()
     here.keep("u", 3)
     before, clock = contents(here), here.clock.value
     with pytest.raises(ValueError, match=r"\w"):
@@ -201,7 +202,7 @@ def test_what_nobody_packed_is_refused_and_changes_nothing(data: bytes) -> None:
 
 
 def test_slots_that_come_without_what_belongs_to_them_are_lacking_all_before() -> None:
-    here = Here()
+    here = Keeper()
     here.clock.see(7)
     here.state.arrived([1, 2], False)
     behind = 7 + UNHEARD_OF  # their home may have told positions that nobody here has heard of
@@ -212,7 +213,7 @@ def test_slots_that_come_without_what_belongs_to_them_are_lacking_all_before() -
 
 @pytest.mark.parametrize("what", ["gone", "dropped"])
 def test_slots_that_go_take_all_with_them(what: str) -> None:
-    here = Here()
+    here = Keeper()
     here.keep("t", 3)
     here.log.raise_floor(slot_of("t"), 2)
     here.log.written.add(slot_of("t"))
@@ -224,7 +225,7 @@ def test_slots_that_go_take_all_with_them(what: str) -> None:
 def test_a_copy_goes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     wants.interpreted()
     monkeypatch.setattr(state_module, "KEYS_PER_CHUNK", 3)
-    here, there = Here(), Here()
+    here, there = Keeper(), Keeper()
     for number in range(10):
         here.keep(f"t{number}")
         here.log.raise_floor(number, 5)
@@ -237,7 +238,7 @@ def test_what_moves_from_a_topic_to_its_floor_while_a_copy_is_made_is_copied(mon
     wants.interpreted()
     monkeypatch.setattr(state_module, "KEYS_PER_CHUNK", 3)
     monkeypatch.setattr(log_module, "HOLES_MAX", 1)
-    here, there = Here(), Here()
+    here, there = Keeper(), Keeper()
     order = list(ALL)
     first, hole, other = sorted(("t", "u", "v"), key=lambda topic: order.index(slot_of(topic)))
     for _ in range(3):

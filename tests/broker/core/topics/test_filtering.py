@@ -168,10 +168,10 @@ def test_pages_of_filters_are_read_while_messages_wait_and_changes_come(pair: Cl
     topic = pair.topic_at("a")
     crowd = many(pair, "b", topic, 2 * filtering.PAIRS_PER_PAGE + 10, ROCK)
     home = pair.nodes["a"].router
-    home.routes.drop(topic)
+    home.topics.routes.drop(topic)
     anna = pair.listener("anna", "a")
     anna.send(command="publish", topic=topic, payload={"genre": "rock"}, ack=True)
-    while (route := home.routes.get(topic)) is None or route.filters is None:
+    while (route := home.topics.routes.get(topic)) is None or route.filters is None:
         pair.world.run(0.001)
     filters = route.filters
     assert filters.loading
@@ -189,7 +189,7 @@ def test_pages_of_filters_are_read_while_messages_wait_and_changes_come(pair: Cl
     crowd.hear(2.0)
     assert len(crowd.notes) == 2 * filtering.PAIRS_PER_PAGE + 9
     assert heard(anna) == [{"genre": "rock", "volume": 9}]
-    assert home.routes.filter_bytes > 0
+    assert home.topics.routes.filter_bytes > 0
 
 
 def slow(cluster: Cluster, operation: str, seconds: float) -> None:
@@ -343,7 +343,7 @@ def test_who_changes_from_one_to_the_other_while_a_message_waits_gets_it_once(
     subscribe(anna, topic, None if first == "plain" else ROCK)
     publish(anna, topic, {"genre": "pop"})
     anna.notes.clear()
-    home.locations.clear()
+    home.topics.locations.clear()
     call_store = world.call_store
 
     def slow(node: Node, call: StoreCall) -> None:

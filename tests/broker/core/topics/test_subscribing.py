@@ -7,16 +7,12 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.connections.hub import Connection
-from ingeborg.broker.core.limits import SIZES
+from ingeborg.broker.core.limits import SIZES, Limits
 from ingeborg.broker.core.links.calls import TIMEOUT_S
 from ingeborg.broker.core.links.requests import ChangeRequest
 from ingeborg.broker.core.model import Introduction, Shape, StoreUnavailable, Subscribe, Term
-from ingeborg.broker.core.topics.filtering import Filtering
-from ingeborg.broker.core.topics.routes import Routes
-from ingeborg.broker.core.topics.subscribing import TOPICS_PER_SLICE, WRITE_S_LONG, Subscribing
-from ingeborg.broker.core.topics.writing import Writing
+from ingeborg.broker.core.topics.subscribing import TOPICS_PER_SLICE, WRITE_S_LONG
 from ingeborg.protocol.hashes import slot_of
 
 from ..fake_desk import Stored
@@ -27,25 +23,16 @@ TOPICS_UNDER_WAY = Shape().topics_at_least
 
 
 class Endpoint(Surroundings):
-    """A client's endpoint, which is itself the home of some topics. ``writing`` is the real one."""
+    """A client's endpoint, which is itself the home of some topics."""
 
-    def __init__(
-        self, *peers: str, joined: bool = True, shape: Shape | None = None, quota: int = 0, lookup: bool = False
-    ) -> None:
-        super().__init__(*peers, joined=joined)
-        routes, writes = Routes(1_000, 10_000), UnderWay()
-        self.filtering = Filtering(self.desk.real, routes)
-        sweeps = self.sweeping(routes, writes, self.filtering)
-        self.writing = Writing(self.desk.real, "m", self.members, routes, {}, writes, sweeps, self.filtering)
-        self.part = Subscribing(
-            *(self.desk.real, "m", self.members, self.writing, lookup),
-            *(self.replies, self.memory, shape or Shape(), quota, self.recovering()),
-        )
+    def __init__(self, *peers: str, joined: bool = True, shape: Shape | None = None, quota: int = 0) -> None:
+        super().__init__(*peers, joined=joined, limits=Limits(subscriptions=quota), shape=shape)
+        self.part = self.make_topics().subscribing
         self.anna = self.client()
 
     def say(self, name: str, topics: Any, number: int = 1, connection: Connection | None = None) -> None:
         said = command(name, topic="-", id=number)._replace(topics=topics)
-        self.part.commands()[name](connection or self.anna, said)
+        self.part.change(connection or self.anna, said)
 
     def asked(self) -> list[tuple[str, Any]]:
         """What peers are being asked: of whom, and with what."""
@@ -69,14 +56,14 @@ def endpoint() -> Endpoint:
 
 
 def test_each_home_gets_its_topics_in_one_request(endpoint: Endpoint) -> None:
-    topics = {home: endpoint.topics(home, 3) for home in "mpq"}
+    topics = {home: endpoint.topics_at(home, 3) for home in "mpq"}
     endpoint.say("subscribe", [topics[home][n] for n in range(3) for home in "mpq"])
     assert dict(endpoint.asked()) == {home: ChangeRequest("anna", topics[home], True) for home in "pq"}
     assert endpoint.stored("subscribe")[0].arguments == ([Subscribe("anna", topics["m"])],)
 
 
 def test_success_is_said_when_every_home_has_said_so(endpoint: Endpoint) -> None:
-    endpoint.say("unsubscribe", [endpoint.topics(home, 1)[0] for home in "mpq"])
+    endpoint.say("unsubscribe", [endpoint.topics_at(home, 1)[0] for home in "mpq"])
     p, q = endpoint.desk.asked
     (own,) = endpoint.stored("unsubscribe")
     endpoint.part.answered(p, None)
@@ -95,7 +82,7 @@ FAILURES: dict[str, Callable[[Endpoint], None]] = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_one_home_that_fails_makes_it_no_success_and_all_are_waited_for(endpoint: Endpoint, failure: str) -> None:
-    endpoint.say("subscribe", [endpoint.topics(home, 1)[0] for home in "mp"])
+    endpoint.say("subscribe", [endpoint.topics_at(home, 1)[0] for home in "mp"])
     FAILURES[failure](endpoint)
     assert endpoint.results(endpoint.anna) == []
     if failure == "our store fails":
@@ -106,7 +93,7 @@ def test_one_home_that_fails_makes_it_no_success_and_all_are_waited_for(endpoint
 
 
 def test_of_several_failures_the_first_is_said(endpoint: Endpoint) -> None:
-    endpoint.say("subscribe", [endpoint.topics(home, 1)[0] for home in "pq"])
+    endpoint.say("subscribe", [endpoint.topics_at(home, 1)[0] for home in "pq"])
     endpoint.part.failed(endpoint.desk.asked[0], "peer_unavailable", "")
     endpoint.part.failed(endpoint.desk.asked[1], "store_unavailable", "")
     assert endpoint.results(endpoint.anna) == ["peer_unavailable 1"]
@@ -123,7 +110,7 @@ def test_where_one_endpoint_is_the_home_of_everything_nothing_is_sorted() -> Non
 
 
 def test_topics_of_a_home_that_is_gone_go_to_the_next(endpoint: Endpoint) -> None:
-    topics = endpoint.topics("p", 20)
+    topics = endpoint.topics_at("p", 20)
     endpoint.say("subscribe", topics)
     (call,) = endpoint.desk.asked
     endpoint.desk.asked.clear()
@@ -140,7 +127,7 @@ def test_topics_of_a_home_that_is_gone_go_to_the_next(endpoint: Endpoint) -> Non
 
 
 def test_many_of_them_go_there_in_a_turn_of_their_own(endpoint: Endpoint) -> None:
-    endpoint.say("subscribe", endpoint.topics("p", SIZES.topics_at_once + 1))
+    endpoint.say("subscribe", endpoint.topics_at("p", SIZES.topics_at_once + 1))
     (call,) = endpoint.desk.asked
     endpoint.leave_to("q")
     endpoint.part.lost(call)
@@ -150,7 +137,7 @@ def test_many_of_them_go_there_in_a_turn_of_their_own(endpoint: Endpoint) -> Non
 
 
 def test_homes_are_looked_for_no_longer_than_a_request_may_take(endpoint: Endpoint) -> None:
-    endpoint.say("subscribe", endpoint.topics("p", 1))
+    endpoint.say("subscribe", endpoint.topics_at("p", 1))
     first = endpoint.desk.asked[0]
     endpoint.desk.now += TIMEOUT_S - 0.01
     endpoint.part.lost(first)  # asked again
@@ -162,7 +149,7 @@ def test_homes_are_looked_for_no_longer_than_a_request_may_take(endpoint: Endpoi
 
 
 def test_what_was_written_here_after_the_lease_had_lapsed_is_dispatched_again(endpoint: Endpoint) -> None:
-    topics = endpoint.topics("m", 2)
+    topics = endpoint.topics_at("m", 2)
     endpoint.say("subscribe", topics)
     (own,) = endpoint.stored("subscribe")
     endpoint.lose_lease()
@@ -334,7 +321,7 @@ def test_to_take_topics_back_nobody_is_counted() -> None:
 
 def say_with(endpoint: Endpoint, name: str, topics: list[str], **fields: Any) -> None:
     said = command(name, topic=topics, id=1)._replace(**fields)
-    endpoint.part.commands()[name](endpoint.anna, said)
+    endpoint.part.change(endpoint.anna, said)
 
 
 @pytest.mark.parametrize(
@@ -354,7 +341,7 @@ def say_with(endpoint: Endpoint, name: str, topics: list[str], **fields: Any) ->
 def test_each_home_is_told_all_of_it_and_so_is_the_client(
     endpoint: Endpoint, fields: dict[str, Any], options: dict[str, Any], row: Any, told: dict[str, Any]
 ) -> None:
-    topics = {home: endpoint.topics(home, 1) for home in "mp"}
+    topics = {home: endpoint.topics_at(home, 1) for home in "mp"}
     say_with(endpoint, "subscribe", topics["m"] + topics["p"], **fields)
     assert endpoint.asked() == [("p", ChangeRequest("anna", topics["p"], True, **options))]
     (own,) = endpoint.stored("subscribe")
@@ -366,13 +353,13 @@ def test_each_home_is_told_all_of_it_and_so_is_the_client(
 
 def test_the_reply_tells_the_grace_time_that_counts_at_every_home(endpoint: Endpoint) -> None:
     endpoint.members.connected(peer("q"), endpoint.desk.now, Introduction(7.5))
-    say_with(endpoint, "subscribe", endpoint.topics("m", 1), term=(True, 0))
+    say_with(endpoint, "subscribe", endpoint.topics_at("m", 1), term=(True, 0))
     endpoint.stored("subscribe")[0].end()
     assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1, "grace_s": 7.5}]
 
 
 def test_each_home_is_told_which_filter_goes(endpoint: Endpoint) -> None:
-    topics = {home: endpoint.topics(home, 1) for home in "mp"}
+    topics = {home: endpoint.topics_at(home, 1) for home in "mp"}
     say_with(endpoint, "unsubscribe", topics["m"] + topics["p"], filter="{}")
     assert endpoint.asked() == [("p", ChangeRequest("anna", topics["p"], False, "{}"))]
     (own,) = endpoint.stored("unsubscribe")
@@ -380,12 +367,3 @@ def test_each_home_is_told_which_filter_goes(endpoint: Endpoint) -> None:
     own.end()
     endpoint.part.answered(endpoint.desk.asked[0], None)
     assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1}]
-
-
-def test_with_lookup_routing_no_subscription_ends_or_has_a_filter() -> None:
-    endpoint = Endpoint(lookup=True)
-    say_with(endpoint, "subscribe", ["t"], term=(True, 0))
-    say_with(endpoint, "subscribe", ["t"], filter="{}")
-    replies = endpoint.heard(endpoint.anna)
-    assert [reply["error"] for reply in replies] == ["bad_state", "bad_state"]
-    assert ["'until'" in replies[0]["info"], "'filter'" in replies[1]["info"]] == [True, True]

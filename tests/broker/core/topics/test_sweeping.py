@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.connections.hub import Binding
 from ingeborg.broker.core.dispatch import Handover
 from ingeborg.broker.core.message import Message
-from ingeborg.broker.core.model import Introduction, Location, StoreUnavailable, Subscription, Term
-from ingeborg.broker.core.topics.filtering import Filtering
-from ingeborg.broker.core.topics.routes import Route, Routes
+from ingeborg.broker.core.model import Introduction, Location, Shape, StoreUnavailable, Subscription, Term
+from ingeborg.broker.core.topics.routes import Route
 from ingeborg.broker.core.topics.sweeping import (
     EMPTY_S,
     KEPT_S,
@@ -39,11 +37,10 @@ class Endpoint(Surroundings):
     """A home, and a store that a test says what is in: ``records``, ``places``."""
 
     def __init__(self, *peers: str, joined: bool = True, reads_memory: bool = True) -> None:
-        super().__init__(*peers, joined=joined)
-        self.routes, self.writes = Routes(1_000, 10_000), UnderWay()
-        self.filtering = Filtering(self.desk.real, self.routes)
-        self.part = self.sweeping(self.routes, self.writes, self.filtering, reads_memory=reads_memory)
-        self.keepalive.expire(UNIX_S)
+        super().__init__(*peers, joined=joined, unix_s=UNIX_S, shape=Shape(reads_memory=reads_memory))
+        topics = self.make_topics()
+        self.part, self.terms, self.writing = topics.sweeping, topics.terms, topics.writing
+        self.routes, self.locations, self.writes = topics.routes, topics.locations, self.cluster.writes
         self.records: list[Subscription] = []
         self.places: dict[str, Location] = {}
         self.asked: list[Stored] = []  # all that the store has been asked
@@ -53,12 +50,10 @@ class Endpoint(Surroundings):
         self.hold = False
         self.hold_operation = "end"  # that is held, or another one
         self.tells_slots = False  # the store says which slots have any
-        self.written_for: set[str] = set()  # clients of which something is being written
-        self.part.hold, self.part.release = self._held_for, self.written_for.discard
 
     def ending(self, client: str, topic: str | None = None, term: Term = UNTIL, filter: str | None = None) -> str:
         """A client's subscription; without a topic to one of ours."""
-        topic = topic or self.topics("m", 1)[0]
+        topic = topic or self.topics_at("m", 1)[0]
         self.records.append(Subscription(topic, client, filter, term, len(self.records) + 1))
         return topic
 
@@ -91,12 +86,6 @@ class Endpoint(Surroundings):
         before = self.records[:]
         self.walk(seconds)
         return sorted({record.client for record in before if record not in self.records})
-
-    def _held_for(self, client: str) -> bool:
-        if client in self.written_for:
-            return False
-        self.written_for.add(client)
-        return True
 
     def _ending_slots(self) -> list[int] | None:
         return sorted({slot_of(record.topic) for record in self.records}) if self.tells_slots else None
@@ -258,7 +247,7 @@ def test_all_of_a_client_in_a_page_end_together(endpoint: Endpoint) -> None:
 
 def test_only_those_of_our_slots_are_looked_at() -> None:
     endpoint = Endpoint("p")
-    endpoint.ending("anna", endpoint.topics("p", 1)[0])
+    endpoint.ending("anna", endpoint.topics_at("p", 1)[0])
     endpoint.walk()
     slots = {slot for slot, _, _ in of(endpoint.asked, "ending")}
     assert slots == {slot for slot in range(SLOTS) if endpoint.members.table[slot] == "m"}
@@ -306,7 +295,8 @@ def test_a_slot_without_any_is_left_alone_for_a_while(endpoint: Endpoint) -> Non
 def test_a_slot_that_is_written_into_is_looked_at_again(endpoint: Endpoint) -> None:
     endpoint.walk()
     endpoint.ending("anna", "t")
-    endpoint.part.written(["t"])
+    endpoint.terms.wrote(["t"])
+    endpoint.tick()
     assert of(endpoint.walk(), "ending") == [(slot_of("t"), None, RECORDS_PER_TICK)]
     endpoint.records.clear()
     assert of(endpoint.walk(), "ending") == [(slot_of("t"), None, RECORDS_PER_TICK)]
@@ -323,7 +313,7 @@ def test_one_that_is_written_during_a_walk_is_found_by_the_next(endpoint: Endpoi
     endpoint.hold_operation = ""
     topic = next(f"x{n}" for n in range(100_000) if slot_of(f"x{n}") == 0)
     endpoint.ending("anna", topic)
-    endpoint.part.written([topic])
+    endpoint.terms.wrote([topic])
     read.end([] if tells_slots else ([], None))
     endpoint.walk(0.0)
     endpoint.walk()
@@ -334,7 +324,8 @@ def test_where_the_store_says_which_slots_have_any_no_other_is_looked_into(endpo
     endpoint.tells_slots = True
     assert of(endpoint.walk(), "ending") == []
     topic = endpoint.ending("anna")
-    endpoint.part.written([topic])
+    endpoint.terms.wrote([topic])
+    endpoint.tick()
     assert of(endpoint.walk(), "ending") == [(slot_of(topic), None, RECORDS_PER_TICK)]
     endpoint.ending("bob", "of a home before")
     endpoint.part.view_changed()
@@ -393,7 +384,7 @@ def test_the_caches_have_what_has_ended(endpoint: Endpoint) -> None:
     endpoint.gone()
     endpoint.hold = True
     endpoint.walk(GRACE_S)
-    assert endpoint.written_for == {"anna"}  # nothing else is written of it meanwhile
+    assert not endpoint.writing.hold("anna")  # nothing else is written of it meanwhile
     (end,) = endpoint.held
     assert (route.subscribers, route.filters is None) == (("anna",), False)
     end.end(endpoint._end(*end.arguments))
@@ -401,7 +392,7 @@ def test_the_caches_have_what_has_ended(endpoint: Endpoint) -> None:
     assert route.subscribers == ()
     assert route.filters is not None
     assert len(route.filters.index) == 0
-    assert endpoint.written_for == set()
+    assert endpoint.writing.hold("anna")
 
 
 @pytest.mark.parametrize("why", ["a write of the client is under way", "the store fails", "the lease has lapsed"])
@@ -412,7 +403,7 @@ def test_where_it_is_not_certain_what_is_there_it_is_read_again_as_soon_as_it_is
     route = in_use(endpoint, topic)
     endpoint.gone()
     if why == "a write of the client is under way":
-        endpoint.written_for.add("anna")
+        assert endpoint.writing.hold("anna")
     endpoint.hold = True
     endpoint.walk(GRACE_S)
     (end,) = endpoint.held

@@ -8,16 +8,13 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, WAIT
 from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.links.requests import ChangeRequest
 from ingeborg.broker.core.model import StoreUnavailable, Subscribe, Term
-from ingeborg.broker.core.topics.filtering import Filtering
-from ingeborg.broker.core.topics.routes import Routes
 from ingeborg.broker.core.topics.write import Write, Writer
-from ingeborg.broker.core.topics.writing import TELL_S, WRITES_WAITING_MAX, Writing
+from ingeborg.broker.core.topics.writing import TELL_S, WRITES_WAITING_MAX
 from ingeborg.protocol.errors import ProtocolError
 
 from ..fake_desk import Stored
@@ -31,14 +28,10 @@ class Home(Surroundings):
 
     def __init__(self, *, joined: bool = True) -> None:
         super().__init__("p", joined=joined)
-        self.routes = Routes(1_000, 10_000)
-        self.writes = UnderWay()
-        self.links = {"p": Link("m.1")}
-        self.filtering = Filtering(self.desk.real, self.routes)
-        self.sweeps = self.sweeping(self.routes, self.writes, self.filtering)
-        parts = (self.routes, self.links, self.writes, self.sweeps, self.filtering)
-        self.writing = Writing(self.desk.real, "m", self.members, *parts)
-        self.ours = self.topics("m", 3)
+        topics = self.make_topics()
+        self.routes, self.filtering = topics.routes, topics.filtering
+        self.writing, self.writes = topics.writing, self.cluster.writes
+        self.ours = self.topics_at("m", 3)
 
     def ask(self, number: int, topics: list[str], *, added: bool = True, client: str = "anna", **options: Any) -> None:
         self.writing.change_requested("p", number, ChangeRequest(client, topics, added, **options))
@@ -98,7 +91,7 @@ def test_success_is_said_after_the_store_has_it_and_the_cache_has_it(home: Home)
 
 
 def test_a_peer_may_ask_for_any_combination(home: Home) -> None:
-    home.keepalive.expire(1_000.0)
+    home.desk.real.tick(1_000.0)
     topic = home.ours[:1]
     home.ask(1, topic, filter="{}", until_disconnect=True, ttl_s=7, replace=True)
     home.ask(2, topic, client="bert", replace=True)
@@ -205,7 +198,7 @@ def test_more_than_so_many_do_not_wait_and_are_refused(home: Home) -> None:
 
 
 def test_a_large_one_begins_and_ends_in_turns_of_its_own(home: Home) -> None:
-    many = home.topics("m", SIZES.topics_at_once + 1)
+    many = home.topics_at("m", SIZES.topics_at_once + 1)
     home.ask(1, many)
     home.stored()
     home.desk.work()
@@ -290,7 +283,7 @@ TestOneClient = OneClient.TestCase
 
 
 def test_topics_of_another_home_are_declined_and_the_store_not_asked(home: Home) -> None:
-    home.ask(7, [home.ours[0], home.topics("p", 1)[0]])
+    home.ask(7, [home.ours[0], home.topics_at("p", 1)[0]])
     assert home.said() == [(7, NOT_HOME)]
     home.stored()
 
@@ -355,7 +348,7 @@ def test_one_whose_sender_has_begun_anew_is_dropped_and_counted() -> None:
     """It has asked again over the new link, and may have said the contrary since."""
     home = Home(joined=False)
     home.ask(7, home.ours)
-    home.links["p"] = Link("m.2")
+    home.base.calls.links["p"] = Link("m.2")
     home.join()
     home.writing.tick()
     home.stored()

@@ -7,7 +7,7 @@ import pytest
 from ingeborg.broker.core.dedup.dedup import payload_hash
 from ingeborg.broker.core.dispatch import Handover, Publish
 from ingeborg.broker.core.links.calls import NOT_HOME
-from ingeborg.broker.core.links.requests import DeliverRequest, PublishRequest
+from ingeborg.broker.core.links.requests import Carried, DeliverRequest, PublishRequest
 from ingeborg.broker.core.model import StoreUnavailable
 from ingeborg.protocol.errors import ProtocolError
 
@@ -34,7 +34,7 @@ def outcomes(way: Way) -> list[object]:
 
 
 def test_nobody_has_to_ask_another_endpoint_and_who_does_is_told(way: Way) -> None:
-    way.home.publish_requested("a", 5, PublishRequest("t", b"1", None))
+    way.home.publish_requested("a", 5, PublishRequest(Carried("t", b"1", "a", 5), None))
     assert way.desk.declined == [("a", 5, NOT_HOME)]
     assert way.flush() == []
 
@@ -51,6 +51,7 @@ def test_a_message_asks_whether_it_was_seen_then_who_subscribes_then_where_they_
     (find,) = way.flush()
     assert (find.operation, find.arguments) == ("locations", (["carl"],))
     find.end([way.hub.bindings["carl"].location])
+    way.home.take_back()
     assert way.written(carl) == [note("t")]
     assert outcomes(way) == [False]
     assert way.inflight.messages == 0
@@ -63,6 +64,7 @@ def test_of_a_topic_and_of_clients_nothing_is_kept(way: Way) -> None:
         way.has_subscribers(read, {"carl"})
         (find,) = way.flush()
         find.end([at(ANN)])
+        way.home.take_back()
         (call,) = way.take_asked()
         assert (type(call.request), call.target) == (DeliverRequest, "a")
         assert (len(way.routes), len(way.locations)) == (0, 0)
@@ -115,6 +117,7 @@ def test_when_the_store_does_not_answer_what_waits_of_the_topic_is_refused_and_c
             break
         call.end(answers[call.operation])
     call.end(error=DOWN)
+    way.home.take_back()
     assert outcomes(way) == ["store_unavailable"] * 2
     assert way.desk.drops == {"publish_store_unavailable": 2}
     assert (way.flush(), way.take_asked(), way.inflight.messages) == ([], [], 0)

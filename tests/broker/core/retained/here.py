@@ -1,0 +1,89 @@
+"""One endpoint's parts of what is kept, at a fake desk, with real state around them: for tests that drive them alone.
+
+Owns: short words for what is kept, and for what peers tell. Must never: answer for a peer or the store.
+"""
+
+from __future__ import annotations
+
+from ingeborg.broker.core.entries import Entry
+from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.links.calls import Call
+from ingeborg.broker.core.links.requests import MarkRequest, Request
+from ingeborg.broker.core.model import Settings, Shape
+from ingeborg.broker.core.replication.assembly import Replication
+from ingeborg.broker.core.retained.assembly import Retained
+from ingeborg.protocol.hashes import slot_of
+
+from ..surroundings import Surroundings
+
+LINE = "m"
+KEPT_S = 600.0
+LIMITS = Limits(history_bytes=1 << 24)
+IN_MEMORY = Settings(history="memory")
+IN_STORE = Settings(history="store")
+WITH_JOURNAL = Shape(journal=True)
+
+
+class Keeper(Surroundings):
+    """It has joined, ``peers`` are linked and have history, and each has told its mark: 0."""
+
+    def __init__(
+        self,
+        *peers: str,
+        limits: Limits = LIMITS,
+        settings: Settings = IN_MEMORY,
+        shape: Shape = WITH_JOURNAL,
+        unix_s: float = 0.0,
+    ) -> None:
+        super().__init__(*peers, settings=settings, unix_s=unix_s, limits=limits, shape=shape)
+        self.replication = Replication(self.base, self.cluster, 60.0)
+        self.retained = retained = Retained(self.base, self.cluster, self.replication)
+        self.log, self.clock, self.marks = retained.log, retained.clock, retained.marks
+        self.journal, self.state, self.keeping = retained.journal, retained.state, retained.keeping
+        self.marks.joined()
+        self.marks.tick()
+        self.take_asked()
+        for incarnation in peers:
+            self.told(incarnation, 0)
+        self.marks.advances = False  # a turn has ended
+        self._names = 0
+
+    # What is kept here
+
+    def keep(self, topic: str, stamp: int = 0, payload: bytes = b"1", expires_s: float = KEPT_S) -> Entry:
+        """A message of the topic has been accepted, kept, and has ended. ``stamp``: 0: the clock's next one."""
+        if not stamp:
+            stamp = self.clock.stamp()
+            self.clock.close(stamp)
+        self.clock.see(stamp)
+        self._names += 1
+        entry = Entry(topic, payload, "o", self._names, stamp, self.desk.now + expires_s)
+        self.log.add(slot_of(topic), entry, self.desk.now)
+        return entry
+
+    # Peers
+
+    def told(
+        self,
+        incarnation: str,
+        mark: int,
+        clock: int | None = None,
+        again: list[str] | None = [],  # noqa: B006
+        count: int = 0,
+    ) -> None:
+        """The peer tells its mark. ``count``: of endpoints that take part, as it sees it; 0: as this one does."""
+        count = count or len(self.members.view()) + 1
+        request = MarkRequest(mark, mark if clock is None else clock, [LINE], again, count)
+        self.marks.mark_told(incarnation, 1, request)
+
+    def take_asked(self, kind: type[Request] | None = None) -> list[Call]:
+        """What peers were asked since the last look; all has to be of this kind."""
+        asked = self.desk.asked[:]
+        self.desk.asked.clear()
+        assert kind is None or {type(call.request) for call in asked} <= {kind}
+        return asked
+
+
+def at(stamp: int) -> str:
+    """A position."""
+    return f"{LINE}.{stamp:x}"
