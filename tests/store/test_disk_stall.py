@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ingeborg.broker.store.base import StoreUnavailable, Subscribe
+from ingeborg.broker.store.base import StoreUnavailable, Subscribe, Term
 from ingeborg.broker.store.embedded import writer_link
 from ingeborg.broker.store.embedded.layout import Lane
 from ingeborg.broker.store.embedded.watch import waits_for_disk
@@ -28,6 +28,8 @@ from .test_embedded import ME, PATIENCE_S, at_last, opened, pid_of, until_ended
 
 LATE_S = 0.4
 """A time-out of the store that is soon over."""
+
+AWAY = Term(True, 0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +109,18 @@ async def test_a_writer_that_waits_for_the_disk_is_waited_for_and_only_writes_of
             assert (both.writer_restarts, both.counters["disk_stalls"]) == (0, 1)
         assert len(lines(caplog, f"process {pids[0][Lane.DURABLE]} waits for it")) == 2, caplog.text
         assert len(lines(caplog, "the disk goes on, after ")) == 2, caplog.text
+
+
+async def test_an_unsubscribe_comes_behind_what_a_writer_that_waits_for_the_disk_may_yet_write(tmp_path: Path) -> None:
+    async with opened(tmp_path, timeout_s=LATE_S) as store:
+        await at_last(lambda: store.subscribe([Subscribe("ann", ["jazz"], term=AWAY)]))
+        with stalled_disk(tmp_path, Lane.SOFT) as stall:
+            with pytest.raises(StoreUnavailable, match="the disk has not finished"):
+                await store.subscribe([Subscribe("ann", ["rock"], term=AWAY)])
+            late = asyncio.create_task(store.unsubscribe([("ann", ["rock"], None)]))
+            stall.end()
+            await late
+        assert await subscribers(store, ["jazz", "rock"]) == [{"ann"}, set()]
 
 
 async def test_a_writer_that_was_stopped_while_the_disk_stalled_is_replaced_when_the_disk_goes_on(

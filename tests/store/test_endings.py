@@ -177,7 +177,7 @@ async def test_what_is_in_both_environments_by_the_soft_step_has_not_ended(
             with pytest.raises(StoreUnavailable):
                 await other.subscribe([Subscribe("ann", ["rock"], PIZZA)])
 
-        monkeypatch.setitem(other._subscriptions._calls, Lane.SOFT, failing)
+        monkeypatch.setattr(other._subscriptions._writers[Lane.SOFT], "call", failing)
         between(store, monkeypatch, "end", half)
         assert await store.end([(mine, None, True)]) == [[]]
         assert await store.ended(["ann"]) == [None]

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -219,6 +220,7 @@ async def test_filters_of_both_lanes_are_counted(tmp_path: Path) -> None:
 DYING = """
 import asyncio, os, signal, sys
 from pathlib import Path
+from types import SimpleNamespace
 from ingeborg.broker.store.base import Subscribe, Term
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 async def run():
@@ -233,7 +235,9 @@ async def run():
             steps -= 1
             return await call(operation, frames)
         return called
-    store._subscriptions._calls = {lane: dying(call) for lane, call in store._subscriptions._calls.items()}
+    store._subscriptions._writers = {
+        lane: SimpleNamespace(call=dying(writer.call), is_held=False) for lane, writer in store._writers.items()
+    }
     await eval(sys.argv[3])
     os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(run())
@@ -307,7 +311,7 @@ class Lanes:
             self._operations[lane] = operations(environment, lane)
         self.soft_hides: set[str | None] = set()
         subscriptions, endings = self.store._subscriptions, self.store._endings
-        subscriptions._calls = {lane: partial(self.call, lane) for lane in Lane}
+        subscriptions._writers = {lane: SimpleNamespace(call=partial(self.call, lane), is_held=False) for lane in Lane}  # type: ignore[misc]
         endings._soft, endings._durable = (partial(self.call, lane) for lane in (Lane.SOFT, Lane.DURABLE))
         through = self.store._slices.through
 

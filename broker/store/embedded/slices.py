@@ -36,10 +36,16 @@ Reading = Callable[[Lane, str | None], AbstractContextManager[tuple[lmdb.Transac
 class Slices:
     """Those of one open store."""
 
-    def __init__(self, reading: Reading, holds: Callable[[Lane, str], bool], turns: asyncio.Lock) -> None:
-        """``holds``: whether there is anything in a database. ``turns``: each read of several slices has one in a pass
-        of the loop, and the loop waits for all of them."""
-        self.reading, self.holds, self._turns = reading, holds, turns
+    def __init__(
+        self,
+        reading: Reading,
+        holds: Callable[[Lane, str], bool],
+        stamp: Callable[[Lane], int],
+        turns: asyncio.Lock,
+    ) -> None:
+        """``holds``: whether there is anything in a database. ``stamp``: the greatest that a lane has given. ``turns``:
+        each read of several slices has one in a pass of the loop, and the loop waits for all of them."""
+        self.reading, self.holds, self.stamp, self._turns = reading, holds, stamp, turns
 
     async def through(self, read_slice: Callable[[], bool]) -> None:
         """Again until it says that it is through."""

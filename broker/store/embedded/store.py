@@ -50,6 +50,7 @@ from ingeborg.broker.store.embedded.layout import (
     open_for_reading,
     revocations_in,
     settings_in,
+    stamp_in,
 )
 from ingeborg.broker.store.embedded.slices import SLICE_S, Slices, from_cursor
 from ingeborg.broker.store.embedded.subscriptions import MEMBERS_PER_LOOK, PAIRS_AT_ONCE, Subscriptions
@@ -111,9 +112,9 @@ class EmbeddedStore:
         self._writes = 0
         # Reads of several slices take turns: each has one slice in a pass of the loop, and the loop waits for all.
         self._long = asyncio.Lock()
-        self._slices = Slices(self._reading, self._holds, self._long)
+        self._slices = Slices(self._reading, self._holds, self._stamp, self._long)
         durable, soft = self._durable_writer.call, self._soft_writer.call
-        self._subscriptions = Subscriptions(self._slices, self._database, {Lane.DURABLE: durable, Lane.SOFT: soft})
+        self._subscriptions = Subscriptions(self._slices, self._database, self._writers)
         self._endings = Endings(self._slices, self._database, durable, soft, wall_clock=wall_clock)
         self._journal = Journal(self._slices, self._database, soft)
 
@@ -466,6 +467,9 @@ class EmbeddedStore:
     def _database(self, lane: Lane, name: str) -> Any:
         return self._environments[lane].db[name]
 
+    # Every small read asks the next, and every subscribe the one behind it: without `_reading`, which takes half as
+    # long again.
+
     def _holds(self, lane: Lane, database: str) -> bool:
         """Whether there is anything in the database: mostly nothing has ended."""
         environment = self._environments.get(lane)
@@ -473,12 +477,26 @@ class EmbeddedStore:
             if self._is_without_soft:
                 return False
             raise StoreUnavailable(NOT_OPEN)
-        try:  # without `_reading`, which takes half as long again: every small read asks
+        try:
             txn = environment.begin(environment.db[database])
             try:
                 return txn.cursor().first()
             finally:
                 txn.abort()  # which closes its cursors
+        except lmdb.Error as error:
+            raise _explained(environment, error) from error
+
+    def _stamp(self, lane: Lane) -> int:
+        """The greatest that the lane has given a term."""
+        environment = self._environments.get(lane)
+        if environment is None:
+            raise StoreUnavailable(NOT_OPEN)
+        try:
+            txn = environment.begin()
+            try:
+                return stamp_in(txn)
+            finally:
+                txn.abort()
         except lmdb.Error as error:
             raise _explained(environment, error) from error
 

@@ -43,12 +43,11 @@ from ingeborg.broker.store.base import (
     TopicPage,
 )
 from ingeborg.broker.store.embedded import now
-from ingeborg.broker.store.embedded.layout import LARGE_ROWS, Lane, frames_of, frames_of_subscriptions, stamp_in
+from ingeborg.broker.store.embedded.layout import LARGE_ROWS, Lane, frames_of, frames_of_subscriptions
 from ingeborg.broker.store.embedded.now import FILTERED
 from ingeborg.broker.store.embedded.slices import (
     LOOKS,
     SLICE_S,
-    Call,
     Slices,
     duplicates_after,
     entries_from,
@@ -56,6 +55,7 @@ from ingeborg.broker.store.embedded.slices import (
     seek_behind,
 )
 from ingeborg.broker.store.embedded.subscription_operations import too_many_filters
+from ingeborg.broker.store.embedded.writer_link import WriterProcess
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 MEMBERS_PER_LOOK: Final = 512
@@ -73,9 +73,11 @@ NO_FILTERS: Final[FilterPage] = ([], None)
 class Subscriptions:
     """Those of one open store."""
 
-    def __init__(self, slices: Slices, database: Callable[[Lane, str], Any], calls: Mapping[Lane, Call]) -> None:
-        """``database``: gives the handle of one that is open. ``calls``: of the lanes' writers."""
-        self._slices, self._database, self._calls = slices, database, calls
+    def __init__(
+        self, slices: Slices, database: Callable[[Lane, str], Any], writers: Mapping[Lane, WriterProcess]
+    ) -> None:
+        """``database``: gives the handle of one that is open."""
+        self._slices, self._database, self._writers = slices, database, writers
 
     # --- writing
 
@@ -90,9 +92,11 @@ class Subscriptions:
                 if there:
                     durable.append(row._replace(topics=there))
         if durable:
-            await self._require_room(durable)
+            if any(row.filter is not None for row in durable):
+                await self._require_room(durable)
             stamps += await self._subscribe(Lane.DURABLE, durable)
-            await self._leave_soft(durable)
+            if self._slices.holds(Lane.SOFT, "topics_of"):  # mostly not, and each further read has its price
+                await self._leave_soft(durable)
         return min(stamps, default=0)
 
     async def _by_lane(self, batch: Sequence[Subscribe]) -> tuple[list[Subscribe], list[Subscribe]]:
@@ -163,13 +167,12 @@ class Subscriptions:
 
         found = await self._slices.each(Lane.SOFT, "terms", pairs, look)
         if going := [(None, one) for mine in found for one in mine]:
-            await self._calls[Lane.SOFT]("take_out", frames_of_subscriptions(going))
+            await self._writers[Lane.SOFT].call("take_out", frames_of_subscriptions(going))
 
     async def _subscribe(self, lane: Lane, batch: Sequence[Subscribe]) -> list[int]:
         """Have it written. Returns for each frame what a writer does."""
-        call, stamps = self._calls[lane], list[int]()
-        with self._slices.reading(Lane.SOFT if lane is Lane.DURABLE else Lane.DURABLE, None) as (txn, _):
-            above = stamp_in(txn)
+        call, stamps = self._writers[lane].call, list[int]()
+        above = self._slices.stamp(Lane.SOFT if lane is Lane.DURABLE else Lane.DURABLE)
         if len(batch) == 1 and batch[0].filter is None and len(batch[0].topics) < LARGE_ROWS:
             row = batch[0]  # most calls are of one client
             return await call("subscribe", [(False, above, [(_wanted(row), [(row.client, row.topics)])])])
@@ -191,7 +194,9 @@ class Subscriptions:
 
     async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> None:
         """Take out the filter of each, or all that it has."""
-        found = await self._there(Lane.SOFT, batch)
+        # One that waits for its disk may yet write what no read finds, and does this behind it.
+        is_held = self._writers[Lane.SOFT].is_held
+        found = [topics for _, topics, _ in batch] if is_held else await self._there(Lane.SOFT, batch)
         soft = [(client, there, text) for (client, _, text), there in zip(batch, found, strict=True) if there]
         if soft:  # first: what is in both lanes must not become the soft one's
             await self._unsubscribe(Lane.SOFT, soft)
@@ -202,7 +207,7 @@ class Subscriptions:
     async def _unsubscribe(self, lane: Lane, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> None:
         rows = ((text, client, topics, text is not None) for client, topics, text in batch)
         is_large = sum(len(topics) for _, topics, _ in batch) >= LARGE_ROWS
-        await self._calls[lane]("unsubscribe", zip(repeat(is_large), repeat(0), frames_of(rows)))
+        await self._writers[lane].call("unsubscribe", zip(repeat(is_large), repeat(0), frames_of(rows)))
 
     # --- of a topic
 

@@ -201,6 +201,11 @@ class _Link(asyncio.Protocol):
         finally:
             call.done.cancel()  # nobody waits for it any more, should this have been cancelled
 
+    @property
+    def is_held(self) -> bool:
+        """See ``WriterProcess``."""
+        return bool(self._held_for)
+
     async def _until_released(self) -> None:
         """Return when the link is not held any more, or is lost, or the time-out is over."""
         with suppress(TimeoutError):
@@ -362,6 +367,11 @@ class WriterProcess:
     def disk_stalls(self) -> int:
         """How often the disk has kept writes waiting for longer than the time-out."""
         return self._watch.stalls
+
+    @property
+    def is_held(self) -> bool:
+        """It waits for its disk, and may yet do what has ended with an error."""
+        return self._up.is_set() and self._link.is_held
 
     async def close(self) -> None:
         """End the writer; operations under way, and later ones, end with ``StoreUnavailable``."""
