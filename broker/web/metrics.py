@@ -42,10 +42,10 @@ class _Endpoint:
         self._status = status
 
     def collect(self) -> Iterator[Family]:
-        """All families. Metrics of one name are one family."""
-        together: dict[str, list[Metric]] = {}
+        """All families. Metrics of one kind and name are one family."""
+        together: dict[tuple[str, str], list[Metric]] = {}
         for metric in self._status.metrics():
-            together.setdefault(metric.name, []).append(metric)
+            together.setdefault((metric.kind, metric.name), []).append(metric)
         yield from map(_family, together.values())
         uptime_s = time.time() - self._status.started_unix_s
         yield GaugeMetricFamily("process_uptime_seconds", "Since the start", value=uptime_s)

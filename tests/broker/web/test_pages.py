@@ -352,6 +352,7 @@ async def test_known_traffic_is_counted_right(tmp_path: Path) -> None:
     }
     assert {series: metrics[series] for series in expected} == expected
     assert not [series for series in metrics if series.startswith("ingeborg_drops_total")]
+    assert metrics['ingeborg_store_total{what="writes"}'] > 0
     assert metrics["process_resident_memory_bytes"] > 1e6
     assert 0 < metrics["ingeborg_delivery_seconds_sum"] < PATIENCE_S
     assert metrics["ingeborg_loop_lag_seconds_count"] > 0
