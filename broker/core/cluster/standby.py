@@ -56,13 +56,14 @@ class Standbys(Copier):
 
     def keep(self, state: SlotState, slot: int, key: Any, size: int, waiter: Any) -> bool:
         """Something is new under the state's key, of about so many bytes, and has to survive. True: the state's
-        ``confirmed`` gets the waiter when the standby has it, or there is none any more. False: there is none."""
+        ``confirmed`` gets the waiter, once: when the standby has it, or there is none any more. False: there is
+        none."""
         copy = self._of_slot.get(slot)
         if copy is None:
             return False
         waits = copy.whole
         self._copies.at_once(copy, AtOnce(state, slot, key, size, (state, waiter) if waits else None))
-        return waits and not copy.over  # it may just have been too much for the link
+        return waits  # ``confirmed`` has it by now, where it was too much for the link
 
     def tell(self, state: SlotState, slot: int, key: Any, size: int) -> None:
         """As ``keep``, and nobody waits: something that is kept next for the same slot gets there behind it."""
