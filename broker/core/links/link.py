@@ -18,6 +18,7 @@ from msgspec.structs import astuple
 from ..limits import SIZES
 from .frames import Batch, Done, Open, Ping, Received, Sent, decoded, encoded
 from .lists import Lists
+from .requests import Carried, MissedPage
 
 #: Items in one frame: a frame is built and taken apart in one turn of the loop, which should stay below some 10 ms.
 BATCH_ITEMS_MAX: Final = 1_000
@@ -31,13 +32,17 @@ CONFIRM_BYTES: Final = 1 << 20
 
 
 def _size(item: Sent) -> int:
-    """Roughly the item's bytes: of its byte strings and its lists of names, which are what can be large."""
+    """Roughly the item's bytes: of its payloads, byte strings and lists of names, which are what can be large."""
     size = 32
     for field in astuple(item[1]):
-        if isinstance(field, bytes):
+        if isinstance(field, Carried):
+            size += len(field.payload)
+        elif isinstance(field, bytes):
             size += len(field)
         elif isinstance(field, list):
             size += 24 * len(field)
+        elif isinstance(field, MissedPage):
+            size += sum(len(row[1]) for row in field.rows)
     return size
 
 

@@ -11,9 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ingeborg.broker.core.links.frames import Sent
-from ingeborg.broker.core.links.link import BATCH_ITEMS_MAX, CONFIRM_BYTES, Link, LinkError, SessionMismatch
-from ingeborg.broker.core.links.requests import CopyRequest
+from ingeborg.broker.core.links.frames import Answer, Sent
+from ingeborg.broker.core.links.link import (
+    BATCH_BYTES_MAX,
+    BATCH_ITEMS_MAX,
+    CONFIRM_BYTES,
+    Link,
+    LinkError,
+    SessionMismatch,
+)
+from ingeborg.broker.core.links.requests import BroadcastRequest, Carried, CopyRequest, MissedPage, Request
 
 
 def item(number: int, data: bytes = b"") -> Sent:
@@ -89,6 +96,25 @@ def test_a_frame_takes_a_bounded_number_of_items() -> None:
     frames = list(one.flush())
     assert [len(ormsgpack.unpackb(frame)[3]) for frame in frames] == [BATCH_ITEMS_MAX, BATCH_ITEMS_MAX, 1]
     assert [got for frame in frames for got in other.receive(frame)[0] or ()] == items
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        CopyRequest(1, "", bytes(BATCH_BYTES_MAX // 2)),
+        BroadcastRequest(Carried("", bytes(BATCH_BYTES_MAX // 2), "o.1", 1)),
+        Answer("", MissedPage(0, [("t", bytes(BATCH_BYTES_MAX // 4), "o.1", 1, 1)] * 2, [], [], None, 0)),
+    ],
+    ids=lambda large: type(large).__name__,
+)
+def test_a_frame_takes_a_bounded_number_of_bytes_wherever_its_items_have_them(
+    large: Request | Answer[MissedPage],
+) -> None:
+    one, _ = opened()
+    for number in range(1, 6):
+        one.send((number, large))
+    one.send(item(6, bytes(2 * BATCH_BYTES_MAX)))  # alone it may be larger
+    assert [len(ormsgpack.unpackb(frame)[3]) for frame in one.flush()] == [1, 1, 1, 1, 1, 1]
 
 
 def test_nothing_is_sent_before_the_other_side_has_opened() -> None:
