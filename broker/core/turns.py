@@ -53,15 +53,18 @@ class Turns:
             self._leaving.go_on()
         if sessions.ready or sessions.holding:
             sessions.go_on()
+            self._bring_back()
         if sending.closing:
             self._unbind_closed()
         for flush in self._flushes:
             flush()
-        if self._home.has_waited:
+        if self._home.has_waited:  # a flush has let something go on, which has news for the other ones
             self._bring_back()
-            self._home.ask()
+            for flush in self._flushes:
+                flush()
         if self.memory.full:
             sessions.let_go()
+        if sending.closing:  # those whose outbox has just become too full
             self._unbind_closed()
         write = sending.write() if sending.dirty else []
         store = self.stores.take() if self.stores.made else []
