@@ -25,6 +25,9 @@ FIGURES_DEEP: Final = 8
 
 NotNegative = Annotated[int, Meta(ge=0)]
 
+Stamp = Annotated[int, Meta(ge=0, lt=1 << 62)]
+"""Of a kept message (``retained.clock.STAMPS_END``)."""
+
 Slot = Annotated[int, Meta(ge=0, lt=SLOTS)]
 """A topic's slot."""
 
@@ -44,7 +47,7 @@ Known = float | str
 """What an endpoint knows of a key: the seconds that are left of its time (0: forget it), or the incarnation of the home
 that is still handing its message over."""
 
-KeptRow = tuple[str, bytes, str, int, int]
+KeptRow = tuple[str, bytes, str, int, Stamp]
 """A kept message: topic, payload, origin's incarnation and number, stamp."""
 
 
@@ -217,7 +220,7 @@ class MarkRequest(Request, tag=16):
     """An endpoint tells every peer once a second how far it has come."""
 
     mark: Annotated[int, Meta(ge=-1)]  # -1: it does not act yet
-    clock: NotNegative
+    clock: Stamp
     lines: list[str]
     missed: list[str] | None  # clients of the receiver's that have missed something; None: any may have
     count: int  # of endpoints that take part, as the sender sees it

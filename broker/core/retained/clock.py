@@ -19,6 +19,9 @@ UNHEARD_OF: Final = 1 << 24
 #: No cluster gives so many: so stamps stay behind the time of a leap.
 STAMPS_PER_MS: Final = 1 << 14
 
+#: A stamp from here on is none: a request could not say one that is given after it.
+STAMPS_END: Final = 1 << 62
+
 
 class Clock:
     """One endpoint's."""

@@ -18,7 +18,7 @@ from ingeborg.protocol.hashes import SLOTS, slot_of
 from ..cluster.slots import SlotState
 from ..desk import Desk
 from ..entries import Entry, TopicLog
-from .clock import Clock
+from .clock import STAMPS_END, Clock
 from .journal import Journal, Unread
 from .log import Log
 
@@ -209,6 +209,8 @@ def _unpacked(data: bytes) -> list[list[Any]]:
         for field, kinds in zip(row[1:], form, strict=True):
             if type(field) not in kinds:
                 raise ValueError(f"a row of kind {row[0]} with a {type(field).__name__}")
+            if type(field) is int and field >= STAMPS_END:
+                raise ValueError(f"a row of kind {row[0]} with the number {field}")
         if row[0] in (FLOOR, UNREAD) and not 0 <= row[1] < SLOTS:
             raise ValueError("a floor of no slot")
     return rows
