@@ -2,9 +2,9 @@
 
 Owns: the list of what a part may take part in. Must never: do anything by itself.
 
-The router has a list of parts. It asks each once, when it is made, what it takes part in, and binds the answers in
-tables. On a message's way no part is asked, and a part without a ``tick`` or ``flush`` of its own is not called for it.
-A new capability is a new part: made in the router, and a line in that list.
+The endpoint's layers have a list of parts (``layers``). The router asks each once, when it is made, what it takes part
+in, and binds the answers in tables. On a message's way no part is asked, and a part without a ``tick`` or ``flush`` of
+its own is not called for it. A new capability is a new part: a line in the assembly of its folder.
 """
 
 from __future__ import annotations

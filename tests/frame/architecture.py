@@ -27,14 +27,16 @@ def docstring(path: Path) -> str:
 
 
 def layers() -> str:
-    """The core's folders and single files, the highest first."""
-    return "\n".join(["```", *("   ".join(row) for row in reversed(ROWS)), "```"])
+    """The core's folders, each with a slash, and single files, the highest first."""
+    core = ROOT / "broker" / "core"
+    rows = ["   ".join(f"{name}/" if (core / name).is_dir() else name for name in row) for row in reversed(ROWS)]
+    return "\n".join(["```", *rows, "```"])
 
 
 def core_map() -> str:
-    """A row for each folder of the core, from the bottom up."""
+    """A row for each folder of the core, from the top down."""
     lines = ["| folder of `broker/core/` | files | owns | must never |", "|---|---|---|---|"]
-    for row in ROWS:
+    for row in reversed(ROWS):
         for name in row:
             folder = ROOT / "broker" / "core" / name
             if folder.is_dir():

@@ -35,7 +35,7 @@ NOT_HOME: Final = "not_home"
 #: The answer of an endpoint that leaves to what is for a home.
 LEAVING: Final = "leaving"
 
-#: An answer before the answer, to an endpoint with "filters", as often as one likes: it takes longer.
+#: An answer before the answer, as often as one likes: it takes longer.
 WAIT: Final = "wait"
 
 #: How much longer an answer may take each time, in seconds.

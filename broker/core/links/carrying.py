@@ -1,14 +1,21 @@
-"""A message into a request, and out of one.
+"""A message into what goes from endpoint to endpoint, and out of it.
 
-Owns: what of a message goes from endpoint to endpoint. Must never: know to which request it belongs.
+Owns: what of a message goes there. Must never: know with which request, or in which copy.
 
-A new field of ``publish`` that its receivers use goes into ``Message``, ``Carried``, and these two functions.
+A new field of ``publish`` that its receivers use goes into ``Message``, ``Carried``, ``carried`` and ``arrived``.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from msgspec.msgpack import Decoder
+
 from ..message import Message
+from .frames import encoded
 from .requests import Carried
+
+_CARRIED: Final = Decoder(Carried)
 
 
 def carried(message: Message) -> Carried:
@@ -21,3 +28,13 @@ def arrived(said: Carried, now: float) -> Message:
     message = Message(said.topic, said.payload, said.origin, said.number, now)
     message.travelled = True
     return message
+
+
+def packed_message(message: Message) -> bytes:
+    """The message, for a copy of what belongs to its slot."""
+    return encoded(carried(message))
+
+
+def unpacked_message(data: bytes) -> Carried:
+    """Out of it. Raises ``ValueError``: it is none."""
+    return _CARRIED.decode(data)

@@ -19,11 +19,11 @@ from ..dedup.dedup import Dedup, hash_of_key, slot_of_key
 from ..desk import Desk
 from ..dispatch import Handover
 from ..links.calls import Call
+from ..links.carrying import arrived
 from ..links.requests import Carried, PublishRequest
-from ..message import Message
 from ..metrics import Metric
 from ..part import Part
-from ..replication.kept import KeptMessages, Known
+from ..replication.kept import KeptMessages
 from ..retained.keeping import Keeping
 from .delivery import RECENT_S
 from .home import Home
@@ -46,7 +46,7 @@ class Recovered:
 
     __slots__ = ("key", "known", "slot", "until")
 
-    def __init__(self, key: int, slot: int, known: Known, until: float) -> None:
+    def __init__(self, key: int, slot: int, known: Carried, until: float) -> None:
         self.key = key
         self.slot = slot
         self.known = known
@@ -99,7 +99,7 @@ class Recovery(Part):
             left, self._kept.left = self._kept.left, []
             self.begin(left)
 
-    def begin(self, left: list[tuple[int, Known]]) -> None:
+    def begin(self, left: list[tuple[int, Carried]]) -> None:
         """This endpoint is home of these messages from here on, which another was handing over."""
         now = self._desk.now
         begun: list[Recovered] = []
@@ -108,9 +108,9 @@ class Recovery(Part):
             if self._dedup.pending(key) is None and key not in self._open:
                 self._dedup.begin(key)  # whoever repeats it waits for it
                 self._open[key] = one = Recovered(key, slot_of_key(key), known, now + TRY_S)
-                self._kept.identities[key] = known[2:]
+                self._kept.identities[key] = (known.origin, known.number)
                 begun.append(one)
-                self._keeping.inherit(one.slot, known[0], known[2], known[3])
+                self._keeping.inherit(one.slot, known.topic, known.origin, known.number)
         self._desk.counts["messages_recovered"] += len(begun)
         self._desk.job(self._hand_over(begun))
 
@@ -121,10 +121,7 @@ class Recovery(Part):
             yield False
 
     def _hand_over_one(self, one: Recovered) -> None:
-        topic, payload, origin, number = one.known
-        message = Message(topic, payload, origin, number, self._desk.now)
-        message.travelled = True  # it may have been here already
-        handover = Handover(message, one.slot, one.key, None)
+        handover = Handover(arrived(one.known, self._desk.now), one.slot, one.key, None)
         handover.begun = -math.inf
         self._home.recover(handover)
 
@@ -147,15 +144,14 @@ class Recovery(Part):
             self._again.append((self._desk.now + AGAIN_S, one))
             return
         del self._open[key], self._kept.identities[key]
-        self._keeping.concluded(*one.known[2:])
+        self._keeping.concluded(one.known.origin, one.known.number)
         if is_done:
-            self._kept.names.learn(key, *one.known[2:])
+            self._kept.names.learn(key, one.known.origin, one.known.number)
         else:
             self._desk.drops["recovered_given_up"] += 1
 
     def _try(self, one: Recovered) -> None:
         home = self._members.table[one.slot]
-        topic, payload, origin, number = one.known
         dedup = self._dedup
         if home == self._me:
             if dedup.pending(one.key) is not None or dedup.left([one.key], self._desk.now)[0] > 0:
@@ -164,7 +160,7 @@ class Recovery(Part):
                 dedup.begin(one.key)
                 self._hand_over_one(one)
         else:
-            request = PublishRequest(Carried(topic, payload, origin, number), hash_of_key(one.key), again=True)
+            request = PublishRequest(one.known, hash_of_key(one.key), again=True)
             self._desk.ask(home, request, self, one.key)
 
     def answered(self, call: Call, value: Any) -> None:

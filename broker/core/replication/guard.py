@@ -5,9 +5,11 @@ Owns: which messages wait for that. Must never: hand one over, or know who the s
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ..cluster.standby import Standbys
 from ..dispatch import Handover
-from ..message import Message
+from ..links.carrying import arrived, carried
 from .kept import MESSAGE_BYTES, KeptMessages
 
 
@@ -35,9 +37,8 @@ class Guard:
         if identity is not None:
             # A message with this key is waiting to be tried again. Those who have had that must not get this one. Its
             # publish keeps its own, for a home that it may have to go to.
-            message = Message(message.topic, message.payload, *identity, message.received)
-            message.travelled = True
-            handover.message = message
+            said = replace(carried(message), origin=identity[0], number=identity[1])
+            message = handover.message = arrived(said, message.received)
         self.under_way[key] = message
 
     def keep(self, handover: Handover, key: int) -> None:

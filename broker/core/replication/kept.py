@@ -20,6 +20,8 @@ from ..dedup.dedup import Dedup, slot_of_key
 from ..dedup.names import Names
 from ..desk import Desk
 from ..dispatch import Handover
+from ..links.carrying import packed_message, unpacked_message
+from ..links.requests import Carried
 from ..message import Message
 
 #: Payloads in a chunk of a copy: 22 KB, and 1 ms on either side.
@@ -30,9 +32,6 @@ SLICE_BYTES: Final = 64 << 10
 
 #: What a message has beside its topic and payload.
 MESSAGE_BYTES: Final = 60
-
-Known = tuple[str, bytes, str, int]
-"""A message: topic, payload, and what it is known by, its origin's incarnation and number."""
 
 
 class KeptMessages(SlotState):
@@ -46,9 +45,10 @@ class KeptMessages(SlotState):
         self._dedup = dedup
         self.names = names
         self.under_way: dict[int, Message] = {}  # by key, at this endpoint as their home
-        self.kept: dict[int, Known] = {}  # by key, of other homes
-        #: What crashed homes have left to this one: ``Recovery`` takes it before anything else happens.
-        self.left: list[tuple[int, Known]] = []
+        self.kept: dict[int, Carried] = {}  # by key, of other homes
+        #: What crashed homes have left to this one: ``Recovery`` takes it in the same turn, after standbys and
+        #: copies have been told.
+        self.left: list[tuple[int, Carried]] = []
         #: By key: by which origin and number a message of a crashed home is to be handed over, until it has ended.
         self.identities: dict[int, tuple[str, int]] = {}
 
@@ -70,11 +70,11 @@ class KeptMessages(SlotState):
     def pack(self, keys: Sequence[Any]) -> bytes:
         """See ``SlotState``."""
         under_way = self.under_way
-        messages: dict[int, list[Any]] = {}
+        messages: dict[int, bytes] = {}
         for place, key in enumerate(keys) if under_way else ():
             message = under_way.get(key)
             if message is not None:
-                messages[place] = [message.topic, message.payload, message.origin, message.number]
+                messages[place] = packed_message(message)
         times = self._dedup.left(keys, self._desk.now)
         return packed(keys, times, messages, self.names.of(keys))
 
@@ -89,7 +89,7 @@ class KeptMessages(SlotState):
             if message is not None:
                 kept[key] = message
             elif (former := kept.pop(key, None)) is not None and times[place] > 0:
-                self.names.learn(key, former[2], former[3])
+                self.names.learn(key, former.origin, former.number)
         self._dedup.add_all(keys, times, self._desk.now)
         return len(keys)
 
@@ -101,7 +101,7 @@ class KeptMessages(SlotState):
         """See ``SlotState``."""
         self._take(slots)
 
-    def _take(self, slots: Sequence[int]) -> list[tuple[int, Known]]:
+    def _take(self, slots: Sequence[int]) -> list[tuple[int, Carried]]:
         if not self.kept:
             return []
         of = frozenset(slots)
@@ -111,16 +111,13 @@ class KeptMessages(SlotState):
         return taken
 
 
-def _messages_in(found: Any) -> dict[int, Known]:
+def _messages_in(found: Any) -> dict[int, Carried]:
     """By place. Raises ``ValueError``."""
     if type(found) is not dict:
         raise ValueError("no messages")
-    messages: dict[int, Known] = {}
-    for place, row in found.items():
-        if type(place) is not int or type(row) is not list or len(row) != 4:
+    messages: dict[int, Carried] = {}
+    for place, data in found.items():
+        if type(place) is not int or type(data) is not bytes:
             raise ValueError("no message")
-        topic, payload, origin, number = row
-        if type(topic) is not str or type(payload) is not bytes or type(origin) is not str or type(number) is not int:
-            raise ValueError("no message")
-        messages[place] = (topic, payload, origin, number)
+        messages[place] = unpacked_message(data)
     return messages

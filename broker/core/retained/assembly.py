@@ -7,69 +7,14 @@ from __future__ import annotations
 
 from ..base import Base
 from ..cluster.assembly import Cluster
-from ..cluster.copies import Copies
-from ..desk import Desk
-from ..metrics import Metric, counters_by, gauge
-from ..part import Part
 from ..replication.assembly import Replication
 from .clock import Clock
 from .journal import Journal
 from .keeping import Keeping
 from .log import Log
 from .marks import Marks
+from .retaining import Retaining
 from .state import History
-
-
-class Retaining(Part):
-    """Has the log forget what is over, has copied what the journal has brought, and has the journal write. Its turn
-    ends before that of ``copies``, which send it."""
-
-    def __init__(
-        self, desk: Desk, log: Log, keeping: Keeping, journal: Journal, state: History, copies: Copies
-    ) -> None:
-        self._desk = desk
-        self._log = log
-        self._keeping = keeping
-        self._journal = journal
-        self._state = state
-        self._copies = copies
-
-    def metrics(self) -> list[Metric]:
-        """See ``Part``."""
-        return [
-            self._desk.counted("messages_kept", "Messages kept by this endpoint, as home"),
-            self._desk.counted(
-                "messages_not_kept",
-                "Messages that this endpoint as home had no room for (history-bytes): handed over, not kept",
-            ),
-            gauge("history_bytes", "Memory of kept messages, as their home and for other homes", self._log.bytes),
-            gauge("history_entries", "Kept messages in it", self._log.entries),
-            gauge("history_topics", "Their topics", self._log.topics),
-            counters_by(
-                "history_forgotten",
-                "Kept messages that this endpoint has forgotten, as home, by why",
-                "why",
-                self._log.forgotten,
-            ),
-        ]
-
-    def tick(self) -> None:
-        """Some topics each time."""
-        if self._log.topics:
-            self._log.sweep(self._desk.now)
-
-    def flush(self) -> None:
-        """The turn ends: what has been read goes where the slot's copies are, too. What is to be kept is written."""
-        if self._journal.has_read:
-            read, self._journal.has_read = self._journal.has_read, []
-            if self._copies.watching:
-                for slot, key in read:
-                    self._copies.changed(self._state, slot, key)
-        self._journal.write()
-
-    def lapsed(self) -> None:
-        """Others may act for this endpoint's slots."""
-        self._keeping.lapsed()
 
 
 class Retained:

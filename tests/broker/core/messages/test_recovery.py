@@ -263,7 +263,7 @@ class Alone(Way):
 
     def take_over(self) -> None:
         """A message that another was handing over is ours; it is handed over here in a moment."""
-        self.kept.kept[self.key] = (self.topic, b"x", "origin", 7)
+        self.kept.kept[self.key] = Carried(self.topic, b"x", "origin", 7)
         self.kept.arrived([self.slot], True)
         self.part.view_changed()
 
@@ -340,7 +340,7 @@ def test_it_is_handed_over_under_the_identity_that_it_had(alone: Alone) -> None:
 
 @pytest.mark.parametrize("event", ["view_changed", "joined"])
 def test_what_a_crashed_home_has_left_is_begun_when_the_cluster_changes(alone: Alone, event: str) -> None:
-    alone.kept.left.append((alone.key, (alone.topic, b"x", "origin", 7)))
+    alone.kept.left.append((alone.key, Carried(alone.topic, b"x", "origin", 7)))
     getattr(alone.part, event)()
     assert alone.kept.left == []
     alone.desk.work()

@@ -13,6 +13,7 @@ from hypothesis import strategies as some
 from ingeborg.broker.core.dedup.dedup import KEY_BYTES, Dedup, key_of, slot_of_key
 from ingeborg.broker.core.dedup.names import Names
 from ingeborg.broker.core.dispatch import Handover
+from ingeborg.broker.core.links.requests import Carried
 from ingeborg.broker.core.message import Message
 from ingeborg.broker.core.replication.kept import SLICE_BYTES, KeptMessages
 from ingeborg.protocol.hashes import SLOTS, slot_of
@@ -59,7 +60,7 @@ def test_what_is_under_way_and_what_was_seen_is_taken_in() -> None:
     unknown = key_of(slot_of("t"), "t", b"3")
     home.desk.now += 20.0
     assert standby.state.absorb(home.state.pack([under_way, seen, unknown])) == 3
-    assert standby.state.kept == {under_way: ("t", b"1", "origin", 1)}
+    assert standby.state.kept == {under_way: Carried("t", b"1", "origin", 1)}
     assert standby.dedup.left([seen], standby.desk.now)[0] == pytest.approx(40.0)
     assert standby.dedup.left([under_way], standby.desk.now)[0] == 0
     assert standby.dedup.left([unknown], standby.desk.now)[0] == 0
@@ -83,7 +84,7 @@ def test_a_crashed_home_s_messages_are_given_on_and_those_of_others_stay() -> No
     keys = [home.begin(topic, b"x", number) for number, topic in enumerate(topics)]
     standby.state.absorb(home.state.pack(keys))
     standby.state.arrived([slot_of("b")], False)
-    assert standby.state.left == [(keys[1], ("b", b"x", "origin", 1))]
+    assert standby.state.left == [(keys[1], Carried("b", b"x", "origin", 1))]
     standby.state.dropped([slot_of("c")])
     standby.state.arrived(range(SLOTS), True)
     assert [key for key, _ in standby.state.left] == [keys[1], keys[0]]
