@@ -236,7 +236,7 @@ def test_only_a_broadcast_that_was_asked_for_before_is_taken_to_have_begun_befor
         way.publish("", again=again)
         (call,) = way.take_asked()
         assert isinstance(call.request, BroadcastRequest)
-        call.asker.answered(call, [["carl", 3.0]])  # three seconds ago he left
+        call.asker.answered(call, [("carl", 3.0)])  # three seconds ago he left
         followed.append([stored.arguments for stored in way.take_stored()])
     assert followed == [[], [(["carl"],)]]
 
