@@ -20,7 +20,16 @@ from ingeborg.broker.core.links.link import (
     LinkError,
     SessionMismatch,
 )
-from ingeborg.broker.core.links.requests import BroadcastRequest, Carried, CopyRequest, MissedPage, Request
+from ingeborg.broker.core.links.requests import (
+    BroadcastRequest,
+    Carried,
+    CopyRequest,
+    DeliverRequest,
+    DeliverToListRequest,
+    MissedPage,
+    PublishRequest,
+    Request,
+)
 
 
 def item(number: int, data: bytes = b"") -> Sent:
@@ -103,6 +112,10 @@ def test_a_frame_takes_a_bounded_number_of_items() -> None:
     [
         CopyRequest(1, "", bytes(BATCH_BYTES_MAX // 2)),
         BroadcastRequest(Carried("", bytes(BATCH_BYTES_MAX // 2), "o.1", 1)),
+        PublishRequest(Carried("t", bytes(BATCH_BYTES_MAX // 2), "o.1", 1), None),
+        DeliverRequest(Carried("t", bytes(BATCH_BYTES_MAX // 2), "o.1", 1), ["c"]),
+        DeliverToListRequest(Carried("t", bytes(BATCH_BYTES_MAX // 2), "o.1", 1), "l", None),
+        DeliverRequest(Carried("t", b"", "o.1", 1), ["c"] * (BATCH_BYTES_MAX // 48)),
         Answer("", MissedPage(0, [("t", bytes(BATCH_BYTES_MAX // 4), "o.1", 1, 1)] * 2, [], [], None, 0)),
     ],
     ids=lambda large: type(large).__name__,
