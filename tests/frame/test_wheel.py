@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import textwrap
 import venv
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -143,22 +142,19 @@ def outside() -> dict[str, str]:
 
 
 def first_program(url: str) -> tuple[str, str]:
-    """What README.md says of a client in Python, as a program that has packages of its own; and the topic in it."""
+    """The program of README.md, with packages of its own; and the topic in it."""
     page = (ROOT / "README.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(from ingeborg import Client\n.*?)```", page, re.DOTALL)
-    statement, _, body = example.partition("\n\n")
-    assert "ws://127.0.0.1:9000" in body
-    body = body.replace("ws://127.0.0.1:9000", url.rstrip("/"))
-    (topic,) = re.findall(r'subscribe\(\["(.*)"\]\)', body)
-    lines = [
-        "import asyncio, bench, protocol",
-        statement,
-        "print(bench.MINE, protocol.MINE)",
-        "async def main():",
-        textwrap.indent(body, "    "),
-        "asyncio.run(main())",
-    ]
-    return "\n".join(lines), topic
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert "ws://127.0.0.1:9000" in example
+    example = re.sub(r"ws://127\.0\.0\.1:900\d", url.rstrip("/"), example)
+    (topic,) = re.findall(r'subscribe\(\["(.*)"\]\)', example)
+    return f"import bench, protocol\nprint(bench.MINE, protocol.MINE)\n{example}", topic
+
+
+def first_note() -> str:
+    """What README.md says that its program prints."""
+    (line,) = re.findall(r"The program prints `(.*)`", (ROOT / "README.md").read_text(encoding="utf-8"))
+    return str(line)
 
 
 @pytest.mark.cluster
@@ -193,6 +189,7 @@ async def test_the_client_of_the_first_page_runs_beside_packages_called_protocol
             async with asyncio.timeout(PATIENCE_S):
                 assert await process.stdout.readline() == b"my own bench my own protocol\n", errors.read_text()
                 await eventually(subscribed, f"nobody has subscribed to {topic}")
+                assert await process.stdout.readline() == f"{first_note()}\n".encode(), errors.read_text()
                 await other.send({"command": "publish", "client_id": "other", "topic": topic, "payload": "it is on"})
                 assert await process.stdout.readline() == f"{topic} it is on\n".encode(), errors.read_text()
         finally:

@@ -27,6 +27,21 @@ def test_the_tables_of_the_pages_are_those_of_the_sets(path: Path) -> None:
     assert len(re.findall("<!-- table: ", text)) == len(re.findall("<!-- end of table -->", text))
 
 
+def test_the_figures_of_the_readme_are_those_of_the_comparison() -> None:
+    """Each stands in a row of its system there, with the same unit; its ratio to ours is left out."""
+    readme = (DOCS.parent / "README.md").read_text("utf-8")
+    (table,) = re.findall(r"^\| \| Ingeborg \|.*\n(?:\|.*\n)+", readme, re.MULTILINE)
+    header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())
+    comparison_page = (DOCS / "comparison.md").read_text("utf-8")
+    assert len(rows) >= 5
+    for column, system in enumerate(header[1:], 1):
+        name, _, release = system.lower().partition(" ")
+        row_of = rf"^\| {name} · (?:home|{re.escape(release)} \(\d+\)) \|.*"
+        theirs = " | ".join(re.findall(row_of, comparison_page, re.MULTILINE))
+        measured = {re.sub(r" \(× [\d.]+\)", "", cell.strip()) for cell in theirs.split("|")}
+        assert {row[column] for row in rows} <= measured, system
+
+
 def test_there_are_such_pages() -> None:
     assert {path.name for path in PAGES} >= {"benchmarks.md", "comparison.md"}
 
