@@ -94,6 +94,7 @@ _HEAD: Final = Decoder(_Head)
 _UNSOUND: Final = (ValueError, RecursionError)
 
 encoded = _ENCODER.encode
+encode_into = _ENCODER.encode_into
 
 
 def decoded(data: bytes) -> Frame:

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Final
-
-from msgspec.structs import astuple
+from typing import Final
 
 from ..limits import SIZES
-from .frames import Answer, Batch, Done, Open, Ping, Received, Sent, decoded, encoded
+from .frames import Batch, Done, Open, Ping, Received, Sent, decoded, encode_into, encoded
 from .lists import Lists
-from .requests import Carried, DeliverRequest, MissedPage, PublishRequest
 
 #: Items in one frame: a frame is built and taken apart in one turn of the loop, which should stay below some 10 ms.
 BATCH_ITEMS_MAX: Final = 1_000
@@ -31,28 +28,25 @@ BATCH_BYTES_MAX: Final = 4 << 20
 CONFIRM_BYTES: Final = 1 << 20
 
 
-def _size(item: Sent) -> int:
-    """Roughly the item's bytes: of its payloads, byte strings and lists of names, which are what can be large."""
-    said: Any = item[1]
-    kind = type(said)
-    # First the three that each message takes. To look at all fields of these would be a tenth of a hop.
-    if kind is Answer:
-        return 32 + _size_of(said.value)
-    if kind is PublishRequest:
-        return 32 + len(said.message.payload)
-    if kind is DeliverRequest:
-        return 32 + len(said.message.payload) + 24 * len(said.clients)
-    return 32 + sum(map(_size_of, astuple(said)))
+def _batch(number: int, last: int, items: list[Sent]) -> tuple[bytes, int]:
+    """The bytes of a ``Batch`` of the first items, and how many these are: as many as the limits allow, and one at
+    least."""
+    said = bytearray()
+    count = size = 0
+    for item in items[:BATCH_ITEMS_MAX]:
+        encode_into(item, said, -1)
+        if len(said) > BATCH_BYTES_MAX and count:
+            del said[size:]
+            break
+        size = len(said)
+        count += 1
+    head = encoded(("batch", number, last, ()))[:-1]  # without the empty array of items, which has one byte
+    return b"".join((head, _array_head(count), said)), count
 
 
-def _size_of(field: Any) -> int:
-    if isinstance(field, bytes):
-        return len(field)
-    if isinstance(field, list):
-        return 24 * len(field)
-    if isinstance(field, Carried):
-        return len(field.payload)
-    return sum(len(row[1]) for row in field.rows) if isinstance(field, MissedPage) else 0
+def _array_head(count: int) -> bytes:
+    """How MessagePack begins an array with so many items, up to 65,535."""
+    return bytes((0x90 | count,)) if count < 16 else b"\xdc" + count.to_bytes(2, "big")
 
 
 class LinkError(Exception):
@@ -171,15 +165,9 @@ class Link:
         if not self._open:
             return
         while self._out:
-            count = size = 0
-            for item in self._out[:BATCH_ITEMS_MAX]:
-                size += _size(item)
-                if count and size > BATCH_BYTES_MAX:
-                    break
-                count += 1
-            items, self._out = self._out[:count], self._out[count:]
             self._number += 1
-            data = encoded(("batch", self._number, self._processed, items))
+            data, count = _batch(self._number, self._processed, self._out)
+            del self._out[:count]
             self._unconfirmed.append((self._number, data))
             self.unconfirmed_bytes += len(data)
             self._told()

@@ -115,7 +115,9 @@ def test_a_frame_takes_a_bounded_number_of_items() -> None:
         PublishRequest(Carried("t", bytes(BATCH_BYTES_MAX // 2), "o.1", 1), None),
         DeliverRequest(Carried("t", bytes(BATCH_BYTES_MAX // 2), "o.1", 1), ["c"]),
         DeliverToListRequest(Carried("t", bytes(BATCH_BYTES_MAX // 2), "o.1", 1), "l", None),
-        DeliverRequest(Carried("t", b"", "o.1", 1), ["c"] * (BATCH_BYTES_MAX // 48)),
+        DeliverRequest(
+            Carried("t", b"", "o.1", 1), ["a client whose id has 40 characters, alas"] * (BATCH_BYTES_MAX // 80)
+        ),
         Answer("", MissedPage(0, [("t", bytes(BATCH_BYTES_MAX // 4), "o.1", 1, 1)] * 2, [], [], None, 0)),
     ],
     ids=lambda large: type(large).__name__,
