@@ -58,7 +58,7 @@ class Room:
         """It has been taken out of its topic."""
         if not entry.is_old:
             self._young -= size
-        if was_first and (log.rank is not None or entry.is_old):
+        if was_first:  # a young one, too: the next may be a large one, which is never young
             self.first_changed(log)
 
     def first_changed(self, log: TopicLog) -> None:

@@ -274,6 +274,17 @@ def test_one_that_is_much_larger_pushes_out_nobodys_messages(share: float) -> No
     assert log.bytes <= room
 
 
+def test_a_large_one_is_next_to_go_when_the_young_one_before_it_has_been_removed() -> None:
+    log = log_of(15 * ENTRY_BYTES, 10)  # a tenth is for the young
+    sizes = (1, 6 * ENTRY_BYTES, 7 * ENTRY_BYTES)
+    young, large, larger = (entry("t", number, number, payload=bytes(size)) for number, size in enumerate(sizes, 1))
+    log.add(slot_of("t"), young, NOW)
+    log.add(slot_of("t"), large, NOW)
+    log.remove(slot_of("t"), young)
+    log.add(slot_of("t"), larger, NOW)
+    assert (large.gone, larger.gone) == (FORGOTTEN, 0)
+
+
 def test_copies_that_are_forgotten_are_not_counted() -> None:
     homes = Homes("m")
     log = Log(20 * (TOPIC_BYTES + 3 + ENTRY_BYTES + 10), 10, homes)
