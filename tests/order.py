@@ -59,7 +59,7 @@ LONG_S: dict[str, float] = {
     "tests/frame/test_builds.py": 20,
     "tests/cluster/test_identity.py": 19,
     "tests/bench/guards/test_guards_of_many.py": 18,
-    "tests/cluster/test_standby.py": 18,
+    "tests/cluster/test_replication.py": 18,
     "tests/bench/compare/test_run.py": 17,
     "tests/bench/spark/test_overtaken.py": 17,
     "tests/cluster/test_revoking.py": 17,
@@ -129,7 +129,7 @@ APART = frozenset(
         "tests/simulator/test_histories.py",
         "tests/simulator/test_presence.py",
         "tests/simulator/test_revocations.py",
-        "tests/simulator/test_standbys.py",
+        "tests/simulator/test_replication.py",
         "tests/store/test_files.py",
     }
 )

@@ -207,7 +207,7 @@ class Metrics(NamedTuple):
         """Of their pages: CPU time finer than what the system tells others."""
         names = (
             *("process_cpu_seconds", "ingeborg_publishes_received", "ingeborg_messages_forwarded"),
-            *("ingeborg_messages_delivered", "ingeborg_not_home", "ingeborg_copied_bytes"),
+            *("ingeborg_messages_delivered", "ingeborg_not_home", "ingeborg_replicated_bytes"),
         )
         sums = dict.fromkeys((f"{name}_total" for name in names), 0.0)
         try:

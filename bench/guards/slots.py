@@ -46,7 +46,7 @@ from .steady import Listener, Probe, Publisher, Sent
 HOMELESS_MS = 500.0
 #: What a newcomer waits for copies, and what an endpoint that leaves does, in seconds; then slots go without them.
 JOIN_S, LEAVE_S = 30.0, 6.0
-#: A million duplicates are handed over within so many seconds, and nobody is stalled for so long, in milliseconds.
+#: A million duplicates are transferred within so many seconds, and nobody is stalled for so long, in milliseconds.
 DUPLICATES_S, STALL_MS = 2.0, 10.0
 
 #: Of a page, in bytes: 16 of them are a chunk of 64 KiB.
@@ -259,7 +259,7 @@ async def measure_pages(mib: int, before_s: float = BEFORE_S) -> Pages:
         changes.nodes.append(c)
         await publish_at(c, PUBLISHES_PER_S / 3)
         await asyncio.sleep(AFTER_S)
-        copied = [(await node.side.ask("told"))["counts"].get("copied_bytes", 0) for node in (a, b)]
+        copied = [(await node.side.ask("told"))["counts"].get("replicated_bytes", 0) for node in (a, b)]
         await asyncio.sleep(SETTLE_S)
         leaves_ns = time.monotonic_ns()
         of_a = await a.leave()
@@ -293,7 +293,7 @@ async def measure_pages(mib: int, before_s: float = BEFORE_S) -> Pages:
         due(leaves_ns, end_ns, [one for publisher in others for one in publisher.sent]),
         due(leaves_ns, end_ns, at_a.sent),
         (move(told, joins_ns, leaves_ns), move(told, leaves_ns, end_ns)),
-        (sum(copied) / (1 << 20), (of_a["counts"]["copied_bytes"] - copied[0]) / (1 << 20)),
+        (sum(copied) / (1 << 20), (of_a["counts"]["replicated_bytes"] - copied[0]) / (1 << 20)),
         refused,
         sum(publisher.unanswered for publisher in publishers),
         sum(publisher.repeated for publisher in publishers),
@@ -370,7 +370,7 @@ def checks_of_pages(found: Pages) -> list[Check]:
 
 
 class Handed(NamedTuple):
-    """One hand-over. ``keys``: handed over; ``stalls``: of each process the longest turn, before and meanwhile;
+    """One transfer. ``keys``: transferred; ``stalls``: of each process the longest turn, before and meanwhile;
     ``staying``, ``moving``: the probe's messages to topics of such slots."""
 
     keys: int
@@ -413,7 +413,7 @@ async def measure_duplicates(keys: int, before_s: float = BEFORE_S) -> tuple[Han
         handed = told["b"]["keys"]
         joined = _handed(handed, told, (began_ns, joins_ns, time.monotonic_ns()), probes["a"], probes["b"])
 
-        # Those it has handed over are still in its table, and of no use there.
+        # Those it has transferred are still in its table, and of no use there.
         await a.side.ask("seen", within_s=120.0, keys=handed)
         async with _probing(b, topics) as (probes, began_ns):
             await asyncio.sleep(before_s)
@@ -476,7 +476,7 @@ def checks_of_duplicates(found: tuple[Handed, Handed]) -> list[Check]:
             f"a slot without a home for {one.move.without_ms:.0f} ms at most"
         )
         is_met = one.keys > 0 and one.move.took_s <= DUPLICATES_S and not one.move.in_part + one.move.lost
-        rows.append(Check(f"one {word}: payloads handed over", f"within {DUPLICATES_S:g} s", text, is_met))
+        rows.append(Check(f"one {word}: payloads transferred", f"within {DUPLICATES_S:g} s", text, is_met))
         for name, (before, meanwhile) in one.stalls.items():
             text = (
                 f"{meanwhile.own_ms:.1f} ms (with what else the machine ran {meanwhile.clock_ms:.1f} ms; "

@@ -1,9 +1,9 @@
-"""What standbys cost: the same load on two endpoints that wait for their standbys and on two without, by turns.
+"""What replicas cost: the same load on two endpoints that wait for their replicas and on two without, by turns.
 
     python -m ingeborg.bench.guards.standby [--rounds 4]
 
-Both clusters run on embedded stores, the one with `serve --standby on`. Publishes want a reply. They come one by one,
-which costs most, and then in bursts, as they do where an endpoint is busy; both at a rate that leaves the machine
+Both clusters run on embedded stores, the one with `serve --replication on`. Publishes want a reply. They come one by
+one, which costs most, and then in bursts, as they do where an endpoint is busy; both at a rate that leaves the machine
 mostly idle. Half of them come in at their home. CPU time is of both endpoints, less what they use when idle; latency is
 from the publisher's write to its reply, in one process. Two minutes of an idle machine.
 """
@@ -49,9 +49,9 @@ class Kind(NamedTuple):
 KINDS = (Kind("one by one", 1, 400), Kind("in bursts", 16, 1_600))
 #: Seconds of one load.
 LOAD_S = 2.56
-#: The way to the standby and back: two wake-ups of a process that was asleep, and what a busy machine adds to them.
+#: The way to the replica and back: two wake-ups of a process that was asleep, and what a busy machine adds to them.
 P50_MORE_US = 1_000
-#: Between two looks whether all slots have standbys.
+#: Between two looks whether all slots have replicas.
 LOOK_S = 0.1
 
 
@@ -133,31 +133,31 @@ class _Replied(Cluster):
 
 
 async def ready(urls: Sequence[str]) -> None:
-    """Wait until every slot has its standby. ``BenchError``: that takes too long."""
+    """Wait until every slot has its replica. ``BenchError``: that takes too long."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             for url in urls:
-                while not has_standbys((await fetch(url, "/metrics")).text):  # noqa: ASYNC110 - only its page says
+                while not has_replicas((await fetch(url, "/metrics")).text):  # noqa: ASYNC110 - only its page says
                     await asyncio.sleep(LOOK_S)
     except PageError as error:
         raise BenchError(str(error)) from None
     except TimeoutError:
-        raise BenchError(f"there are slots without a standby after {TIMEOUT_S:g} s") from None
+        raise BenchError(f"there are slots without a replica after {TIMEOUT_S:g} s") from None
 
 
-def has_standbys(page: str) -> bool:
+def has_replicas(page: str) -> bool:
     """What an endpoint's page of metrics says."""
     values = {sample.name: sample.value for sample in samples(page)}
-    return values["ingeborg_slots_without_standby"] == 0
+    return values["ingeborg_slots_without_replica"] == 0
 
 
 async def measure(rounds: int) -> dict[Load, tuple[Cost, Cost]]:
-    """Of each load: without standbys, and with them."""
+    """Of each load: without replicas, and with them."""
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         clusters: list[_Replied] = []
         for name in ("off", "on"):
-            serve = ("--endpoints", str(ENDPOINTS), "--standby", name)
+            serve = ("--endpoints", str(ENDPOINTS), "--replication", name)
             system = System(name=name, system="ingeborg", serve=serve)
             urls = stack.enter_context(running(system, folder / name, layer=False)).urls
             if name == "on":
@@ -183,19 +183,19 @@ def checks(found: dict[Load, tuple[Cost, Cost]]) -> list[Check]:
         words = f"{kind.words}, {fanout} subscriber{'s' * (fanout > 1)}"
         more_us, times = on.cpu_us - off.cpu_us, on.cpu_us / off.cpu_us
         text = f"{more_us:+.0f} us, {times:.2f} times {off.cpu_us:.0f} us"
-        rows.append(Check(f"CPU per publish with standbys, {words}", "reported", text, True))
+        rows.append(Check(f"CPU per publish with replicas, {words}", "reported", text, True))
         p50, p50_off = (percentile_us(cost.replies_ns, 0.5) for cost in (on, off))
         text = f"{p50 - p50_off:+.0f} us, {p50:.0f} after {p50_off:.0f}"
         is_met = kind.burst > 1 or p50 - p50_off <= P50_MORE_US
         goal = "reported" if kind.burst > 1 else f"at most {P50_MORE_US / 1e3:g} ms more than without"
-        rows.append(Check(f"p50 of a reply with standbys, {words}", goal, text, is_met))
+        rows.append(Check(f"p50 of a reply with replicas, {words}", goal, text, is_met))
     return rows
 
 
 def report(rounds: int = 4) -> list[Check]:
     """Measure, print the table, and return what is to be met. ``BenchError``."""
     found = uvloop.run(measure(rounds))
-    print(f"{'':12}  {'subscribers':11}  standbys  CPU us per publish  p50 us   p99 us  copied bytes per publish")
+    print(f"{'':12}  {'subscribers':11}  replicas  CPU us per publish  p50 us   p99 us  copied bytes per publish")
     for (kind, fanout), both in found.items():
         for words, cost in zip(("off", "on"), both, strict=True):
             p50, p99 = (percentile_us(cost.replies_ns, share) for share in (0.5, 0.99))

@@ -248,7 +248,7 @@ class Terms(NamedTuple):
     - ``read``: so long after a publish's success a client that reads has read what came to it.
     - ``late``: so long after it was sent a change that failed, or was not answered, may yet take effect.
     - ``moves``: a client that gets a message at both its places has moved within this of the publish.
-    - ``survives``: what a home knows of payloads survives its crash (section 7, standby).
+    - ``survives``: what a home knows of payloads survives its crash (section 7, replica).
     """
 
     read: float = 0.0

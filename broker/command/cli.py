@@ -90,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
         "--last",
         metavar="N",
         type=_positive,
-        help="print the N latest kept messages of each TOPIC first, 1000 at most; to have all that was missed, "
+        help="print the N latest retained messages of each TOPIC first, 1000 at most; to have all that was missed, "
         "--recover",
     )
 
@@ -171,19 +171,19 @@ def parser() -> argparse.ArgumentParser:
     options = subcommands.add_parser(
         "cluster",
         help=text,
-        description=f"{_sentence(text)}. The first endpoint of a store records its --standby and --history there. "
+        description=f"{_sentence(text)}. The first endpoint of a store records its --replication and --history there. "
         "Endpoints take a new value when they restart, and it counts once every living endpoint has it: restart them "
         "one by one (docs/upgrading.md).",
         argument_default=argparse.SUPPRESS,
     )
     _store(options)
     options.add_argument("--json", action="store_true", help="one line of JSON instead of a list")
-    record = "record standby on|off, or history off|memory|store"
+    record = "record replication on|off, or history off|memory|store"
     actions = options.add_subparsers(dest="action", metavar="[set SETTING VALUE]", help=record)
     options = actions.add_parser(
         "set", help=record, description=f"{_sentence(record)}.", argument_default=argparse.SUPPRESS
     )
-    options.add_argument("setting", metavar="SETTING", help="standby or history")
+    options.add_argument("setting", metavar="SETTING", help="replication or history")
     options.add_argument("value", metavar="VALUE", help="on or off; off, memory or store")
     _store(options)
     options.add_argument("--json", action="store_true", help="one line of JSON instead of a list")

@@ -103,7 +103,8 @@ async def sub(
     """Subscribe, listen, and print each notification as one line of JSON; end after ``count`` of them, if given.
 
     ``topics_file``: one topic a line, UTF-8, empty lines left out; ``-`` is standard input. ``recover``: the file with
-    the position, from which on what is kept is printed, too. ``last``: so many kept messages of each topic come first.
+    the position, from which on what is kept is printed, too. ``last``: so many retained messages of each topic come
+    first.
     """
     out = out or sys.stdout
     try:

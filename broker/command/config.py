@@ -122,7 +122,7 @@ class ServeOptions:
         "endpoints; empty: none",
         "PREFIX[,PREFIX…]",
     )
-    standby: str = option(
+    replication: str = option(
         "",
         "on: a second endpoint keeps each slot's duplicates and messages under way, so that a crash doubles and loses "
         "no message that has dedup; a setting of the cluster, as `ingeborg cluster` shows it; empty: as the cluster "
@@ -198,15 +198,16 @@ class ServeOptions:
     max_filter_bytes: int = option(512 << 20, "bytes of its topics' filters", least=1)
     history: str = option(
         "",
-        "where messages are kept for clients that miss them: off, nowhere; memory, of their home and with --standby on "
+        "where messages are kept for clients that miss them: off, nowhere; memory, of their home and with "
+        "--replication on "
         "of a second endpoint; store, in the embedded store as well, where they outlast the end of all endpoints; a "
         "setting of the cluster, as `ingeborg cluster` shows it; empty: as the cluster has it, a new one off",
         "off|memory|store",
     )
     history_bytes: int = option(
-        256 << 20, "most bytes of kept messages in memory; 0: this endpoint keeps none itself", "BYTES", least=0
+        256 << 20, "most bytes of retained messages in memory; 0: this endpoint keeps none itself", "BYTES", least=0
     )
-    history_size: int = option(100, "kept messages of one topic, the latest", "N", least=1, most=10_000)
+    history_size: int = option(100, "retained messages of one topic, the latest", "N", least=1, most=10_000)
     history_topics: str = option(
         "",
         "topics that begin so are kept for so many seconds though their publishers do not ask for it; the first that "
@@ -250,7 +251,7 @@ class ServeOptions:
         return {name: value for name in CHOICES if (value := getattr(self, name))}
 
     @property
-    def kept_topics(self) -> tuple[tuple[str, int], ...]:
+    def retained_topics(self) -> tuple[tuple[str, int], ...]:
         """``history_topics``, one by one. ``ValueError`` says what is wrong."""
         found: list[tuple[str, int]] = []
         for entry in self.history_topics.split(","):
@@ -370,12 +371,12 @@ def _check(options: ServeOptions) -> None:
     for name, needs in misfits(options, with_words(options.asked)):
         raise wrong(name, needs)
     try:
-        kept_topics = options.kept_topics
+        retained_topics = options.retained_topics
     except ValueError as error:
         raise wrong("history_topics", str(error)) from None
-    if kept_topics and options.history == "off":
+    if retained_topics and options.history == "off":
         raise wrong("history_topics", "needs history memory or store: with history off nothing is kept")
-    if kept_topics and not options.history_bytes:
+    if retained_topics and not options.history_bytes:
         raise wrong("history_topics", "needs history-bytes: without them nothing is kept")
     if options.presence and options.routing != "home":
         raise wrong("presence", "needs routing home: with lookup no endpoint knows who joins and leaves a topic")
@@ -454,10 +455,10 @@ def _check(options: ServeOptions) -> None:
 
 def misfits(options: ServeOptions, settings: Settings) -> Iterator[tuple[str, str]]:
     """The settings that an endpoint with these options cannot carry out: the name of each, and what it needs."""
-    if settings.standby and options.routing != "home":
-        yield "standby", "needs routing home: with lookup there are no homes"
-    if settings.standby and not options.dedup_ttl:
-        yield "standby", "needs a dedup-ttl: without one nothing is known of payloads that could be kept"
+    if settings.replication and options.routing != "home":
+        yield "replication", "needs routing home: with lookup there are no homes"
+    if settings.replication and not options.dedup_ttl:
+        yield "replication", "needs a dedup-ttl: without one nothing is known of payloads that could be kept"
     if settings.history != "off" and options.routing != "home":
         yield "history", "needs routing home: with lookup there are no homes that keep messages"
     if settings.history == "store" and not options.store_url.startswith("lmdb:"):

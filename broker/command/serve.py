@@ -269,7 +269,7 @@ async def settled(options: ServeOptions, store: Store) -> Settings:
     except BaseException:
         await store.close()
         raise
-    if options.kept_topics and recorded.history == "off":
+    if options.retained_topics and recorded.history == "off":
         log.warning("history-topics are without effect: the cluster has history off, as its store records")
     return recorded
 
@@ -359,7 +359,7 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
             filter_bytes=options.max_filter_bytes,
             history_bytes=options.history_bytes,
             history_size=options.history_size,
-            history_topics=options.kept_topics,
+            history_topics=options.retained_topics,
             locations_clients=options.max_locations,
             dedup_keys=options.max_duplicate_keys,
             inflight_messages=options.max_inflight,

@@ -3,7 +3,7 @@
 Owns: these records, and what the outcomes are. Must never: act; ``origin``, ``home`` and ``fanout`` move it along.
 
 As the *origin* an endpoint keeps a ``Publish`` until the publisher knows the outcome. As the *home* it keeps a
-``Handover`` until every endpoint with subscribers has confirmed. A *destination* needs no more than the message.
+``Dispatch`` until every endpoint with subscribers has confirmed. A *destination* needs no more than the message.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Publish:
         "again",
         "connection",
         "id",
-        "is_kept",
+        "is_retained",
         "keep_s",
         "key",
         "message",
@@ -42,9 +42,9 @@ class Publish:
         self.slot = slot  # of its topic
         self.key: int | None = None  # in the tables of duplicates; None: it is not checked
         self.unique = False  # it is, but for itself only
-        self.keep_s = 0  # seconds that it is to be kept
-        self.is_kept = False  # its home has said that it keeps it
-        self.again = False  # this endpoint was its home, and may have kept it: so may its copies, and the journal
+        self.keep_s = 0  # seconds that it is to be retained
+        self.is_retained = False  # its home has said that it retains it
+        self.again = False  # this endpoint was its home, and may have retained it: so may its replicas, and the journal
         self.connection = connection
         self.id = id
         self.ack = ack
@@ -62,24 +62,24 @@ class Elsewhere(Enum):
 ELSEWHERE: Final = Elsewhere.ELSEWHERE
 
 Outcome = bool | ProtocolError | Elsewhere
-"""What has become of a message at its home: handed over (``False``), a duplicate (``True``), or not."""
+"""What has become of a message at its home: dispatched (``False``), a duplicate (``True``), or not."""
 
 
-class Handover:
+class Dispatch:
     """A message at its home, until all endpoints with subscribers have confirmed it."""
 
     __slots__ = (
+        "barriers",
         "begun",
         "confirmed",
         "entry",
         "failed",
         "found",
-        "guarded",
-        "is_kept",
+        "is_retained",
         "keep_s",
         "key",
         "message",
-        "not_kept",
+        "not_retained",
         "number",
         "open",
         "outcome",
@@ -103,23 +103,23 @@ class Handover:
         self.number = 0  # of the peer's request
         self.begun = message.received  # if it is a broadcast: nobody can have had it before then
         self.waits = False  # it counts as in flight
-        self.pending = False  # in the table of duplicates, until it has been handed over
-        self.guarded = 0  # for so much it waits: that the slot's standby has it, that the journal has
-        self.keep_s = 0  # seconds that it is to be kept; 0: it is not
-        self.entry: Entry | None = None  # of the log of kept messages
+        self.pending = False  # in the table of duplicates, until it has been dispatched
+        self.barriers = 0  # for so much it waits: that the slot's replica has it, that the journal has
+        self.keep_s = 0  # seconds that it is to be retained; 0: it is not
+        self.entry: Entry | None = None  # of the log of retained messages
         self.stamp = 0  # of that, when it was accepted here
-        self.is_kept = False  # its home keeps it, and its publisher is told so
+        self.is_retained = False  # its home retains it, and its publisher is told so
         self.found = False  # that was there before: another home may have said that it is published
-        self.not_kept: Exception | None = None  # the journal could not take it in
+        self.not_retained: Exception | None = None  # the journal could not take it in
         self.seen: bool | None = None  # lookup routing: the store's word on it, once it is known
-        self.recipients = 0  # counted while it is being handed over, if they are many
+        self.recipients = 0  # counted while it is being dispatched, if they are many
         self.open = 0  # confirmations it waits for: of endpoints, of relocations, and one while it is being handed on
         self.confirmed: list[str] | None = None  # names of those that have; None: nobody yet
         self.failed: list[str] | None = None
         self.outcome: Outcome | None = None
 
 
-class Telling(Handover):
+class Telling(Dispatch):
     """A message that this endpoint itself publishes, at its home here. ``news``: what its outcome belongs to."""
 
     __slots__ = ("news",)
@@ -130,7 +130,7 @@ class Telling(Handover):
 
 
 def refusal(code: str, info: Any) -> ProtocolError:
-    """What a home has answered of a message that it could not hand over, or not to all."""
+    """What a home has answered of a message that it could not dispatch, or not to all."""
     text, extra = (info, {}) if isinstance(info, str) else info
     error = ProtocolError(code, text)
     error.extra = extra

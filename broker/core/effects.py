@@ -94,7 +94,7 @@ class Stop(NamedTuple):
     why: str
 
 
-class HandedOver(NamedTuple):
+class SlotsTransferred(NamedTuple):
     """This endpoint, which leaves, is home of nothing any more. ``in_time``: all others know, and have what it saw."""
 
     in_time: bool
@@ -106,7 +106,7 @@ class Left(NamedTuple):
     in_time: bool
 
 
-Act = Read | Forget | Close | Hold | Ping | Dial | DropLink | Gone | Joined | Knows | Stop | HandedOver | Left
+Act = Read | Forget | Close | Hold | Ping | Dial | DropLink | Gone | Joined | Knows | Stop | SlotsTransferred | Left
 
 
 class Effects(NamedTuple):

@@ -1,4 +1,4 @@
-"""A kept message, and the kept messages of a topic.
+"""A retained message, and the retained messages of a topic.
 
 Owns: what is known of each, and what they take. Must never: decide which stays.
 """
@@ -16,7 +16,7 @@ ENTRY_BYTES: Final = 300
 #: And a topic with entries, beside its name, and what its first one is worth once that is old.
 TOPIC_BYTES: Final = 500
 
-#: What has become of an entry that the log does not have any more: it was not handed over; it was forgotten; it is
+#: What has become of an entry that the log does not have any more: it was not dispatched; it was forgotten; it is
 #: another home's.
 REMOVED: Final = 1
 FORGOTTEN: Final = 2
@@ -24,8 +24,9 @@ MOVED: Final = 3
 
 
 class Entry:
-    """A kept message. ``expires``: monotonic seconds of this endpoint. ``gone``: 0, or why the log does not have it any
-    more. ``owed``: how many subscribers have not had it; one, where nobody has counted. ``is_old``: see ``room``."""
+    """A retained message. ``expires``: monotonic seconds of this endpoint. ``gone``: 0, or why the log does not have it
+    any more. ``owed``: how many subscribers have not had it; one, where nobody has counted. ``is_old``: see
+    ``room``."""
 
     __slots__ = ("expires", "gone", "is_old", "number", "origin", "owed", "payload", "stamp", "topic")
 

@@ -103,10 +103,10 @@ def by_homes(base: Base, options: Options) -> Layers:
         [
             *cluster.first,
             *messages.parts,
-            retained.retaining,
+            retained.retention_part,
             *replication.parts,
             *cluster.of_slots,
-            messages.recovery,
+            messages.failover,
             *clients.parts,
             *topics.parts,
             *looks(base.desk, cluster.members, outgoing.replies, options.figures, base.sizes),

@@ -32,8 +32,8 @@ class Limits:
     subscriptions: int = 0  # of one client; 0: any number
     large_bytes: int = 64 << 10  # a longer frame is read away from the loop, which it would keep for 6 ms or more
     held_bytes: int = 1 << 62  # of all connections together
-    history_bytes: int = 256 << 20  # of kept messages, as their home and for other homes
-    history_size: int = 100  # kept messages of one topic
+    history_bytes: int = 256 << 20  # of retained messages, as their home and for other homes
+    history_size: int = 100  # retained messages of one topic
     history_topics: tuple[tuple[str, int], ...] = ()  # what topics begin with that are kept, and for how many seconds
 
 
@@ -56,7 +56,7 @@ class Sizes:
     #: When the recipients of this turn's messages are so many, messages for more than a few wait for another turn:
     #: hundreds may wait for one answer of the store. Some 2 ms.
     places_per_turn: int = 5_000
-    #: Recipients of messages for many that are being handed over at once, some 70 MB of their names at the endpoints
+    #: Recipients of messages for many that are being dispatched at once, some 70 MB of their names at the endpoints
     #: that hold them; the next such message waits.
     recipients_max: int = 1_000_000
     #: Duplicates of one pending message that may wait for its outcome; more than that is a flood, and refused.
@@ -100,8 +100,8 @@ class Patience:
     #: How long after a sign of life was given this endpoint may act on it. The gap to ``dead_after_s`` is what clocks
     #: may drift apart and a turn of the loop may take, between the check of the lease and the end of what it allowed.
     lease_s: float = 2.5
-    #: How long the end may take to hand over, beside the clients' going.
-    hand_over_s: float = 4.0
+    #: How long an orderly end may take to transfer slots, beside the clients' going.
+    transfer_s: float = 4.0
     #: How long a client that is told next to go may wait for replies, while nothing more is read of it.
     replies_s: float = 1.0
 

@@ -54,8 +54,8 @@ class Revocation(NamedTuple):
 class Settings(NamedTuple):
     """What all endpoints of a cluster do, as the store records it. ADR 42."""
 
-    standby: bool = False  # what belongs to slots is kept at a second endpoint as well
-    history: str = "off"  # where messages are kept: one of ``HISTORIES``
+    replication: bool = False  # what belongs to slots is kept at a second endpoint as well
+    history: str = "off"  # where messages are retained: one of ``HISTORIES``
 
 
 HISTORIES: Final = ("off", "memory", "store")
@@ -124,8 +124,8 @@ class Ended(NamedTuple):
     total: int
 
 
-class Kept(NamedTuple):
-    """One kept message, as the journal has it. Slot and stamp tell it from all others of the store."""
+class RetainedMessage(NamedTuple):
+    """One retained message, as the journal has it. Slot and stamp tell it from all others of the store."""
 
     slot: int  # the topic's
     stamp: int  # of the logical clock of the topic's home; 0 to 2**64 - 1

@@ -95,7 +95,7 @@ class Part(Asker):
 
     def peer_missed(self, peer: str, void_before: int | None) -> None:
         """The peer has acted while this endpoint was not in its view. ``void_before``: the number of the peer's first
-        copy that is no older than that; ``None``: its answer has not come."""
+        replica that is no older than that; ``None``: its answer has not come."""
 
     def peer_reset(self, peer: str) -> None:
         """The peer has been told that it has missed something: it drops what it has of this endpoint's slots."""

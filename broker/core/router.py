@@ -211,7 +211,7 @@ class Router(Turns):
         self.sessions.tick()
 
     def leave(self, now: float, over_s: float) -> None:
-        """Begin an orderly end: ``HandedOver``, the clients' closes over so many seconds, then ``Left``."""
+        """Begin an orderly end: ``SlotsTransferred``, the clients' closes over so many seconds, then ``Left``."""
         self._at(now)
         self._leaving.begin(over_s)
 

@@ -10,16 +10,16 @@ from typing import Final
 
 from .model import HISTORIES, NO_SETTINGS, Settings
 
-CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"standby": ("off", "on"), "history": HISTORIES}
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"replication": ("off", "on"), "history": HISTORIES}
 """The values of each setting, by its name."""
 
 
 def words(settings: Settings) -> dict[str, str]:
     """The value of each setting, by its name."""
-    return {"standby": "on" if settings.standby else "off", "history": settings.history}
+    return {"replication": "on" if settings.replication else "off", "history": settings.history}
 
 
 def with_words(changes: Mapping[str, str], settings: Settings = NO_SETTINGS) -> Settings:
     """These settings, or the default ones, with changes. ``changes``: values by name, one of ``CHOICES`` each."""
     values = {**words(settings), **changes}
-    return Settings(values["standby"] == "on", values["history"])
+    return Settings(values["replication"] == "on", values["history"])

@@ -14,7 +14,7 @@ A proof is HMAC-SHA256 under the shared secret of the role, both nonces, the pro
 capabilities and settings. So neither side can be played back at the other.
 
 ``capabilities`` names what a peer has to know beyond VERSION (``core.links.capabilities``). ``settings`` is
-``[grace time in seconds, standby, history]``.
+``[grace time in seconds, replication, history]``.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ class PeerSocket(Socket):
         self.endpoint = endpoint
         self.introduced.set()
         self.settled()
-        grace_s, standby, history = theirs[1]
-        self._peers.up(self, endpoint, Introduction(float(grace_s), Settings(standby, history)))
+        grace_s, replication, history = theirs[1]
+        self._peers.up(self, endpoint, Introduction(float(grace_s), Settings(replication, history)))
 
     def _refuse(self, why: str) -> None:
         self._complain(why)
@@ -243,8 +243,13 @@ def _told(fields: list[Any]) -> Told:
     names, settings = fields
     if type(names) is not list or len(names) > CAPABILITIES_MAX or not all(type(name) is str for name in names):
         raise ValueError("not capabilities")
-    grace_s, standby, history = settings
-    if type(grace_s) not in (int, float) or not grace_s > 0 or type(standby) is not bool or history not in HISTORIES:
+    grace_s, replication, history = settings
+    if (
+        type(grace_s) not in (int, float)
+        or not grace_s > 0
+        or type(replication) is not bool
+        or history not in HISTORIES
+    ):
         raise ValueError("not settings")
     return names, settings
 

@@ -19,7 +19,7 @@ from ..access.admission import Access
 from ..core.clients.leaving import LEAVE_S
 from ..core.cluster.slots import SlotState
 from ..core.connections.large import Outcome
-from ..core.effects import Forget, Gone, HandedOver, Joined, Knows, Left, Read, Stop
+from ..core.effects import Forget, Gone, Joined, Knows, Left, Read, SlotsTransferred, Stop
 from ..core.limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from ..core.model import NO_SETTINGS, Endpoint, Settings
 from ..core.router import Router
@@ -124,11 +124,11 @@ class EndpointServer:
         driver.carry_out(Joined, self._serves)
         driver.carry_out(Knows, self._serves)
         driver.carry_out(Stop, self._stop)
-        driver.carry_out(HandedOver, self._handed_over)
+        driver.carry_out(SlotsTransferred, self._slots_transferred)
         driver.carry_out(Left, self._left)
         self._certificate = certificate
         self._drain_s = drain_s
-        self._hand_over_s = patience.hand_over_s
+        self._transfer_s = patience.transfer_s
         self._on_fatal = on_fatal
         self._reasons: list[str] = []  # why it was not ready, as last logged
         self._gone = asyncio.Event()
@@ -177,7 +177,7 @@ class EndpointServer:
         self.driver.turn()
         await self.clients.turn_away()
         try:
-            async with asyncio.timeout(self._hand_over_s + self._drain_s + LEAVE_S + END_S):
+            async with asyncio.timeout(self._transfer_s + self._drain_s + LEAVE_S + END_S):
                 await self._gone.wait()
         except TimeoutError:
             log.error("the end did not get on; whatever is under way is lost")
@@ -203,9 +203,9 @@ class EndpointServer:
             self._show(time.monotonic())  # whoever hears that it is ready finds it accepting
             self.ready.set()
 
-    def _handed_over(self, act: HandedOver) -> None:
+    def _slots_transferred(self, act: SlotsTransferred) -> None:
         if not act.in_time:
-            log.warning("could not hand over to the other endpoints within %.0f s", self._hand_over_s)
+            log.warning("could not transfer all slots to the other endpoints within %.0f s", self._transfer_s)
 
     def _left(self, act: Left) -> None:
         if not act.in_time:

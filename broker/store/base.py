@@ -26,8 +26,8 @@ from ingeborg.broker.core.model import (
     Ended,
     Endpoint,
     FilterPage,
-    Kept,
     Location,
+    RetainedMessage,
     Revocation,
     Settings,
     Shape,
@@ -50,19 +50,19 @@ __all__ = [
     "ENDED_MAX",
     "FILTERS_MAX",
     "KEEP_BYTES",
-    "KEPT_BYTES_MAX",
-    "KEPT_PAGE_BYTES",
     "LINES_MAX",
     "PAGE_SUBSCRIPTIONS",
+    "RETAINED_BYTES_MAX",
+    "RETAINED_PAGE_BYTES",
     "VOID",
     "Ended",
     "Endpoint",
     "FilterPage",
     "Journal",
-    "Kept",
     "Location",
     "Locations",
     "Registry",
+    "RetainedMessage",
     "Revocation",
     "Revocations",
     "Settings",
@@ -87,13 +87,13 @@ PAGE_SUBSCRIPTIONS = 1_000
 """Most subscriptions in a page of all of them: 2 ms of reading the embedded store, for which the event loop waits."""
 
 KEEP_BYTES = 1 << 20
-"""Of kept messages (payloads, topics, and some 64 bytes each) that are written at once."""
+"""Of retained messages (payloads, topics, and some 64 bytes each) that are written at once."""
 
-KEPT_BYTES_MAX = 3 << 20
+RETAINED_BYTES_MAX = 3 << 20
 """Of a message that is kept: its payload and its texts. A larger one is refused, and with it what is given with it."""
 
-KEPT_PAGE_BYTES = 1 << 20
-"""Of payloads in a page of kept messages."""
+RETAINED_PAGE_BYTES = 1 << 20
+"""Of payloads in a page of retained messages."""
 
 
 class Subscriptions(Protocol):
@@ -267,17 +267,17 @@ class Registry(Protocol):
 
 
 class Journal(Protocol):
-    """Kept messages. They survive ``kill -9`` of every process, but no reboot of the machine. Only the embedded store
-    has a journal (``Shape.journal``); on Riak these raise ``StoreError``."""
+    """Retained messages. They survive ``kill -9`` of every process, but no reboot of the machine. Only the embedded
+    store has a journal (``Shape.journal``); on Riak these raise ``StoreError``."""
 
     async def keep(
         self,
-        kept: Sequence[Kept],
+        retained: Sequence[RetainedMessage],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
         whole: Sequence[int] = (),
     ) -> None:
-        """Write the messages ``kept`` (one of the same slot and stamp is replaced), take those out that are
+        """Write the messages ``retained`` (one of the same slot and stamp is replaced), take those out that are
         ``forgotten`` (slot, stamp; also of these), and raise the ``floors`` (slot, stamp) of slots, never lower one.
         The floor ``VOID`` says that nothing of a slot is whole. It replaces every stamp. A stamp replaces it only where
         the slot is among those that are ``whole``, which the journal has from here on.
@@ -285,21 +285,21 @@ class Journal(Protocol):
         All of it or nothing, as far as it is no more than ``KEEP_BYTES`` of messages. A larger call is written piece by
         piece: floors first, what is forgotten last, so that what a crash leaves claims no more than it has.
         ``ValueError``, and nothing is written, for a slot or stamp that is none and for a message of more than
-        ``KEPT_BYTES_MAX``. A store that is full still takes a call without messages.
+        ``RETAINED_BYTES_MAX``. A store that is full still takes a call without messages.
         """
 
-    async def kept(
+    async def retained(
         self, slots: Sequence[int], cursor: str | None, limit: int
-    ) -> tuple[list[Kept], list[tuple[int, int]], str | None]:
+    ) -> tuple[list[RetainedMessage], list[tuple[int, int]], str | None]:
         """One page of about ``limit`` (1 or more) of the slots' messages, by slot and stamp; the slots' floors, where
         they have one; the cursor of the next page or ``None``.
 
-        A page has ``KEPT_PAGE_BYTES`` of payloads at most, or one message. What stays from the first page to the last
-        comes, once. The floors come with the first page, and again with the last: what was forgotten in between may
-        have raised one. ``ValueError`` for a cursor that is none.
+        A page has ``RETAINED_PAGE_BYTES`` of payloads at most, or one message. What stays from the first page to the
+        last comes, once. The floors come with the first page, and again with the last: what was forgotten in between
+        may have raised one. ``ValueError`` for a cursor that is none.
         """
 
-    async def kept_top(self) -> int:
+    async def retained_top(self) -> int:
         """The greatest stamp that the journal was ever given: with a message, a floor, what is forgotten, or as
         reached; 0: none."""
 

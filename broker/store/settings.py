@@ -26,4 +26,4 @@ def packed(settings: Settings) -> list[Any]:
 
 def weaker(one: Settings, other: Settings) -> Settings:
     """What both promise."""
-    return Settings(one.standby and other.standby, min(one.history, other.history, key=HISTORIES.index))
+    return Settings(one.replication and other.replication, min(one.history, other.history, key=HISTORIES.index))

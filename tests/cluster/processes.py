@@ -158,14 +158,14 @@ class Cluster:
         async with ingeborg(self.directory, "cluster", "set", setting, value, *self.options[:2]) as command:
             return await command.ended()
 
-    async def guarded(self) -> None:
-        """Wait until every slot of every running endpoint has its standby."""
+    async def replicated(self) -> None:
+        """Wait until every slot of every running endpoint has its replica."""
 
         async def all_have() -> bool:
             scrapes = [await endpoint.metrics() for endpoint in self.endpoints.values() if endpoint.runs]
-            return not any(scrape["slots_without_standby"] for scrape in scrapes)
+            return not any(scrape["slots_without_replica"] for scrape in scrapes)
 
-        await eventually(all_have, "a standby for every slot")
+        await eventually(all_have, "a replica for every slot")
 
     async def idle(self) -> None:
         """Wait until no running endpoint has a publish, or anything else that it asked of another, under way."""

@@ -346,5 +346,5 @@ async def test_an_orderly_end_does_not_wait_for_anybody(cluster: Cluster) -> Non
         cluster["c"].signal(signal.SIGTERM)
         assert await cluster["c"].ended() == 0
         assert time.monotonic() - began < 3.0 + await late.so_far()
-    # What it waits for in vain, it says: to hand over, to finish, to be answered.
+    # What it waits for in vain, it says: to transfer its slots, to finish, to be answered.
     assert not re.search("could not|did not answer", cluster["c"].said()[said:])

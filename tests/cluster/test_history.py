@@ -255,11 +255,13 @@ async def test_where_no_history_is_kept_whatever_asks_for_it_is_refused(
         ok(await anna.ask("publish", topic="t", payload=1, ack=True))
 
 
-@pytest.mark.parametrize("standby", ["on", "off"])
-async def test_a_crash_of_a_home_loses_nothing_with_a_standby_and_is_told_without(tmp_path: Path, standby: str) -> None:
-    async with cluster_of("abc", tmp_path, *MEMORY, "--standby", standby) as cluster:
+@pytest.mark.parametrize("replication", ["on", "off"])
+async def test_a_crash_of_a_home_loses_nothing_with_a_replica_and_is_told_without(
+    tmp_path: Path, replication: str
+) -> None:
+    async with cluster_of("abc", tmp_path, *MEMORY, "--replication", replication) as cluster:
         a, b = cluster["a"].url, cluster["b"].url
-        await cluster.guarded()
+        await cluster.replicated()
         position = await subscribed(a, "anna")
         of_c = {topic for topic in TOPICS if cluster.home(topic) == "c"}
         await publish(b, numbered(0, 96))
@@ -267,7 +269,7 @@ async def test_a_crash_of_a_home_loses_nothing_with_a_standby_and_is_told_withou
         await publish(b, numbered(96, 48))  # these wait until somebody acts for them
         anna, _ = await back(b, "anna", position)
         wanted, found = by_topic(numbered(0, 144)), by_topic(anna.payloads)
-        if standby == "on":
+        if replication == "on":
             assert anna.gaps == []
             assert found == wanted
             return

@@ -36,7 +36,7 @@ EARS = 12
 NOTICED_S = 0.5
 #: Nothing is forgotten meanwhile, however slow the machine is.
 VARIABLES = {"INGEBORG_DRAIN_TIME": "1", "INGEBORG_DEDUP_TTL": "600"}
-WEAK = {"INGEBORG_STANDBY": "off", "INGEBORG_HISTORY": "memory"}
+WEAK = {"INGEBORG_REPLICATION": "off", "INGEBORG_HISTORY": "memory"}
 TOPICS = [f"rolling {number}" for number in range(30)]
 #: Seconds that messages are kept: longer than a test takes.
 KEEP_S = 600
@@ -178,12 +178,12 @@ async def test_settings_that_change_in_a_rolling_restart_lose_and_double_nothing
         a, b, c = (cluster[name].url for name in "abc")
         before = await subscribed(a, "anna")
         await publish(b, numbered(0, 24))
-        for setting in (("standby", "on"), ("history", "store")):
+        for setting in (("replication", "on"), ("history", "store")):
             assert await cluster.record(*setting) == 0
         await roll(cluster, VARIABLES, KEEP_S)
         assert await differing(cluster) == [0, 0, 0]
-        await cluster.guarded()
-        assert all([(await endpoint.metrics())["copies"] for endpoint in cluster.endpoints.values()])
+        await cluster.replicated()
+        assert all([(await endpoint.metrics())["replicas"] for endpoint in cluster.endpoints.values()])
         after = await subscribed(b, "bert")
         await publish(c, numbered(24, 48))
         await kill_all(cluster)
@@ -219,12 +219,12 @@ async def test_the_end_of_all_in_the_middle_of_a_change_is_a_gap_of_what_was_in_
 async def test_an_endpoint_with_another_setting_than_the_cluster_ends_and_names_the_command(tmp_path: Path) -> None:
     async with (
         cluster_of("a", tmp_path, **WEAK) as cluster,
-        ingeborg(tmp_path, "serve", *cluster.options, "--port", "0", "--standby", "on") as refused,
+        ingeborg(tmp_path, "serve", *cluster.options, "--port", "0", "--replication", "on") as refused,
     ):
         assert await refused.ended() == 2
         (line,) = refused.said().splitlines()
-        assert line.startswith("ingeborg serve: the cluster has standby off")
-        assert line.endswith("`ingeborg cluster set standby on`")
+        assert line.startswith("ingeborg serve: the cluster has replication off")
+        assert line.endswith("`ingeborg cluster set replication on`")
 
 
 async def test_a_messages_own_key_goes_with_its_topic_to_other_homes(cluster: Cluster) -> None:

@@ -1,5 +1,5 @@
-"""What the contract says of the journal of kept messages, on the stores that have one and on the simulator's; and that
-Riak says that it has none."""
+"""What the contract says of the journal of retained messages, on the stores that have one and on the simulator's; and
+that Riak says that it has none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingeborg.broker.store.base import KEEP_BYTES, KEPT_PAGE_BYTES, LINES_MAX, VOID, Kept, Store, StoreError
+from ingeborg.broker.store.base import (
+    KEEP_BYTES,
+    LINES_MAX,
+    RETAINED_PAGE_BYTES,
+    VOID,
+    RetainedMessage,
+    Store,
+    StoreError,
+)
 from ingeborg.protocol.hashes import SLOTS
 from tests import proof
 from tests.contract.conftest import STORES, OpenStore, Storage, embedded
@@ -32,19 +40,19 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         yield opener
 
 
-def message(slot: int, stamp: int, payload: bytes = b"{}", topic: str = "rock") -> Kept:
+def message(slot: int, stamp: int, payload: bytes = b"{}", topic: str = "rock") -> RetainedMessage:
     """One that is no other place's."""
-    return Kept(slot, stamp, topic, payload, f"origin {slot}", stamp % 1_000_000, 1.5 + stamp % 1_000)
+    return RetainedMessage(slot, stamp, topic, payload, f"origin {slot}", stamp % 1_000_000, 1.5 + stamp % 1_000)
 
 
-async def read(store: Store, slots: list[int], limit: int = 100) -> tuple[list[Kept], dict[int, int]]:
+async def read(store: Store, slots: list[int], limit: int = 100) -> tuple[list[RetainedMessage], dict[int, int]]:
     """All pages: messages and floors."""
-    found: list[Kept] = []
+    found: list[RetainedMessage] = []
     floors: dict[int, int] = {}
     cursor = None
     while True:
         before = cursor
-        page, raised, cursor = await store.kept(slots, before, limit)
+        page, raised, cursor = await store.retained(slots, before, limit)
         assert len(page) <= limit
         assert page or cursor is None
         assert not raised or before is None or cursor is None
@@ -56,18 +64,18 @@ async def read(store: Store, slots: list[int], limit: int = 100) -> tuple[list[K
 
 async def test_there_is_nothing_at_first(store: Store) -> None:
     assert store.shape.journal
-    assert await store.kept([1, 2], None, 10) == ([], [], None)
-    assert await store.kept([], None, 10) == ([], [], None)
-    assert await store.kept_top() == 0
+    assert await store.retained([1, 2], None, 10) == ([], [], None)
+    assert await store.retained([], None, 10) == ([], [], None)
+    assert await store.retained_top() == 0
     await store.keep([], [], [])
-    assert await store.kept(range(SLOTS), None, 10) == ([], [], None)
-    assert await store.kept_top() == 0
+    assert await store.retained(range(SLOTS), None, 10) == ([], [], None)
+    assert await store.retained_top() == 0
 
 
 async def test_all_of_a_message_comes_back_at_whichever_handle(store: Store, other: Store) -> None:
-    one = Kept(7, 3, "r\u00f6ck", b'{"\x00": "\xff"}', "me 1", (1 << 53) - 1, 1_700_000_000.25)
+    one = RetainedMessage(7, 3, "r\u00f6ck", b'{"\x00": "\xff"}', "me 1", (1 << 53) - 1, 1_700_000_000.25)
     await store.keep([one], [], [])
-    assert await other.kept([7], None, 10) == ([one], [], None)
+    assert await other.retained([7], None, 10) == ([one], [], None)
 
 
 async def test_they_come_in_the_order_of_slot_and_stamp(store: Store) -> None:
@@ -89,11 +97,11 @@ async def test_pages_have_all_of_them_once(store: Store, limit: int) -> None:
 
 async def test_what_goes_between_two_pages_is_missed_nowhere(store: Store) -> None:
     await store.keep([message(1, stamp) for stamp in range(6)], [], [])
-    first, floors, cursor = await store.kept([1], None, 2)
+    first, floors, cursor = await store.retained([1], None, 2)
     assert ([kept.stamp for kept in first], floors) == ([0, 1], [])
     # The one that the page ended with, too.
     await store.keep([message(1, 9)], [(1, 1), (1, 2), (1, 3)], [(1, 3)])
-    rest, floors, cursor = await store.kept([1], cursor, 10)
+    rest, floors, cursor = await store.retained([1], cursor, 10)
     assert ([kept.stamp for kept in rest], floors, cursor) == ([4, 5, 9], [(1, 3)], None)
 
 
@@ -107,7 +115,7 @@ async def test_what_is_forgotten_goes_and_all_may_be_said_twice(store: Store) ->
     for _ in range(2):
         await store.keep([message(1, 1), message(1, 2), message(2, 1)], [(1, 1), (3, 3)], [(1, 1)])
         assert await read(store, [1, 2]) == ([message(1, 2), message(2, 1)], {1: 1})
-        assert await store.kept_top() == 3
+        assert await store.retained_top() == 3
 
 
 async def test_a_floor_never_falls(store: Store, other: Store) -> None:
@@ -138,7 +146,7 @@ async def test_a_void_floor_stays_where_the_slot_is_not_whole(store: Store, othe
     await store.keep([], [(1, 9)], [(1, TOP)])
     await store.keep([], [], [], [1])  # whole, and no floor is given
     assert await read(other, [1, 2]) == (messages[1:], {1: VOID, 2: 4})
-    assert await store.kept_top() == TOP
+    assert await store.retained_top() == TOP
 
 
 async def test_a_slot_is_whole_from_the_first_of_many_messages_on(store: Store) -> None:
@@ -151,21 +159,21 @@ async def test_a_slot_is_whole_from_the_first_of_many_messages_on(store: Store) 
 async def test_a_void_floor_is_no_stamp(store: Store, other: Store) -> None:
     await store.reach(["a"], 3)
     await other.keep([], [], [(1, VOID)])
-    assert await store.kept_top() == 3
+    assert await store.retained_top() == 3
     assert await store.reach(["b"], 0) == ([("a", 3)], 3)
     await store.keep([message(1, 4)], [], [(2, VOID), (3, 2)])
-    assert await other.kept_top() == 4
+    assert await other.retained_top() == 4
     assert await other.reach(["c"], 5) == ([("a", 3), ("b", 4)], 5)
 
 
 async def test_the_greatest_stamp_outlives_its_message(store: Store, other: Store) -> None:
     await store.keep([message(1, 9)], [], [])
     await other.keep([message(2, 4)], [(1, 9), (2, 4)], [])
-    assert await store.kept_top() == 9
+    assert await store.retained_top() == 9
     await store.keep([], [], [(2, 11)])
-    assert await other.kept_top() == 11
+    assert await other.retained_top() == 11
     await store.keep([], [(2, TOP)], [])
-    assert await other.kept_top() == TOP
+    assert await other.retained_top() == TOP
 
 
 async def test_a_life_of_the_cluster_ends_at_the_greatest_stamp_before_the_next_one(store: Store, other: Store) -> None:
@@ -177,7 +185,7 @@ async def test_a_life_of_the_cluster_ends_at_the_greatest_stamp_before_the_next_
     await store.keep([message(1, 20)], [], [])
     assert await store.reach(["b"], 0) == ([("a", 9)], 20)
     assert await store.reach(["c"], 0) == ([("a", 9), ("b", 20)], 20)
-    assert await store.kept_top() == 20
+    assert await store.retained_top() == 20
 
 
 async def test_lives_that_began_at_the_same_moment_are_one(store: Store, other: Store) -> None:
@@ -195,13 +203,13 @@ async def test_so_many_past_lives_are_recorded(store: Store) -> None:
 
 
 async def test_a_page_has_so_many_bytes_or_one_message(store: Store) -> None:
-    large = [message(1, 1, b"x" * (KEPT_PAGE_BYTES + 1)), message(1, 2, b"y" * (KEPT_PAGE_BYTES - 1))]
+    large = [message(1, 1, b"x" * (RETAINED_PAGE_BYTES + 1)), message(1, 2, b"y" * (RETAINED_PAGE_BYTES - 1))]
     all_of_them = [*large, message(1, 3, b"zz"), message(2, 1, b"z")]
     await store.keep(all_of_them, [], [])
     pages = []
     cursor = None
     while True:
-        page, _, cursor = await store.kept([1, 2], cursor, 10)
+        page, _, cursor = await store.retained([1, 2], cursor, 10)
         pages.append([(kept.slot, kept.stamp) for kept in page])
         if cursor is None:
             break
@@ -212,7 +220,7 @@ async def test_a_page_has_so_many_bytes_or_one_message(store: Store) -> None:
 async def test_a_cursor_that_is_none_is_refused(store: Store) -> None:
     for cursor in ("", "x", "00", "0" * 19, "0" * 21):
         with pytest.raises(ValueError, match="is no cursor"):
-            await store.kept([1], cursor, 10)
+            await store.retained([1], cursor, 10)
 
 
 @pytest.mark.parametrize("kind", sorted(STORES.keys() - {"embedded", "riak-double-tls"}))
@@ -220,7 +228,12 @@ async def test_riak_says_that_it_has_none(kind: str, tmp_path: Path) -> None:
     async with STORES[kind](tmp_path) as opener:
         store = await opener()
         assert not store.shape.journal
-        for operation in (store.keep([], [], []), store.kept([1], None, 1), store.kept_top(), store.reach(["l"], 1)):
+        for operation in (
+            store.keep([], [], []),
+            store.retained([1], None, 1),
+            store.retained_top(),
+            store.reach(["l"], 1),
+        ):
             with pytest.raises(StoreError, match="keeps no journal"):
                 await operation
 
@@ -245,7 +258,7 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
     slots = [0, 1, 255, 256, SLOTS - 1]
 
     async def check(directory: Path, steps: list[tuple[int, list, list, list, list, list]]) -> None:  # type: ignore[type-arg]
-        kept: dict[tuple[int, int], Kept] = {}
+        kept: dict[tuple[int, int], RetainedMessage] = {}
         floors: dict[int, int] = {}
         lives: dict[str, int | None] = {}
         top = 0
@@ -266,7 +279,7 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
                 seen = [*(place for place, _ in entries), *forgotten, *raised]
                 top = max([top, *(stamp for _, stamp in seen if stamp != VOID)])
                 for store in handles:
-                    assert await store.kept_top() == top
+                    assert await store.retained_top() == top
                     for limit in (1, 3, 100):
                         wanted = [kept[place] for place in sorted(kept)]
                         assert await read(store, slots, limit) == (wanted, floors)

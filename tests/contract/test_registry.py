@@ -14,7 +14,7 @@ from tests.contract.conftest import STORES, OpenStore
 # The simulator's store knows no settings.
 pytestmark = pytest.mark.parametrize("open_store", sorted(STORES), indirect=True)
 
-ONE, OTHER = Settings(standby=True, history="memory"), Settings(standby=False, history="store")
+ONE, OTHER = Settings(replication=True, history="memory"), Settings(replication=False, history="store")
 
 
 # --- seen hashes
@@ -150,23 +150,23 @@ async def test_processes_that_record_first_ones_at_the_same_time_agree(store: St
     said = await asyncio.gather(store.settings(ONE), other.settings(OTHER))
     found = await store.settings()
     assert [*said] == [found, found] or isinstance(store, RiakStore)
-    assert found in (ONE, OTHER, Settings(standby=False, history="memory"))  # or what both promise
+    assert found in (ONE, OTHER, Settings(replication=False, history="memory"))  # or what both promise
     assert await store.settings(ONE) == await other.settings(OTHER) == found
 
 
 async def test_of_two_changes_at_the_same_time_one_counts_for_all(store: Store, other: Store) -> None:
-    await store.settings(Settings(standby=True, history="store"))
+    await store.settings(Settings(replication=True, history="store"))
     for _ in range(5):
         await asyncio.gather(store.set_settings(ONE), other.set_settings(OTHER))
         found = await store.settings()
-        assert found in (ONE, OTHER, Settings(standby=False, history="memory"))
+        assert found in (ONE, OTHER, Settings(replication=False, history="memory"))
         assert await other.settings() == found
 
 
 async def test_what_are_no_settings_is_refused(store: Store) -> None:
     for record in (store.settings, store.set_settings):
         with pytest.raises(ValueError, match="no settings"):
-            await record(Settings(standby=True, history="disk"))
+            await record(Settings(replication=True, history="disk"))
     assert await store.settings() is None
 
 

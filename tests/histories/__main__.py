@@ -44,7 +44,7 @@ def command_for(plan: Plan, settings: Settings) -> str:
     """What runs this plan again."""
     faults = ",".join(plan.kinds).replace(" ", "-") or "none"
     again = f"python -m tests.histories run {plan.seed} --store {plan.store} --network {plan.network} --faults {faults}"
-    return f"{again}{' --standby' * settings.standby} --history {settings.history}"
+    return f"{again}{' --replication' * settings.replication} --history {settings.history}"
 
 
 def summary(plan: Plan, verdict: Verdict) -> str:
@@ -75,7 +75,7 @@ def failure(plan: Plan, verdict: Verdict, events: Sequence[Event], path: Path) -
         text += [f"  {line(event)}" for event in excerpt(events, violation)]
     if len(verdict.violations) > SHOWN_MAX:
         text.append(f"\nand {len(verdict.violations) - SHOWN_MAX} more")
-    text.append(f"\nagain:     {command_for(plan, Settings(events[0]['standby'], events[0]['history']))}")
+    text.append(f"\nagain:     {command_for(plan, Settings(events[0]['replication'], events[0]['history']))}")
     text.append(f"the record: python -m tests.histories check {path}")
     return "\n".join(text)
 
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one.add_argument("--network", choices=("any", "proxy", "namespaces"), default="any")
     one.add_argument("--faults", type=_kinds, default=None, help="such as kill,long-pause; none; by default the seed's")
     one.add_argument("--times", type=int, default=1)
-    one.add_argument("--standby", action="store_true", help="slots have standbys; kill: one endpoint at a time")
+    one.add_argument("--replication", action="store_true", help="slots have replicas; kill: one endpoint at a time")
     one.add_argument("--history", choices=HISTORIES, default="off", help="where messages are kept; clients recover")
     on = commands.add_parser("soak", help="new seeds until the time is over")
     on.add_argument("--minutes", type=float, default=30.0)
@@ -200,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.faults,
             options.times,
             options.records,
-            Settings(options.standby, options.history),
+            Settings(options.replication, options.history),
         )
 
     try:

@@ -120,7 +120,7 @@ class Endpoint(EndpointProcess):
         }
 
 
-#: Enough room for all kept messages of a bed's histories: nothing is forgotten.
+#: Enough room for all retained messages of a bed's histories: nothing is forgotten.
 ROOM = ["--history-bytes", str(64 << 20), "--history-size", "1000"]
 
 
@@ -153,15 +153,15 @@ class Bed:
         """The endpoints that run."""
         return [endpoint for endpoint in self.endpoints.values() if endpoint.runs]
 
-    async def guarded(self, within_s: float) -> bool:
-        """Until all endpoints see each other, and each slot has its standby, where there are any; or the time is
+    async def replicated(self, within_s: float) -> bool:
+        """Until all endpoints see each other, and each slot has its replica, where there are any; or the time is
         over."""
         try:
             async with asyncio.timeout(within_s):
                 await self.cluster.linked(*self.endpoints, within_s=within_s)
                 while True:
                     seen = await asyncio.gather(*(endpoint.look() for endpoint in self.endpoints.values()))
-                    if not any(each is None or each["values"]["slots_without_standby"] for each in seen):
+                    if not any(each is None or each["values"]["slots_without_replica"] for each in seen):
                         return True
                     await asyncio.sleep(LOOK_S)
         except (TimeoutError, AssertionError):
@@ -208,6 +208,6 @@ async def bed(
         forms = await asyncio.gather(*(form_of(endpoint.inside) for endpoint in endpoints.values()))
         form = " and ".join(sorted(set(forms)))
         on = Bed(store, wires.name, wires, cluster, endpoints, riak, directory, form, settings)
-        if not await on.guarded(START_S):
-            raise ChildError(f"within {START_S:.0f} s not every slot has a standby")
+        if not await on.replicated(START_S):
+            raise ChildError(f"within {START_S:.0f} s not every slot has a replica")
         yield on

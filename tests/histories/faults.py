@@ -20,8 +20,8 @@ from .bed import Bed, Endpoint
 from .plan import Fault
 from .record import Recorder
 
-#: How long standbys may take before an endpoint is killed, in seconds.
-GUARDED_S = 20.0
+#: How long replicas may take before an endpoint is killed, in seconds.
+REPLICATED_S = 20.0
 
 
 class PassedOver(Exception):
@@ -86,13 +86,13 @@ class Faults:
 
     @asynccontextmanager
     async def _one_at_a_time(self) -> AsyncIterator[None]:
-        """With standbys: once every slot has its own, and no other endpoint is killed until they have again."""
-        if not self._bed.settings.standby or self._bed.changed:
+        """With replicas: once every slot has its own, and no other endpoint is killed until they have again."""
+        if not self._bed.settings.replication or self._bed.changed:
             yield
             return
         async with self._crash:
-            if not await self._bed.guarded(GUARDED_S):
-                raise PassedOver("not every slot has a standby")
+            if not await self._bed.replicated(REPLICATED_S):
+                raise PassedOver("not every slot has a replica")
             yield
 
     @asynccontextmanager

@@ -325,9 +325,9 @@ class History:
         )
 
     def _survives(self) -> bool:
-        """Does what a home knows survive its crash? Other faults may take two homes at once, or one before its standby
+        """Does what a home knows survive its crash? Other faults may take two homes at once, or one before its replica
         is whole again. A home with other settings may have none."""
-        is_whole = bool(self.header.get("standby")) and not self.header.get("changed")
+        is_whole = bool(self.header.get("replication")) and not self.header.get("changed")
         return is_whole and self.header["faults"] == ["kill"]
 
     def told_messages(self) -> dict[tuple[told.Name | None, Any], told.Message]:

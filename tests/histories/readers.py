@@ -24,7 +24,7 @@ from .record import Event
 @dataclass
 class Recovered:
     """What came of it. ``saved``: positions that were told; ``back``: recoveries from one of them; ``owed``: pairs of a
-    reader and a kept message that it had to have at its end; ``asked``: messages that had to be in a `history`."""
+    reader and a retained message that it had to have at its end; ``asked``: messages that had to be in a `history`."""
 
     violations: list[Violation] = field(default_factory=list)
     saved: int = 0

@@ -5,7 +5,7 @@ Owns: the order of events and their clock (seconds since the history began, mono
 Every event is a flat object with ``at`` and ``what``:
 
 =============== =======================================================================================
-``history``      seed, store, network, endpoints, faults, readers (clients): what was run; standby, history: the
+``history``      seed, store, network, endpoints, faults, readers (clients): what was run; replication, history: the
                  settings of the cluster at first; changed: this history or an earlier one has recorded others
 ``opened``       connection, client, endpoint, life (which of the endpoint's lives: ``a#2``)
 ``closed``       connection, code (null: none came), by (``client`` or ``endpoint``)

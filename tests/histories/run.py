@@ -224,7 +224,7 @@ class HistoryRun:
             network=plan.network,
             endpoints=list(plan.endpoints),
             faults=plan.kinds,
-            standby=self.bed.settings.standby,
+            replication=self.bed.settings.replication,
             history=self.bed.settings.history,
             changed=self.bed.changed or SETTINGS in plan.kinds,
             readers=list(plan.readers),

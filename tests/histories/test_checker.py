@@ -713,8 +713,8 @@ def a_gap_without_a_cause(rae: Rae) -> None:
     rae.recovered()
 
 
-def a_gap_though_a_standby_had_it(rae: Rae) -> None:
-    rae.tape.about |= {"standby": True, "faults": ["kill"]}
+def a_gap_though_a_replica_had_it(rae: Rae) -> None:
+    rae.tape.about |= {"replication": True, "faults": ["kill"]}
     rae.tape.add("life", endpoint="c", life="c#1", phase="killed")
     a_gap_without_a_cause(rae)
 
@@ -778,7 +778,7 @@ def kept_and_not_in_the_history(rae: Rae) -> None:
 
 def kept_twice_and_once_in_the_history(rae: Rae) -> None:
     rae.tape.add("life", endpoint="c", life="c#1", phase="killed")
-    rae.tape.about |= {"standby": True, "faults": ["kill"]}
+    rae.tape.about |= {"replication": True, "faults": ["kill"]}
     for _ in range(2):
         number = rae.tape.publish(rae.pat, "m1", dedup=False, keep_s=60)
         rae.all_hear("m1")
@@ -823,7 +823,7 @@ FORGED: dict[Callable[[Rae], None], set[str]] = {
     what_is_published_behind_a_recovery_does_not_come: {"8.10"},
     a_gap_of_another_topic: {"8.10"},
     a_gap_without_a_cause: {"8.10"},
-    a_gap_though_a_standby_had_it: {"8.10"},
+    a_gap_though_a_replica_had_it: {"8.10"},
     a_gap_though_a_journal_had_it: {"8.10"},
     a_subscribe_that_is_not_whole_without_a_cause: {"8.10"},
     no_word_of_recovering: {"8.10"},
@@ -849,9 +849,9 @@ def test_a_forged_record_of_a_client_that_recovers_is_found(happens: Callable[[R
     assert set(sections(rae.tape.verdict())) == FORGED[happens]
 
 
-@pytest.mark.parametrize("about", [{}, {"standby": True, "faults": ["kill"]}, {"history": "store"}])
+@pytest.mark.parametrize("about", [{}, {"replication": True, "faults": ["kill"]}, {"history": "store"}])
 def test_after_a_crash_a_gap_has_a_cause_and_what_it_names_may_be_lacking(about: dict[str, Any]) -> None:
-    """Where the settings have changed a home may have had neither a standby nor a journal."""
+    """Where the settings have changed a home may have had neither a replica nor a journal."""
     rae = Rae()
     rae.tape.about |= {**about, "changed": bool(about)}
     rae.tape.add("life", endpoint="c", life="c#1", phase="killed")

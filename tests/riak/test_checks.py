@@ -18,7 +18,7 @@ from .double import Key, RiakDouble
 
 LAYOUT = Key(b"ingeborg", *Buckets("ingeborg").layout)
 NONE = Settings()
-ONE, OTHER = Settings(standby=True, history="memory"), Settings(standby=False, history="store")
+ONE, OTHER = Settings(replication=True, history="memory"), Settings(replication=False, history="store")
 
 
 def packed(*features: str, revision: int = 0, settings: Settings = NONE, parts: int = 1) -> bytes:
@@ -160,7 +160,7 @@ async def test_settings_that_missed_each_other_are_what_both_promise_until_the_n
     store, other = await store_on(riak), await store_on(riak)
     assert await store.settings(ONE) == ONE
     write_unseen(riak, packed(revision=1, settings=OTHER))
-    both = Settings(standby=False, history="memory")
+    both = Settings(replication=False, history="memory")
     assert await store.settings(ONE) == await other.settings(OTHER) == both
     await other.set_settings(OTHER)
     assert versions(riak) == [packed(revision=2, settings=OTHER)]
@@ -180,7 +180,7 @@ async def test_who_records_first_settings_returns_what_counts(
         return result
 
     monkeypatch.setattr(store._objects, "change", disturbed)
-    assert await store.settings(ONE) == Settings(standby=False, history="memory")
+    assert await store.settings(ONE) == Settings(replication=False, history="memory")
 
 
 async def test_for_reading_only_no_settings_are_recorded(riak: RiakDouble, store_on: StoreOn) -> None:

@@ -263,12 +263,12 @@ def test_of_settings_the_greatest_revision_is_true_and_of_several_what_all_of_th
 ) -> None:
     merged = version(Layout, *(layout_of(revision=revision, settings=settings) for revision, settings in records))
     latest = [settings for revision, settings in records if revision == max(records)[0]]
-    standby = all(settings.standby for settings in latest)
-    assert merged.settings == Settings(standby, HISTORIES[min(HISTORIES.index(one.history) for one in latest)])
+    replication = all(settings.replication for settings in latest)
+    assert merged.settings == Settings(replication, HISTORIES[min(HISTORIES.index(one.history) for one in latest)])
 
 
 def test_settings_are_changed_with_a_greater_revision_and_first_ones_once() -> None:
-    one, other = Settings(standby=True, history="memory"), Settings(standby=False, history="store")
+    one, other = Settings(replication=True, history="memory"), Settings(replication=False, history="store")
     state = version(Layout, layout_of("a", parts=4))
     state.record(one, is_first=True)
     assert state.dirty

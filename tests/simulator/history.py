@@ -131,15 +131,15 @@ class History:
         sizes: Sizes = SIZES,
         shape: Shape | None = None,
         forgets: str = "",
-        standby: bool = False,
+        replication: bool = False,
         crashes: bool = False,
         own_keys: bool = False,
         revokes: bool = False,
         history: str = "off",
     ) -> None:
         """``cuts``: links are cut, for less than a request may take, so that everything succeeds at last. ``limits``,
-        ``sizes``: of the routers. ``shape``: of the store. ``forgets``: see ``World``. ``standby``: slots
-        have standbys. ``crashes``: of one endpoint at a time, when every slot has its standby (again). ``own_keys``:
+        ``sizes``: of the routers. ``shape``: of the store. ``forgets``: see ``World``. ``replication``: slots
+        have replicas. ``crashes``: of one endpoint at a time, when every slot has its replica (again). ``own_keys``:
         all publishes are one client's, each message with a key of its own, which is given to another one now and
         then. ``revokes``: subscribers have tokens, which are revoked now and then. ``history``: the cluster's
         setting."""
@@ -151,14 +151,14 @@ class History:
             sizes=sizes,
             shape=shape,
             forgets=forgets,
-            settings=Settings(standby, history),
+            settings=Settings(replication, history),
         )
         if slow:
             self.world.socket_bytes, self.world.piece_bytes = SLOW_SOCKET_BYTES, SLOW_PIECE_BYTES
         self.random = self.world.random
         self.faults = faults and not crashes
         self.crashes = crashes
-        self.survives = standby and crashes
+        self.survives = replication and crashes
         self.crashed = 0
         self.sent = 0
         self.own_keys = own_keys
@@ -445,12 +445,12 @@ class History:
         self.world.cut(other, one, seconds)
 
     def crash_one(self) -> None:
-        """If every slot has its standby: what was published lately is published again once another has taken over."""
+        """If every slot has its replica: what was published lately is published again once another has taken over."""
         live, world = self.world.live(), self.world
         if len(live) < len(self.names) or not all(node.router.members.joined for node in live):
             return
         if self.survives and any(
-            not node.router.replication.guard.on or node.router.cluster.standbys.without for node in live
+            not node.router.replication.barrier.on or node.router.cluster.replication.without for node in live
         ):
             return
         self.disturbed = True

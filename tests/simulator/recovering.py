@@ -1,4 +1,5 @@
-"""A random history of clients that recover, and of kept messages: who is away, comes back, and asks what was missed.
+"""A random history of clients that recover, and of retained messages: who is away, comes back, and asks what was
+missed.
 
 Owns: what clients and publishers do, and the faults. The reading of what they saw is ``reader``'s; the cluster, and how
 endpoints end and begin, are those of ``history``.
@@ -83,7 +84,7 @@ class RecoveringHistory(History):
         keeps_s: Sequence[int] = (HOUR_S,),
         whole: bool = True,
         forges: bool = False,
-        standby: bool = False,
+        replication: bool = False,
         journal: bool = False,
         readers: int = 4,
         restless: float = 1.0,
@@ -97,7 +98,7 @@ class RecoveringHistory(History):
         history = "store" if journal else "memory"
         options.setdefault("shape", Shape(journal=True))
         limits = limits or Limits(history_bytes=1 << 20)
-        super().__init__(seed, faults=False, standby=standby, limits=limits, history=history, **options)
+        super().__init__(seed, faults=False, replication=replication, limits=limits, history=history, **options)
         self.kinds, self.every_s, self.keeps_s, self.whole, self.forges = faults, every_s, keeps_s, whole, forges
         self.topics = list(topics)
         self.roomless = frozenset(roomless)
@@ -373,7 +374,7 @@ class RecoveringHistory(History):
             faults: dict[str, Callable[[Node], None]] = {
                 "crash": self._crash_endpoint,
                 "crash home": self._crash_home,
-                "crash guarded": self._crash_guarded,
+                "crash replicated": self._crash_replicated,
                 "leave": self._leave,
                 "leave together": self._leave_together,
                 "join": self._add,
@@ -414,12 +415,12 @@ class RecoveringHistory(History):
                 self._crash_endpoint(node)
                 return
 
-    def _crash_guarded(self, node: Node) -> None:
-        """If every slot has its standby."""
+    def _crash_replicated(self, node: Node) -> None:
+        """If every slot has its replica."""
         live = self.world.live()
         if len(live) < len(self.names) or not all(one.router.members.joined for one in live):
             return
-        if all(one.router.replication.guard.on and not one.router.cluster.standbys.without for one in live):
+        if all(one.router.replication.barrier.on and not one.router.cluster.replication.without for one in live):
             self._crash_endpoint(node)
 
     def _leave(self, node: Node) -> None:

@@ -27,8 +27,8 @@ from ingeborg.broker.core.model import (
     Ended,
     Endpoint,
     FilterPage,
-    Kept,
     Location,
+    RetainedMessage,
     Revocation,
     Subscribe,
     Subscribers,
@@ -36,7 +36,7 @@ from ingeborg.broker.core.model import (
     Superseded,
     TooManyFilters,
 )
-from ingeborg.broker.store.base import KEPT_PAGE_BYTES
+from ingeborg.broker.store.base import RETAINED_PAGE_BYTES
 from ingeborg.broker.store.revocations import recorded
 from ingeborg.protocol.hashes import slot_of
 
@@ -110,7 +110,7 @@ class Store:
         ] = {}  # by client: when, how many, what
         self.tells_slots = False  # as a store does that is in this machine's memory
         self.stamps = itertools.count(1)
-        self.journal: dict[tuple[int, int], Kept] = {}  # by slot and stamp
+        self.journal: dict[tuple[int, int], RetainedMessage] = {}  # by slot and stamp
         self.floors: dict[int, int] = {}  # by slot
         self.lines: dict[str, int | None] = {}  # with the stamp at which each has ended; None: it is present
         self.top = 0  # the greatest stamp that was ever seen
@@ -334,33 +334,33 @@ class Store:
 
     def keep(
         self,
-        kept: Sequence[Kept],
+        retained: Sequence[RetainedMessage],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
         whole: Sequence[int] = (),
     ) -> None:
-        self.journal.update({(message.slot, message.stamp): message for message in kept})
+        self.journal.update({(message.slot, message.stamp): message for message in retained})
         for key in forgotten:
             self.journal.pop(key, None)
         for slot, stamp in floors:
             held = self.floors.get(slot, 0)
             self.floors[slot] = stamp if held == VOID and slot in whole else max(held, stamp)
-        places = [*((message.slot, message.stamp) for message in kept), *forgotten, *floors]
+        places = [*((message.slot, message.stamp) for message in retained), *forgotten, *floors]
         self.top = max([self.top, *(stamp for _, stamp in places if stamp != VOID)])
 
-    def kept(
+    def retained(
         self, slots: Sequence[int], cursor: str | None, limit: int
-    ) -> tuple[list[Kept], list[tuple[int, int]], str | None]:
+    ) -> tuple[list[RetainedMessage], list[tuple[int, int]], str | None]:
         after = _after(cursor)
         rest = sorted(key for key in self.journal if key[0] in slots and (after is None or [*key] > after))
         sizes = itertools.accumulate(len(self.journal[key].payload) for key in rest)
-        count = min(limit, max(1, sum(size <= KEPT_PAGE_BYTES for size in sizes)))
+        count = min(limit, max(1, sum(size <= RETAINED_PAGE_BYTES for size in sizes)))
         page = [self.journal[key] for key in rest[:count]]
         last = json.dumps(rest[count - 1]) if len(rest) > count else None
         floors = sorted((slot, stamp) for slot, stamp in self.floors.items() if slot in slots)
         return page, floors if cursor is None or last is None else [], last
 
-    def kept_top(self) -> int:
+    def retained_top(self) -> int:
         return self.top
 
     def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:

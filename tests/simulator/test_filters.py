@@ -41,7 +41,7 @@ KINDS: dict[str, tuple[dict[str, Any], int, int, int]] = {
     "drains": ({"faults": False, "drains": True}, 15, 150, 40),
     "drains, faults": ({"drains": True}, 15, 40, 30),
     "cuts": ({"faults": False, "cuts": True, "drains": True}, 12, 100, 30),
-    "crashes": ({"standby": True, "crashes": True}, 10, 25, 20),
+    "crashes": ({"replication": True, "crashes": True}, 10, 25, 20),
     "slices": ({"sizes": IN_SLICES}, 12, 40, 20),
     "slices, in peace": ({"sizes": IN_SLICES, "faults": False, "endpoints": 2}, 10, 100, 20),
     "turns": ({"sizes": IN_TURNS, "faults": False, "drains": True}, 10, 100, 25),

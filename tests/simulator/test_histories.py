@@ -36,7 +36,7 @@ OWN_KEYS: dict[str, tuple[dict[str, Any], int]] = {
     "in peace": ({"faults": False}, 100),
     "drains": ({"faults": False, "drains": True}, 100),
     "cuts": ({"faults": False, "cuts": True, "drains": True}, 100),
-    "crashes": ({"standby": True, "crashes": True}, 80),
+    "crashes": ({"replication": True, "crashes": True}, 80),
     "faults": ({}, 0),
     "slow": ({"slow": True}, 0),
     "lookup": ({"faults": False, "routing": "lookup"}, 0),

@@ -1,4 +1,4 @@
-"""How many subscribers have not had a kept message, as its home counts them."""
+"""How many subscribers have not had a retained message, as its home counts them."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from ingeborg.broker.core.cluster.joining import Joining
-from ingeborg.broker.core.cluster.standby import Standbys
+from ingeborg.broker.core.cluster.replication import SlotReplication
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.dedup.names import Names
-from ingeborg.broker.core.dispatch import Handover
+from ingeborg.broker.core.dispatch import Dispatch
 from ingeborg.broker.core.entries import Entry, TopicLog
 from ingeborg.broker.core.history.follower import Follower, Round
 from ingeborg.broker.core.history.recovering import Recovering
@@ -20,9 +20,9 @@ from ingeborg.broker.core.history.rounds import Rounds
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.requests import MarkRequest
 from ingeborg.broker.core.retained.journal import Journal
-from ingeborg.broker.core.retained.keeping import Keeping
 from ingeborg.broker.core.retained.log import Log
 from ingeborg.broker.core.retained.marks import Marks
+from ingeborg.broker.core.retained.retention import Retention
 from ingeborg.broker.core.retained.state import History as HistoryState
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.wire import encode
@@ -50,9 +50,9 @@ PATCHES: dict[str, int] = {
     "history.rounds.GAP_NAMES_MAX": 1,
     "history.positions.FOLLOWERS_PER_SLICE": 1,
     "retained.state.KEYS_PER_CHUNK": 2,
-    "retained.journal.KEPT_PER_PAGE": 3,
+    "retained.journal.RETAINED_PER_PAGE": 3,
     "retained.journal.SLOTS_PER_READ": 700,
-    "retained.journal.KEPT_PER_WRITE": 2,
+    "retained.journal.RETAINED_PER_WRITE": 2,
 }
 MANY_TOPICS = {"history.rounds.TOPICS_MAX": 1}
 FEW_HOLES = {"retained.log.HOLES_MAX": 1}
@@ -77,7 +77,7 @@ def _lossy(*faults: str, **options: Any) -> dict[str, Any]:
 KINDS: dict[str, Kind] = {
     "in peace": Kind({}, 10, 350),
     "varied": Kind({"varied": True}, 8, 200),
-    "varied, ends in order": Kind({"varied": True, "faults": ("leave",), "standby": True}, 4, 80),
+    "varied, ends in order": Kind({"varied": True, "faults": ("leave",), "replication": True}, 4, 80),
     "varied, crash": Kind(_lossy("crash", "stall", varied=True, journal=True, every_s=3.0), 4, 40),
     "just begun": Kind({"settle_s": 0.0, "endpoints": 5}, 10, 200),
     "one keeps nothing": Kind({"roomless": ("e-1",), "faults": ("short cut",)}, 3, 60),
@@ -87,46 +87,48 @@ KINDS: dict[str, Kind] = {
     "two end together": Kind({"faults": ("leave together",), "every_s": 6.0}, 3, 60),
     "comes and goes": Kind(_lossy("leave", "join", every_s=1.5), 4, 98),
     "short cuts": Kind({"faults": ("short cut",)}, 5, 125),
-    "short cuts, standbys": Kind({"faults": ("short cut",), "standby": True, "every_s": 1.0}, 5, 98),
+    "short cuts, replicas": Kind({"faults": ("short cut",), "replication": True, "every_s": 1.0}, 5, 98),
     "store": Kind(_lossy("store", "readonly"), 3, 37),
-    "crash with standbys": Kind({"faults": ("crash guarded",), "standby": True, "every_s": 0.5}, 8, 107),
+    "crash with replicas": Kind({"faults": ("crash replicated",), "replication": True, "every_s": 0.5}, 8, 107),
     "crash": Kind(_lossy("crash", every_s=3.0), 5, 70),
     "home, then the next": Kind(_lossy("crash home", every_s=4.0, endpoints=4), 4, 42),
-    "with standbys, too": Kind(_lossy("crash home", every_s=4.0, endpoints=4, standby=True), 4, 42),
+    "with replicas, too": Kind(_lossy("crash home", every_s=4.0, endpoints=4, replication=True), 4, 42),
     "lapses": Kind(_lossy("stall", "cut"), 5, 70),
     "long cuts": Kind(_lossy("long cut", every_s=3.0, restless=0.1, endpoints=4, readers=8), 5, 56),
-    "lapses, standbys": Kind(_lossy("stall", "cut", standby=True), 3, 50),
+    "lapses, replicas": Kind(_lossy("stall", "cut", replication=True), 3, 50),
     "slow": Kind(SMALL_OUTBOX, 5, 125),
     "slow, drop oldest": Kind(DROPPING, 3, 62),
     "few of a topic": Kind({"limits": FEW, "whole": False}, 4, 112),
     "few bytes": Kind({"limits": SMALL, "whole": False}, 4, 112),
     "few bytes, few holes": Kind({"limits": SMALL, "whole": False}, 3, 78, FEW_HOLES | MANY_TOPICS | PATCHES),
-    "few bytes, crash": Kind(_lossy("crash guarded", "leave", limits=SMALL, standby=True, every_s=1.0), 4, 42),
+    "few bytes, crash": Kind(_lossy("crash replicated", "leave", limits=SMALL, replication=True, every_s=1.0), 4, 42),
     "short": Kind({"keeps_s": (1, 2, 4, HOUR_S), "whole": False}, 4, 98),
     "many topics": Kind({"faults": ("leave",)}, 4, 98, MANY_TOPICS),
-    "many topics, crash": Kind(_lossy("crash", "stall", standby=True), 3, 37, MANY_TOPICS | PATCHES),
+    "many topics, crash": Kind(_lossy("crash", "stall", replication=True), 3, 37, MANY_TOPICS | PATCHES),
     "small pages": Kind({"faults": ("leave",)}, 4, 98, PATCHES),
     "small pages, slow": Kind(SMALL_OUTBOX, 3, 62, PATCHES | MANY_TOPICS),
     "everything": Kind(_lossy(*FAULTS), 5, 70),
-    "everything, standbys": Kind(_lossy(*FAULTS, standby=True), 5, 70),
-    "store and crash": Kind(_lossy("crash guarded", "crash guarded", "store", standby=True, every_s=0.7), 5, 42),
+    "everything, replicas": Kind(_lossy(*FAULTS, replication=True), 5, 70),
+    "store and crash": Kind(
+        _lossy("crash replicated", "crash replicated", "store", replication=True, every_s=0.7), 5, 42
+    ),
     "stalls and crash": Kind(
-        _lossy("crash guarded", "crash guarded", "stall", "cut", standby=True, every_s=0.7), 15, 180
+        _lossy("crash replicated", "crash replicated", "stall", "cut", replication=True, every_s=0.7), 15, 180
     ),
     "all end": Kind(_lossy("restart all", every_s=6.0), 3, 23),
-    "journal": Kind({"journal": True, "standby": True}, 3, 78),
+    "journal": Kind({"journal": True, "replication": True}, 3, 78),
     "journal, all end": Kind({"journal": True, "faults": ("restart all",), "every_s": 6.0}, 4, 42),
     "journal, all end, small pages": Kind(_lossy("restart all", "crash", journal=True, every_s=4.0), 3, 25, PATCHES),
     "journal, put back": Kind(
         _lossy("copy", "copy", "restore", "restart all", journal=True, every_s=2.0, endpoints=2), 4, 0
     ),
-    "journal, read and crash": Kind(_lossy("crash", journal=True, standby=True, every_s=1.0), 4, 28, PATCHES),
+    "journal, read and crash": Kind(_lossy("crash", journal=True, replication=True, every_s=1.0), 4, 28, PATCHES),
     "settings change": Kind({"faults": ("set", "leave"), "every_s": 1.5}, 4, 80),
     "settings change, all end": Kind(
         _lossy("set", "leave", "leave", "restart all", journal=True, every_s=1.5), 6, 60, PATCHES
     ),
     "settings change, crash": Kind(_lossy("set", "crash", "restart all", journal=True, every_s=1.5), 6, 60),
-    "journal, everything": Kind(_lossy("restart all", *FAULTS, journal=True, standby=True), 5, 49),
+    "journal, everything": Kind(_lossy("restart all", *FAULTS, journal=True, replication=True), 5, 49),
 }
 
 
@@ -196,7 +198,7 @@ def position_before_what_it_covers(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_recovers_after_a_lapse(patch: pytest.MonkeyPatch) -> None:
-    """Followers go on as if they had got all that was handed over meanwhile."""
+    """Followers go on as if they had got all that was dispatched meanwhile."""
     patch.setattr(Recovering, "lapsed", lambda recovering: None)
 
 
@@ -228,23 +230,23 @@ def some_marks_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Rounds, "start", start)
 
 
-def not_written_and_handed_over(patch: pytest.MonkeyPatch) -> None:
+def not_written_and_dispatched(patch: pytest.MonkeyPatch) -> None:
     """What the journal could not take in is published."""
 
-    def take_written(keeping: Keeping) -> list[Handover]:
-        written = list(keeping.journal.written)
-        keeping.journal.written.clear()
-        for handover, error in written:
-            handover.guarded -= 1
-            handover.not_kept = error
-        return [handover for handover, _ in written if not handover.guarded]
+    def take_written(retention: Retention) -> list[Dispatch]:
+        written = list(retention.journal.written)
+        retention.journal.written.clear()
+        for dispatch, error in written:
+            dispatch.barriers -= 1
+            dispatch.not_retained = error
+        return [dispatch for dispatch, _ in written if not dispatch.barriers]
 
-    patch.setattr(Keeping, "take_written", take_written)
+    patch.setattr(Retention, "take_written", take_written)
 
 
 def kept_by_its_home_alone(patch: pytest.MonkeyPatch) -> None:
-    """Its standby does not hear of it."""
-    patch.setattr(Standbys, "tell", lambda standbys, state, slot, key, size: None)
+    """Its replica does not hear of it."""
+    patch.setattr(SlotReplication, "tell", lambda replication, state, slot, key, size: None)
 
 
 def let_go_of_without_a_word(patch: pytest.MonkeyPatch) -> None:
@@ -281,15 +283,15 @@ def leaves_while_it_joins(patch: pytest.MonkeyPatch) -> None:
 
 
 def names_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A home does not remember whose messages it has handed over."""
+    """A home does not remember whose messages it has dispatched."""
     patch.setattr(Names, "learn", lambda names, key, origin, number: None)
-    patch.setattr(Keeping, "has", lambda keeping, handover: False)
+    patch.setattr(Retention, "has", lambda retention, dispatch: False)
 
 
 def names_stay_behind(patch: pytest.MonkeyPatch) -> None:
     """The next home knows the payloads of messages, and not whose they were."""
     patch.setattr(Names, "of", lambda names, keys: {})
-    patch.setattr(Keeping, "has", lambda keeping, handover: False)
+    patch.setattr(Retention, "has", lambda retention, dispatch: False)
 
 
 def kept_where_there_is_no_room(patch: pytest.MonkeyPatch) -> None:
@@ -345,15 +347,15 @@ def a_further_listen_goes_on(patch: pytest.MonkeyPatch) -> None:
         fault(always_a_gap, "in peace", seed=181_000),
         fault(failures_are_not_told, "long cuts", seed=181_009),
         fault(some_marks_only, "in peace", seed=181_000),
-        fault(not_written_and_handed_over, "journal, everything", seed=181_003),
-        fault(kept_by_its_home_alone, "crash with standbys", seed=181_000),
+        fault(not_written_and_dispatched, "journal, everything", seed=181_003),
+        fault(kept_by_its_home_alone, "crash with replicas", seed=181_000),
         fault(let_go_of_without_a_word, "few of a topic", seed=181_000),
         fault(the_first_of_equal_stamps_covers_all, "small pages", seed=181_004),
         fault(nothing_after_an_unknown_position, "forged", seed=181_000),
         fault(positions_from_the_first_moment, "just begun", seed=181_006),
         fault(leaves_while_it_joins, "many topics", seed=181_083),
-        fault(names_are_forgotten, "crash with standbys", seed=181_025),
-        fault(names_stay_behind, "lapses, standbys", seed=181_004),
+        fault(names_are_forgotten, "crash with replicas", seed=181_025),
+        fault(names_stay_behind, "lapses, replicas", seed=181_004),
         fault(kept_where_there_is_no_room, "one keeps nothing", seed=181_000),
         fault(an_old_journal_is_taken_for_the_last, "journal, put back", seed=181_004),
         fault(a_further_listen_goes_on, "varied", seed=181_001),

@@ -33,7 +33,7 @@ WAYS: dict[str, tuple[dict[str, Any], int]] = {
     "drains": ({"drains": True}, 52),
     "slow": ({"slow": True}, 66),
     "cuts": ({"faults": False, "cuts": True, "drains": True}, 66),
-    "crashes": ({"standby": True, "crashes": True}, 66),
+    "crashes": ({"replication": True, "crashes": True}, 66),
     "lookup": ({"faults": False, "routing": "lookup"}, 66),
     "slices": ({"sizes": ONE_BY_ONE, "faults": False}, 66),
     "slices, faults": ({"sizes": ONE_BY_ONE}, 66),

@@ -1,7 +1,7 @@
 """What belongs to slots goes with them through every fault: in histories, pages of numbers, written at slots' homes.
 
 Whenever an endpoint is told that slots are its own from here on, and that it has all of what belongs to them, the pages
-are looked at. They have to be as new as what a standby had confirmed, and as what was written at a home that is alive
+are looked at. They have to be as new as what a replica had confirmed, and as what was written at a home that is alive
 and was never taken for dead. Where it is told that some may be missing, nothing is owed.
 And whenever a page is written its home has the one before, unless its slot has come somewhere in part since.
 """
@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.cluster.arriving import Arriving
-from ingeborg.broker.core.cluster.copies import Copies, Copy
-from ingeborg.broker.core.cluster.standby import Standbys
+from ingeborg.broker.core.cluster.incoming import IncomingReplicas
+from ingeborg.broker.core.cluster.replicas import Replica, Replicas
+from ingeborg.broker.core.cluster.replication import SlotReplication
 from ingeborg.protocol.hashes import SLOTS
 from tests import wants
 from tests.broker.core.cluster.pages import Key, Pages, pages_of
@@ -39,7 +39,7 @@ class Watched(Pages):
     """Tells the history what it is told."""
 
     def __init__(self) -> None:
-        super().__init__(at_standbys=True)
+        super().__init__(at_replicas=True)
         self.on_arrived: Callable[[Sequence[int], bool], None] = lambda slots, whole: None
 
     def arrived(self, slots: Sequence[int], whole: bool) -> None:
@@ -50,7 +50,7 @@ class Watched(Pages):
 
 class Paged(History):
     """A history in which pages are written. ``last``: by key, the last number and the endpoint's life that has written
-    it; ``safe``: the last that a standby had."""
+    it; ``safe``: the last that a replica had."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         super().__init__(seed, **options)
@@ -70,12 +70,12 @@ class Paged(History):
         return node
 
     def take_confirmed(self) -> None:
-        """Pages that are at their standbys."""
+        """Pages that are at their replicas."""
         for node in self.world.live():
             watched = pages_of(node)
             confirmed, watched.confirmed = watched.confirmed, []
-            for key, number, copy in confirmed:
-                if not copy.over:
+            for key, number, replica in confirmed:
+                if not replica.over:
                     self.safe[key] = max(self.safe.get(key, 0), number)
 
     def write(self) -> None:
@@ -106,11 +106,11 @@ class Paged(History):
         self.written += 1
         self.last[key] = (self.written, node)
         pages.pages[key] = self.written.to_bytes(8)
-        if router.cluster.copies.watching:
-            router.cluster.copies.changed(pages, key[0], key)
-        copy = router.cluster.standbys._of_slot.get(key[0])
-        if copy is not None and router.cluster.standbys.on:
-            router.cluster.standbys.keep(pages, key[0], key, 8, (key, self.written, copy))
+        if router.cluster.replicas.watching:
+            router.cluster.replicas.changed(pages, key[0], key)
+        replica = router.cluster.replication._of_slot.get(key[0])
+        if replica is not None and router.cluster.replication.on:
+            router.cluster.replication.keep(pages, key[0], key, 8, (key, self.written, replica))
 
     def arrived(self, node: Node, slots: Sequence[int], whole: bool) -> None:
         """Is it all there?"""
@@ -172,36 +172,36 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("standby", [False, True], ids=["alone", "standby"])
+@pytest.mark.parametrize("replication", [False, True], ids=["alone", "replication"])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_what_is_called_whole_is_whole(options: dict[str, Any], standby: bool) -> None:
+def test_what_is_called_whole_is_whole(options: dict[str, Any], replication: bool) -> None:
     drawn = seeds(130_000, 12, 3)
     looked_at = 0
     for seed in drawn:
-        history = Paged(seed, standby=standby, **options)
+        history = Paged(seed, replication=replication, **options)
         assert not history.run(), f"seed {seed}: {history.violations[:3]}"
         looked_at += history.looked_at
     assert looked_at >= drawn.enough(50)
 
 
-@pytest.mark.parametrize("standby", [False, True], ids=["alone", "standby"])
+@pytest.mark.parametrize("replication", [False, True], ids=["alone", "replication"])
 @pytest.mark.parametrize("endpoints", [2, 3, 4])
-def test_endpoints_that_stand_still_do_not_go_on_with_what_is_old(endpoints: int, standby: bool) -> None:
+def test_endpoints_that_stand_still_do_not_go_on_with_what_is_old(endpoints: int, replication: bool) -> None:
     drawn = seeds(133_000, 10, 2)
     compared = 0
     for seed in drawn:
-        history = Stalled(seed, endpoints=endpoints, standby=standby)
+        history = Stalled(seed, endpoints=endpoints, replication=replication)
         assert not history.run(), f"seed {seed}: {history.violations[:3]}"
         compared += history.compared
     assert compared >= drawn.enough(5_000)
 
 
-def test_with_standbys_all_that_a_crashed_home_had_is_there() -> None:
-    """One crash at a time, once every slot has its standby: slots never come in part."""
+def test_with_replicas_all_that_a_crashed_home_had_is_there() -> None:
+    """One crash at a time, once every slot has its replica: slots never come in part."""
     drawn = seeds(131_000, 25, 2)
     crashed = 0
     for seed in drawn:
-        history = Paged(seed, standby=True, crashes=True)
+        history = Paged(seed, replication=True, crashes=True)
         assert not history.run(), f"seed {seed}: {history.violations[:3]}"
         assert history.arrived_in_part == 0, f"seed {seed}"
         crashed += history.crashed
@@ -209,68 +209,72 @@ def test_with_standbys_all_that_a_crashed_home_had_is_there() -> None:
 
 
 def early_end(patch: pytest.MonkeyPatch) -> None:
-    """A copy is called whole before all of it has been sent."""
+    """A replica is called whole before all of it has been sent."""
 
-    def nothing(copies: Copies, copy: Copy) -> Any:
-        copy.job = None
-        copy.sent_all = True
-        copies.send(copy)
+    def nothing(replicas: Replicas, replica: Replica) -> Any:
+        replica.job = None
+        replica.sent_all = True
+        replicas.send(replica)
         yield from ()
 
-    patch.setattr(Copies, "_send_all", nothing)
+    patch.setattr(Replicas, "_send_all", nothing)
 
 
 def changes_left_out(patch: pytest.MonkeyPatch) -> None:
-    """What changes while a copy is made is not sent."""
-    patch.setattr(Copies, "changed", lambda copies, state, slot, key: None)
+    """What changes while a replica is made is not sent."""
+    patch.setattr(Replicas, "changed", lambda replicas, state, slot, key: None)
 
 
 def whole_without_a_word(patch: pytest.MonkeyPatch) -> None:
     """What comes is called whole, whatever came of it."""
-    true = Arriving._tell
-    patch.setattr(Arriving, "_tell", lambda arriving, slots, whole, **known: true(arriving, slots, True, **known))
+    true = IncomingReplicas._tell
+    patch.setattr(
+        IncomingReplicas, "_tell", lambda incoming, slots, whole, **known: true(incoming, slots, True, **known)
+    )
 
 
 @pytest.mark.parametrize(
-    ("plant", "standby", "seed"),
+    ("plant", "replication", "seed"),
     [
         fault(early_end, False, seed=132_000, id="early_end-alone"),
-        fault(early_end, True, seed=132_000, id="early_end-standby"),
+        fault(early_end, True, seed=132_000, id="early_end-replication"),
         fault(changes_left_out, False, seed=132_000, id="changes_left_out-alone"),
-        fault(changes_left_out, True, seed=132_000, id="changes_left_out-standby"),
+        fault(changes_left_out, True, seed=132_000, id="changes_left_out-replication"),
         fault(whole_without_a_word, False, seed=132_001, id="whole_without_a_word-alone"),
-        fault(whole_without_a_word, True, seed=132_003, id="whole_without_a_word-standby"),
+        fault(whole_without_a_word, True, seed=132_003, id="whole_without_a_word-replication"),
     ],
 )
 def test_a_planted_fault_is_found(
-    plant: Callable[[pytest.MonkeyPatch], None], standby: bool, seed: int, monkeypatch: pytest.MonkeyPatch
+    plant: Callable[[pytest.MonkeyPatch], None], replication: bool, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wants.interpreted()
     plant(monkeypatch)
-    search(plant, seed, range(132_000, 132_040), lambda seed: Paged(seed, standby=standby, drains=True).run())
+    search(plant, seed, range(132_000, 132_040), lambda seed: Paged(seed, replication=replication, drains=True).run())
 
 
 def nobody_is_told_that_it_has_missed_anything(patch: pytest.MonkeyPatch) -> None:
     """Who comes back goes on with what it had."""
-    patch.setattr(Arriving, "peer_missed", lambda arriving, peer, void_before: None)
+    patch.setattr(IncomingReplicas, "peer_missed", lambda incoming, peer, void_before: None)
 
 
-def old_copies_are_believed(patch: pytest.MonkeyPatch) -> None:
-    """A home has gone on without its standby; what that has is used all the same."""
-    patch.setattr(Standbys, "peer_reset", lambda standbys, peer: None)
-    patch.setattr(Arriving, "peer_missed", lambda arriving, peer, _: arriving._let_go(set(arriving._held.slots)))
+def old_replicas_are_believed(patch: pytest.MonkeyPatch) -> None:
+    """A home has gone on without its replica; what that has is used all the same."""
+    patch.setattr(SlotReplication, "peer_reset", lambda replication, peer: None)
+    patch.setattr(
+        IncomingReplicas, "peer_missed", lambda incoming, peer, _: incoming._let_go(set(incoming._held.slots))
+    )
 
 
 @pytest.mark.parametrize(
-    ("plant", "standby", "seed"),
+    ("plant", "replication", "seed"),
     [
         fault(nobody_is_told_that_it_has_missed_anything, False, seed=133_000),
-        fault(old_copies_are_believed, True, seed=133_035),
+        fault(old_replicas_are_believed, True, seed=133_035),
     ],
 )
 def test_a_fault_planted_where_endpoints_stand_still_is_found(
-    plant: Callable[[pytest.MonkeyPatch], None], standby: bool, seed: int, monkeypatch: pytest.MonkeyPatch
+    plant: Callable[[pytest.MonkeyPatch], None], replication: bool, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wants.interpreted()
     plant(monkeypatch)
-    search(plant, seed, range(133_000, 133_040), lambda seed: Stalled(seed, endpoints=4, standby=standby).run())
+    search(plant, seed, range(133_000, 133_040), lambda seed: Stalled(seed, endpoints=4, replication=replication).run())

@@ -393,7 +393,7 @@ async def test_a_reboot_empties_the_soft_environment_only_and_unread(tmp_path: P
 async def test_who_is_late_with_first_settings_is_given_those_that_are_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded = Settings(standby=True, history="memory")
+    recorded = Settings(replication=True, history="memory")
     async with opened(tmp_path) as store, opened(tmp_path) as other:
         call = store._durable_writer.call
 
@@ -402,12 +402,12 @@ async def test_who_is_late_with_first_settings_is_given_those_that_are_recorded(
             return await call(operation, frames)
 
         monkeypatch.setattr(store._durable_writer, "call", late)
-        assert await store.settings(Settings(standby=False, history="store")) == recorded
+        assert await store.settings(Settings(replication=False, history="store")) == recorded
         assert await store.settings() == await other.settings() == recorded
 
 
 async def test_settings_survive_a_reboot_and_what_is_no_record_of_them_is_damage(tmp_path: Path) -> None:
-    wanted = Settings(standby=True, history="store")
+    wanted = Settings(replication=True, history="store")
     async with opened(tmp_path) as store:
         assert await store.settings(wanted) == wanted
         async with opened(tmp_path, read_only=True) as reader:

@@ -1,4 +1,5 @@
-"""The journal of kept messages in the embedded store: what it is made of, what only it promises, its worst moments."""
+"""The journal of retained messages in the embedded store: what it is made of, what only it promises, its worst
+moments."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import lmdb
 import pytest
 
 from ingeborg.broker.command.doctor import embedded as doctor
-from ingeborg.broker.store.base import KEEP_BYTES, KEPT_BYTES_MAX, VOID, Kept, StoreError, Subscribe
+from ingeborg.broker.store.base import KEEP_BYTES, RETAINED_BYTES_MAX, VOID, RetainedMessage, StoreError, Subscribe
 from ingeborg.broker.store.embedded import journal
 from ingeborg.broker.store.embedded.layout import Lane, prepare
 from ingeborg.broker.store.embedded.operations import operations
@@ -25,17 +26,17 @@ from .test_embedded import end as kill
 JOURNAL = {b"kept", b"kept_floors", b"kept_about"}
 
 
-def message(slot: int, stamp: int, payload: bytes = b"{}") -> Kept:
+def message(slot: int, stamp: int, payload: bytes = b"{}") -> RetainedMessage:
     """One that is no other place's."""
-    return Kept(slot, stamp, "rock", payload, f"origin {slot}", stamp, 1.5 + stamp)
+    return RetainedMessage(slot, stamp, "rock", payload, f"origin {slot}", stamp, 1.5 + stamp)
 
 
-async def all_of(store: EmbeddedStore) -> list[Kept]:
+async def all_of(store: EmbeddedStore) -> list[RetainedMessage]:
     """Every message that is kept."""
-    found: list[Kept] = []
+    found: list[RetainedMessage] = []
     cursor = None
     while True:
-        page, _, cursor = await store.kept(range(SLOTS), cursor, 1_000)
+        page, _, cursor = await store.retained(range(SLOTS), cursor, 1_000)
         found += page
         if cursor is None:
             return found
@@ -48,18 +49,18 @@ async def test_a_reboot_takes_it_and_a_new_start_of_all_processes_does_not(tmp_p
     async with opened(tmp_path) as store:
         await store.keep([message(1, 1)], [], [(1, 1)])
     async with opened(tmp_path) as store:
-        assert await store.kept([1], None, 10) == ([message(1, 1)], [(1, 1)], None)
-        assert await store.kept_top() == 1
+        assert await store.retained([1], None, 10) == ([message(1, 1)], [(1, 1)], None)
+        assert await store.retained_top() == 1
     (tmp_path / "soft" / "boot_id").write_text("another boot")
     async with opened(tmp_path) as store:
-        assert await store.kept([1], None, 10) == ([], [], None)
-        assert await store.kept_top() == 0
+        assert await store.retained([1], None, 10) == ([], [], None)
+        assert await store.retained_top() == 0
 
 
 async def test_the_doctor_counts_what_is_kept(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await store.keep([message(1, stamp) for stamp in range(3)], [], [])
-        assert store.kept_count() == 3
+        assert store.retained_count() == 3
     (finding,) = await doctor.contents(tmp_path, MAP_BYTES)
     assert "; 3 messages are kept; " in finding.seen
 
@@ -67,7 +68,7 @@ async def test_the_doctor_counts_what_is_kept(tmp_path: Path) -> None:
 async def test_counters_count_them(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await store.keep([message(1, 1), message(1, 2)], [(1, 1)], [(1, 1)])
-        await store.kept([1], None, 10)
+        await store.retained([1], None, 10)
         assert store.counters == {"reads": 1, "writes": 3, "writer_restarts": 0, "disk_stalls": 0}
 
 
@@ -76,7 +77,7 @@ async def test_counters_count_them(tmp_path: Path) -> None:
 ENDLESS = """
 import asyncio, sys
 from pathlib import Path
-from ingeborg.broker.store.base import Kept
+from ingeborg.broker.store.base import RetainedMessage
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 async def run():
     store = EmbeddedStore(Path(sys.argv[1]), timeout_s=60.0)
@@ -84,7 +85,7 @@ async def run():
     print(*store.writer_pids.values(), flush=True)
     for number in range(1_000_000):
         # Three messages come, one goes, and the floor says so.
-        three = [Kept(1, 3 * number + more, "rock", b"{}", "me", number, 1.0) for more in (1, 2, 3)]
+        three = [RetainedMessage(1, 3 * number + more, "rock", b"{}", "me", number, 1.0) for more in (1, 2, 3)]
         await store.keep(three, [(1, 3 * number + 1)], [(1, 3 * number + 1)])
         print(number, flush=True)
 asyncio.run(run())
@@ -105,12 +106,12 @@ async def test_kill_9_of_an_endpoint_loses_nothing_acknowledged_and_leaves_no_ha
         for pid in writers:
             await until_ended(pid)
         async with opened(tmp_path) as store:
-            top = await store.kept_top()
+            top = await store.retained_top()
             written = top // 3 - 1
             assert written in (last, last + 1)  # one more may have been written, and nobody told
             stamps = [kept.stamp for kept in await all_of(store)]
             assert stamps == [stamp for stamp in range(1, top + 1) if stamp % 3 != 1]
-            assert (await store.kept([1], None, 1_000_000))[1] == [(1, 3 * written + 1)]
+            assert (await store.retained([1], None, 1_000_000))[1] == [(1, 3 * written + 1)]
     finally:
         kill(process)
 
@@ -122,8 +123,8 @@ async def test_a_killed_writer_is_replaced(tmp_path: Path) -> None:
         os.kill(killed, signal.SIGKILL)
         await until_ended(killed)
         await at_last(lambda: store.keep([message(1, 2)], [], [(1, 4)]))
-        assert await store.kept([1], None, 10) == ([message(1, 1), message(1, 2)], [(1, 5)], None)
-        assert await store.kept_top() == 5
+        assert await store.retained([1], None, 10) == ([message(1, 1), message(1, 2)], [(1, 5)], None)
+        assert await store.retained_top() == 5
 
 
 async def test_a_killed_writer_of_subscriptions_is_no_matter(tmp_path: Path) -> None:
@@ -164,7 +165,7 @@ async def test_a_full_map_refuses_new_ones_and_lets_them_go(tmp_path: Path) -> N
             await store.keep(many[len(held) :], [], [])
         await store.keep([], [], [(slot, 1) for slot in range(2, SLOTS)])  # needs room, and is little
         await store.keep([], [(1, stamp) for stamp in range(2_000)], [(1, 1_999)])
-        assert await store.kept([1], None, 10) == ([], [(1, 1_999)], None)
+        assert await store.retained([1], None, 10) == ([], [(1, 1_999)], None)
         await store.keep(many[:10], [], [])
         assert await all_of(store) == many[:10]
 
@@ -178,7 +179,7 @@ async def test_what_is_no_message_is_damage(tmp_path: Path) -> None:
             txn.put(journal.pack_slot(1) + journal.pack_stamp(1), b"no message")
     async with opened(tmp_path) as store:
         with pytest.raises(StoreError, match="found damage in"):
-            await store.kept([1], None, 10)
+            await store.retained([1], None, 10)
 
 
 @pytest.mark.parametrize(
@@ -189,17 +190,21 @@ async def test_what_is_no_message_is_damage(tmp_path: Path) -> None:
         ([], [(-1, 1)], [], "-1 is no slot"),
         ([], [], [(1, 1 << 64)], "is no stamp"),
         ([], [(1, VOID)], [], "is no stamp"),
-        ([message(1, 1, b"x" * KEPT_BYTES_MAX)], [], [], "is not kept: 3,145,728 at most"),
+        ([message(1, 1, b"x" * RETAINED_BYTES_MAX)], [], [], "is not kept: 3,145,728 at most"),
     ],
 )
 async def test_what_cannot_be_kept_is_refused_and_nothing_is_written(
-    tmp_path: Path, kept: list[Kept], forgotten: list[tuple[int, int]], floors: list[tuple[int, int]], said: str
+    tmp_path: Path,
+    kept: list[RetainedMessage],
+    forgotten: list[tuple[int, int]],
+    floors: list[tuple[int, int]],
+    said: str,
 ) -> None:
     async with opened(tmp_path) as store:
         with pytest.raises(ValueError, match=said):
             await store.keep([message(1, 1), *kept], forgotten, floors)
         assert await all_of(store) == []
-        assert await store.kept_top() == 0
+        assert await store.retained_top() == 0
         assert store.writer_restarts == 0
 
 
@@ -211,10 +216,10 @@ async def test_what_takes_many_slices_is_whole(tmp_path: Path, monkeypatch: pyte
     kept = [message(slot, stamp) for slot in (0, 1, 7, SLOTS - 1) for stamp in range(5)]
     async with opened(tmp_path) as store:
         await store.keep(kept, [], [(7, 3)])
-        assert await store.kept(range(SLOTS), None, 100) == (kept, [(7, 3)], None)
-        assert await store.kept([1, 3, 7], None, 100) == (kept[5:15], [(7, 3)], None)
+        assert await store.retained(range(SLOTS), None, 100) == (kept, [(7, 3)], None)
+        assert await store.retained([1, 3, 7], None, 100) == (kept[5:15], [(7, 3)], None)
         # What goes while a page is read is in it with its floor, or not.
-        reading = asyncio.create_task(store.kept([7, 1], None, 100))
+        reading = asyncio.create_task(store.retained([7, 1], None, 100))
         await asyncio.sleep(0)
         await store.keep([], [(7, stamp) for stamp in range(5)], [(7, 4)])
         page, floors, rest = await reading
@@ -240,7 +245,7 @@ async def test_what_is_much_goes_frame_by_frame(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setattr(store._journal, "_call", counted)
         small = [message(1, stamp) for stamp in range(KEEP_BYTES // journal.OVERHEAD_BYTES)]
         large = [message(2, stamp, b"x" * (KEEP_BYTES // 2)) for stamp in range(3)]
-        largest = message(3, 1, b"x" * (KEPT_BYTES_MAX - 64))
+        largest = message(3, 1, b"x" * (RETAINED_BYTES_MAX - 64))
         gone = [(5, stamp) for stamp in range(journal.FRAME_FORGOTTEN + 3)]
         await store.keep([*small[:5], *large, largest], gone, [(1, 1), (1, 2), (4, 1)], [1, 4])
         assert frames == [
@@ -267,7 +272,7 @@ async def test_what_is_much_goes_frame_by_frame(tmp_path: Path, monkeypatch: pyt
 def test_a_frame_that_is_rolled_back_leaves_nothing(tmp_path: Path) -> None:
     environment = prepare(tmp_path, Lane.SOFT, MAP_BYTES).environment
     soft, db = operations(environment, Lane.SOFT), environment.db
-    frame = [[journal.pack_kept(message(1, 1))], [], [(journal.pack_slot(1), journal.pack_stamp(1))], []]
+    frame = [[journal.pack_retained(message(1, 1))], [], [(journal.pack_slot(1), journal.pack_stamp(1))], []]
     with environment.env as env:
         txn = env.begin(write=True)
         assert soft["keep"](txn, frame) == []

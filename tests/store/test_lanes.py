@@ -91,8 +91,8 @@ async def test_all_others_survive_a_reboot(tmp_path: Path) -> None:
     async with opened(tmp_path, read_only=True) as reader:  # no endpoint of this boot has made the environment
         await shows(wanted, reader)
         assert await reader.ended(["ann"]) == [None]
-        assert await reader.kept([1], None, 10) == ([], [], None)
-        assert (await reader.kept_top(), reader.kept_count()) == (0, 0)
+        assert await reader.retained([1], None, 10) == ([], [], None)
+        assert (await reader.retained_top(), reader.retained_count()) == (0, 0)
     async with opened(tmp_path) as store:
         await shows(wanted, store)
         assert await store.ended(["ann"]) == [None]

@@ -22,7 +22,7 @@ FIGURES: dict[str, Figure] = {
     "many": crowd.many,
     "keep": costs.keep,
     "unused": costs.unused,
-    "bytes": memory.kept_bytes,
+    "bytes": memory.retained_bytes,
 }
 
 

@@ -3,8 +3,8 @@
 Owns: the figures `keep` and `unused`. Must never: compare endpoints, or kinds of messages, of different minutes.
 
 Both take turns of half a second at the same rate, on one topic with one subscriber, and which goes first changes. A
-figure is the median of the turns' differences: whatever else the machine does meets both. The topic has as many kept
-messages as it may have all the time, so that each new one has an old one forgotten.
+figure is the median of the turns' differences: whatever else the machine does meets both. The topic has as many
+retained messages as it may have all the time, so that each new one has an old one forgotten.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ingeborg.bench.guards.model import Check
 from ingeborg.bench.guards.recoverers import KEEP_S
 
 MEMORY_US, STORE_US = 5.0, 30.0
-#: A message that is not kept may cost so much more on an endpoint with history, in microseconds: a test or two.
+#: A message that is not retained may cost so much more on an endpoint with history, in microseconds: a test or two.
 UNUSED_US = 1.0
 #: Publishes a second, and seconds of a turn: no more than an endpoint carries at a quarter of a core.
 RATE, TURN_S = 2_000, 0.5
@@ -94,7 +94,7 @@ class Pair(NamedTuple):
 
 
 async def _by_turns(plain: Publishing, other: Publishing, keeps: bool, pairs: int, seconds: float) -> Pair:
-    """``other``'s turns beside those of ``plain``, which are of messages that are not kept."""
+    """``other``'s turns beside those of ``plain``, which are of messages that are not retained."""
     for _ in range(2):  # what is there only at first: routes, a topic that is not full yet
         await plain.turn(seconds, keeps=False)
         await other.turn(seconds, keeps=keeps)
@@ -132,8 +132,8 @@ async def keep(share: float) -> list[Check]:
 
 
 async def unused(share: float) -> list[Check]:
-    """A message that is not kept, at an endpoint with history and at one without."""
+    """A message that is not retained, at an endpoint with history and at one without."""
     async with _publishing() as plain, _publishing(*MEMORY) as other:
         pair = await _by_turns(plain, other, False, *_sizes(share))
-    figure = "CPU of a message that is not kept, at an endpoint with history, beside one without"
+    figure = "CPU of a message that is not retained, at an endpoint with history, beside one without"
     return [Check(figure, f"at most {UNUSED_US:g} us more", str(pair), pair.more_us <= UNUSED_US)]

@@ -4,7 +4,7 @@ Owns: the figure `many`. Must never: count a client as recovered that lacks some
 
 The clients take down their positions, then what they are to miss is published to all, then the one endpoint is killed.
 Its clients connect to the other one with these positions: so each has missed the same number of messages, half of which
-were kept by the endpoint that is gone, and are at their standby. The time runs from the first lost connection until the
+were kept by the endpoint that is gone, and are at their replica. The time runs from the first lost connection until the
 last `recovered`.
 """
 
@@ -109,14 +109,14 @@ class Crowd:
 
 
 async def _ready(urls: Sequence[str]) -> None:
-    """All slots have standbys. ``BenchError``."""
+    """All slots have replicas. ``BenchError``."""
     deadline = time.monotonic() + PATIENCE_S
     for url in urls:
         while True:
-            if not (await metrics(url))["ingeborg_slots_without_standby"]:
+            if not (await metrics(url))["ingeborg_slots_without_replica"]:
                 break
             if time.monotonic() > deadline:
-                raise BenchError(f"{url}: no standbys for all slots within {PATIENCE_S:g} s")
+                raise BenchError(f"{url}: no replicas for all slots within {PATIENCE_S:g} s")
             await asyncio.sleep(LOOK_S)
 
 
@@ -129,7 +129,16 @@ async def storm(clients: int) -> Storm:
         store = f"lmdb:{folder}/store"
         wanted = {client.name: crowd.topics(number) for number, client in enumerate(crowd.clients)}
         await load_subscriptions(folder, store, wanted)
-        options = ("--store", store, "--standby", "on", "--history", "memory", "--history-bytes", str(HISTORY_BYTES))
+        options = (
+            "--store",
+            store,
+            "--replication",
+            "on",
+            "--history",
+            "memory",
+            "--history-bytes",
+            str(HISTORY_BYTES),
+        )
         serve = ("ingeborg.broker.command.cli", "serve", "--port", "0", *options)
         servers = [stack.enter_context(started(*serve)) for _ in range(2)]
         (killed_url, killed), (url, process) = servers
@@ -173,7 +182,7 @@ async def _all_slots(url: str) -> float:
     """When the endpoint was home of all slots: of as many as nobody else could take over."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        if (await metrics(url))["ingeborg_slots_without_standby"] == SLOTS:
+        if (await metrics(url))["ingeborg_slots_without_replica"] == SLOTS:
             return time.monotonic()
         await asyncio.sleep(LOOK_S)
     return math.inf

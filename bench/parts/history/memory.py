@@ -1,4 +1,4 @@
-"""Bytes that a kept message takes beside its payload, and what the log says that it takes.
+"""Bytes that a retained message takes beside its payload, and what the log says that it takes.
 
 Owns: the figure `bytes`. Must never: measure two numbers of messages in one process.
 
@@ -55,7 +55,7 @@ def grown(count: int, per_topic: int) -> Found:
     return Found((process.memory_info().rss - before) / count, log.bytes / count)
 
 
-async def kept_bytes(share: float) -> list[Check]:
+async def retained_bytes(share: float) -> list[Check]:
     """Each number of messages and of messages at a topic."""
     rows: list[Check] = []
     topic_bytes = len(f"Some Artist - Some Song {0:07}")

@@ -98,8 +98,8 @@ class Watch:
             if self._acted - acts:
                 self.let_go.append((self._looked_ns, sorted(self._acted - acts)))
             self._acted = acts
-        if len(self._router.cluster.copies) != self._copies:
-            self._copies = len(self._router.cluster.copies)
+        if len(self._router.cluster.replicas) != self._copies:
+            self._copies = len(self._router.cluster.replicas)
             self.copies.append((now_ns, self._copies))
         self._look_at_connections(now_ns)
         self._looked_ns, self._busy_ns = now_ns, time.thread_time_ns()
@@ -182,9 +182,9 @@ class Process:
             return {"yes": False, "home": self._name_of(self._on.router.members.table[slot])}
         gone = command["do"] == "remove"
         self._pages.put(slot, number, None if gone else page(slot, number, command["version"], command["size"]))
-        copies = self._on.router.cluster.copies
-        if copies.watching:
-            copies.changed(self._pages, slot, (slot, number))
+        replicas = self._on.router.cluster.replicas
+        if replicas.watching:
+            replicas.changed(self._pages, slot, (slot, number))
             self._on.driver.turn()
         return {"yes": True}
 

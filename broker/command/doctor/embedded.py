@@ -48,10 +48,11 @@ FREE_BYTES_ERROR, FREE_BYTES_WARNING = 64 << 20, 1 << 30
 #: Of the map's size: beyond it the end is in sight.
 MAP_SHARE_WARNING = 0.8
 
-#: Once no endpoint runs, whoever removes the soft lane loses only kept messages, and which subscriptions have ended.
+#: Once no endpoint runs, whoever removes the soft lane loses only retained messages, and which subscriptions have
+#: ended.
 REMAKE = (
     "stop every endpoint of it, rm -r its directory soft (where clients listen, which endpoints learn again; "
-    "subscriptions until disconnect; which subscriptions have ended; and kept messages), and start again"
+    "subscriptions until disconnect; which subscriptions have ended; and retained messages), and start again"
 )
 
 MOUNTS = Path("/proc/self/mountinfo")
@@ -196,7 +197,7 @@ async def contents(path: Path, map_size_bytes: int) -> list[Finding]:
     try:
         await store.open()
         try:
-            count, kept = len(await store.endpoints()), store.kept_count()
+            count, kept = len(await store.endpoints()), store.retained_count()
         finally:
             await store.close()
     except StoreError as failure:

@@ -37,5 +37,5 @@ class Clients:
         self.cut_off = CutOff(desk, homes, members, hub, sending)
         self.parts: list[Part] = [self.revoking, self.listening, self.keepalive]
         self.leaving = Leaving(
-            desk, cluster.joining, cluster.copying, sessions, sending, base.inflight, sizes, cluster.patience
+            desk, cluster.joining, cluster.slot_transfer, sessions, sending, base.inflight, sizes, cluster.patience
         )

@@ -11,12 +11,12 @@ from typing import Final
 
 from ingeborg.protocol.errors import GOING_AWAY
 
-from ..cluster.copying import Copying
 from ..cluster.joining import Joining
+from ..cluster.slot_transfer import SlotTransfer
 from ..connections.hub import Connection
 from ..dedup.inflight import InFlight
 from ..desk import Desk
-from ..effects import HandedOver, Left
+from ..effects import Left, SlotsTransferred
 from ..limits import PATIENCE, SIZES, Patience, Sizes
 from ..outgoing.sending import Sending
 from .sessions import Sessions
@@ -40,7 +40,7 @@ LOOK_S: Final = 0.05
 #: What the end waits for.
 NOTHING: Final = 0
 COPYING: Final = 1
-HANDING_OVER: Final = 2
+TRANSFERRING: Final = 2
 DELIVERING: Final = 3
 SENDING_AWAY: Final = 4
 DEPARTING: Final = 5
@@ -54,7 +54,7 @@ class Leaving:
         self,
         desk: Desk,
         joining: Joining,
-        copying: Copying,
+        slot_transfer: SlotTransfer,
         sessions: Sessions,
         sending: Sending,
         inflight: InFlight,
@@ -66,7 +66,7 @@ class Leaving:
         self._patience = patience
         self._inflight = inflight
         self._joining = joining
-        self._copying = copying
+        self._slot_transfer = slot_transfer
         self._sessions = sessions
         self._sending = sending
         self._stage = NOTHING
@@ -93,15 +93,15 @@ class Leaving:
             if now < min(self._look_at, self._deadline):
                 return
             # What others have let go of for us goes on from here, once it is ours.
-            if (self._joining.half_in or not self._copying.prepared_to_leave()) and now < self._deadline:
+            if (self._joining.half_in or not self._slot_transfer.prepared_to_leave()) and now < self._deadline:
                 self._look_at = now + LOOK_S
                 return
-            self._stage = HANDING_OVER
-            self._deadline = now + self._patience.hand_over_s
+            self._stage = TRANSFERRING
+            self._deadline = now + self._patience.transfer_s
             self._joining.leave()
         self._joining.go_on_leaving()
-        if self._stage == HANDING_OVER and (self._joining.handed_over or now >= self._deadline):
-            self._desk.emit(HandedOver(self._joining.handed_over))
+        if self._stage == TRANSFERRING and (self._joining.transferred or now >= self._deadline):
+            self._desk.emit(SlotsTransferred(self._joining.transferred))
             self._stage = DELIVERING
             self._deadline = now + MESSAGES_S
         if self._stage == DELIVERING and (not self._inflight.messages or now >= self._deadline):

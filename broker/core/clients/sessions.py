@@ -114,7 +114,7 @@ class Sessions:
         return connection
 
     def disconnected(self, connection: Connection) -> None:
-        """Its connection is gone. What it published is still handed over; what waits is begun for ``AFTER_CLOSE_S``."""
+        """Its connection is gone. What it published is still dispatched; what waits is begun for ``AFTER_CLOSE_S``."""
         connection.closed = True
         if not connection.revoked:
             connection.ends_at = self._desk.now + AFTER_CLOSE_S

@@ -9,15 +9,15 @@ from ..base import Base
 from ..limits import PATIENCE, Patience
 from ..model import NO_SETTINGS, Settings
 from ..part import Part
-from .arriving import Arriving
-from .copies import Copies
-from .copying import Copying
 from .followers import Followers
+from .incoming import IncomingReplicas
 from .joining import Joining
 from .membership import Membership
 from .mesh import Mesh
+from .replicas import Replicas
+from .replication import SlotReplication
+from .slot_transfer import SlotTransfer
 from .slots import Held, SlotStates
-from .standby import Standbys
 from .underway import UnderWay
 
 
@@ -41,15 +41,15 @@ class Cluster:
         self.followers = followers = Followers()
         self.states = states = SlotStates()
         self.writes = UnderWay()  # of subscriptions, for slots of this endpoint
-        self.handovers = handovers = UnderWay()
+        self.transfers = transfers = UnderWay()
         held = Held()
         self.mesh = Mesh(desk, members, base.calls, base.inflight, base.counters.errors, base.sizes)
-        self.copies = copies = Copies(desk, members, states)
-        self.copying = copying = Copying(desk, members, copies, states, held, handovers, followers)
-        self.arriving = Arriving(desk, members, states, held, copying)
-        self.standbys = Standbys(desk, members, copies, settings.standby)
+        self.replicas = replicas = Replicas(desk, members, states)
+        self.slot_transfer = slot_transfer = SlotTransfer(desk, members, replicas, states, held, transfers, followers)
+        self.incoming = IncomingReplicas(desk, members, states, held, slot_transfer)
+        self.replication = SlotReplication(desk, members, replicas, settings.replication)
         self.joining = Joining(
-            desk, members, self.mesh, copies, self.writes, handovers, followers, self._idle, alone_at_url=alone_at_url
+            desk, members, self.mesh, replicas, self.writes, transfers, followers, self._idle, alone_at_url=alone_at_url
         )
 
     def _idle(self) -> bool:
@@ -64,4 +64,4 @@ class Cluster:
     @property
     def of_slots(self) -> list[Part]:
         """The parts that see to what belongs to slots."""
-        return [self.copying, self.arriving, self.standbys, self.copies]
+        return [self.slot_transfer, self.incoming, self.replication, self.replicas]

@@ -18,19 +18,20 @@ from ..links.requests import JoinRequest, LeaveRequest, PrepareRequest, Request
 from ..metrics import Metric, gauge, gauges
 from ..model import Endpoint, Introduction, StoreLost, Superseded
 from ..part import Part, RequestHandler
-from .copies import Copies
 from .followers import Followers
 from .membership import DEAD_AFTER_S, Membership
 from .mesh import Mesh
+from .replicas import Replicas
 from .underway import UnderWay
 
 #: Heartbeat, registry read and ping come this often, in seconds: five signs of life in a lease.
 PERIOD_S: Final = 0.5
 
-#: How long the others may take to copy to a newcomer what will be its own, in seconds; after that it joins without.
+#: How long the others may take to replicate to a newcomer what will be its own, in seconds; after that it joins
+#: without.
 PREPARE_S: Final = 30.0
 
-#: Who has copied it is asked again so often, in seconds.
+#: Who has replicated it is asked again so often, in seconds.
 AGAIN_S: Final = 1.0
 
 #: Two endpoints that are told to end at the same time know of each other within this time, in seconds.
@@ -52,24 +53,24 @@ class Joining(Part):
         desk: Desk,
         members: Membership,
         mesh: Mesh,
-        copies: Copies,
+        replicas: Replicas,
         writes: UnderWay,
-        handovers: UnderWay,
+        transfers: UnderWay,
         followers: Followers,
         idle: Callable[[], bool],
         *,
         alone_at_url: bool,
     ) -> None:
-        """``writes``, ``handovers``: what has to end before a newcomer acts for slots that were ours. ``followers``:
+        """``writes``, ``transfers``: what has to end before a newcomer acts for slots that were ours. ``followers``:
         are told what becomes of the cluster. ``idle``: nothing at all is under way here. ``alone_at_url``: nobody else
         can be at our URL, so that who was registered there under our name is dead."""
         self._desk = desk
         self._me = members.me
         self._members = members
         self._mesh = mesh
-        self._copies = copies
+        self._replicas = replicas
         self._writes = writes
-        self._handovers = handovers
+        self._transfers = transfers
         self._followers = followers
         self._idle = idle
         self._alone_at_url = alone_at_url
@@ -146,9 +147,9 @@ class Joining(Part):
         return not members.joined and members.round in self._asked.values()
 
     @property
-    def handed_over(self) -> bool:
+    def transferred(self) -> bool:
         """Everybody has been told that we leave, and has been given what was seen lately."""
-        return self._announced and not self._handovers
+        return self._announced and not self._transfers
 
     def tick(self) -> None:
         """Signs of life when they are due."""
@@ -283,8 +284,8 @@ class Joining(Part):
                 self._desk.ask(peer, JoinRequest(members.round), self, members.round)
 
     def _prepared(self, peers: list[str]) -> bool:
-        """Have these copied to us what they will let go of? While they do, they act for it; when we ask to join, nobody
-        does until all have welcomed us. So all are waited for, or until ``PREPARE_S`` have gone by."""
+        """Have these replicated to us what they will let go of? While they do, they act for it; when we ask to join,
+        nobody does until all have welcomed us. So all are waited for, or until ``PREPARE_S`` have gone by."""
         members = self._members
         if self._preparing_round != members.round:
             self._preparing_round = members.round
@@ -299,7 +300,8 @@ class Joining(Part):
                 continue
             is_prepared = peer in self._prepared_peers
             everyone = everyone and is_prepared
-            # Who has copied is asked again as long as others have not: it keeps its copy up to date while it is asked.
+            # Who has replicated is asked again as long as others have not: it keeps its replica up to date while it is
+            # asked.
             again_at = self._preparing.get(peer, -math.inf) + (AGAIN_S if is_prepared else 0.0)
             if members.peers[peer].settings is not None and self._desk.now >= again_at:
                 self._preparing[peer] = math.inf
@@ -311,12 +313,12 @@ class Joining(Part):
         if peer not in self._members.peers:
             self._desk.decline(peer, number, "peer_unavailable", "This endpoint does not know yours yet")
             return
-        missed = self._members.joined_by(peer, request.round, self._copies.first_to(peer))
+        missed = self._members.joined_by(peer, request.round, self._replicas.first_to(peer))
         self._tell_view()
         welcome = partial(self._welcome, peer, number, missed)
         # Some of what a leaving endpoint gave to others is the newcomer's. They pass it on.
         to = None if self._members.leaving else peer
-        self._writes.after(partial(self._handovers.after, welcome, to))
+        self._writes.after(partial(self._transfers.after, welcome, to))
 
     def _welcome(self, peer: str, number: int, missed: int) -> None:
         self._followers.greet(peer)
@@ -372,12 +374,12 @@ class Joining(Part):
     def go_on_leaving(self) -> None:
         """Say so once our writes have ended; be out of the registry once our clients are gone."""
         # Our writes first: who is home after us must not read a set that one of them is yet to change. And what we have
-        # seen. Then the word by which the new homes know that they are: to each when it has its copies. In the first
-        # moments all have to have theirs: a peer that leaves as well declines its copy, which then goes to another.
-        if not self._writes and (not self._handovers or self._desk.now >= self._leaving_since + TOGETHER_S):
+        # seen. Then the word by which the new homes know that they are: to each when it has its replicas. In the first
+        # moments all have to have theirs: a peer that leaves as well declines its replica, which then goes to another.
+        if not self._writes and (not self._transfers or self._desk.now >= self._leaving_since + TOGETHER_S):
             for peer, known in self._members.peers.items():
                 # Newcomers, too: they would pass on to us what they get.
-                if (known.in_view or known.connected) and not self._handovers.waits(peer):
+                if (known.in_view or known.connected) and not self._transfers.waits(peer):
                     self._tell_of_leaving(peer)
             self._announced = self._told.issuperset(self._members.view())
         if self._announced and self._departing and not self._deregistering and not self._writing and not self._writes:

@@ -61,7 +61,8 @@ class Membership(Homes):
         #: Times that this process has stood still for longer than a lease.
         self.stalls = 0
         self._round_began = now
-        #: Copies that peers pass on to this endpoint, by peer and number, and until when it does not act without each.
+        #: Replicas that peers pass on to this endpoint, by peer and number, and until when it does not act without
+        #: each.
         self.awaited: dict[tuple[str, int], float] = {}
         #: It is known how far the journal goes.
         self.informed = True
@@ -154,16 +155,16 @@ class Membership(Homes):
         if peer is not None:
             peer.confirmed_at = max(peer.confirmed_at, sent_at)
 
-    def joined_by(self, incarnation: str, round: int, copy: int) -> int:
+    def joined_by(self, incarnation: str, round: int, replica: int) -> int:
         """The peer wants into our view. Where this endpoint has acted without it since it last came in, what the peer
-        has kept of slots may be old: returns ``copy``, the number of the first copy to it that is no older, else 0. The
-        same each time that it asks in one round of its own: an answer may be lost. In its first round it has kept
-        nothing yet."""
+        has kept of slots may be old: returns ``replica``, the number of the first replica to it that is no older, else
+        0. The same each time that it asks in one round of its own: an answer may be lost. In its first round it has
+        kept nothing yet."""
         peer = self.peers.get(incarnation)
         if peer is None:
             return 0
         if self._present is not None and incarnation not in self._present:
-            peer.missed_round, peer.void_before = round if round > 1 else 0, copy
+            peer.missed_round, peer.void_before = round if round > 1 else 0, replica
             self._present.add(incarnation)
         peer.in_view = True
         self._changed()

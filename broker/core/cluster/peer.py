@@ -10,8 +10,8 @@ from typing import Final
 from ..model import Endpoint, Settings
 
 #: A heartbeat that is seen to move so long after the last word over the link is a sign that its endpoint went on when
-#: the link was cut. Less than a home waits for its standby (``standby.WAIT_S``) before it goes on without it; more than
-#: lies between the last word and the last heartbeat of one that crashes.
+#: the link was cut. Less than a home waits for its replica (``replication.WAIT_S``) before it goes on without it; more
+#: than lies between the last word and the last heartbeat of one that crashes.
 UNHEARD_S: Final = 1.5
 
 
@@ -49,7 +49,7 @@ class Peer:
         self.welcomed = 0  # the latest of our join rounds it has welcomed
         self.asked_at = float("-inf")  # when it was asked to
         self.missed_round = 0  # of its join rounds the one in which it was told that it has missed something
-        self.void_before = 0  # it was told then: the number of the first copy that is no older
+        self.void_before = 0  # it was told then: the number of the first replica that is no older
         self.dead_since: float | None = None
         self.yields = False  # it leaves: home of nothing any more, but its clients are there until its link closes
 

@@ -1,10 +1,10 @@
 """State that belongs to a slot: what a part of the core keeps of the topics that this endpoint is home of.
 
 Owns: what such a part has to be able to do, so that its state goes with the slot. Must never: know how it is carried
-(``copies``), or when a slot goes (``membership``).
+(``replicas``), or when a slot goes (``membership``).
 
-What is kept is known by *keys*: a payload's hash, a topic's history. A copy carries keys with what there is of each at
-the moment it is packed, so a key may be packed any number of times, and the last time counts.
+What is kept is known by *keys*: a payload's hash, a topic's history. A replica carries keys with what there is of each
+at the moment it is packed, so a key may be packed any number of times, and the last time counts.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class SlotState:
         of what belongs to them."""
         self.name = name
         self.keys_per_chunk = keys_per_chunk
-        #: What a standby gets of it: this state, another form of the same, or nothing (None).
-        self.at_standby: SlotState | None = None
-        #: What somebody has waited for to be at the standby, and need not wait for any more: whoever it is takes it.
+        #: What a replica gets of it: this state, another form of the same, or nothing (None).
+        self.failover_form: SlotState | None = None
+        #: What somebody has waited for to be at the replica, and need not wait for any more: whoever it is takes it.
         self.confirmed: list[Any] = []
-        #: What a standby has is not whole where its home may have gone on without it before it died.
+        #: What a replica has is not whole where its home may have gone on without it before it died.
         self.is_certain = False
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
         """The keys of all there is of these slots, slice by slice; a slice may be empty. What is added meanwhile may be
-        left out: it is told of as a change (``Copies.changed``)."""
+        left out: it is told of as a change (``Replicas.changed``)."""
         raise NotImplementedError
 
     def chunk(self, keys: Iterable[Any]) -> list[Any]:
@@ -72,16 +72,16 @@ class SlotStates:
 
     def __init__(self, states: Iterable[SlotState] = ()) -> None:
         self.all: list[SlotState] = []
-        self.forms: dict[str, SlotState] = {}  # by name, what a standby gets included
+        self.forms: dict[str, SlotState] = {}  # by name, what a replica gets included
         for state in states:
             self.add(state)
 
     def add(self, state: SlotState) -> None:
-        """This belongs to slots, too. What a standby gets of it is known by now."""
+        """This belongs to slots, too. What a replica gets of it is known by now."""
         self.all.append(state)
         self.forms[state.name] = state
-        if state.at_standby is not None:
-            self.forms[state.at_standby.name] = state.at_standby
+        if state.failover_form is not None:
+            self.forms[state.failover_form.name] = state.failover_form
 
 
 class Held:

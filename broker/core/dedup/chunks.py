@@ -1,4 +1,5 @@
-"""The form in which keys of the table of duplicates are copied: with what is left of their time, and with more of some.
+"""The form in which keys of the table of duplicates are replicated: with what is left of their time, and with more of
+some.
 
 Owns: that form. Must never: know what a key stands for.
 """

@@ -1,6 +1,6 @@
 """Which payloads were published lately. SPEC section 7, ADR 9.
 
-Owns: the table of hashes with their expiry, and those whose message is still being handed over. Must never: hash, read
+Owns: the table of hashes with their expiry, and those whose message is still being dispatched. Must never: hash, read
 a clock, or know what becomes of a message.
 
 A key is one number: the topic's slot, so that a slot's keys can be found when its home changes, and 128 bits of hash
@@ -25,7 +25,7 @@ _HASH_BITS: Final = 8 * HASH_BYTES
 #: With this bit the other way round a key is none of a publisher's own.
 _MARK_BIT: Final = 1 << 6
 
-#: Of a key in a copy.
+#: Of a key in a replica.
 KEY_BYTES: Final = 18
 
 #: Dictionaries that a generation's keys are spread over. One of a million keys takes 80 ms to grow, one of 16,000
@@ -64,7 +64,7 @@ def key_of(slot: int, topic: str, payload: bytes) -> int:
 
 
 def key_of_name(slot: int, origin: str, number: int) -> int:
-    """The key of a message that is not checked for duplicates, and yet must not be handed over twice when its home
+    """The key of a message that is not checked for duplicates, and yet must not be dispatched twice when its home
     crashes: nothing but itself has it."""
     key = slot << _HASH_BITS | int.from_bytes(digest(b"\0%b\0%d" % (origin.encode(), number)))
     return key ^ _MARK_BIT if is_own(key) else key
@@ -148,40 +148,40 @@ class Dedup(Generic[Waiter]):
         return is_own(key) and self.own_keys.conflicts(key, now)
 
     def pending(self, key: int) -> list[Waiter] | None:
-        """Who waits for the outcome of the message with this key; ``None`` if none is being handed over."""
+        """Who waits for the outcome of the message with this key; ``None`` if none is being dispatched."""
         return self._pending.get(key)
 
     def begin(self, key: int) -> None:
-        """The message is being handed over from now on."""
+        """The message is being dispatched from now on."""
         self._pending[key] = []
         if is_own(key):
             self.own_keys.take(key, self._now)
 
-    def settle(self, key: int, handed_over: bool, now: float) -> list[Waiter]:
+    def settle(self, key: int, dispatched: bool, now: float) -> list[Waiter]:
         """It has been, or could not be (then the key is forgotten, so that a retry is none). Returns the waiters."""
         waiters = self._pending.pop(key, [])
-        if handed_over:
+        if dispatched:
             self.add(key, now)
         return waiters
 
     def pending_here(self, key: int | None) -> list[Waiter] | None:
-        """As ``pending``, of a message that this endpoint itself is handing over."""
+        """As ``pending``, of a message that this endpoint itself is dispatching."""
         return None if key is None or key in self.elsewhere else self._pending.get(key)
 
     def pending_keys(self) -> list[int]:
-        """Of all messages that are being handed over."""
+        """Of all messages that are being dispatched."""
         return list(self._pending)
 
     def begin_elsewhere(self, key: int, home: str, until: float) -> None:
-        """A former home is handing the message over, until ``until`` at the latest. Who repeats it here waits."""
+        """A former home is dispatching the message, until ``until`` at the latest. Who repeats it here waits."""
         if key not in self._pending:
             self.begin(key)
             self.elsewhere[key] = (home, until)
 
-    def end_elsewhere(self, key: int, handed_over: bool, now: float) -> list[Waiter]:
+    def end_elsewhere(self, key: int, dispatched: bool, now: float) -> list[Waiter]:
         """As ``settle``."""
         self.elsewhere.pop(key, None)
-        return self.settle(key, handed_over, now)
+        return self.settle(key, dispatched, now)
 
     def expire_elsewhere(self, now: float) -> None:
         """Of whom no former home said what had become of them, and nobody asked."""
@@ -278,7 +278,7 @@ class Dedup(Generic[Waiter]):
             self.own_keys.look(max(keys_max // _OWN_KEYS_SHARE, 1), now)
 
     def _holds(self, key: int, now: float) -> bool:
-        """Is its message being handed over, or was it lately?"""
+        """Is its message being dispatched, or was it lately?"""
         return key in self._pending or self.left((key,), now)[0] > 0
 
     def _forget(self, keys_max: int) -> None:

@@ -1,4 +1,4 @@
-"""The names of messages that were handed over lately: no message is a duplicate of itself. SPEC section 7.
+"""The names of messages that were dispatched lately: no message is a duplicate of itself. SPEC section 7.
 
 Owns: the name that goes with a key of the table of duplicates, for as long as an origin may ask again. Must never:
 decide what is a duplicate.
@@ -29,13 +29,13 @@ class Names:
         self._old: dict[int, Name] = {}
 
     def learn(self, key: int, origin: str, number: int) -> None:
-        """This message was handed over, and has the key."""
+        """This message was dispatched, and has the key."""
         self._young[key] = origin, number
         if len(self._young) >= GENERATION:
             self._young, self._old = {}, self._young
 
     def has(self, key: int, message: Message) -> bool:
-        """Is this the very message that was handed over with its key?"""
+        """Is this the very message that was dispatched with its key?"""
         name = self._young.get(key) or self._old.get(key)
         return name is not None and name == (message.origin, message.number)
 

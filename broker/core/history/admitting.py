@@ -1,5 +1,5 @@
-"""Commands that ask for kept messages: a `listen` that recovers, or comes where somebody does, and a `subscribe` that
-asks for the latest or since a position. SPEC section 2.7.
+"""Commands that ask for retained messages: a `listen` that recovers, or comes where somebody does, and a `subscribe`
+that asks for the latest or since a position. SPEC section 2.7.
 
 Owns: which of them may be, and those that wait: until the journal has told how far positions go, or until the `listen`
 before them has its reply. Must never: carry one out; the parts whose commands these are do, and tell what hangs on it.
@@ -18,7 +18,7 @@ from ..connections.hub import Connection, Reply
 from ..desk import Desk
 from ..outgoing.replies import Replies
 from ..part import CommandSpec, Part
-from ..retained.keeping import Keeping
+from ..retained.retention import Retention
 from ..topics.change import Change, OfChange
 from ..topics.subscribing import Subscribing
 from .recovering import Recovering
@@ -48,8 +48,8 @@ class Recovery(OfListen):
         self._recovering.not_listened(self._connection, self._client)
 
 
-class Kept(OfChange):
-    """Kept messages of the topics of a ``subscribe``: ``latest`` of each, or those since a position."""
+class RetainedRead(OfChange):
+    """Retained messages of the topics of a ``subscribe``: ``latest`` of each, or those since a position."""
 
     def __init__(self, recovering: Recovering, subscribing: Subscribing, command: Command) -> None:
         self._recovering = recovering
@@ -63,7 +63,7 @@ class Kept(OfChange):
         """See ``OfChange``."""
         self._change = change
         if self.topics:
-            self._recovering.read_kept(
+            self._recovering.read_retained(
                 change.connection, self.topics, self._since, self._latest, change.filter, self._read
             )
         else:
@@ -90,14 +90,14 @@ class Admitting(Part):
     def __init__(
         self,
         desk: Desk,
-        keeping: Keeping,
+        retention: Retention,
         replies: Replies,
         recovering: Recovering,
         listening: Listening,
         subscribing: Subscribing,
     ) -> None:
         self._desk = desk
-        self._keeping = keeping
+        self._retention = retention
         self._replies = replies
         self._recovering = recovering
         self._listening = listening
@@ -105,7 +105,7 @@ class Admitting(Part):
         self._early: list[tuple[float, Connection, Command, Reply]] = []
 
     def commands(self) -> dict[str, CommandSpec]:
-        """Those of other parts that may ask for kept messages."""
+        """Those of other parts that may ask for retained messages."""
         listen = self._listening.commands()["listen"].taken_by(self.listen)
         return {"listen": listen, "subscribe": self._subscribing.commands()["subscribe"].taken_by(self.subscribe)}
 
@@ -153,21 +153,21 @@ class Admitting(Part):
             return ProtocolError("bad_state", text)
         if follower is not None and follower.waits:
             return ProtocolError("peer_unavailable", "A listen with recover is under way on this connection: try again")
-        return self._keeping.refusal()
+        return self._retention.refusal()
 
     def subscribe(self, connection: Connection, command: Command) -> None:
-        """A client's ``subscribe``: kept messages of its topics are sent once it has been written."""
+        """A client's ``subscribe``: retained messages of its topics are sent once it has been written."""
         if not command.last and command.since is None:
             self._subscribing.change(connection, command)
             return
-        refusal = self._keeping.refusal()
+        refusal = self._retention.refusal()
         if refusal is None and command.client not in connection.clients:
             text = "Keys 'last' and 'since': the client does not listen on this connection; have it listen first"
             refusal = ProtocolError("bad_state", text)
         if refusal is not None:
             self._replies.refuse(connection, None, command.id, refusal)
             return
-        more = Kept(self._recovering, self._subscribing, command)
+        more = RetainedRead(self._recovering, self._subscribing, command)
         if more.topics:
             self._recovering.hold_for(connection, command.client)
         self._subscribing.begin(connection, command, more)

@@ -1,4 +1,4 @@
-"""The command `history`: kept messages of one topic, asked for by whoever may subscribe to it. SPEC section 2.7.
+"""The command `history`: retained messages of one topic, asked for by whoever may subscribe to it. SPEC section 2.7.
 
 Owns: the commands under way. Must never: send a notification.
 """
@@ -21,7 +21,7 @@ from ..links.calls import TIMEOUT_S, Call
 from ..links.requests import MissedPage, MissedRequest
 from ..outgoing.replies import Replies
 from ..part import CommandSpec, Part
-from ..retained.keeping import Keeping
+from ..retained.retention import Retention
 from .missed import Missed
 
 
@@ -43,11 +43,13 @@ class Asked:
 class Asking(Part):
     """One endpoint's part."""
 
-    def __init__(self, desk: Desk, me: str, homes: Homes, keeping: Keeping, missed: Missed, replies: Replies) -> None:
+    def __init__(
+        self, desk: Desk, me: str, homes: Homes, retention: Retention, missed: Missed, replies: Replies
+    ) -> None:
         self._desk = desk
         self._me = me
         self._homes = homes
-        self._keeping = keeping
+        self._retention = retention
         self._missed = missed
         self._replies = replies
         self._again: list[Asked] = []
@@ -59,7 +61,7 @@ class Asking(Part):
     def history(self, connection: Connection, command: Command) -> None:
         """A client's ``history``."""
         reply = self._replies.expect(connection)
-        refusal = self._keeping.refusal()
+        refusal = self._retention.refusal()
         name = parse_mid(command.since) if command.since is not None else None
         if refusal is None and command.since is not None and name is None:
             refusal = ProtocolError("bad_state", "Key 'since' is no 'mid' that an endpoint has given")

@@ -27,15 +27,15 @@ class HistoryParts:
         self, base: Base, cluster: Cluster, outgoing: Outgoing, topics: Topics, retained: Retained, clients: Clients
     ) -> None:
         desk, members, me = base.desk, cluster.members, base.me.incarnation
-        marks, keeping, sending = retained.marks, retained.keeping, outgoing.sending
+        marks, retention, sending = retained.marks, retained.retention, outgoing.sending
         self.missed = missed = Missed(desk, me, members, retained.log, retained.clock, retained.journal, topics.routes)
         self.rounds = rounds = Rounds(desk, members, marks, missed, sending)
         self.positions = positions = Positions(desk, marks, sending)
         self.recovering = recovering = Recovering(
             desk, outgoing.hub, marks, rounds, positions, sending, outgoing.memory
         )
-        asking = Asking(desk, me, members, keeping, missed, outgoing.replies)
-        self.admitting = Admitting(desk, keeping, outgoing.replies, recovering, clients.listening, topics.subscribing)
+        asking = Asking(desk, me, members, retention, missed, outgoing.replies)
+        self.admitting = Admitting(desk, retention, outgoing.replies, recovering, clients.listening, topics.subscribing)
         #: The parts, in their order. ``marks`` and the journal are told of the cluster's changes behind all that
         #: belongs to slots.
         self.parts: list[Part] = [

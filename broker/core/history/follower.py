@@ -125,7 +125,8 @@ class Round:
 
 
 class Follower:
-    """A connection on which a client listens that recovers, or that asks for kept messages just now (not ``stays``).
+    """A connection on which a client listens that recovers, or that asks for retained messages just now (not
+    ``stays``).
 
     While there are ``rounds``, what comes for its clients is *held* behind them."""
 

@@ -5,8 +5,8 @@ Owns: the answers under way, and what of them has not been fetched yet. Must nev
 does not know to be, or answer for a slot that is another's.
 
 An endpoint asks in one of two ways. Of a client with few subscriptions it knows the topics: they are looked up in the
-log. Of one with very many the home goes through what has been kept since, and asks the store which of these topics the
-client has subscribed to. So an answer costs the smaller of the two: what the client has, or what there was.
+log. Of one with very many the home goes through what has been retained since, and asks the store which of these topics
+the client has subscribed to. So an answer costs the smaller of the two: what the client has, or what there was.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ENTRIES_PER_SLICE: Final = 4_000
 TELL_S: Final = 2.0
 
 Found = deque[tuple[int, Entry]]
-"""Entries by their stamps when they were found: one that is handed over again has another one since."""
+"""Entries by their stamps when they were found: one that is dispatched again has another one since."""
 
 Told = Callable[[Any, MissedPage | None], None]
 """Told (context, answer; ``None``: this endpoint is not the home, or cannot say just now)."""
@@ -77,8 +77,8 @@ class Open:
 
 
 class Search:
-    """A question that goes through what has been kept. ``read``: what the store has said of the topics of which it was
-    asked last, once it has."""
+    """A question that goes through what has been retained. ``read``: what the store has said of the topics of which it
+    was asked last, once it has."""
 
     __slots__ = ("asked", "context", "error", "job", "number", "parked", "peer", "question", "read", "tell_at", "told")
 
@@ -231,7 +231,7 @@ class Missed(Part):
         self._answer(search, found, gaps, [], None, mark)
 
     def _go_through(self, search: Search) -> Iterator[bool]:
-        """All that has been kept since, of all slots here."""
+        """All that has been retained since, of all slots here."""
         log, question = self._log, search.question
         since, now = question.since, self._desk.now
         mark = self._clock.mark  # before: what is accepted meanwhile goes to where the client listens

@@ -31,10 +31,10 @@ from .follower import Follower, Round
 from .positions import Positions
 from .rounds import Rounds
 
-#: A message is kept so long before it is handed over, in seconds, at the most.
+#: A message is retained so long before it is dispatched, in seconds, at the most.
 LINGER_S: Final = 2 * TIMEOUT_S
 
-#: A command waits for its kept messages for so long, in seconds.
+#: A command waits for its retained messages for so long, in seconds.
 COMMAND_S: Final = 10.0
 
 
@@ -64,7 +64,7 @@ class Recovering(Part):
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
-        help = "Connections at this endpoint whose clients recover, or wait for kept messages"
+        help = "Connections at this endpoint whose clients recover, or wait for retained messages"
         return [gauge("followers", help, len(self.followers))]
 
     # Messages
@@ -77,7 +77,7 @@ class Recovering(Part):
             self._hold(follower, message, frame)
             return
         if not follower.stays and (message.origin, message.number) in follower.sent:
-            follower.sent.discard((message.origin, message.number))  # it was handed over when it was kept already
+            follower.sent.discard((message.origin, message.number))  # it was dispatched when it was retained already
             return
         self._sending.push(follower.connection, frame, True)
         if follower.stays:
@@ -93,7 +93,7 @@ class Recovering(Part):
         if follower.held_bytes <= follower.connection.outbox.bytes_max // 2:
             return
         if follower.stays:
-            # What of it is kept comes with the next round; the rest has no promise.
+            # What of it is retained comes with the next round; the rest has no promise.
             self._desk.drops["behind_recovery"] += len(follower.held)
             follower.overflowed = True
             self._let_go(follower)
@@ -215,7 +215,7 @@ class Recovering(Part):
     # What a subscribe asks for
 
     def hold_for(self, connection: Connection, client: str) -> None:
-        """A `subscribe` that asks for kept messages has begun: what comes waits behind these."""
+        """A `subscribe` that asks for retained messages has begun: what comes waits behind these."""
         follower = self.followers.get(connection)
         if follower is None:
             follower = self._follow(connection, client, False)
@@ -223,7 +223,7 @@ class Recovering(Part):
             follower.settled = follower.since = max(follower.since, self._marks.stable)
         follower.rounds.append(Round(follower, 0, [], 0))
 
-    def read_kept(
+    def read_retained(
         self,
         connection: Connection,
         topics: list[str],
@@ -232,7 +232,7 @@ class Recovering(Part):
         filter: str | None,
         done: Callable[[bool, bool], None],
     ) -> None:
-        """It has been written: send what is kept of its topics. ``done``: see ``Round``."""
+        """It has been written: send what is retained of its topics. ``done``: see ``Round``."""
         follower = self.followers.get(connection)
         if follower is None or not follower.rounds:
             done(False, False)
@@ -293,7 +293,7 @@ class Recovering(Part):
         self._push_held(follower)
         if not follower.stays:
             if follower.sent and len(follower.connection.clients) == 1:
-                # What was kept before it was handed over comes live, too, and this client cannot tell by a `mid`.
+                # What was retained before it was dispatched comes live, too, and this client cannot tell by a `mid`.
                 self._lingering.append((self._desk.now + LINGER_S, follower))
             else:
                 self._forget(follower)

@@ -30,7 +30,7 @@ from ..retained.marks import Marks
 from .follower import Round, Source
 from .missed import Missed
 
-#: A client with more topics is looked for in what was kept, and not by its topics.
+#: A client with more topics is looked for in what was retained, and not by its topics.
 TOPICS_MAX: Final = 2_000
 
 #: What is sent of a recovery in one slice: some 1 ms.
@@ -78,12 +78,12 @@ class Rounds(Part):
         return [
             self._desk.counted(
                 "messages_sent_again",
-                "Kept messages sent by this endpoint to clients that recover, or ask for the latest",
+                "Retained messages sent by this endpoint to clients that recover, or ask for the latest",
             ),
             self._desk.counted("recoveries", "Times a client of this endpoint began to recover what it has missed"),
             self._desk.counted(
                 "gaps_told",
-                "Times a client of this endpoint was told that kept messages may be lacking",
+                "Times a client of this endpoint was told that retained messages may be lacking",
             ),
         ]
 

@@ -24,9 +24,9 @@ TIMEOUT_S: Final = 5.0
 RETRY_S: Final = 0.05
 
 
-#: A home's answer to a publish that it has handed over and keeps. Its answer is ``False`` if it does not keep the
+#: A home's answer to a publish that it has dispatched and retains. Its answer is ``False`` if it does not retain the
 #: message, and ``True`` for a duplicate.
-KEPT: Final = "kept"
+RETAINED: Final = "kept"
 
 #: The answer of an endpoint that is not home of the topic: ask again, the views will agree.
 NOT_HOME: Final = "not_home"

@@ -1,6 +1,6 @@
 """A message into what goes from endpoint to endpoint, and out of it.
 
-Owns: what of a message goes there. Must never: know with which request, or in which copy.
+Owns: what of a message goes there. Must never: know with which request, or in which replica.
 
 A new field of ``publish`` that its receivers use goes into ``Message``, ``Carried``, ``carried`` and ``arrived``.
 """
@@ -31,7 +31,7 @@ def arrived(said: Carried, now: float) -> Message:
 
 
 def packed_message(message: Message) -> bytes:
-    """The message, for a copy of what belongs to its slot."""
+    """The message, for a replica of what belongs to its slot."""
     return encoded(carried(message))
 
 

@@ -26,7 +26,7 @@ FIGURES_DEEP: Final = 8
 NotNegative = Annotated[int, Meta(ge=0)]
 
 Stamp = Annotated[int, Meta(ge=0, lt=1 << 62)]
-"""Of a kept message (``retained.clock.STAMPS_END``)."""
+"""Of a retained message (``retained.clock.STAMPS_END``)."""
 
 Slot = Annotated[int, Meta(ge=0, lt=SLOTS)]
 """A topic's slot."""
@@ -45,10 +45,10 @@ Name = tuple[str, int]
 
 Known = float | str
 """What an endpoint knows of a key: the seconds that are left of its time (0: forget it), or the incarnation of the home
-that is still handing its message over."""
+that is still dispatching its message."""
 
 KeptRow = tuple[str, bytes, str, int, Stamp]
-"""A kept message: topic, payload, origin's incarnation and number, stamp."""
+"""A retained message: topic, payload, origin's incarnation and number, stamp."""
 
 
 def _json() -> Any:
@@ -79,10 +79,10 @@ class Carried(Struct, array_like=True, gc=False):
 
 
 class PublishRequest(Request, tag=1):
-    """An origin asks the home of a topic to hand a message over. A home asks a former one that is still handing over a
+    """An origin asks the home of a topic to dispatch a message. A home asks a former one that is still dispatching a
     message with the same key.
 
-    The home answers whether it was a duplicate, or ``KEPT``: it has handed the message over, and keeps it.
+    The home answers whether it was a duplicate, or ``RETAINED``: it has dispatched the message, and retains it.
     """
 
     answer = Decoder(bool | Literal["kept"])
@@ -90,7 +90,7 @@ class PublishRequest(Request, tag=1):
     message: Carried
     hashed: Hash | None  # with the topic's slot the key of the message; None: do not check for duplicates
     again: bool = False  # the sender has asked another endpoint for it before
-    keep_s: NotNegative = 0  # how long to keep the message, in seconds; 0: it is not kept
+    keep_s: NotNegative = 0  # how long to keep the message, in seconds; 0: it is not retained
 
 
 class ChangeRequest(Request, tag=2):
@@ -114,7 +114,7 @@ class ChangeRequest(Request, tag=2):
 
 
 class DeliverRequest(Request, tag=3):
-    """A home hands a message over to an endpoint, for clients there. The endpoint answers which of them it does not
+    """A home dispatches a message to an endpoint, for clients there. The endpoint answers which of them it does not
     hold."""
 
     answer = Decoder(list[str])
@@ -151,7 +151,7 @@ class ListenRequest(Request, tag=6):
 
 class JoinRequest(Request, tag=7):
     """An endpoint asks every peer to let it in. A peer answers 0; or, where it has acted without the asking endpoint
-    since it last let that in, the number of its first copy to it that is no older than that."""
+    since it last let that in, the number of its first replica to it that is no older than that."""
 
     answer = Decoder(int)
 
@@ -175,37 +175,38 @@ class FiguresRequest(Request, tag=10):
 
 
 class PrepareRequest(Request, tag=11):
-    """A newcomer asks every peer for copies of what will be its own. The peer answers whether it has copied it."""
+    """A newcomer asks every peer for replicas of what will be its own. The peer answers whether it has replicated
+    it."""
 
     answer = Decoder(bool)
 
 
-class CopyBeginsRequest(Request, tag=12):
-    """A home tells the next home that it begins a copy, or that the copy is of fewer slots from here on."""
+class ReplicaBeginsRequest(Request, tag=12):
+    """A home tells the next home that it begins a replica, or that the replica is of fewer slots from here on."""
 
-    copy: int  # number of it, among the sender's
-    slots: SlotBits | None  # None: the copy is over
+    replica: int  # number of it, among the sender's
+    slots: SlotBits | None  # None: the replica is over
     at: float = 0.0  # when it began, by the sender's clock, in Unix seconds
-    standby: bool = False  # the sender makes it in case that it crashes
-    fewer: bool = False  # the copy has begun before
+    for_failover: bool = False  # the sender makes it in case that it crashes
+    fewer: bool = False  # the replica has begun before
     lapsed: bool = False  # the sender has not acted for a while
     giver: str = ""  # the incarnation that has given these slots to the sender, which passes them on
 
 
-class CopyRequest(Request, tag=13):
-    """A home sends the next home a part of a copy."""
+class ReplicaChunkRequest(Request, tag=13):
+    """A home sends the next home a part of a replica."""
 
-    copy: int
+    replica: int
     state: str  # name of it
     data: bytes  # what the state has packed
 
 
-class CopiedRequest(Request, tag=14):
-    """A home asks the next home whether all of a copy is there."""
+class ReplicaSentRequest(Request, tag=14):
+    """A home asks the next home whether all of a replica is there."""
 
     answer = Decoder(bool)
 
-    copy: int
+    replica: int
     keys: int  # that have been sent in all
     final: bool  # the slots have gone, and nothing follows
 
@@ -275,9 +276,9 @@ AnyRequest = (
     | SeenRequest
     | FiguresRequest
     | PrepareRequest
-    | CopyBeginsRequest
-    | CopyRequest
-    | CopiedRequest
+    | ReplicaBeginsRequest
+    | ReplicaChunkRequest
+    | ReplicaSentRequest
     | RevokedRequest
     | MarkRequest
     | MissedRequest

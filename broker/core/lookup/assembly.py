@@ -3,7 +3,7 @@
 Owns: in what these layers differ. Must never: change what an endpoint does that is home of slots.
 
 Every endpoint takes itself for the home of everything, and asks the store for each message. So nothing belongs to
-slots, no location is kept, no subscription ends or has a filter, and no message is kept.
+slots, no location is kept, no subscription ends or has a filter, and no message is retained.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def by_lookup(base: Base, options: Options) -> Layers:
         [
             *cluster.first,
             *messages.parts,
-            retained.retaining,
+            retained.retention_part,
             *replication.parts,
             *cluster.of_slots,
-            messages.recovery,
+            messages.failover,
             *clients.parts,
             *topics.parts,
             *looks(base.desk, cluster.members, outgoing.replies, options.figures, base.sizes),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ..dedup.dedup import hash_of_key
-from ..dispatch import Handover
+from ..dispatch import Dispatch
 from ..links.calls import NOT_HOME
 from ..links.requests import PublishRequest
 from ..messages.home import Home
@@ -25,28 +25,28 @@ class LookupHome(Home):
 
     keeps_lists: ClassVar[bool] = False
 
-    _see: list[Handover] | None = None  # to be asked for at the end of the turn
+    _see: list[Dispatch] | None = None  # to be asked for at the end of the turn
 
     def publish_requested(self, peer: str, number: int, request: PublishRequest) -> None:
         """Nobody has to ask another endpoint."""
         self._desk.decline(peer, number, NOT_HOME)
 
-    def take(self, handover: Handover) -> None:
+    def take(self, dispatch: Dispatch) -> None:
         """A message of a client here."""
-        self._queue(handover)
+        self._queue(dispatch)
 
     def _advance(self, topic: str, route: Route) -> None:
         """One message after the other, each by its own answers of the store."""
-        while (handover := route.first) is not None:
-            if handover.key is not None and handover.seen is None:
+        while (dispatch := route.first) is not None:
+            if dispatch.key is not None and dispatch.seen is None:
                 if self._see is None:
                     self._see = []
-                self._see.append(handover)
+                self._see.append(dispatch)
                 return
-            if handover.seen:
+            if dispatch.seen:
                 route.take()
                 self._desk.counts["duplicates_dropped"] += 1
-                self._outcomes.settle(handover, True)
+                self._outcomes.settle(dispatch, True)
             elif self._step(topic, route):
                 self._routes.unread(route)
             else:
@@ -58,19 +58,19 @@ class LookupHome(Home):
         super().ask()
         see, self._see = self._see, None
         if see is not None:
-            hashes = [hash_of_key(handover.key) for handover in see if handover.key is not None]
-            self._desk.store("seen", (hashes, self._sharing.ttl_s), self._seen, see)
+            hashes = [hash_of_key(dispatch.key) for dispatch in see if dispatch.key is not None]
+            self._desk.store("seen", (hashes, self._in_flight_dedup.ttl_s), self._seen, see)
 
-    def _seen(self, handovers: list[Handover], result: Any, error: Exception | None) -> None:
-        for index, handover in enumerate(handovers):
-            topic = handover.message.topic
+    def _seen(self, dispatches: list[Dispatch], result: Any, error: Exception | None) -> None:
+        for index, dispatch in enumerate(dispatches):
+            topic = dispatch.message.topic
             route = self._routes.get(topic)
-            if route is None or route.first is not handover:
+            if route is None or route.first is not dispatch:
                 continue
             if error is not None:
                 self._give_up(topic, error)
             else:
-                handover.seen = result[index]
+                dispatch.seen = result[index]
                 self._advance(topic, route)
 
     def lapsed(self) -> None:

@@ -15,12 +15,12 @@ from ..retained.assembly import Retained
 from ..topics.assembly import Topics
 from .announcing import Announcing
 from .delivery import Delivery
+from .failover import Failover
 from .fanout import Fanout
 from .home import Home
+from .in_flight_dedup import InFlightDedup
 from .origin import Origin
 from .outcomes import Outcomes
-from .recovery import Recovery
-from .sharing import Sharing
 
 
 class Messages:
@@ -38,34 +38,46 @@ class Messages:
         kind: type[Home] = Home,
     ) -> None:
         desk, sizes, counters, links = base.desk, base.sizes, base.counters, base.calls.links
-        members, me, keeping = cluster.members, base.me.incarnation, retained.keeping
-        dedup, guard, replies = replication.dedup, replication.guard, outgoing.replies
+        members, me, retention = cluster.members, base.me.incarnation, retained.retention
+        dedup, barrier, replies = replication.dedup, replication.barrier, outgoing.replies
+        keys, seen = replication.keys, replication.seen
         routes, locations, whereabouts = topics.routes, topics.locations, topics.whereabouts
         self.delivery = delivery = Delivery(
             desk, outgoing.hub, outgoing.sending, topics.moved_away, links, counters, sizes
         )
         self.fanout = fanout = Fanout(
-            desk, members, links, locations, whereabouts, delivery, keeping, kind.keeps_lists, sizes
+            desk, members, links, locations, whereabouts, delivery, retention, kind.keeps_lists, sizes
         )
         self.outcomes = outcomes = Outcomes(desk, base.inflight)
-        self.sharing = sharing = Sharing(
-            desk, me, homes, dedup, replication.keys, cluster.copies, replication.seen, guard, keeping, outcomes, sizes
+        self.in_flight_dedup = in_flight = InFlightDedup(
+            desk, me, homes, dedup, keys, cluster.replicas, seen, barrier, retention, outcomes, sizes
         )
         self.home = home = kind(
-            desk, me, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, topics.filtering, sizes
+            desk,
+            me,
+            homes,
+            routes,
+            locations,
+            whereabouts,
+            outcomes,
+            fanout,
+            in_flight,
+            barrier,
+            topics.filtering,
+            sizes,
         )
-        self.recovery = Recovery(desk, members, dedup, replication.kept, outcomes, keeping, home)
+        self.failover = Failover(desk, members, dedup, replication.replicated, outcomes, retention, home)
         self.origin = origin = Origin(
             desk,
             me,
             homes,
             home,
             outcomes,
-            replication.repeats,
+            replication.origin_dedup,
             base.inflight,
             replies,
             counters,
-            keeping,
+            retention,
             dedup.ttl_s > 0,
         )
         self.parts: list[Part] = [origin, home, delivery]

@@ -14,7 +14,7 @@ from ingeborg.protocol.errors import ProtocolError
 
 from ..cluster.membership import Membership
 from ..desk import Desk
-from ..dispatch import Handover
+from ..dispatch import Dispatch
 from ..limits import SIZES, Sizes
 from ..links.calls import Call
 from ..links.carrying import carried
@@ -23,7 +23,7 @@ from ..links.requests import BroadcastRequest, DeliverRequest, DeliverToListRequ
 from ..metrics import Metric
 from ..model import Location
 from ..part import Part
-from ..retained.keeping import Keeping
+from ..retained.retention import Retention
 from ..topics.locations import NEVER_LISTENED, Found, Locations, Places, Whereabouts, add, placed
 from ..topics.moved import MOVED_S
 from .delivery import Delivered, Delivery, Moved
@@ -40,12 +40,12 @@ class Fanout(Part):
         locations: Locations,
         whereabouts: Whereabouts,
         delivery: Delivery,
-        keeping: Keeping,
+        retention: Retention,
         keeps_lists: bool,
         sizes: Sizes = SIZES,
     ) -> None:
-        """``links``: by the peer's incarnation. ``keeping`` learns of kept messages that may not have reached a peer.
-        ``keeps_lists``: recipients that stay the same go to a peer once."""
+        """``links``: by the peer's incarnation. ``retention`` learns of retained messages that may not have reached a
+        peer. ``keeps_lists``: recipients that stay the same go to a peer once."""
         self._desk = desk
         self._members = members
         self._name = members.me.name
@@ -53,15 +53,15 @@ class Fanout(Part):
         self._locations = locations
         self._whereabouts = whereabouts
         self._delivery = delivery
-        self._keeping = keeping
+        self._retention = retention
         self._keeps_lists = keeps_lists
         self._many = sizes.delivery_slice
         #: What did not end at once, and every endpoint has confirmed by now, or failed to: the home takes it.
-        self.handed_over: deque[tuple[Handover, ProtocolError | None]] = deque()
-        #: What ``delivery`` has done of it here in later turns. The tickets: handover, how many clients it was for,
+        self.dispatched: deque[tuple[Dispatch, ProtocolError | None]] = deque()
+        #: What ``delivery`` has done of it here in later turns. The tickets: dispatch, how many clients it was for,
         #: where they had been found.
         self.delivered: Delivered = deque()
-        self.broadcasts: deque[tuple[Handover, Moved]] = deque()
+        self.broadcasts: deque[tuple[Dispatch, Moved]] = deque()
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
@@ -77,15 +77,15 @@ class Fanout(Part):
             ),
         ]
 
-    def hand_over(
+    def send(
         self,
-        handover: Handover,
+        dispatch: Dispatch,
         local: list[str],
         remote: dict[str, list[str]],
         places: Found | None = None,
         name: str = "",
     ) -> bool:
-        """To each endpoint its clients. True: they are all here, and have it. Else ``handed_over`` gets it when the
+        """To each endpoint its clients. True: they are all here, and have it. Else ``dispatched`` gets it when the
         last endpoint has confirmed, or failed to.
 
         ``places``: where they have been found, if they were not where they were thought to be. A publish has this
@@ -94,38 +94,38 @@ class Fanout(Part):
         """
         absent: list[str] | None
         if local:
-            absent = self._delivery.deliver(handover.message, local, (handover, len(local), places), self.delivered)
+            absent = self._delivery.deliver(dispatch.message, local, (dispatch, len(local), places), self.delivered)
         else:
             absent = []
-        if absent is not None and not absent and not remote and not handover.open:
+        if absent is not None and not absent and not remote and not dispatch.open:
             return True
-        handover.open += 1  # until all of it is on its way
+        dispatch.open += 1  # until all of it is on its way
         if local:
-            handover.open += 1
+            dispatch.open += 1
             if absent is not None:
-                self._delivered_here(handover, len(local), absent, places)
+                self._delivered_here(dispatch, len(local), absent, places)
         for endpoint, clients in remote.items():
-            handover.open += 1
-            self._forward(handover, endpoint, clients, places, name)
-        self._confirmed_by_one(handover)
+            dispatch.open += 1
+            self._forward(dispatch, endpoint, clients, places, name)
+        self._confirmed_by_one(dispatch)
         return False
 
-    def hand_over_both(self, handover: Handover, plain: Places, matched: Places, name: str) -> bool:
+    def send_both(self, dispatch: Dispatch, plain: Places, matched: Places, name: str) -> bool:
         """To the plain subscribers, and to those whose filters have matched. Many go apart: those lists stay the same,
-        and these come and go with what a message says. ``name``: of these. Returns as ``hand_over`` does."""
+        and these come and go with what a message says. ``name``: of these. Returns as ``send`` does."""
         self._whereabouts.leave_out_the_gone(plain[1])  # it may be a while ago
         many = self._many
         if all(len(clients) <= many for places in (plain, matched) for clients in places[1].values()):
             add(plain, matched)
-            return self.hand_over(handover, plain[0], plain[1])
-        handover.open += 1  # until both are on their way
-        self.hand_over(handover, plain[0], plain[1])
-        self.hand_over(handover, matched[0], matched[1], None, name)
-        self._confirmed_by_one(handover)
+            return self.send(dispatch, plain[0], plain[1])
+        dispatch.open += 1  # until both are on their way
+        self.send(dispatch, plain[0], plain[1])
+        self.send(dispatch, matched[0], matched[1], None, name)
+        self._confirmed_by_one(dispatch)
         return False
 
-    def _forward(self, handover: Handover, endpoint: str, clients: list[str], places: Found | None, name: str) -> None:
-        topic, message = handover.message.topic, carried(handover.message)
+    def _forward(self, dispatch: Dispatch, endpoint: str, clients: list[str], places: Found | None, name: str) -> None:
+        topic, message = dispatch.message.topic, carried(dispatch.message)
         self._desk.counts["messages_forwarded"] += 1
         request = DeliverRequest(message, clients)
         linked = None
@@ -138,113 +138,113 @@ class Fanout(Part):
                     link.sent.keep(name, clients)
                     self._desk.counts["lists_sent"] += 1
                 linked = DeliverToListRequest(message, name, None if known else clients)
-        self._desk.ask(endpoint, request, self, (handover, clients, places), 0, linked)
+        self._desk.ask(endpoint, request, self, (dispatch, clients, places), 0, linked)
 
-    def _delivered_here(self, handover: Handover, clients: int, absent: list[str], places: Found | None) -> None:
+    def _delivered_here(self, dispatch: Dispatch, clients: int, absent: list[str], places: Found | None) -> None:
         if len(absent) < clients:
-            _note(handover, self._name)
-        self._confirmed(handover, absent, places)
+            _note(dispatch, self._name)
+        self._confirmed(dispatch, absent, places)
 
     def take_delivered(self) -> None:
         """What has been delivered at this endpoint and took more than a turn. Called at the end of each turn."""
         delivered = self.delivered
         while delivered:
-            (handover, clients, places), absent = delivered.popleft()
-            self._delivered_here(handover, clients, absent, places)
+            (dispatch, clients, places), absent = delivered.popleft()
+            self._delivered_here(dispatch, clients, absent, places)
         while self.broadcasts:
-            handover, moved = self.broadcasts.popleft()
-            _note(handover, self._name)
-            self._follow(handover, moved)
-            self._confirmed_by_one(handover)
+            dispatch, moved = self.broadcasts.popleft()
+            _note(dispatch, self._name)
+            self._follow(dispatch, moved)
+            self._confirmed_by_one(dispatch)
 
-    def _all_confirmed(self, handover: Handover) -> None:
+    def _all_confirmed(self, dispatch: Dispatch) -> None:
         """Every endpoint has confirmed, or failed to."""
         error = None
-        if handover.failed and handover.confirmed:
-            extra = {"delivered": sorted(set(handover.confirmed)), "failed": sorted(set(handover.failed))}
+        if dispatch.failed and dispatch.confirmed:
+            extra = {"delivered": sorted(set(dispatch.confirmed)), "failed": sorted(set(dispatch.failed))}
             error = ProtocolError("partial", "Do not retry: it would be a duplicate", **extra)
-        elif handover.failed:
+        elif dispatch.failed:
             error = ProtocolError("peer_unavailable", "An endpoint with subscribers did not answer")
-        self.handed_over.append((handover, error))
+        self.dispatched.append((dispatch, error))
 
     def answered(self, call: Call, value: Any) -> None:
         """An endpoint has what it was sent."""
         if isinstance(call.request, DeliverRequest):
-            handover, clients, places = call.context
+            dispatch, clients, places = call.context
             if len(value) < len(clients):
-                _note(handover, self._name_of(call.target))
-            self._confirmed(handover, value, places)
+                _note(dispatch, self._name_of(call.target))
+            self._confirmed(dispatch, value, places)
         else:
-            handover = call.context
-            _note(handover, self._name_of(call.target))
-            self._follow(handover, value)
-            self._confirmed_by_one(handover)
+            dispatch = call.context
+            _note(dispatch, self._name_of(call.target))
+            self._follow(dispatch, value)
+            self._confirmed_by_one(dispatch)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It could not take it, or did not answer in time."""
-        handover: Handover = call.context[0] if isinstance(call.request, DeliverRequest) else call.context
-        if handover.entry is not None:
-            self._keeping.delivery_failed(call.target, call.context[1])
-        _note_failure(handover, self._name_of(call.target))
-        self._confirmed_by_one(handover)
+        dispatch: Dispatch = call.context[0] if isinstance(call.request, DeliverRequest) else call.context
+        if dispatch.entry is not None:
+            self._retention.delivery_failed(call.target, call.context[1])
+        _note_failure(dispatch, self._name_of(call.target))
+        self._confirmed_by_one(dispatch)
 
     def lost(self, call: Call) -> str | None:
         """It is gone: its clients may listen elsewhere by now."""
         if isinstance(call.request, DeliverRequest):
-            handover, clients, places = call.context
-            self._confirmed(handover, clients, places, gone=True)
+            dispatch, clients, places = call.context
+            self._confirmed(dispatch, clients, places, gone=True)
         else:
             # Whoever was there is connected nowhere now; how many that were was the other endpoint's to know.
             self._desk.drops["broadcast_endpoint_gone"] += 1
             self._confirmed_by_one(call.context)
         return None
 
-    def _confirmed_by_one(self, handover: Handover) -> None:
-        handover.open -= 1
-        if not handover.open:
-            self._all_confirmed(handover)
+    def _confirmed_by_one(self, dispatch: Dispatch) -> None:
+        dispatch.open -= 1
+        if not dispatch.open:
+            self._all_confirmed(dispatch)
 
     def _name_of(self, incarnation: str) -> str:
         peer = self._members.peers.get(incarnation)
         return peer.endpoint.name if peer is not None else incarnation
 
-    def _confirmed(self, handover: Handover, absent: list[str], places: Found | None, gone: bool = False) -> None:
+    def _confirmed(self, dispatch: Dispatch, absent: list[str], places: Found | None, gone: bool = False) -> None:
         """An endpoint has what it was sent, or is ``gone``. ``absent``: the clients it does not hold."""
-        if absent and (places is None or not handover.message.topic):
+        if absent and (places is None or not dispatch.message.topic):
             # Moved meanwhile? Read where to, and resend; perhaps to the same endpoint, where it came back to. Until
             # then nothing is known: that endpoint may have heard of the client's new place before us.
             self._desk.counts["relocations"] += 1
-            self._desk.store("locations", (absent,), self._relocated, (handover, absent, places, gone))
+            self._desk.store("locations", (absent,), self._relocated, (dispatch, absent, places, gone))
             return
         if absent:
             assert places is not None
             self._not_listening(absent, places, gone)
-            if handover.entry is not None:
-                handover.entry.owed += len(absent)
-        self._confirmed_by_one(handover)
+            if dispatch.entry is not None:
+                dispatch.entry.owed += len(absent)
+        self._confirmed_by_one(dispatch)
 
     def _relocated(self, context: Any, result: Any, error: Exception | None) -> None:
-        handover, clients, tried, gone = context
+        dispatch, clients, tried, gone = context
         if error is not None:
             self._desk.drops["relocation_failed"] += len(clients)
-            _note_failure(handover, "store")
-            self._confirmed_by_one(handover)
+            _note_failure(dispatch, "store")
+            self._confirmed_by_one(dispatch)
             return
         found: Found = dict(zip(clients, result, strict=True))
         for client, location in found.items():
             self._locations.learn(client, location or NEVER_LISTENED)
             found[client] = self._locations.get(client) or location  # what is known by now may be later
         if tried is not None:
-            late = self._desk.now >= handover.message.received + MOVED_S
+            late = self._desk.now >= dispatch.message.received + MOVED_S
             last = {client for client in clients if late or not _later(found[client], tried[client])}
             self._not_listening(last, found, gone)
             clients = [client for client in clients if client not in last]
         local, remote, _ = self._whereabouts.places(clients, found)
-        if handover.entry is not None:
-            handover.entry.owed += len(clients) - placed(local, remote)
+        if dispatch.entry is not None:
+            dispatch.entry.owed += len(clients) - placed(local, remote)
         # The place it kept open stays so until all that is resent is on its way.
-        self.hand_over(handover, local, remote, found)
-        self._confirmed_by_one(handover)
+        self.send(dispatch, local, remote, found)
+        self._confirmed_by_one(dispatch)
 
     def _not_listening(self, clients: Collection[str], places: Found, gone: bool) -> None:
         """Since the store said so they have left these places again, or the endpoint failed to clear them. ``gone``:
@@ -257,45 +257,45 @@ class Fanout(Part):
             if (location := places[client]) is not None:
                 self._locations.learn_offline(client, location)
 
-    def broadcast(self, handover: Handover) -> None:
+    def broadcast(self, dispatch: Dispatch) -> None:
         """To every endpoint, this one included; then to those that moved meanwhile."""
-        handover.open = 1
-        message = handover.message
-        self._delivery.broadcast(message, handover, self.broadcasts)
+        dispatch.open = 1
+        message = dispatch.message
+        self._delivery.broadcast(message, dispatch, self.broadcasts)
         endpoints = self._members.view()
-        handover.open += len(endpoints)
+        dispatch.open += len(endpoints)
         request = BroadcastRequest(carried(message))
-        self._desk.cast(endpoints, request, self, handover)
+        self._desk.cast(endpoints, request, self, dispatch)
 
-    def _follow(self, handover: Handover, moved: Moved) -> None:
+    def _follow(self, dispatch: Dispatch, moved: Moved) -> None:
         """Clients left a place before the broadcast came there. Where they are now it may have been before them, if
         they moved since it began; that place knows, and gives it to those it has not had.
         """
-        elapsed = self._desk.now - handover.begun
+        elapsed = self._desk.now - dispatch.begun
         clients = [client for client, since in moved if since <= elapsed]
         if not clients:
             return
         local, remote, unknown = self._whereabouts.places(clients, {})
         if unknown:
-            handover.open += 1
+            dispatch.open += 1
             self._desk.counts["relocations"] += 1
-            self._desk.store("locations", (unknown,), self._relocated, (handover, unknown, None, False))
-        self.hand_over(handover, local, remote)
+            self._desk.store("locations", (unknown,), self._relocated, (dispatch, unknown, None, False))
+        self.send(dispatch, local, remote)
 
 
-def _note(handover: Handover, name: str) -> None:
+def _note(dispatch: Dispatch, name: str) -> None:
     """The endpoint has confirmed."""
-    if handover.confirmed is None:
-        handover.confirmed = [name]
+    if dispatch.confirmed is None:
+        dispatch.confirmed = [name]
     else:
-        handover.confirmed.append(name)
+        dispatch.confirmed.append(name)
 
 
-def _note_failure(handover: Handover, name: str) -> None:
-    if handover.failed is None:
-        handover.failed = [name]
+def _note_failure(dispatch: Dispatch, name: str) -> None:
+    if dispatch.failed is None:
+        dispatch.failed = [name]
     else:
-        handover.failed.append(name)
+        dispatch.failed.append(name)
 
 
 def _later(place: Location | None, than: Location | None) -> bool:

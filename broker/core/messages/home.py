@@ -18,7 +18,7 @@ from ingeborg.protocol.hashes import slot_of
 from ..cluster.homes import Homes
 from ..dedup.dedup import key_of_hash
 from ..desk import Desk, in_turn
-from ..dispatch import ELSEWHERE, Handover
+from ..dispatch import ELSEWHERE, Dispatch
 from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, WAIT
 from ..links.carrying import arrived
@@ -26,16 +26,16 @@ from ..links.link import Link
 from ..links.requests import PublishRequest, Request
 from ..model import FilterPage, Subscribers
 from ..part import Part, RequestHandler
-from ..replication.guard import Guard
+from ..replication.barrier import ReplicationBarrier
 from ..stores import unavailable
 from ..topics.filtering import NO_FILTERS, Filtering
 from ..topics.locations import Locations, Places, Whereabouts, placed
-from ..topics.routes import GUARDED, READING, READY, Route, Routes
+from ..topics.routes import BARRIER, READING, READY, Route, Routes
 from ..topics.topic_filters import Matched
 from .fanout import Fanout
+from .in_flight_dedup import InFlightDedup
 from .outcomes import Outcomes
 from .placing import FEW, NOBODY, Placing
-from .sharing import Sharing
 
 #: Messages that are compared with filters in one turn: 5 us each,
 MATCHING_PER_TURN: Final = 1_000
@@ -59,13 +59,13 @@ class Home(Part):
         whereabouts: Whereabouts,
         outcomes: Outcomes,
         fanout: Fanout,
-        sharing: Sharing,
-        guard: Guard,
+        in_flight_dedup: InFlightDedup,
+        barrier: ReplicationBarrier,
         filtering: Filtering,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
-        self._keeping = sharing.keeping
+        self._retention = in_flight_dedup.retention
         self._sizes = sizes
         self._many = sizes.delivery_slice
         self._me = me
@@ -75,11 +75,11 @@ class Home(Part):
         self._whereabouts = whereabouts
         self._outcomes = outcomes
         self._fanout = fanout
-        self._sharing = sharing
-        self._guard = guard
+        self._in_flight_dedup = in_flight_dedup
+        self._barrier = barrier
         self._filtering = filtering
         # Until this endpoint has joined, or when they are given up: with the life of the link that they came over.
-        self._parked: list[tuple[float, Handover, Link | None]] = []
+        self._parked: list[tuple[float, Dispatch, Link | None]] = []
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
         self._placing = Placing(desk, routes, locations, whereabouts, sizes)
 
@@ -89,52 +89,52 @@ class Home(Part):
 
     def publish_requested(self, peer: str, number: int, request: PublishRequest) -> None:
         """A peer takes us for the home of the message's topic. Of a topic that was ours: it asks what becomes of a
-        message that we are still handing over."""
+        message that we are still dispatching."""
         hashed, keep_s = request.hashed, request.keep_s
         slot = slot_of(request.message.topic)
         key = None if hashed is None else key_of_hash(slot, hashed)
         waiters = None
         if self._homes.table[slot] != self._me:
-            waiters = self._sharing.waiters(key)
+            waiters = self._in_flight_dedup.waiters(key)
             if waiters is None:
                 self._desk.decline(peer, number, NOT_HOME)
                 return
-        handover = Handover(arrived(request.message, self._desk.now), slot, key, None)
-        handover.peer, handover.number = peer, number
-        handover.keep_s = keep_s
+        dispatch = Dispatch(arrived(request.message, self._desk.now), slot, key, None)
+        dispatch.peer, dispatch.number = peer, number
+        dispatch.keep_s = keep_s
         if request.again:
-            handover.begun = -math.inf
-            if self._keeping.on and not keep_s:
-                self._keeping.recall(handover)
+            dispatch.begun = -math.inf
+            if self._retention.on and not keep_s:
+                self._retention.recall(dispatch)
         if waiters is not None:
-            self._sharing.join(handover, waiters)
+            self._in_flight_dedup.join(dispatch, waiters)
         else:
-            self.take(handover)
+            self.take(dispatch)
 
-    def take(self, handover: Handover) -> None:
+    def take(self, dispatch: Dispatch) -> None:
         """A message of a slot that is ours. Its ``outcome`` is there at once, or ``Outcomes.due`` gets it later if it
         is a publish of a client here."""
         if not self._homes.joined:
-            self._outcomes.wait(handover)
-            self._parked.append((self._desk.now + TIMEOUT_S, handover, self._fanout.links.get(handover.peer)))
+            self._outcomes.wait(dispatch)
+            self._parked.append((self._desk.now + TIMEOUT_S, dispatch, self._fanout.links.get(dispatch.peer)))
             return
-        key = handover.key
-        if key is None or self._sharing.is_first(handover, key):
-            self._queue(handover)
+        key = dispatch.key
+        if key is None or self._in_flight_dedup.is_first(dispatch, key):
+            self._queue(dispatch)
 
     def take_back(self) -> None:
         """What has waited, and waits no longer. Called at the end of each turn."""
-        if self._guard.kept.confirmed:
-            for handover in self._guard.take_kept():
-                self._go_on(handover)
-        if self._keeping.journal.written:
-            for handover in self._keeping.take_written():
-                self._go_on(handover)
-        if self._sharing.over:
-            for handover in self._sharing.take_over():
-                self._take_again(handover)
-        if self._fanout.handed_over:
-            self._take_handed_over()
+        if self._barrier.replicated.confirmed:
+            for dispatch in self._barrier.take_replicated():
+                self._go_on(dispatch)
+        if self._retention.journal.written:
+            for dispatch in self._retention.take_written():
+                self._go_on(dispatch)
+        if self._in_flight_dedup.over:
+            for dispatch in self._in_flight_dedup.take_over():
+                self._take_again(dispatch)
+        if self._fanout.dispatched:
+            self._take_dispatched()
         if self._routes.ready:
             self._take_ready()
         if self._routes.slow:
@@ -143,9 +143,9 @@ class Home(Part):
     @property
     def has_waited(self) -> bool:
         """There is something for ``take_back``."""
-        if self._routes.ready or self._sharing.over:
+        if self._routes.ready or self._in_flight_dedup.over:
             return True
-        return len(self._keeping.journal.written) > 0 or len(self._guard.kept.confirmed) > 0
+        return len(self._retention.journal.written) > 0 or len(self._barrier.replicated.confirmed) > 0
 
     def _take_ready(self) -> None:
         """Topics whose messages go on, or whose store call has failed."""
@@ -162,33 +162,33 @@ class Home(Part):
         """The peers that have asked have to wait longer than they would; so have those who repeat it."""
         slow, self._routes.slow = self._routes.slow, []
         for route in slow:
-            for handover in route.waiting():
-                waiters = (self._sharing.waiters(handover.key) or ()) if handover.pending else ()
-                for waiting in (handover, *waiters):
+            for dispatch in route.waiting():
+                waiters = (self._in_flight_dedup.waiters(dispatch.key) or ()) if dispatch.pending else ()
+                for waiting in (dispatch, *waiters):
                     if waiting.peer:
                         self._desk.decline(waiting.peer, waiting.number, WAIT)
 
-    def _go_on(self, handover: Handover) -> None:
-        """It need not wait for a standby any more, or for the journal."""
-        topic = handover.message.topic
+    def _go_on(self, dispatch: Dispatch) -> None:
+        """It need not wait for a replica any more, or for the journal."""
+        topic = dispatch.message.topic
         route = self._routes.get(topic)
-        if route is not None and route.stage == GUARDED and route.first is handover:
+        if route is not None and route.stage == BARRIER and route.first is dispatch:
             route.stage = READY
             self._advance(topic, route)
 
-    def recover(self, handover: Handover) -> None:
-        """A message that a home of before was handing over when it crashed; its key is pending."""
-        assert handover.key is not None
-        self._outcomes.wait(handover)
-        self._sharing.begin(handover, handover.key)
-        if self._homes.joined and self._homes.table[handover.slot] == self._me:
-            self._queue(handover)
+    def fail_over(self, dispatch: Dispatch) -> None:
+        """A message that a home of before was dispatching when it crashed; its key is pending."""
+        assert dispatch.key is not None
+        self._outcomes.wait(dispatch)
+        self._in_flight_dedup.begin(dispatch, dispatch.key)
+        if self._homes.joined and self._homes.table[dispatch.slot] == self._me:
+            self._queue(dispatch)
         else:
-            self._move_on(handover)
+            self._move_on(dispatch)
 
-    def _queue(self, handover: Handover) -> None:
+    def _queue(self, dispatch: Dispatch) -> None:
         """Behind the topic's other messages."""
-        topic = handover.message.topic
+        topic = dispatch.message.topic
         routes = self._routes
         route = routes.use(topic)
         if topic:
@@ -198,11 +198,11 @@ class Home(Part):
         if route is None:
             route = routes.add(topic)
         waits = route.first is not None
-        route.put(handover)
+        route.put(dispatch)
         if not waits:
             self._advance(topic, route)
-        if handover.outcome is None:
-            self._outcomes.wait(handover)
+        if dispatch.outcome is None:
+            self._outcomes.wait(dispatch)
 
     # The stages
 
@@ -215,17 +215,17 @@ class Home(Part):
             self._routes.drop(topic)
 
     def _step(self, topic: str, route: Route) -> bool:
-        """The topic's first message is handed over. False: it waits for what the route's stage says."""
+        """The topic's first message is dispatched. False: it waits for what the route's stage says."""
         first = route.first
-        if first is not None and first.guarded and (not topic or route.subscribers is not None):
-            if first.not_kept is not None:
-                self._ended(route.take(), unavailable(first.not_kept))
+        if first is not None and first.barriers and (not topic or route.subscribers is not None):
+            if first.not_retained is not None:
+                self._ended(route.take(), unavailable(first.not_retained))
                 return True
-            route.stage = GUARDED
+            route.stage = BARRIER
             return False
         if not topic:
             self._fanout.broadcast(route.take())
-            self._take_handed_over()
+            self._take_dispatched()
             return True
         subscribers = route.subscribers
         if subscribers is None:
@@ -238,13 +238,13 @@ class Home(Part):
             if missing:
                 self._placing.search(topic, route, subscribers, missing)
                 return False
-            handover = route.take()
-            if handover.entry is not None:
-                handover.entry.owed = len(subscribers) - placed(local, remote)
-            if self._fanout.hand_over(handover, local, remote):
-                self._ended(handover, None)
-            elif self._fanout.handed_over:
-                self._take_handed_over()
+            dispatch = route.take()
+            if dispatch.entry is not None:
+                dispatch.entry.owed = len(subscribers) - placed(local, remote)
+            if self._fanout.send(dispatch, local, remote):
+                self._ended(dispatch, None)
+            elif self._fanout.dispatched:
+                self._take_dispatched()
             return True
         return self._step_of_others(topic, route, subscribers)
 
@@ -272,53 +272,53 @@ class Home(Part):
                 matched.plain, matched.plain_count = places, count
                 return True
             count += matched.plain_count
-        handover = route.take()
+        dispatch = route.take()
         if count > self._many:
-            self._placing.begin(handover, count)
-        if handover.entry is not None:
-            handover.entry.owed = count - placed(places[0], places[1])
+            self._placing.begin(dispatch, count)
+        if dispatch.entry is not None:
+            dispatch.entry.owed = count - placed(places[0], places[1])
             if matched is not None and matched.plain is not None:
-                handover.entry.owed -= placed(matched.plain[0], matched.plain[1])
+                dispatch.entry.owed -= placed(matched.plain[0], matched.plain[1])
         if matched is None:
-            at_once = self._fanout.hand_over(handover, places[0], places[1])
+            at_once = self._fanout.send(dispatch, places[0], places[1])
         else:
-            at_once = self._hand_over_matched(route, handover, matched, places)
+            at_once = self._send_matched(route, dispatch, matched, places)
         if at_once:
-            self._ended(handover, None)
-        elif self._fanout.handed_over:
-            self._take_handed_over()
+            self._ended(dispatch, None)
+        elif self._fanout.dispatched:
+            self._take_dispatched()
         return True
 
-    def _hand_over_matched(self, route: Route, handover: Handover, matched: Matched, places: Places) -> bool:
+    def _send_matched(self, route: Route, dispatch: Dispatch, matched: Matched, places: Places) -> bool:
         """``places``: of those whose filters have matched, if there are any; else of the plain subscribers."""
         if route.filters is not None:
             route.filters.matched = None
         if matched.plain is None:
-            return self._fanout.hand_over(handover, places[0], places[1])
-        name = f"{handover.message.topic}\0{matched.key.hex()}"
-        return self._fanout.hand_over_both(handover, matched.plain, places, name)
+            return self._fanout.send(dispatch, places[0], places[1])
+        name = f"{dispatch.message.topic}\0{matched.key.hex()}"
+        return self._fanout.send_both(dispatch, matched.plain, places, name)
 
     # Outcomes
 
-    def _take_handed_over(self) -> None:
+    def _take_dispatched(self) -> None:
         """What every endpoint has confirmed, or failed to."""
-        handed_over = self._fanout.handed_over
-        while handed_over:
-            handover, error = handed_over.popleft()
-            self._ended(handover, error)
+        dispatched = self._fanout.dispatched
+        while dispatched:
+            dispatch, error = dispatched.popleft()
+            self._ended(dispatch, error)
 
-    def _ended(self, handover: Handover, error: ProtocolError | None) -> None:
+    def _ended(self, dispatch: Dispatch, error: ProtocolError | None) -> None:
         """The home is done with the message; its duplicates share the outcome."""
-        if handover.recipients:
-            self._placing.end(handover)
-        if handover.entry is not None and not self._keeping.ended(handover, error):
-            self._move_on(handover)
+        if dispatch.recipients:
+            self._placing.end(dispatch)
+        if dispatch.entry is not None and not self._retention.ended(dispatch, error):
+            self._move_on(dispatch)
             return
         if error is not None:
             self._desk.drops[f"publish_{error.code}"] += 1
-        if handover.pending:
-            self._sharing.settle(handover, error)
-        self._outcomes.settle(handover, False if error is None else error)
+        if dispatch.pending:
+            self._in_flight_dedup.settle(dispatch, error)
+        self._outcomes.settle(dispatch, False if error is None else error)
 
     # The store
 
@@ -361,8 +361,8 @@ class Home(Part):
         """The store could not say what the topic's messages need to know; none of them was handed to anybody."""
         route = self._routes.drop(topic)
         if route is not None:
-            for handover in route.waiting():
-                self._ended(handover, unavailable(error))
+            for dispatch in route.waiting():
+                self._ended(dispatch, unavailable(error))
 
     # The cluster
 
@@ -395,35 +395,35 @@ class Home(Part):
         route = self._routes.drop(topic)
         if route is None:
             return
-        for handover in route.waiting():
-            self._move_on(handover)
+        for dispatch in route.waiting():
+            self._move_on(dispatch)
 
-    def _move_on(self, handover: Handover) -> None:
+    def _move_on(self, dispatch: Dispatch) -> None:
         """It is another home's, and so are its repetitions."""
-        if handover.entry is not None:
-            self._keeping.released(handover)
-        waiters = self._sharing.release(handover) if handover.pending else []
-        for moved in (handover, *waiters):
+        if dispatch.entry is not None:
+            self._retention.released(dispatch)
+        waiters = self._in_flight_dedup.release(dispatch) if dispatch.pending else []
+        for moved in (dispatch, *waiters):
             self._outcomes.settle(moved, ELSEWHERE)
 
     def tick(self) -> None:
         """Retry what is parked, and let go of what is too much."""
         self._routes.trim()
         parked, self._parked = self._parked, []
-        for deadline, handover, link in parked:
-            if link is not self._fanout.links.get(handover.peer):
+        for deadline, dispatch, link in parked:
+            if link is not self._fanout.links.get(dispatch.peer):
                 # The peer has taken this endpoint, or the link, for dead. If it still wants this, it has asked another.
-                self._outcomes.settle(handover, ELSEWHERE)
-            elif self._homes.joined or self._homes.table[handover.slot] != self._me:
-                self._take_again(handover)
+                self._outcomes.settle(dispatch, ELSEWHERE)
+            elif self._homes.joined or self._homes.table[dispatch.slot] != self._me:
+                self._take_again(dispatch)
             elif deadline <= self._desk.now:
-                self._ended(handover, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
+                self._ended(dispatch, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
             else:
-                self._parked.append((deadline, handover, link))
+                self._parked.append((deadline, dispatch, link))
 
-    def _take_again(self, handover: Handover) -> None:
+    def _take_again(self, dispatch: Dispatch) -> None:
         """It has waited; the topic may be another home's by now."""
-        if self._homes.table[handover.slot] != self._me:
-            self._outcomes.settle(handover, ELSEWHERE)
+        if self._homes.table[dispatch.slot] != self._me:
+            self._outcomes.settle(dispatch, ELSEWHERE)
         else:
-            self.take(handover)
+            self.take(dispatch)

@@ -4,7 +4,7 @@ Owns: the publishes of this endpoint's clients until their outcome is known, and
 to know. Must never: look for a subscriber; the topic's home does, here or at another endpoint.
 
 A publish is sent to its topic's home, and to the next home if that one dies. Of the same news, reported by many at
-once, the home is asked about the first only (``repeats``).
+once, the home is asked about the first only (``origin_dedup``).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from ..connections.hub import Connection
 from ..counters import Counters
 from ..dedup.dedup import hash_of_key, key_of, key_of_name
 from ..dedup.inflight import InFlight
+from ..dedup.origin_dedup import OriginDedup
 from ..dedup.own_keys import own_key_of
-from ..dedup.repeats import Repeats
 from ..desk import Desk
-from ..dispatch import ELSEWHERE, Handover, Publish, refusal
-from ..links.calls import KEPT, Call
+from ..dispatch import ELSEWHERE, Dispatch, Publish, refusal
+from ..links.calls import RETAINED, Call
 from ..links.carrying import carried
 from ..links.requests import PublishRequest
 from ..message import Message
 from ..metrics import Metric
 from ..outgoing.replies import Replies
 from ..part import CommandSpec, Part
-from ..retained.keeping import Keeping
+from ..retained.retention import Retention
 from .home import Home
 from .outcomes import Outcomes
 
@@ -49,11 +49,11 @@ class Origin(Part):
         homes: Homes,
         home: Home,
         outcomes: Outcomes,
-        repeats: Repeats,
+        origin_dedup: OriginDedup,
         inflight: InFlight,
         replies: Replies,
         counters: Counters,
-        keeping: Keeping,
+        retention: Retention,
         dedup: bool,
     ) -> None:
         self._desk = desk
@@ -61,11 +61,11 @@ class Origin(Part):
         self._homes = homes
         self._home = home
         self._outcomes = outcomes
-        self._repeats = repeats
+        self._origin_dedup = origin_dedup
         self._inflight = inflight
         self._replies = replies
         self._counters = counters
-        self._keeping = keeping
+        self._retention = retention
         self._dedup = dedup
 
     def metrics(self) -> list[Metric]:
@@ -96,7 +96,7 @@ class Origin(Part):
         slot = slot_of(topic)
         message = Message(topic, command.payload, self._me, 0, desk.now)
         publish = Publish(message, slot, connection, command.id, command.ack)
-        if (command.keep_s or self._keeping.topics) and not self._keep(publish, command):
+        if (command.keep_s or self._retention.topics) and not self._keep(publish, command):
             return
         if command.dedup and self._dedup:
             if type(command.dedup) is str:
@@ -108,11 +108,11 @@ class Origin(Part):
             publish.reply = self._replies.expect(connection)
 
     def _keep(self, publish: Publish, command: Command) -> bool:
-        """For how long is it to be kept? False: as its publisher asks for it, it cannot be."""
+        """For how long is it to be retained? False: as its publisher asks for it, it cannot be."""
         topic = publish.message.topic
         if topic:
             try:
-                publish.keep_s = self._keeping.seconds(topic, command.keep_s, len(command.payload))
+                publish.keep_s = self._retention.seconds(topic, command.keep_s, len(command.payload))
             except ProtocolError as error:
                 self._settle(publish, error)
                 return False
@@ -133,7 +133,7 @@ class Origin(Part):
             return
         desk = self._desk
         message, key = publish.message, publish.key
-        if key is not None and self._repeats.known(key, desk.now):
+        if key is not None and self._origin_dedup.known(key, desk.now):
             desk.counts["duplicates_dropped"] += 1
             self._settle(publish, True)
             return
@@ -147,31 +147,31 @@ class Origin(Part):
 
     def _hand_to_home(self, publish: Publish) -> None:
         """Which is this endpoint."""
-        handover = Handover(publish.message, publish.slot, publish.key, publish)
-        handover.keep_s = publish.keep_s
+        dispatch = Dispatch(publish.message, publish.slot, publish.key, publish)
+        dispatch.keep_s = publish.keep_s
         if publish.keep_s and (publish.message.travelled or publish.again):
-            handover.begun = -math.inf  # another home may have begun to hand it over
+            dispatch.begun = -math.inf  # another home may have begun to dispatch it
         if publish.keep_s:
-            publish.message.travelled = True  # it may have to be handed over once more: who has had it is remembered
-        self._home.take(handover)
-        if handover.outcome is not None:
-            self._take_outcome(publish, handover)
+            publish.message.travelled = True  # it may have to be dispatched once more: who has had it is remembered
+        self._home.take(dispatch)
+        if dispatch.outcome is not None:
+            self._take_outcome(publish, dispatch)
 
     def take_outcomes(self) -> None:
         """What has become of messages that had to wait at the home here. Called at the end of each turn."""
         due = self._outcomes.due
         while due:
-            handover = due.popleft()
-            assert handover.publish is not None
-            self._take_outcome(handover.publish, handover)
+            dispatch = due.popleft()
+            assert dispatch.publish is not None
+            self._take_outcome(dispatch.publish, dispatch)
 
-    def _take_outcome(self, publish: Publish, handover: Handover) -> None:
-        outcome = handover.outcome
+    def _take_outcome(self, publish: Publish, dispatch: Dispatch) -> None:
+        outcome = dispatch.outcome
         assert outcome is not None
-        publish.is_kept = handover.is_kept
+        publish.is_retained = dispatch.is_retained
         if outcome is ELSEWHERE:
             publish.again = publish.keep_s > 0
-            publish.message.travelled = True  # that one may have handed it over
+            publish.message.travelled = True  # that one may have dispatched it
             self._dispatch(publish)
         else:
             self._settle(publish, outcome)
@@ -180,7 +180,7 @@ class Origin(Part):
         """Its way ends here: tell the publisher. Where it succeeded and no ``ack`` was asked for, there is no reply
         (SPEC section 2)."""
         if outcome is True and publish.unique:
-            outcome = False  # nothing but itself has its key: it had been handed over already
+            outcome = False  # nothing but itself has its key: it had been dispatched already
         publish.outcome = outcome
         self._forget(publish)
         if publish.reply is None:
@@ -193,7 +193,7 @@ class Origin(Part):
         else:
             data = None
             if publish.ack and publish.keep_s:
-                data = success(publish.id, duplicate=outcome, kept=publish.is_kept)
+                data = success(publish.id, duplicate=outcome, kept=publish.is_retained)
             elif publish.ack:
                 data = success(publish.id, duplicate=outcome)
             self._replies.reply(publish.connection, publish.reply, data)
@@ -210,8 +210,8 @@ class Origin(Part):
         """The home has the message."""
         publish: Publish = call.context
         if publish.key is not None and not publish.unique:
-            self._repeats.learn(publish.key, self._desk.now)
-        publish.is_kept = value == KEPT
+            self._origin_dedup.learn(publish.key, self._desk.now)
+        publish.is_retained = value == RETAINED
         self._settle(publish, value is True)
 
     def failed(self, call: Call, code: str, info: Any) -> None:

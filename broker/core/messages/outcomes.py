@@ -11,8 +11,8 @@ from ingeborg.protocol.errors import ProtocolError
 
 from ..dedup.inflight import InFlight
 from ..desk import Desk
-from ..dispatch import ELSEWHERE, Handover, Outcome, Telling
-from ..links.calls import KEPT, NOT_HOME
+from ..dispatch import ELSEWHERE, Dispatch, Outcome, Telling
+from ..links.calls import NOT_HOME, RETAINED
 
 
 class Outcomes:
@@ -22,38 +22,38 @@ class Outcomes:
         self._desk = desk
         self._inflight = inflight
         #: Publishes of clients here that had to wait, and whose outcome is known by now: the origin takes them.
-        self.due: deque[Handover] = deque()
-        #: Messages that nobody waits for, and what has become of them: ``Recovery`` takes them.
-        self.recovered: deque[tuple[Handover, Outcome]] = deque()
+        self.due: deque[Dispatch] = deque()
+        #: Messages that nobody waits for, and what has become of them: ``Failover`` takes them.
+        self.failed_over: deque[tuple[Dispatch, Outcome]] = deque()
         #: This endpoint's own messages that had to wait: ``Presence`` takes them.
         self.told: deque[Telling] = deque()
 
-    def wait(self, handover: Handover) -> None:
+    def wait(self, dispatch: Dispatch) -> None:
         """It is in flight from here on."""
-        if not handover.waits:
-            handover.waits = True
-            self._inflight.begin(len(handover.message.payload))
+        if not dispatch.waits:
+            dispatch.waits = True
+            self._inflight.begin(len(dispatch.message.payload))
 
-    def settle(self, handover: Handover, outcome: Outcome) -> None:
-        """Tell who waits for it. An origin here that has just handed it over looks by itself."""
-        handover.outcome = outcome
-        waited = handover.waits
+    def settle(self, dispatch: Dispatch, outcome: Outcome) -> None:
+        """Tell who waits for it. An origin here that has just dispatched it looks by itself."""
+        dispatch.outcome = outcome
+        waited = dispatch.waits
         if waited:
-            handover.waits = False
-            self._inflight.end(len(handover.message.payload))
-        if handover.publish is not None:
+            dispatch.waits = False
+            self._inflight.end(len(dispatch.message.payload))
+        if dispatch.publish is not None:
             if waited:
-                self.due.append(handover)
-        elif not handover.peer:
-            if not isinstance(handover, Telling):
-                self.recovered.append((handover, outcome))
+                self.due.append(dispatch)
+        elif not dispatch.peer:
+            if not isinstance(dispatch, Telling):
+                self.failed_over.append((dispatch, outcome))
             elif waited:
-                self.told.append(handover)
+                self.told.append(dispatch)
         elif outcome is ELSEWHERE:
-            self._desk.decline(handover.peer, handover.number, NOT_HOME)
+            self._desk.decline(dispatch.peer, dispatch.number, NOT_HOME)
         elif isinstance(outcome, ProtocolError):
             info = [outcome.info, outcome.extra] if outcome.extra else outcome.info
-            self._desk.decline(handover.peer, handover.number, outcome.code, info)
+            self._desk.decline(dispatch.peer, dispatch.number, outcome.code, info)
         else:
-            value = KEPT if handover.is_kept and not outcome else outcome
-            self._desk.answer(handover.peer, handover.number, value)
+            value = RETAINED if dispatch.is_retained and not outcome else outcome
+            self._desk.answer(dispatch.peer, dispatch.number, value)

@@ -1,7 +1,7 @@
 """Where the clients are that a topic's first message is for: from the caches, or as the store says.
 
 Owns: the searches under way, each client asked for once for all messages that wait for it, and how much of messages for
-many is done at once. Must never: know why a message is for whom (``home`` does), or hand one over.
+many is done at once. Must never: know why a message is for whom (``home`` does), or dispatch one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ..desk import Desk
-from ..dispatch import Handover
+from ..dispatch import Dispatch
 from ..limits import SIZES, Sizes
 from ..model import Subscribers
 from ..topics.locations import NEVER_LISTENED, Found, Locations, Places, Whereabouts, add
@@ -41,7 +41,7 @@ class Placing:
         self._whereabouts = whereabouts
         self._sizes = sizes
         self._many = sizes.delivery_slice
-        self.recipients = 0  # of messages for many that are being handed over
+        self.recipients = 0  # of messages for many that are being dispatched
         self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message is for many, and waits
         self.placed = 0  # recipients of messages of this turn for more than a few
         self.matching = 0  # messages of this turn that were compared with filters, by what that costs
@@ -167,21 +167,21 @@ class Placing:
 
     # Many at once
 
-    def begin(self, handover: Handover, count: int) -> None:
-        """It is handed over to so many clients."""
+    def begin(self, dispatch: Dispatch, count: int) -> None:
+        """It is dispatched to so many clients."""
         if count > self._many:
-            handover.recipients = count
+            dispatch.recipients = count
             self.recipients += count
 
-    def end(self, handover: Handover) -> None:
+    def end(self, dispatch: Dispatch) -> None:
         """It has been; topics may wait for that."""
-        if handover.recipients:
-            self.recipients -= handover.recipients
-            handover.recipients = 0
+        if dispatch.recipients:
+            self.recipients -= dispatch.recipients
+            dispatch.recipients = 0
             self._desk.job(self._let_go_on())
 
     def _let_go_on(self) -> Iterator[bool]:
-        """Topics that waited until less is being handed over: in a turn of their own, and not inside the message's."""
+        """Topics that waited until less is being dispatched: in a turn of their own, and not inside the message's."""
         while self._crowded and self.recipients < self._sizes.recipients_max:
             topic, route = self._crowded.popleft()
             if self._routes.get(topic) is route:

@@ -9,13 +9,13 @@ from ..base import Base
 from ..cluster.assembly import Cluster
 from ..dedup.dedup import Dedup
 from ..dedup.names import Names
-from ..dedup.repeats import Repeats
-from ..dispatch import Handover
+from ..dedup.origin_dedup import OriginDedup
+from ..dispatch import Dispatch
 from ..metrics import EVICTIONS, Metric, counters, gauge
 from ..part import Part
-from .guard import Guard
-from .handover import KeyHandover, SeenPayloads
-from .kept import KeptMessages
+from .barrier import ReplicationBarrier
+from .key_transfer import KeyTransfer, SeenPayloads
+from .replicated import ReplicatedMessages
 
 
 class Replication:
@@ -24,14 +24,14 @@ class Replication:
 
     def __init__(self, base: Base, cluster: Cluster, dedup_ttl_s: float) -> None:
         desk, sizes, names = base.desk, base.sizes, Names()
-        self.dedup: Dedup[Handover] = Dedup(dedup_ttl_s, base.limits.dedup_keys)
-        self.repeats = Repeats(dedup_ttl_s, sizes)
+        self.dedup: Dedup[Dispatch] = Dedup(dedup_ttl_s, base.limits.dedup_keys)
+        self.origin_dedup = OriginDedup(dedup_ttl_s, sizes)
         self.seen = SeenPayloads(desk, self.dedup, names)
-        self.kept = KeptMessages(desk, self.dedup, names)
-        self.seen.at_standby = self.kept
-        self.guard = Guard(self.kept, cluster.standbys)
-        self.keys = KeyHandover(
-            desk, cluster.members, self.dedup, self.repeats, cluster.handovers, cluster.copies, self.seen, sizes
+        self.replicated = ReplicatedMessages(desk, self.dedup, names)
+        self.seen.failover_form = self.replicated
+        self.barrier = ReplicationBarrier(self.replicated, cluster.replication)
+        self.keys = KeyTransfer(
+            desk, cluster.members, self.dedup, self.origin_dedup, cluster.transfers, cluster.replicas, self.seen, sizes
         )
 
     @property

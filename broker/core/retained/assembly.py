@@ -1,4 +1,4 @@
-"""The assembly of what is kept of messages, at the home of their topic.
+"""The assembly of what is retained of messages, at the home of their topic.
 
 Owns: which parts there are, and what each is given. Must never: do more than make them.
 """
@@ -10,10 +10,10 @@ from ..cluster.assembly import Cluster
 from ..replication.assembly import Replication
 from .clock import Clock
 from .journal import Journal
-from .keeping import Keeping
 from .log import Log
 from .marks import Marks
-from .retaining import Retaining
+from .retention import Retention
+from .retention_part import RetentionPart
 from .state import History
 
 
@@ -37,6 +37,6 @@ class Retained:
             voids=kind == "memory" and base.shape.journal,
         )
         self.state = state = History(desk, log, clock, journal)
-        pieces = (log, clock, state, marks, cluster.copies, cluster.standbys, replication.guard, journal)
-        self.keeping = Keeping(desk, self.on, limits.history_topics, *pieces)
-        self.retaining = Retaining(desk, log, self.keeping, journal, state, cluster.copies)
+        pieces = (log, clock, state, marks, cluster.replicas, cluster.replication, replication.barrier, journal)
+        self.retention = Retention(desk, self.on, limits.history_topics, *pieces)
+        self.retention_part = RetentionPart(desk, log, self.retention, journal, state, cluster.replicas)

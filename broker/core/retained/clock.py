@@ -1,10 +1,11 @@
-"""Stamps: the order in which kept messages are accepted, as far as one may have caused the other. SPEC section 8.10.
+"""Stamps: the order in which retained messages are accepted, as far as one may have caused the other. SPEC section
+8.10.
 
 Owns: one endpoint's logical clock (Lamport, "Time, clocks, and the ordering of events in a distributed system", CACM
 1978), and which stamps it has given to messages that have not ended. Must never: read a real clock; it is told the time
 where it has to leap.
 
-A home gives each kept message a stamp that is greater than any that it has given or heard of. Its *mark* is the
+A home gives each retained message a stamp that is greater than any that it has given or heard of. Its *mark* is the
 greatest number of which it can say: all my messages with stamps up to it have ended, and I give no such stamp any more.
 """
 
@@ -37,7 +38,7 @@ class Clock:
         return self.value
 
     def close(self, stamp: int) -> None:
-        """Its message has ended here: handed over, or not to be by this endpoint."""
+        """Its message has ended here: dispatched, or not to be by this endpoint."""
         self._open.pop(stamp, None)
 
     def see(self, stamp: int) -> None:

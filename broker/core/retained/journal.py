@@ -1,8 +1,8 @@
-"""The journal of kept messages, in the embedded store: whole after all endpoints of a machine have ended. SPEC section
-8.10, ADR 36.
+"""The journal of retained messages, in the embedded store: whole after all endpoints of a machine have ended. SPEC
+section 8.10, ADR 36.
 
 Owns: what is to be written of a turn, the slots whose messages are being read, and the floors by which the journal says
-what it has. Must never: have a message handed over before it is written, or say that a slot is whole before all that is
+what it has. Must never: have a message dispatched before it is written, or say that a slot is whole before all that is
 written of it has been read.
 
 There is one write under way at a time; what comes meanwhile goes into the next. Where a home comes to slots without
@@ -25,17 +25,17 @@ from ingeborg.protocol.hashes import slot_of
 from ..cluster.followers import Followers
 from ..cluster.membership import Membership
 from ..desk import Desk
-from ..dispatch import Handover
+from ..dispatch import Dispatch
 from ..entries import Entry
 from ..metrics import Metric
-from ..model import VOID, Kept
+from ..model import VOID, RetainedMessage
 from ..part import Part
 from .clock import Clock
 from .log import Log
 from .marks import Marks
 
 #: Messages in one page that is read: some 2 ms.
-KEPT_PER_PAGE: Final = 500
+RETAINED_PER_PAGE: Final = 500
 
 #: Slots that are read together.
 SLOTS_PER_READ: Final = 64
@@ -44,7 +44,7 @@ SLOTS_PER_READ: Final = 64
 WRITTEN_BYTES_MAX: Final = (3 << 20) - (4 << 10)
 
 #: Entries written at once at the most; the rest goes into the next write.
-KEPT_PER_WRITE: Final = 2_000
+RETAINED_PER_WRITE: Final = 2_000
 
 #: After the store could not do something that no message waits for, it is asked again after so many seconds.
 AGAIN_S: Final = 1.0
@@ -90,9 +90,9 @@ class Journal(Part):
         members.informed = not writes
         if writes:
             log.lost, marks.proven = [], -1
-        #: What became of messages' entries: ``Keeping`` takes it.
-        self.written: list[tuple[Handover, Exception | None]] = []
-        self._rows: dict[tuple[int, int], tuple[Entry, Handover]] = {}  # by slot and stamp
+        #: What became of messages' entries: ``Retention`` takes it.
+        self.written: list[tuple[Dispatch, Exception | None]] = []
+        self._rows: dict[tuple[int, int], tuple[Entry, Dispatch]] = {}  # by slot and stamp
         self._forgotten: list[tuple[int, int]] = []
         self._floors: dict[int, int] = {}
         self._whole: set[int] = set()  # slots that the journal has from the floor on that is to be written
@@ -104,8 +104,8 @@ class Journal(Part):
         self.loading: dict[int, int] = {}
         self._reads: deque[tuple[int, list[int]]] = deque()
         self._numbers = 0
-        #: What has been read, by slot: entries, slots, and what says that all of a slot is there. ``Retaining`` has it
-        #: copied to where the slot's copies are, too.
+        #: What has been read, by slot: entries, slots, and what says that all of a slot is there. ``RetentionPart`` has
+        #: it replicated to where the slot's replicas are, too.
         self.has_read: list[tuple[int, Any]] = []
         self._reading = False
 
@@ -113,11 +113,11 @@ class Journal(Part):
         """See ``Part``."""
         return [
             self._desk.counted(
-                "kept_not_erased",
-                "Kept messages that the journal still has though they are forgotten: it could not be written",
+                "retained_not_erased",
+                "Retained messages that the journal still has though they are forgotten: it could not be written",
             ),
             self._desk.counted(
-                "kept_reads_failed",
+                "retained_reads_failed",
                 "Reads of the journal that failed: of their slots what was missed before is lacking",
             ),
         ]
@@ -126,7 +126,7 @@ class Journal(Part):
 
     @property
     def holds(self) -> bool:
-        """Has a message to wait for this journal before it is handed over?"""
+        """Has a message to wait for this journal before it is dispatched?"""
         return self.writes or bool(self._floors) or self._writing
 
     def taken(self, slots: Sequence[int]) -> None:
@@ -142,9 +142,9 @@ class Journal(Part):
             self._floors.update(dict.fromkeys(slots, VOID))
             written.difference_update(slots)
 
-    def keep(self, slot: int, entry: Entry, handover: Handover) -> None:
+    def keep(self, slot: int, entry: Entry, dispatch: Dispatch) -> None:
         """The entry has to be written; ``written`` gets what becomes of it."""
-        self._rows[slot, entry.stamp] = entry, handover
+        self._rows[slot, entry.stamp] = entry, dispatch
 
     def forget(self, slot: int, stamp: int) -> None:
         """There is no such entry any more."""
@@ -181,21 +181,21 @@ class Journal(Part):
             return
         if not self.holds:
             rows_, self._rows = self._rows, {}
-            for _, handover in rows_.values():
-                self.written.append((handover, None))
+            for _, dispatch in rows_.values():
+                self.written.append((dispatch, None))
             return
-        names = list(self._rows)[:KEPT_PER_WRITE]
-        rows: list[tuple[int, tuple[Entry, Handover]]] = []
+        names = list(self._rows)[:RETAINED_PER_WRITE]
+        rows: list[tuple[int, tuple[Entry, Dispatch]]] = []
         for name in names:
-            entry, handover = self._rows.pop(name)
+            entry, dispatch = self._rows.pop(name)
             if self.writes and len(entry.payload) > WRITTEN_BYTES_MAX:
                 text = f"A message of {len(entry.payload)} bytes is not kept in the store; {WRITTEN_BYTES_MAX} at most"
-                self.written.append((handover, ProtocolError("store_unavailable", text)))
+                self.written.append((dispatch, ProtocolError("store_unavailable", text)))
             else:
-                rows.append((name[0], (entry, handover)))
+                rows.append((name[0], (entry, dispatch)))
         unix_s, now = self._desk.unix_s, self._desk.now
-        kept = [
-            Kept(
+        retained = [
+            RetainedMessage(
                 slot, entry.stamp, entry.topic, entry.payload, entry.origin, entry.number, unix_s + entry.expires - now
             )
             for slot, (entry, _) in rows
@@ -210,13 +210,13 @@ class Journal(Part):
             # Another endpoint may be home of these by now, and keep them in memory.
             later = {slot: self._floors.pop(slot) for slot in whole}
             whole = set()
-        arguments = (kept, forgotten, list(self._floors.items()), sorted(whole))
+        arguments = (retained, forgotten, list(self._floors.items()), sorted(whole))
         self._floors = later
         if not rows and not any(arguments):
             return
         self._whole -= whole
         self._writing = True
-        self._desk.store("keep", arguments, self._done, ([handover for _, (_, handover) in rows], arguments))
+        self._desk.store("keep", arguments, self._done, ([dispatch for _, (_, dispatch) in rows], arguments))
 
     def _forget_lost(self, lost: list[Entry]) -> None:
         """Entries that have gone by themselves."""
@@ -229,23 +229,23 @@ class Journal(Part):
         lost.clear()
 
     def _done(self, context: Any, result: Any, error: Exception | None) -> None:
-        handovers, arguments = context
+        dispatches, arguments = context
         self._writing = False
         if error is not None:
-            self._desk.drops["not_kept"] += len(handovers)
+            self._desk.drops["not_retained"] += len(dispatches)
             self._again_at = self._desk.now + AGAIN_S
             self._forgotten = arguments[1] + self._forgotten
             beyond = len(self._forgotten) - FORGOTTEN_MAX
             if beyond > 0:
-                self._desk.counts["kept_not_erased"] += beyond
+                self._desk.counts["retained_not_erased"] += beyond
                 del self._forgotten[:beyond]
             table = self._members.table
             for slot, stamp in arguments[2]:
                 if stamp != VOID or table[slot] == self._me:  # else its present home has to say what the journal has
                     self.floor(slot, stamp)
             self._whole.update([slot for slot in arguments[3] if table[slot] == self._me])
-        for handover in handovers:
-            self.written.append((handover, error))
+        for dispatch in dispatches:
+            self.written.append((dispatch, error))
 
     def _reached(self, stamp: int, result: Any, error: Exception | None) -> None:
         self._reaching = False
@@ -262,7 +262,7 @@ class Journal(Part):
         """Ask how far those of before had come. This endpoint does not act before it knows that."""
         if not self._members.informed and self._desk.now >= self._asked_at + AGAIN_S:
             self._asked_at = self._desk.now
-            self._desk.store("kept_top", (), self._top, None)
+            self._desk.store("retained_top", (), self._top, None)
 
     def _top(self, context: Any, result: Any, error: Exception | None) -> None:
         if error is None:
@@ -309,14 +309,14 @@ class Journal(Part):
         if self._reads and not self._reading:
             self._reading = True
             read = self._reads.popleft()
-            self._desk.store("kept", (read[1], None, KEPT_PER_PAGE), self._read, read)
+            self._desk.store("retained", (read[1], None, RETAINED_PER_PAGE), self._read, read)
 
     def _read(self, read: tuple[int, list[int]], result: Any, error: Exception | None) -> None:
         self._reading = False
         number, slots = read
         loading = self.loading
         if error is not None:
-            self._desk.counts["kept_reads_failed"] += 1
+            self._desk.counts["retained_reads_failed"] += 1
             stamp = self._clock.step()
             for slot in slots:
                 if loading.get(slot) == number:
@@ -324,9 +324,9 @@ class Journal(Part):
             self._loaded(number, slots)
             self._read_next()
             return
-        kept: list[Kept] = result[0]
+        retained: list[RetainedMessage] = result[0]
         unix_s, now = self._desk.unix_s, self._desk.now
-        for one in kept:
+        for one in retained:
             self._clock.see(one.stamp)
             if loading.get(one.slot) != number:
                 continue
@@ -352,7 +352,7 @@ class Journal(Part):
         cursor: str | None = result[2]
         if cursor is not None:
             self._reading = True
-            self._desk.store("kept", (slots, cursor, KEPT_PER_PAGE), self._read, read)
+            self._desk.store("retained", (slots, cursor, RETAINED_PER_PAGE), self._read, read)
             return
         self._loaded(number, slots)
         self._read_next()

@@ -1,4 +1,5 @@
-"""The kept messages of the topics that this endpoint is home of, or may become the home of. SPEC section 8.10, ADR 36.
+"""The retained messages of the topics that this endpoint is home of, or may become the home of. SPEC section 8.10, ADR
+36.
 
 Owns: the entries of each topic by their stamps, what has been forgotten of each, and the bound on all of it. Must
 never: read a clock, or know who is told.
@@ -35,7 +36,7 @@ SWEPT_PER_STEP: Final = 1_000
 
 class Log:
     """One endpoint's. ``bytes_max``: of all entries and topics, ``size_max``: entries of one topic. ``homes``: say
-    which slots are this endpoint's own; of others it has copies."""
+    which slots are this endpoint's own; of others it has replicas."""
 
     def __init__(self, bytes_max: int, size_max: int, homes: Homes) -> None:
         self.bytes_max = bytes_max
@@ -55,7 +56,7 @@ class Log:
         self._sweep: Iterator[TopicLog] | None = None
         #: Entries that have gone by themselves, for whoever takes them out. None: nobody does.
         self.lost: list[Entry] | None = None
-        #: Slots of which the journal has all that is kept from its floor on.
+        #: Slots of which the journal has all that is retained from its floor on.
         self.written: set[int] = set()
 
     def has_room(self, topic: str, size: int) -> bool:
@@ -75,14 +76,14 @@ class Log:
         entry.topic, entry.origin = log.topic, sys.intern(entry.origin)
         entries = log.entries
         if entries and not is_new:
-            # Of one that was handed over again there may be the entry of before, with a lesser stamp.
+            # Of one that was dispatched again there may be the entry of before, with a lesser stamp.
             former = self._find(log, entry.origin, entry.number)
             if former is not None:
                 if former.stamp >= entry.stamp:
                     return
                 self._take(log, former, REMOVED)
         size = ENTRY_BYTES + len(entry.payload)  # its ``size``, without a call
-        if size + TOPIC_BYTES + len(log.topic) > self.bytes_max:  # a copy, of a home that has more room
+        if size + TOPIC_BYTES + len(log.topic) > self.bytes_max:  # a replica, of a home that has more room
             self._pass_over(log, entry)
             return
         if not entries or entry.stamp > entries[-1].stamp:
@@ -119,7 +120,7 @@ class Log:
         return log
 
     def stamp_anew(self, slot: int, entry: Entry, stamp: int) -> None:
-        """It is handed over again: from here on it is its topic's latest."""
+        """It is dispatched again: from here on it is its topic's latest."""
         log = self._topic(slot, entry.topic)
         was_first = log.entries[0] is entry
         log.entries.remove(entry)
@@ -129,7 +130,7 @@ class Log:
             self._room.first_changed(log)
 
     def remove(self, slot: int, entry: Entry) -> None:
-        """It was not handed over: there is no such message."""
+        """It was not dispatched: there is no such message."""
         log = self._slots.get(slot, {}).get(entry.topic)
         if log is not None and not entry.gone:
             self._take(log, entry, REMOVED)

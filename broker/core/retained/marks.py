@@ -3,13 +3,13 @@
 Owns: the mark of every endpoint, the position that follows from them, and which clients of which endpoints have missed
 a delivery. Must never: hand out a position that covers a message which a client that was connected has not been sent.
 
-Each endpoint tells all others once a second its *mark* (``clock``). The least mark of all is *stable*: each kept
+Each endpoint tells all others once a second its *mark* (``clock``). The least mark of all is *stable*: each retained
 message up to it has ended, so every endpoint has put it into the outboxes of all its clients that were to get it. That
 is a position, with the *line* in front of it: the life of the cluster that the stamps belong to.
 
 With a journal, a cold start continues the earlier lives of the cluster up to the greatest stamp in the journal. So the
 journal has to know of a stamp before a position with it is told. A position beyond that comes from a journal that is
-gone, because somebody has restored an older copy.
+gone, because somebody has restored an older backup.
 
 Who comes into the view is told the clock before it is let in, so that it gives no stamp up to any position that there
 is. Whose lease has lapsed may have missed messages: it hands out no later position before its clients have been
@@ -172,7 +172,7 @@ class Marks(Part):
             del self._failed[call.target]
 
     def delivery_failed(self, peer: str, clients: Sequence[str]) -> None:
-        """A kept message for these clients of the peer's may not have reached it."""
+        """A retained message for these clients of the peer's may not have reached it."""
         if not self._members.in_view(peer):
             return  # it recovers all its clients when it comes back
         self._failures += 1

@@ -1,4 +1,4 @@
-"""Which kept message goes when there is no more room. ADR 37.
+"""Which retained message goes when there is no more room. ADR 37.
 
 Owns: the order in which messages came, and what the old ones are worth. Must never: take a message out; the log does.
 

@@ -1,9 +1,9 @@
-"""What goes with a slot of its kept messages: to its next home, and to its standby. ADR 21, 23, 36.
+"""What goes with a slot of its retained messages: to its next home, and to its replica. ADR 21, 23, 36.
 
-Owns: the form in which entries, what was forgotten, and floors travel. Must never: decide what is kept.
+Owns: the form in which entries, what was forgotten, and floors travel. Must never: decide what is retained.
 
-The keys of a copy are the log's own objects: an entry, a topic's log (for what it has forgotten), a slot's number (for
-its floor). What is packed is what there is of each at that moment.
+The keys of a replica are the log's own objects: an entry, a topic's log (for what it has forgotten), a slot's number
+(for its floor). What is packed is what there is of each at that moment.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .log import Log
 KEYS_PER_CHUNK: Final = 200
 CHUNK_BYTES: Final = 64 << 10
 
-#: What a row says: a kept message, that there is none of this name, what its topic has forgotten, a slot's floor, that
-#: its home is still reading the journal.
+#: What a row says: a retained message, that there is none of this name, what its topic has forgotten, a slot's floor,
+#: that its home is still reading the journal.
 ENTRY: Final = 0
 NONE: Final = 1
 FORGOTTEN: Final = 2
@@ -42,7 +42,7 @@ class History(SlotState):
 
     def __init__(self, desk: Desk, log: Log, clock: Clock, journal: Journal) -> None:
         super().__init__("history", KEYS_PER_CHUNK)
-        self.at_standby = self
+        self.failover_form = self
         self.is_certain = True
         self._desk = desk
         self._log = log
@@ -168,7 +168,7 @@ class History(SlotState):
             self._journal.taken(slots)
 
     def begun(self, slots: Sequence[int]) -> None:
-        """See ``SlotState``. What those kept that have ended is in the journal, where there is one."""
+        """See ``SlotState``. What those retained that have ended is in the journal, where there is one."""
         if not self._journal.lacking(slots):
             self._journal.taken(slots)
 

@@ -1,5 +1,5 @@
 """Topics: their subscriptions at the client's endpoint and at the home, and where clients are.
 
 Owns: changes of subscriptions and their ends, the routing cache with filters, locations, presence. Must never: say
-success before the store has, or hand a message over.
+success before the store has, or dispatch a message.
 """

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from ..desk import Desk, Job
-from ..dispatch import Handover
+from ..dispatch import Dispatch
 from ..model import FilterPage
 from .routes import LOADING, READY, Route, Routes
 from .topic_filters import Matched, TopicFilters
@@ -168,19 +168,19 @@ class Filtering:
     # Messages
 
     @staticmethod
-    def matched(route: Route, filters: TopicFilters, handover: Handover) -> Matched:
+    def matched(route: Route, filters: TopicFilters, dispatch: Dispatch) -> Matched:
         """Whom the topic's first message is for by its filters alone, of the same moment as its plain subscribers: who
         changes from one to the other meanwhile gets it, and once. It is found out anew while those are not fixed."""
         matched, search = filters.matched, route.search
-        if matched is not None and (matched.handover is not handover or matched.plain is None):
-            fixed = matched.handover is handover and search is not None and search.clients is not None
+        if matched is not None and (matched.dispatch is not dispatch or matched.plain is None):
+            fixed = matched.dispatch is dispatch and search is not None and search.clients is not None
             matched = matched if fixed else None
         if matched is None:
-            clients, key = filters.index.match(handover.message.payload)
+            clients, key = filters.index.match(dispatch.message.payload)
             plain: Collection[str] | None = route.subscribers
             if search is not None and search.clients is not None:
                 plain = frozenset(search.clients)  # they are fixed; who was among them may have a filter by now
             if plain:
                 clients = [client for client in clients if client not in plain]
-            matched = filters.matched = Matched(handover, clients, key)
+            matched = filters.matched = Matched(dispatch, clients, key)
         return matched

@@ -149,7 +149,7 @@ class Presence:
         return joined, clients
 
     def told(self, news: News, is_lost: bool) -> None:
-        """The topic's message has been handed over, or is lost."""
+        """The topic's message has been dispatched, or is lost."""
         count, news.under_way = news.under_way, 0
         self.waiting -= count
         if is_lost:

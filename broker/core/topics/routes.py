@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from ..caches.policy import Entry
 from ..caches.sieve import Sieve
-from ..dispatch import Handover
+from ..dispatch import Dispatch
 from ..limits import FILTER_BYTES
 from ..model import Subscribers
 from .locations import Found, Places
@@ -23,14 +23,14 @@ SMALL: Final = 8
 
 
 #: What the first message of a topic waits for, its *stage*: nothing; the store's answer who subscribes; the store's
-#: answer where some of these are; slices of work, or another turn; that fewer recipients are being served; the standby;
+#: answer where some of these are; slices of work, or another turn; that fewer recipients are being served; the replica;
 #: that the topic's filters have been read.
 READY: Final = 0
 READING: Final = 1
 FINDING: Final = 2
 PLACING: Final = 3
 CROWDED: Final = 4
-GUARDED: Final = 5
+BARRIER: Final = 5
 LOADING: Final = 6
 
 
@@ -66,24 +66,24 @@ class Route(Entry):
         self.filters: TopicFilters | None = None  # None: nobody has one
         self.changes: list[tuple[str, bool]] | None = None  # (client, added?) confirmed while the set was being read
         # Messages of this topic, which go in their order; the first waits for what the stage says, the others for it.
-        self.first: Handover | None = None
-        self.behind: deque[Handover] | None = None
+        self.first: Dispatch | None = None
+        self.behind: deque[Dispatch] | None = None
         self.stage = READY
         self.search: Search | None = None  # of the first message
 
-    def put(self, handover: Handover) -> None:
+    def put(self, dispatch: Dispatch) -> None:
         """It waits, behind those that do."""
         if self.first is None:
-            self.first = handover
+            self.first = dispatch
         elif self.behind is None:
-            self.behind = deque((handover,))
+            self.behind = deque((dispatch,))
         else:
-            self.behind.append(handover)
+            self.behind.append(dispatch)
 
-    def take(self) -> Handover:
+    def take(self) -> Dispatch:
         """The first, whose turn has come."""
-        handover = self.first
-        assert handover is not None
+        dispatch = self.first
+        assert dispatch is not None
         behind = self.behind
         if behind is None:
             self.first = None
@@ -91,9 +91,9 @@ class Route(Entry):
             self.first = behind.popleft()
             if not behind:
                 self.behind = None
-        return handover
+        return dispatch
 
-    def waiting(self) -> list[Handover]:
+    def waiting(self) -> list[Dispatch]:
         """All of them, in their order."""
         if self.first is None:
             return []

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from ..dispatch import Handover
+from ..dispatch import Dispatch
 from ..filters.index import Index
 from .locations import Places
 
@@ -28,10 +28,10 @@ client's filters, whether it adds a subscription without one or removes everythi
 class Matched:
     """Whom a message is for by its filters, beside the plain subscribers, and where these are once that is known."""
 
-    __slots__ = ("clients", "handover", "key", "plain", "plain_count")
+    __slots__ = ("clients", "dispatch", "key", "plain", "plain_count")
 
-    def __init__(self, handover: Handover, clients: list[str], key: bytes) -> None:
-        self.handover = handover
+    def __init__(self, dispatch: Dispatch, clients: list[str], key: bytes) -> None:
+        self.dispatch = dispatch
         self.clients = clients
         self.key = key  # the same for the same clients, as long as nothing has changed
         self.plain: Places | None = None

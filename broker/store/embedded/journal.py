@@ -1,4 +1,4 @@
-"""The journal of kept messages in the embedded store: its keys and values, and what an endpoint does about it.
+"""The journal of retained messages in the embedded store: its keys and values, and what an endpoint does about it.
 
 Owns: the databases ``kept``, ``kept_floors`` and ``kept_about`` as an endpoint sees them, and how a call is cut into
 frames. What a writer does to them in a transaction is in ``journal_operations.py``. Must never: hold a transaction
@@ -22,7 +22,14 @@ from typing import Any, Final, cast
 import lmdb
 import ormsgpack
 
-from ingeborg.broker.store.base import KEEP_BYTES, KEPT_BYTES_MAX, KEPT_PAGE_BYTES, LINES_MAX, VOID, Kept
+from ingeborg.broker.store.base import (
+    KEEP_BYTES,
+    LINES_MAX,
+    RETAINED_BYTES_MAX,
+    RETAINED_PAGE_BYTES,
+    VOID,
+    RetainedMessage,
+)
 from ingeborg.broker.store.embedded.layout import FRAME_BYTES_MAX, Lane
 from ingeborg.broker.store.embedded.now import SLOT_BYTES
 from ingeborg.broker.store.embedded.slices import SLICE_S, Call, Slices, entries_from, from_cursor, value_of
@@ -36,7 +43,7 @@ OVERHEAD_BYTES: Final = 256
 FRAME_FORGOTTEN: Final = KEEP_BYTES // OVERHEAD_BYTES
 """What is forgotten in a frame: as many as there are messages in one at most, 10 ms."""
 
-assert KEPT_BYTES_MAX + KEEP_BYTES <= FRAME_BYTES_MAX, "beside a message a frame has floors and what is forgotten"
+assert RETAINED_BYTES_MAX + KEEP_BYTES <= FRAME_BYTES_MAX, "beside a message a frame has floors and what is forgotten"
 
 LINES: Final = b"lines"
 """Key in ``kept_about``: the lives of the cluster in MessagePack, each with the stamp at which it ended, or nil."""
@@ -50,7 +57,7 @@ VOID_FLOOR: Final = VOID.to_bytes(STAMP_BYTES, "big")
 Frame = tuple[list[tuple[bytes, bytes]], list[bytes], list[tuple[bytes, bytes]], list[bytes]]
 """Entries to write, keys to delete, slots and their floors, slots that are whole."""
 
-Page = tuple[list[Kept], list[tuple[int, int]], str | None]
+Page = tuple[list[RetainedMessage], list[tuple[int, int]], str | None]
 """Messages, floors, and where the next page begins."""
 
 
@@ -81,19 +88,19 @@ def place_of(key: bytes) -> tuple[int, int]:
     return int.from_bytes(key[:SLOT_BYTES], "big"), int.from_bytes(key[SLOT_BYTES:], "big")
 
 
-def pack_kept(message: Kept) -> tuple[bytes, bytes]:
+def pack_retained(message: RetainedMessage) -> tuple[bytes, bytes]:
     """Key and value. ``ValueError``: its slot or stamp is none, or it is larger than a frame."""
     key = pack_slot(message.slot) + pack_stamp(message.stamp)
     value = ormsgpack.packb([message.topic, message.payload, message.origin, message.number, message.expires_at])
-    if len(value) > KEPT_BYTES_MAX:
-        raise ValueError(f"a message of {len(value):,} bytes is not kept: {KEPT_BYTES_MAX:,} at most")
+    if len(value) > RETAINED_BYTES_MAX:
+        raise ValueError(f"a message of {len(value):,} bytes is not kept: {RETAINED_BYTES_MAX:,} at most")
     return key, value
 
 
-def kept_in(key: bytes, value: bytes) -> Kept:
+def retained_in(key: bytes, value: bytes) -> RetainedMessage:
     """What ``kept`` has."""
     topic, payload, origin, number, expires_at = ormsgpack.unpackb(value)
-    return Kept(*place_of(key), topic, payload, origin, number, float(expires_at))
+    return RetainedMessage(*place_of(key), topic, payload, origin, number, float(expires_at))
 
 
 # --- an endpoint's
@@ -108,13 +115,13 @@ class Journal:
 
     async def keep(
         self,
-        kept: Sequence[Kept],
+        retained: Sequence[RetainedMessage],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
         whole: Sequence[int],
     ) -> None:
         """In one transaction, unless it is too much for a frame. A frame is sent when the one before is committed."""
-        entries = [pack_kept(message) for message in kept]
+        entries = [pack_retained(message) for message in retained]
         keys = [pack_slot(slot) + pack_stamp(stamp) for slot, stamp in forgotten]
         raised = [(pack_slot(slot), pack_floor(stamp)) for slot, stamp in floors]
         for frame in _frames(entries, keys, raised, [pack_slot(slot) for slot in whole]):
@@ -129,7 +136,7 @@ class Journal:
         )
         prefixes = [pack_slot(slot) for slot in wanted]
         at = bisect_left(prefixes, last[:SLOT_BYTES])
-        page: list[Kept] = []
+        page: list[RetainedMessage] = []
         size = 0
         floors: list[tuple[int, int]] = []
         rest: str | None = None
@@ -141,8 +148,8 @@ class Journal:
                 while at < len(prefixes) and rest is None:
                     prefix = prefixes[at]
                     for key, value in entries_from(entries, prefix, last if last.startswith(prefix) else b""):
-                        message = kept_in(key, value)
-                        if page and (len(page) >= limit or size + len(message.payload) > KEPT_PAGE_BYTES):
+                        message = retained_in(key, value)
+                        if page and (len(page) >= limit or size + len(message.payload) > RETAINED_PAGE_BYTES):
                             rest = last.hex()
                             break
                         page.append(message)

@@ -1,4 +1,4 @@
-"""What a writer process does to the journal of kept messages.
+"""What a writer process does to the journal of retained messages.
 
 Owns: the changes each operation makes within a transaction it is given. Must never: begin or commit one, raise a
 ``StoreError``, or lower a floor (``VOID`` of a slot that is whole is none) or the greatest stamp.

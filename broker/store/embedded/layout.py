@@ -31,7 +31,7 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
 All of it is for one user: directories 700, files 600.
 
 Every subscription is in ``subscribers`` (``now.py`` has its entry). One with a term is in ``terms`` as well, where a
-sweep finds it without a look at any other. The last three of the soft environment are the journal of kept messages
+sweep finds it without a look at any other. The last three of the soft environment are the journal of retained messages
 (``journal.py``).
 
 Hashes are ``ingeborg.protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has
@@ -40,7 +40,7 @@ greatest stamp that the lane has given (8 bytes). That of the durable environmen
 say (nothing of it is in the soft one, which a reboot empties):
 
     features     names, with blanks between them (``features.py``)
-    settings     [standby, history] of the cluster
+    settings     [replication, history] of the cluster
     revocations  [[claim, value, issued until, expires at], …] of revoked tokens
 """
 
@@ -352,7 +352,7 @@ def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
         if not in_use:
             _remove(data.parent)
             text = "it says who listens where, which nobody did any more: it has been made anew"
-            lost = "kept messages, subscriptions until disconnect and notes of what has ended"
+            lost = "retained messages, subscriptions until disconnect and notes of what has ended"
             return [f"{what}; {text}, and nothing is lost but {lost}"]
     if in_use:
         raise Damaged(f"{what}, though a process has it open: stop every endpoint of {directory}, and start again")
@@ -393,7 +393,8 @@ def _empty_after_reboot(soft: Path) -> list[str]:
         _remove(soft)
         if found is not None and not _BOOT_ID.fullmatch(found):
             text = (
-                "who listens where, kept messages and subscriptions until disconnect are forgotten, as after a reboot"
+                "who listens where, retained messages and subscriptions until disconnect are forgotten, "
+                "as after a reboot"
             )
             notes.append(f"{mark} was damaged: {text}")
     # In one step: half a mark would be another boot's.

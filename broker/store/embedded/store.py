@@ -23,8 +23,8 @@ from ingeborg.broker.store.base import (
     Ended,
     Endpoint,
     FilterPage,
-    Kept,
     Location,
+    RetainedMessage,
     Revocation,
     Settings,
     Shape,
@@ -296,21 +296,21 @@ class EmbeddedStore:
     async def tidy(self, kept_s: float) -> int:
         return await self._endings.tidy(kept_s)
 
-    # --- the journal of kept messages
+    # --- the journal of retained messages
 
     async def keep(
         self,
-        kept: Sequence[Kept],
+        retained: Sequence[RetainedMessage],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
         whole: Sequence[int] = (),
     ) -> None:
-        self._writes += len(kept) + len(forgotten)
-        await self._journal.keep(kept, forgotten, floors, whole)
+        self._writes += len(retained) + len(forgotten)
+        await self._journal.keep(retained, forgotten, floors, whole)
 
-    async def kept(
+    async def retained(
         self, slots: Sequence[int], cursor: str | None, limit: int
-    ) -> tuple[list[Kept], list[tuple[int, int]], str | None]:
+    ) -> tuple[list[RetainedMessage], list[tuple[int, int]], str | None]:
         _require_positive(limit)
         if self._is_without_soft:
             return [], [], None
@@ -318,13 +318,13 @@ class EmbeddedStore:
         self._reads += len(page)
         return page, floors, rest
 
-    async def kept_top(self) -> int:
+    async def retained_top(self) -> int:
         return 0 if self._is_without_soft else self._journal.top()
 
     async def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
         return await self._journal.reach(lines, stamp)
 
-    def kept_count(self) -> int:
+    def retained_count(self) -> int:
         """How many messages are kept; for people."""
         return 0 if self._is_without_soft else self._journal.count()
 

@@ -19,8 +19,8 @@ from ..base import (
     Ended,
     Endpoint,
     FilterPage,
-    Kept,
     Location,
+    RetainedMessage,
     Revocation,
     Settings,
     Shape,
@@ -236,23 +236,23 @@ class RiakStore:
         self._locations.kept_s = kept_s
         return 0
 
-    # The journal of kept messages: there is none, and whoever is to keep history in it is told so.
+    # The journal of retained messages: there is none, and whoever is to keep history in it is told so.
 
     async def keep(
         self,
-        kept: Sequence[Kept],
+        retained: Sequence[RetainedMessage],
         forgotten: Sequence[tuple[int, int]],
         floors: Sequence[tuple[int, int]],
         whole: Sequence[int] = (),
     ) -> None:
         raise StoreError(NO_JOURNAL)
 
-    async def kept(
+    async def retained(
         self, slots: Sequence[int], cursor: str | None, limit: int
-    ) -> tuple[list[Kept], list[tuple[int, int]], str | None]:
+    ) -> tuple[list[RetainedMessage], list[tuple[int, int]], str | None]:
         raise StoreError(NO_JOURNAL)
 
-    async def kept_top(self) -> int:
+    async def retained_top(self) -> int:
         raise StoreError(NO_JOURNAL)
 
     async def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:

@@ -43,13 +43,13 @@ def test_every_topic_is_published_equally_often_at_every_endpoint(kind: Kind) ->
 
 
 @pytest.mark.parametrize(("without", "has"), [(0, True), (12, False)])
-def test_an_endpoints_page_says_whether_its_slots_have_standbys(without: int, has: bool) -> None:
-    page = f"# HELP …\ningeborg_slots_without_standby {without}\n"
-    assert standby.has_standbys(page) is has
+def test_an_endpoints_page_says_whether_its_slots_have_replicas(without: int, has: bool) -> None:
+    page = f"# HELP …\ningeborg_slots_without_replica {without}\n"
+    assert standby.has_replicas(page) is has
 
 
 @pytest.mark.cluster
-async def test_a_small_load_is_measured_and_copied_only_where_there_are_standbys(
+async def test_a_small_load_is_measured_and_copied_only_where_there_are_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(standby, "LOAD_S", 0.2)

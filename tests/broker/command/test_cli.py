@@ -56,7 +56,7 @@ def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFi
             "--dedup-ttl",
             "--grace",
             "--presence",
-            "--standby",
+            "--replication",
             "--share-port",
             "--history",
             "--history-bytes",
@@ -91,8 +91,8 @@ def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFi
         (["sub", "--client-id", "c", "--count", "0", "t"], "has to be at least 1"),
         (["sub", "--client-id", "c", "--count", "x", "t"], "has to be a whole number, not 'x'"),
         (["pub", "--client-id", "c", "topic"], "required: PAYLOAD"),
-        (["cluster", "standby", "on"], "invalid choice: 'standby' (choose from 'set')"),
-        (["cluster", "set", "standby"], "required: VALUE"),
+        (["cluster", "replication", "on"], "invalid choice: 'replication' (choose from 'set')"),
+        (["cluster", "set", "replication"], "required: VALUE"),
         (["pub", "--client-id", "c", "--url", "foo", "t", "1"], "that is no ws:// or wss:// URL, such as ws://127"),
         (["sub", "--client-id", "c", "--url", "http://h/", "t"], "is no ws:// or wss:// URL"),
         (
@@ -323,7 +323,9 @@ async def test_status_shows_the_endpoint(tmp_path: Path) -> None:
     async with serving(tmp_path, "--name", "the-endpoint") as (_, url), plain(url) as connection:
         await connection.ask({"command": "listen", "client_id": "c"})
         async with ingeborg(tmp_path, "status", "--url", url) as status:
-            assert await status.line("routing") == f"routing home, store lmdb, {form.name()}, standby off, history off"
+            assert (
+                await status.line("routing") == f"routing home, store lmdb, {form.name()}, replication off, history off"
+            )
             titles, row = await status.line("."), await status.line(".")
             shown = dict(zip(re.split(r"  +", titles), re.split(r"  +", row), strict=True))
             assert (shown["endpoint"], shown["state"], shown["clients"]) == ("the-endpoint", "ready", "1")

@@ -48,28 +48,28 @@ async def run(directory: Path, *change: str, as_json: bool = False) -> tuple[int
 async def test_it_shows_the_settings_that_are_recorded(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         assert await run(tmp_path) == (0, "", NONE_YET)
-        assert await run(tmp_path, as_json=True) == (0, '{"standby":null,"history":null}\n', NONE_YET)
+        assert await run(tmp_path, as_json=True) == (0, '{"replication":null,"history":null}\n', NONE_YET)
         await store.settings(Settings(True, "memory"))
-        assert await run(tmp_path) == (0, "standby: on\nhistory: memory\n", "")
-        assert await run(tmp_path, as_json=True) == (0, '{"standby":"on","history":"memory"}\n', "")
+        assert await run(tmp_path) == (0, "replication: on\nhistory: memory\n", "")
+        assert await run(tmp_path, as_json=True) == (0, '{"replication":"on","history":"memory"}\n', "")
 
 
 async def test_it_records_a_value_and_says_when_it_counts(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await store.settings(Settings(False, "memory"))
-        assert await run(tmp_path, "standby", "on") == (
+        assert await run(tmp_path, "replication", "on") == (
             0,
-            "standby: on\nhistory: memory\n",
-            "ingeborg cluster: standby on is recorded. Endpoints take it when they restart, and it counts once every "
-            "living endpoint has it: restart them one by one\n",
+            "replication: on\nhistory: memory\n",
+            "ingeborg cluster: replication on is recorded. Endpoints take it when they restart, and it counts once "
+            "every living endpoint has it: restart them one by one\n",
         )
         assert await store.settings() == Settings(True, "memory")
         assert (await run(tmp_path, "history", "store"))[0] == 0
         assert await store.settings() == Settings(True, "store")
-        assert await run(tmp_path, "standby", "on") == (
+        assert await run(tmp_path, "replication", "on") == (
             0,
-            "standby: on\nhistory: store\n",
-            "ingeborg cluster: standby was on already\n",
+            "replication: on\nhistory: store\n",
+            "ingeborg cluster: replication was on already\n",
         )
 
 
@@ -84,8 +84,8 @@ async def test_a_store_that_no_endpoint_has_served_takes_none(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (("journal", "on"), "there is no setting 'journal', but standby and history"),
-        (("standby", "true"), "standby 'true': has to be off or on"),
+        (("journal", "on"), "there is no setting 'journal', but replication and history"),
+        (("replication", "true"), "replication 'true': has to be off or on"),
         (("history", "on"), "history 'on': has to be off, memory or store"),
     ],
 )
@@ -96,7 +96,7 @@ async def test_what_is_no_setting_and_no_value_is_wrong_usage(
 
 
 async def test_no_store_is_made(tmp_path: Path) -> None:
-    for change in ((), ("standby", "on")):
+    for change in ((), ("replication", "on")):
         code, out, told = await run(tmp_path / "absent", *change)
         assert (code, out, "cannot read the directory" in told) == (1, "", True)
     assert os.listdir(tmp_path) == []
@@ -115,21 +115,21 @@ async def test_a_value_that_another_command_has_replaced_is_a_failure(tmp_path: 
         await store.settings(Settings())
         told = io.StringIO()
         reading, writing = EmbeddedStore(tmp_path, read_only=True), Overtaken(tmp_path)
-        assert await cluster.run(reading, writing, ("standby", "on"), out=io.StringIO(), told=told) == 1
-        assert told.getvalue() == "ingeborg cluster: someone else has recorded standby off meanwhile\n"
+        assert await cluster.run(reading, writing, ("replication", "on"), out=io.StringIO(), told=told) == 1
+        assert told.getvalue() == "ingeborg cluster: someone else has recorded replication off meanwhile\n"
 
 
 async def test_as_a_command_beside_an_endpoint(tmp_path: Path) -> None:
-    async with serving(tmp_path, "--standby", "on"):
+    async with serving(tmp_path, "--replication", "on"):
         where = ("--store", f"lmdb:{tmp_path / 'store'}")
         async with ingeborg(tmp_path, "cluster", *where, "--json") as command:
-            assert orjson.loads(await command.line("")) == {"standby": "on", "history": "off"}
+            assert orjson.loads(await command.line("")) == {"replication": "on", "history": "off"}
             assert await command.ended() == 0
         async with ingeborg(tmp_path, "cluster", *where, "set", "history", "store") as command:
-            assert [await command.line(""), await command.line("")] == ["standby: on", "history: store"]
+            assert [await command.line(""), await command.line("")] == ["replication: on", "history: store"]
             assert await command.ended() == 0
-        async with ingeborg(tmp_path, "cluster", "set", "standby", "off", *where) as command:
-            assert await command.line("") == "standby: off"
+        async with ingeborg(tmp_path, "cluster", "set", "replication", "off", *where) as command:
+            assert await command.line("") == "replication: off"
             assert await command.ended() == 0
             assert "restart them one by one" in command.said()
     async with serving(tmp_path), opened(tmp_path / "store") as store:  # which takes what is recorded
@@ -149,7 +149,7 @@ async def test_on_riak_there_is_no_history_in_the_store(tmp_path: Path) -> None:
                 "ingeborg cluster: history store needs the embedded store, lmdb:DIR: this store has no journal\n"
             )
         async with ingeborg(tmp_path, "cluster", *where, "set", "history", "memory") as command:
-            assert [await command.line(""), await command.line("")] == ["standby: off", "history: memory"]
+            assert [await command.line(""), await command.line("")] == ["replication: off", "history: memory"]
             assert await command.ended() == 0
         assert await store.settings() == Settings(False, "memory")
         await store.close()
@@ -175,7 +175,7 @@ async def settled(directory: Path, **options: str) -> Settings:
 async def test_the_first_endpoint_records_what_it_was_asked_for_and_later_ones_take_it(tmp_path: Path) -> None:
     assert await settled(tmp_path, history="memory") == Settings(False, "memory")
     assert await settled(tmp_path) == Settings(False, "memory")
-    assert await settled(tmp_path, standby="off", history="memory") == Settings(False, "memory")
+    assert await settled(tmp_path, replication="off", history="memory") == Settings(False, "memory")
     async with opened(tmp_path) as store:
         await store.set_settings(Settings(True, "off"))
     assert await settled(tmp_path) == Settings(True, "off")
@@ -183,8 +183,8 @@ async def test_the_first_endpoint_records_what_it_was_asked_for_and_later_ones_t
 
 async def test_an_endpoint_of_a_new_cluster_that_is_asked_for_nothing_records_that_all_is_off(tmp_path: Path) -> None:
     assert await settled(tmp_path) == Settings(False, "off")
-    with pytest.raises(ConfigError, match="the cluster has standby off"):
-        await settled(tmp_path, standby="on")
+    with pytest.raises(ConfigError, match="the cluster has replication off"):
+        await settled(tmp_path, replication="on")
 
 
 @pytest.mark.parametrize(
@@ -192,26 +192,26 @@ async def test_an_endpoint_of_a_new_cluster_that_is_asked_for_nothing_records_th
     [
         (
             Settings(False, "off"),
-            {"standby": "on"},
-            "the cluster has standby off, as its store records, and this endpoint was started with standby on: "
-            "start it without --standby, or change the cluster with `ingeborg cluster set standby on`",
+            {"replication": "on"},
+            "the cluster has replication off, as its store records, and this endpoint was started with replication on: "
+            "start it without --replication, or change the cluster with `ingeborg cluster set replication on`",
         ),
         (
             Settings(True, "store"),
-            {"standby": "on", "history": "off"},
+            {"replication": "on", "history": "off"},
             "the cluster has history store, as its store records, and this endpoint was started with history off: "
             "start it without --history, or change the cluster with `ingeborg cluster set history off`",
         ),
         (
             Settings(True, "off"),
             {"routing": "lookup"},
-            "the cluster has standby on, as its store records, which needs routing home: "
+            "the cluster has replication on, as its store records, which needs routing home: "
             "with lookup there are no homes",
         ),
         (
             Settings(True, "off"),
             {"dedup_ttl": "0"},
-            "the cluster has standby on, as its store records, which needs a dedup-ttl: "
+            "the cluster has replication on, as its store records, which needs a dedup-ttl: "
             "without one nothing is known of payloads that could be kept",
         ),
         (
@@ -240,12 +240,12 @@ async def test_an_endpoint_that_does_not_fit_the_cluster_is_refused(
 
 
 async def test_a_supervisor_leaves_a_store_that_cannot_be_read_to_its_endpoints(tmp_path: Path) -> None:
-    assert await serve.agrees(ServeOptions(store=f"lmdb:{tmp_path / 'absent'}", standby="on")) == 0
-    assert await serve.agrees(ServeOptions(store="riak:127.0.0.1:1", standby="on")) == 0
-    assert await serve.agrees(ServeOptions(store="riak:127.0.0.1:1", riak_ca_file="none.pem", standby="on")) == 0
+    assert await serve.agrees(ServeOptions(store=f"lmdb:{tmp_path / 'absent'}", replication="on")) == 0
+    assert await serve.agrees(ServeOptions(store="riak:127.0.0.1:1", replication="on")) == 0
+    assert await serve.agrees(ServeOptions(store="riak:127.0.0.1:1", riak_ca_file="none.pem", replication="on")) == 0
     assert os.listdir(tmp_path) == []
     async with opened(tmp_path):
-        assert await serve.agrees(ServeOptions(store=f"lmdb:{tmp_path}", standby="on")) == 0
+        assert await serve.agrees(ServeOptions(store=f"lmdb:{tmp_path}", replication="on")) == 0
 
 
 @pytest.mark.parametrize("several", [(), ("--endpoints", "3"), ("--share-port", "--endpoints", "2")])
@@ -255,11 +255,12 @@ async def test_serve_says_once_that_the_cluster_has_other_settings_and_ends(
     async with opened(tmp_path / "store") as store:
         await store.settings(Settings())
     where = ("--store", f"lmdb:{tmp_path / 'store'}", *(() if several else ("--port", "0")))
-    async with ingeborg(tmp_path, "serve", *where, *several, "--standby", "on") as process:
+    async with ingeborg(tmp_path, "serve", *where, *several, "--replication", "on") as process:
         assert await process.ended() == 2
         assert process.said() == (
-            "ingeborg serve: the cluster has standby off, as its store records, and this endpoint was started with "
-            "standby on: start it without --standby, or change the cluster with `ingeborg cluster set standby on`\n"
+            "ingeborg serve: the cluster has replication off, as its store records, and this endpoint was started with "
+            "replication on: start it without --replication, or change the cluster with "
+            "`ingeborg cluster set replication on`\n"
         )
 
 

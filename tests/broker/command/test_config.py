@@ -68,7 +68,7 @@ def other_value(option: str, default: Any) -> Any:
         "max_held_bytes": 1 << 30,
         "history_topics": "news/=60",
         "history": "store",
-        "standby": "on",
+        "replication": "on",
     }
     if option in by_name:
         return by_name[option]
@@ -481,14 +481,14 @@ def test_presence_that_cannot_be_is_refused_in_words(options: dict[str, str], sa
 
 def test_the_settings_that_were_asked_for_are_named() -> None:
     assert load({}, {}, None).asked == {}
-    assert load({"standby": "off", "history": ""}, {}, None).asked == {"standby": "off"}
-    assert load({"standby": "on", "history": "store"}, {}, None).asked == {"standby": "on", "history": "store"}
+    assert load({"replication": "off", "history": ""}, {}, None).asked == {"replication": "off"}
+    assert load({"replication": "on", "history": "store"}, {}, None).asked == {"replication": "on", "history": "store"}
 
 
 def test_topics_that_are_kept_are_named_by_what_they_begin_with() -> None:
     options = load({"history_topics": " news/=3600, a=b=60,,=1 "}, {}, None)
-    assert options.kept_topics == (("news/", 3600), ("a=b", 60), ("", 1))
-    assert load({}, {}, None).kept_topics == ()
+    assert options.retained_topics == (("news/", 3600), ("a=b", 60), ("", 1))
+    assert load({}, {}, None).retained_topics == ()
 
 
 @pytest.mark.parametrize(
@@ -511,9 +511,9 @@ def test_topics_that_are_kept_and_are_none_are_refused(topics: str, why: str) ->
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"standby": "yes"}, "standby 'yes': has to be off or on"),
-        ({"standby": "on", "routing": "lookup"}, "standby 'on': needs routing home"),
-        ({"standby": "on", "dedup_ttl": "0"}, "standby 'on': needs a dedup-ttl"),
+        ({"replication": "yes"}, "replication 'yes': has to be off or on"),
+        ({"replication": "on", "routing": "lookup"}, "replication 'on': needs routing home"),
+        ({"replication": "on", "dedup_ttl": "0"}, "replication 'on': needs a dedup-ttl"),
         ({"history": "disk"}, "history 'disk': has to be off, memory or store"),
         ({"history": "store", "store": "riak:127.0.0.1:8087"}, "needs the embedded store, lmdb:DIR: Riak has no"),
         ({"history": "memory", "routing": "lookup"}, "history 'memory': needs routing home"),
@@ -529,6 +529,6 @@ def test_settings_that_cannot_be_are_refused(options: dict[str, str], why: str) 
 
 
 def test_what_settings_need_is_asked_only_of_those_that_want_it() -> None:
-    load({"standby": "off", "history": "off", "routing": "lookup", "dedup_ttl": "0"}, {}, None)
-    load({"standby": "on", "history": "memory", "store": "riak:127.0.0.1:8087"}, {}, None)
-    load({"standby": "on", "history": "store", "history_bytes": "0"}, {}, None)
+    load({"replication": "off", "history": "off", "routing": "lookup", "dedup_ttl": "0"}, {}, None)
+    load({"replication": "on", "history": "memory", "store": "riak:127.0.0.1:8087"}, {}, None)
+    load({"replication": "on", "history": "store", "history_bytes": "0"}, {}, None)

@@ -89,7 +89,7 @@ class Way:
         self.outgoing = outgoing = Outgoing(base, None)
         self.hub, self.sending, self.replies = outgoing.hub, outgoing.sending, outgoing.replies
         self.replication = replication = Replication(base, cluster, DEDUP_TTL_S)
-        self.dedup, self.repeats, self.keys = replication.dedup, replication.repeats, replication.keys
+        self.dedup, self.origin_dedup, self.keys = replication.dedup, replication.origin_dedup, replication.keys
         self.topics = topics = Topics(base, cluster, outgoing, self.homes, presence, 0 if lookup else None)
         self.routes, self.locations, self.moved_away = topics.routes, topics.locations, topics.moved_away
         self.retained = retained = Retained(base, cluster, replication)

@@ -21,8 +21,8 @@ from ..running import PATIENCE_S, UNHURRIED, Gated, plain, running
 
 pytestmark = pytest.mark.usefixtures("transport", "logged")
 
-#: Of an endpoint whose store does not answer: it waits in vain to hand over, and for a client's reply.
-ENDING = replace(UNHURRIED, hand_over_s=0.3, replies_s=PATIENCE_S)
+#: Of an endpoint whose store does not answer: it waits in vain to transfer its slots, and for a client's reply.
+ENDING = replace(UNHURRIED, transfer_s=0.3, replies_s=PATIENCE_S)
 
 
 async def test_clients_are_told_to_go_over_the_drain_time(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ async def test_clients_are_told_to_go_over_the_drain_time(tmp_path: Path) -> Non
 
 
 async def test_while_clients_are_sent_away_it_is_not_ready_and_takes_nobody_in(tmp_path: Path, logged: Logged) -> None:
-    logged.expect("could not hand over")
+    logged.expect("could not transfer all slots")
     store = Gated(EmbeddedStore(tmp_path))
     async with running(tmp_path, store=store, patience=ENDING) as endpoint, plain(endpoint.url) as anna:
         store.shut()
@@ -65,7 +65,7 @@ async def test_while_clients_are_sent_away_it_is_not_ready_and_takes_nobody_in(t
 
 
 async def test_what_was_sent_before_the_close_counts(tmp_path: Path, logged: Logged) -> None:
-    logged.expect("could not hand over")
+    logged.expect("could not transfer all slots")
     store = Gated(EmbeddedStore(tmp_path))
     async with running(tmp_path, store=store, patience=ENDING) as endpoint, plain(endpoint.url) as anna:
         store.shut()

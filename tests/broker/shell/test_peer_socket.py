@@ -156,7 +156,7 @@ NOT_TOLD = {
     "grace time 0": ([], [0, *SETTINGS[1:]]),
     "grace time nan": ([], [float("nan"), *SETTINGS[1:]]),
     "grace time true": ([], [True, *SETTINGS[1:]]),
-    "standby": ([], [60.0, "on", "off"]),
+    "replication": ([], [60.0, "on", "off"]),
     "history": ([], [60.0, False, "disk"]),
 }
 
@@ -291,7 +291,7 @@ async def test_endpoints_with_different_settings_of_the_cluster_say_so_and_are_c
         for endpoint, differing in ((one, 1), (same, 1), (other, 2)):
             await endpoint.until(partial(lambda count, metrics: metrics[DIFFERING] == count, differing))
         mine, theirs = (endpoint.server.router.me.name for endpoint in (one, other))
-        for setting, has, others in (("standby", "off", "on"), ("history", "off", "memory")):
+        for setting, has, others in (("replication", "off", "on"), ("history", "off", "memory")):
             said = f"setting {setting} differs: {mine} has {has}, {theirs} has {others}; "
             assert said + "the lesser promise counts until all are restarted" in caplog.messages
         assert not [line for line in caplog.messages if "differs" in line and theirs not in line]
@@ -469,7 +469,7 @@ async def test_a_peer_that_does_not_introduce_itself_is_waited_for_but_not_for_e
 @pytest.mark.over_tcp
 async def test_leaving_takes_no_longer_than_telling_the_others(tmp_path: Path) -> None:
     async with running(tmp_path), running(tmp_path) as leaver:
-        # In turns of its tick, of which a stall is one: waiting in vain would be ``Patience.hand_over_s``, or 40.
+        # In turns of its tick, of which a stall is one: waiting in vain would be ``Patience.transfer_s``, or 40.
         ticks = leaver.ticks
         await leaver.server.stop()
         assert leaver.ticks - ticks < 30

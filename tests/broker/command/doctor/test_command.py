@@ -79,13 +79,13 @@ def test_names_of_one_and_of_several() -> None:
 
 def test_settings_of_the_cluster_are_shown_and_compared_with_the_options() -> None:
     recorded = Settings(True, "memory")
-    for options in (ServeOptions(), ServeOptions(standby="on", history="memory")):
-        assert command.settings_found(options, recorded) == ok("cluster settings", "standby on, history memory")
-    other = command.settings_found(ServeOptions(standby="off"), recorded)
-    assert (other.level, "the cluster has standby on, as its store records" in other.seen) == (Level.ERROR, True)
+    for options in (ServeOptions(), ServeOptions(replication="on", history="memory")):
+        assert command.settings_found(options, recorded) == ok("cluster settings", "replication on, history memory")
+    other = command.settings_found(ServeOptions(replication="off"), recorded)
+    assert (other.level, "the cluster has replication on, as its store records" in other.seen) == (Level.ERROR, True)
     unable = command.settings_found(ServeOptions(routing="lookup"), recorded)
     assert (unable.level, "needs routing home" in unable.seen) == (Level.ERROR, True)
-    none = command.settings_found(ServeOptions(standby="on"), None)
+    none = command.settings_found(ServeOptions(replication="on"), None)
     assert (none.level, "the first endpoint records its own" in none.seen) == (Level.OK, True)
 
 
@@ -102,7 +102,7 @@ async def test_beside_a_real_endpoint_everything_is_well_and_nothing_is_changed(
         assert seen["endpoint one"]["level"] == "ok"
         assert (seen["cluster settings"]["level"], seen["cluster settings"]["seen"]) == (
             "ok",
-            "standby off, history off",
+            "replication off, history off",
         )
         assert "an endpoint holds it" in next(
             finding["seen"] for check, finding in seen.items() if check[:5] == "port "

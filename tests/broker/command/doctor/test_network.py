@@ -106,7 +106,7 @@ class Pages:
 
     def _answer(self, connection: Any, request: Any) -> Any:
         status = HTTPStatus.OK if self.ready or request.path != "/readyz" else HTTPStatus.SERVICE_UNAVAILABLE
-        labels = f'name="{self.name}",version="{self.version}",standby="off",history="store"'
+        labels = f'name="{self.name}",version="{self.version}",replication="off",history="store"'
         text = f"ingeborg_info{{{labels}}} 1\ningeborg_settings_differ {self.differing}\n"
         response = connection.respond(status, text if request.path == "/metrics" else "the store\ndoes not answer\n")
         del response.headers["Date"]
@@ -124,7 +124,11 @@ class Pages:
         ({"ready": False}, "error", "not ready: the store; does not answer"),
         ({"version": "0.0.9"}, "warning", "version 0.0.9"),
         ({"name": "someone"}, "error", "two endpoints advertise the same URL"),
-        ({"differing": 2}, "warning", "it has standby off, history store, and 2 other endpoints have other settings"),
+        (
+            {"differing": 2},
+            "warning",
+            "it has replication off, history store, and 2 other endpoints have other settings",
+        ),
         ({"ahead_s": 5.0}, "warning", "its clock is +"),
         ({"ahead_s": -60.0}, "error", "by which the times of tokens may be off"),
         ({"ahead_s": 0.4}, "ok", "its clock is"),

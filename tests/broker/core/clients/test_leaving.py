@@ -8,7 +8,7 @@ from ingeborg.broker.core.clients.leaving import LEAVE_S, STEP_S, Leaving
 from ingeborg.broker.core.clients.sessions import Sessions
 from ingeborg.broker.core.cluster.joining import Joining
 from ingeborg.broker.core.connections.hub import Connection
-from ingeborg.broker.core.effects import Act, HandedOver, Hold, Left
+from ingeborg.broker.core.effects import Act, Hold, Left, SlotsTransferred
 from ingeborg.broker.core.limits import PATIENCE, SIZES
 from ingeborg.protocol.errors import GOING_AWAY, SLOW_CONSUMER
 
@@ -19,27 +19,27 @@ class Endpoint(Surroundings):
     def __init__(self, clients: int = 0) -> None:
         super().__init__("p")
         base, cluster, desk, sending = self.base, self.cluster, self.desk.real, self.sending
-        self.handovers = cluster.handovers
+        self.transfers = cluster.transfers
         self.busy = False
         self.joining = Joining(
-            *(desk, self.members, cluster.mesh, cluster.copies, cluster.writes, cluster.handovers, cluster.followers),
+            *(desk, self.members, cluster.mesh, cluster.replicas, cluster.writes, cluster.transfers, cluster.followers),
             lambda: not self.busy,
             alone_at_url=True,
         )
         self.sessions = Sessions(desk, base.limits, sending, self.replies, self.memory, base.inflight)
-        self.leaving = Leaving(desk, self.joining, cluster.copying, self.sessions, sending, base.inflight)
+        self.leaving = Leaving(desk, self.joining, cluster.slot_transfer, self.sessions, sending, base.inflight)
         self._copy_all()
         self.connections = [self.sessions.connected(number, None, False, 1 << 20) for number in range(clients)]
 
     def _copy_all(self) -> None:
         """Its peer has what belongs to its slots, of which there is nothing."""
-        copying = self.cluster.copying
-        assert not copying.prepared_to_leave()
+        slot_transfer = self.cluster.slot_transfer
+        assert not slot_transfer.prepared_to_leave()
         self.desk.work()
-        self.cluster.copies.flush()
+        self.cluster.replicas.flush()
         for call in self.desk.asked:
             call.asker.answered(call, True)
-        assert copying.prepared_to_leave()
+        assert slot_transfer.prepared_to_leave()
 
     def later(self, seconds: float = STEP_S) -> None:
         """So much later a turn ends."""
@@ -50,8 +50,8 @@ class Endpoint(Surroundings):
 
     def ends(self) -> list[Act]:
         """What has been said of the end since the last look."""
-        acts: list[Act] = [act for act in self.desk.acts if isinstance(act, HandedOver | Left)]
-        self.desk.acts[:] = [act for act in self.desk.acts if not isinstance(act, HandedOver | Left)]
+        acts: list[Act] = [act for act in self.desk.acts if isinstance(act, SlotsTransferred | Left)]
+        self.desk.acts[:] = [act for act in self.desk.acts if not isinstance(act, SlotsTransferred | Left)]
         return acts
 
     def told(self) -> list[int]:
@@ -90,26 +90,26 @@ def test_until_it_begins_nothing_ends() -> None:
 
 def test_clients_are_told_when_this_endpoint_is_home_of_nothing() -> None:
     endpoint = Endpoint(2)
-    endpoint.handovers.begin("keys")
+    endpoint.transfers.begin("keys")
     endpoint.leaving.begin(0.0)
     endpoint.later(0.0)
     assert endpoint.members.table.count("m") == 0
     endpoint.later()
     assert (endpoint.ends(), endpoint.told()) == ([], [])
-    endpoint.handovers.end("keys")
+    endpoint.transfers.end("keys")
     endpoint.later()
-    assert (endpoint.ends(), endpoint.told()) == ([HandedOver(True)], [0, 1])
+    assert (endpoint.ends(), endpoint.told()) == ([SlotsTransferred(True)], [0, 1])
 
 
 def test_they_are_told_in_any_case_when_that_takes_too_long() -> None:
     endpoint = Endpoint(2)
-    endpoint.handovers.begin("keys")
+    endpoint.transfers.begin("keys")
     endpoint.leaving.begin(0.0)
     endpoint.later(0.0)
-    endpoint.later(PATIENCE.hand_over_s - 0.01)
+    endpoint.later(PATIENCE.transfer_s - 0.01)
     assert (endpoint.ends(), endpoint.told()) == ([], [])
     endpoint.later(0.01)
-    assert (endpoint.ends(), endpoint.told()) == ([HandedOver(False)], [0, 1])
+    assert (endpoint.ends(), endpoint.told()) == ([SlotsTransferred(False)], [0, 1])
 
 
 def test_many_are_told_a_few_at_a_time_over_the_seconds_that_were_given() -> None:
@@ -215,7 +215,7 @@ def test_the_process_may_end_when_everything_under_way_is_finished() -> None:
     endpoint.later(PATIENCE.replies_s)
     endpoint.later()
     assert endpoint.out()
-    assert endpoint.ends() == [HandedOver(True)]
+    assert endpoint.ends() == [SlotsTransferred(True)]
     endpoint.later()
     assert endpoint.ends() == []
     endpoint.busy = False
@@ -230,7 +230,7 @@ def test_and_ends_in_any_case() -> None:
     endpoint.busy = True
     endpoint.leaving.begin(0.0)
     endpoint.later()
-    assert endpoint.ends() == [HandedOver(True)]
+    assert endpoint.ends() == [SlotsTransferred(True)]
     endpoint.later(LEAVE_S - 0.01)
     endpoint.out()
     assert endpoint.ends() == []

@@ -16,12 +16,12 @@ Key = tuple[int, int]
 
 class Pages(SlotState):
     """One endpoint's. ``told``: what it was told of slots, in order: ("arrived", slots, whole), ("gone", slots) or
-    ("dropped", slots). ``at_standbys``: standbys have the pages, too."""
+    ("dropped", slots). ``at_replicas``: replicas have the pages, too."""
 
-    def __init__(self, *, at_standbys: bool = False) -> None:
+    def __init__(self, *, at_replicas: bool = False) -> None:
         super().__init__("pages", 2)
-        if at_standbys:
-            self.at_standby = self
+        if at_replicas:
+            self.failover_form = self
         self.pages: dict[Key, bytes] = {}
         self.told: list[tuple[Any, ...]] = []
 
@@ -81,8 +81,8 @@ def write(node: Node, key: Key, page: bytes | None, *, turn: bool = True) -> Non
         pages.pages.pop(key, None)
     else:
         pages.pages[key] = page
-    copies = node.router.cluster.copies
-    if copies.watching:
-        copies.changed(pages, key[0], key)
+    replicas = node.router.cluster.replicas
+    if replicas.watching:
+        replicas.changed(pages, key[0], key)
     if turn:
         node.event(lambda now: None)

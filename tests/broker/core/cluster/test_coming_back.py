@@ -10,7 +10,7 @@ from tests.simulator.world import Node
 
 from ..talk import Cluster
 from .pages import pages_of, write
-from .test_copying import EVERY, cluster, counted, fill
+from .test_slot_transfer import EVERY, cluster, counted, fill
 
 
 def slots_of(node: Node) -> set[int]:

@@ -53,7 +53,7 @@ class Newcomer:
         self.desk = FakeDesk()
         cluster = Cluster(self.desk.base, alone_at_url=alone_at_url)
         self.members, self.joining = cluster.members, cluster.joining
-        self.writes, self.handovers = cluster.writes, cluster.handovers
+        self.writes, self.transfers = cluster.writes, cluster.transfers
         self.follower = Follower()
         cluster.followers.bind([self.follower])
 
@@ -83,7 +83,8 @@ class Newcomer:
         self.joining.link_up(peer(incarnation), NO_INTRODUCTION)
 
     def prepare(self, *peers: str) -> None:
-        """These have copied all that will be this endpoint's. The peers were asked for that, and for nothing else."""
+        """These have replicated all that will be this endpoint's. The peers were asked for that, and for nothing
+        else."""
         asked = self.desk.asked[:]
         self.desk.asked.clear()
         assert [(type(call.request), call.target) for call in asked] == [(PrepareRequest, peer) for peer in peers]
@@ -296,7 +297,7 @@ def test_peers_are_asked_to_join_when_all_have_copied(newcomer: Newcomer) -> Non
     assert newcomer.asked() == [(JoinRequest, "p"), (JoinRequest, "q")]
 
 
-def test_one_that_copies_for_too_long_is_waited_for_no_longer(newcomer: Newcomer) -> None:
+def test_one_that_replicates_for_too_long_is_waited_for_no_longer(newcomer: Newcomer) -> None:
     newcomer.register()
     newcomer.link_up("p")
     newcomer.read(peer("p"))
@@ -383,16 +384,16 @@ def test_a_newcomer_is_welcome_when_nothing_is_under_way_for_the_slots_that_are_
     member.link_up("new")
     assert member.members.table.count("new") == 0
     member.writes.begin("write")
-    member.handovers.begin("keys of before")
+    member.transfers.begin("keys of before")
     member.joining.join_requested("new", 5, JoinRequest(1))
     assert member.members.table.count("new") > 0  # from here on they are the newcomer's
     assert member.follower.told == ["view changed"]
     member.writes.begin("later write")
-    member.handovers.begin("keys")
+    member.transfers.begin("keys")
     member.writes.end("write")
-    member.handovers.end("keys of before")
+    member.transfers.end("keys of before")
     assert member.desk.answers == []
-    member.handovers.end("keys")
+    member.transfers.end("keys")
     assert member.desk.answers == [("new", 5, 0)]
 
 
@@ -469,7 +470,7 @@ def test_who_leaves_says_so_when_its_writes_have_ended(member: Newcomer) -> None
     assert member.follower.told == ["view changed"]
     member.joining.tick()
     assert member.asked() == []
-    assert not member.joining.handed_over
+    assert not member.joining.transferred
     member.writes.end("write")
     member.joining.tick()
     assert member.asked() == [(LeaveRequest, "p"), (LeaveRequest, "q")]
@@ -477,17 +478,17 @@ def test_who_leaves_says_so_when_its_writes_have_ended(member: Newcomer) -> None
     assert member.asked() == []
 
 
-def test_it_has_handed_over_when_that_is_said_and_keys_are_on_their_way(member: Newcomer) -> None:
-    member.handovers.begin("keys")
+def test_it_has_transferred_when_that_is_said_and_keys_are_on_their_way(member: Newcomer) -> None:
+    member.transfers.begin("keys")
     member.joining.leave()
-    assert not member.joining.handed_over
+    assert not member.joining.transferred
     member.joining.tick()
     assert member.asked() == []  # the new homes know by the word that they are: the keys come before it
-    member.handovers.end("keys")
-    assert not member.joining.handed_over
+    member.transfers.end("keys")
+    assert not member.joining.transferred
     member.joining.go_on_leaving()
     assert member.asked() == [(LeaveRequest, "p"), (LeaveRequest, "q")]
-    assert member.joining.handed_over
+    assert member.joining.transferred
 
 
 def test_a_peer_that_did_not_take_note_is_told_again(member: Newcomer) -> None:

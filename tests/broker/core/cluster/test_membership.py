@@ -477,13 +477,13 @@ def test_a_newcomer_counts_once_it_may_become_a_home() -> None:
 
 
 def test_endpoints_that_go_by_other_settings_are_named_from_their_link_to_their_death() -> None:
-    members = Membership(ME, START, settings=Settings(standby=True))
+    members = Membership(ME, START, settings=Settings(replication=True))
     members.registry([B, C], START, START)
     assert members.differing() == []  # neither has introduced itself yet
     members.connected(C, START, Introduction(60.0, Settings()))
     members.connected(B, START, Introduction(60.0, Settings(True, "memory")))
     assert members.differing() == ["b", "c"]
-    members.connected(C, START, Introduction(1.0, Settings(standby=True)))  # it has started again with these
+    members.connected(C, START, Introduction(1.0, Settings(replication=True)))  # it has started again with these
     assert members.differing() == ["b"]
     members.registry([B, C], START + DEAD_AFTER_S, START + DEAD_AFTER_S)
     assert members.differing() == []

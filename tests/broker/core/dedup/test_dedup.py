@@ -60,7 +60,7 @@ def test_a_time_to_live_of_zero_turns_it_off() -> None:
     st.sampled_from([20, ROOMY]),  # a generation of 5 keys, so that there are many of them, or of 250
     st.lists(
         st.tuples(
-            st.sampled_from(["duplicate", "publish", "expire", "handed over", "handed over at once"]),
+            st.sampled_from(["duplicate", "publish", "expire", "dispatched", "dispatched at once"]),
             st.integers(0, 4),
             st.sampled_from([0.0, 0.001, 0.5, 1.0, 4.0, 9.5, 10.0, 11.0]),
             st.sampled_from([0.5, 3.0, 10.0]),
@@ -83,10 +83,10 @@ def test_it_agrees_with_a_dictionary_of_expiries(keys_max: int, steps: list[tupl
             table.begin(key(number))
             table.settle(key(number), True, now)
             expiries[number] = now + 10.0
-        elif what == "handed over":
+        elif what == "dispatched":
             table.add(key(number), now, left)
             expiries[number] = max(now + left, expiries.get(number, 0.0))
-        elif what == "handed over at once":
+        elif what == "dispatched at once":
             numbers = [number, (number + 1) % 5, (number + 2) % 5, number]
             table.add_all([key(one) for one in numbers], [left, 2 * left, math.nan, left / 2], now)
             for one, seconds in zip(numbers[:2], (left, 2 * left), strict=True):
@@ -101,7 +101,7 @@ def test_it_agrees_with_a_dictionary_of_expiries(keys_max: int, steps: list[tupl
         assert table.duplicate(key(number), now) is (expiries.get(number, -1.0) > now)
 
 
-def test_what_is_handed_over_at_once_keeps_to_the_bounds() -> None:
+def test_what_is_dispatched_at_once_keeps_to_the_bounds() -> None:
     table: Dedup[None] = Dedup(TTL_S, 100)
     for turn in range(10):
         table.add_all([key(number) for number in range(37 * turn, 37 * turn + 37)], [TTL_S] * 37, float(turn))
@@ -134,7 +134,7 @@ def test_waiters_of_a_pending_message_are_told_of_its_outcome_once() -> None:
     assert table.settle(key(1), True, 0.0) == []
 
 
-def test_who_repeats_what_a_former_home_is_handing_over_waits_as_if_it_were_here() -> None:
+def test_who_repeats_what_a_former_home_is_dispatching_waits_as_if_it_were_here() -> None:
     dedup: Dedup[str] = Dedup(60.0, 100)
     dedup.begin_elsewhere(1, "a", 30.0)
     assert dedup.pending_here(1) is None
@@ -155,7 +155,7 @@ def test_what_nobody_said_or_asked_any_more_of_is_forgotten_in_time() -> None:
     dedup.expire_elsewhere(30.0)
     assert (dedup.pending_keys(), dedup.elsewhere) == ([2], {2: ("a", 31.0)})
     dedup.begin(3)
-    dedup.begin_elsewhere(3, "a", 50.0)  # it is this endpoint that hands it over
+    dedup.begin_elsewhere(3, "a", 50.0)  # it is this endpoint that dispatches it
     assert dedup.pending_here(3) == []
     assert dedup.pending_here(None) is None
 
@@ -295,13 +295,13 @@ def test_the_keys_of_moved_slots_are_handed_on_with_what_is_left_of_their_time()
     assert not new.duplicate(key(2, slot=4095), 1_010.0)
 
 
-def test_a_handed_over_key_never_lives_longer_than_the_time_to_live() -> None:
+def test_a_dispatched_key_never_lives_longer_than_the_time_to_live() -> None:
     table: Dedup[None] = Dedup(TTL_S, ROOMY)
     table.add(key(1), 0.0, 10_000.0)
     assert not table.duplicate(key(1), TTL_S)
 
 
-def test_a_handed_over_key_does_not_shorten_the_time_of_one_seen_here() -> None:
+def test_a_dispatched_key_does_not_shorten_the_time_of_one_seen_here() -> None:
     table: Dedup[None] = Dedup(TTL_S, ROOMY)
     table.add(key(1), 10.0)
     table.add(key(1), 11.0, 1.0)

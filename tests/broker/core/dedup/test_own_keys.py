@@ -19,7 +19,7 @@ def own(number: int, payload: bytes = b"x", slot: int = 7) -> int:
 
 
 def seen(table: Dedup[None], key: int, now: float) -> None:
-    """Its message has been handed over."""
+    """Its message has been dispatched."""
     table.begin(key)
     table.settle(key, True, now)
 
@@ -86,7 +86,7 @@ def test_a_conflict_is_no_sighting() -> None:
     assert not table.duplicate(own(1), 10.0)
 
 
-def test_a_payload_that_is_being_handed_over_is_in_conflict_with_another_and_one_that_failed_is_not() -> None:
+def test_a_payload_that_is_being_dispatched_is_in_conflict_with_another_and_one_that_failed_is_not() -> None:
     table: Dedup[str] = Dedup(10.0, 100)
     table.begin(own(1))
     assert table.conflicts(own(1, b"y"), 0.0)

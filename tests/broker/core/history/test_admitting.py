@@ -1,4 +1,4 @@
-"""Commands that ask for kept messages: which are begun, which wait, and what hangs on them. SPEC section 2.7."""
+"""Commands that ask for retained messages: which are begun, which wait, and what hangs on them. SPEC section 2.7."""
 
 from __future__ import annotations
 

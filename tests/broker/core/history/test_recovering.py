@@ -201,7 +201,7 @@ def test_what_does_not_fit_behind_a_recovery_comes_with_one_more_round(here: Her
     assert here.said(anna) == ["t 200"]
 
 
-def test_a_subscribe_that_asks_for_kept_messages_during_a_recovery_does_not_hide_its_end(here: Here) -> None:
+def test_a_subscribe_that_asks_for_retained_messages_during_a_recovery_does_not_hide_its_end(here: Here) -> None:
     first, second = here.keep("t", 3), here.keep("u", 4)
     advance(here)
     anna, _ = here.listens(recover=at(2))
@@ -211,7 +211,7 @@ def test_a_subscribe_that_asks_for_kept_messages_during_a_recovery_does_not_hide
     # A position would cover what the `subscribe` has still to be sent.
     assert here.said(anna) == [f"t {first.number} kept"]
     here.comes(anna, "u", 9)
-    here.part.read_kept(anna, ["u"], None, 1, None, lambda *end: ends.append(end))
+    here.part.read_retained(anna, ["u"], None, 1, None, lambda *end: ends.append(end))
     assert here.said(anna) == [f"u {second.number} kept", "u 9", "recovered at 4"]
     assert ends == [(True, False)]
 
@@ -224,11 +224,11 @@ def test_a_subscribe_without_recover_is_sent_what_is_kept_before_what_comes(here
     here.comes(anna, "t", kept[2].number)
     here.comes(anna, "t", 9)
     ends: list[tuple[bool, bool]] = []
-    here.part.read_kept(anna, ["t"], None, 2, None, lambda *end: ends.append(end))
+    here.part.read_retained(anna, ["t"], None, 2, None, lambda *end: ends.append(end))
     assert ends == []
     assert here.said(anna) == [f"t {kept[1].number} kept", f"t {kept[2].number} kept", "t"]
     assert ends == [(True, False)]
-    here.comes(anna, "t", kept[1].number)  # it was kept before it was handed over, and has been sent
+    here.comes(anna, "t", kept[1].number)  # it was kept before it was dispatched, and has been sent
     here.comes(anna, "t", 10)
     assert here.said(anna) == ["t"]
     here.desk.now += LINGER_S
@@ -245,21 +245,21 @@ def test_since_a_position_that_is_none_all_its_topics_have_a_gap(here: Here) -> 
     ends: list[tuple[bool, bool]] = []
     for since, said in ((at(3), []), (at(2), [f"t {entry.number} kept"])):
         here.part.hold_for(anna, "anna")
-        here.part.read_kept(anna, ["t"], since, 0, None, lambda *end: ends.append(end))
+        here.part.read_retained(anna, ["t"], since, 0, None, lambda *end: ends.append(end))
         assert here.said(anna) == said
         assert ends.pop() == (True, False)
     here.part.hold_for(anna, "anna")
-    here.part.read_kept(anna, ["t"], "other.3", 0, None, lambda *end: ends.append(end))
+    here.part.read_retained(anna, ["t"], "other.3", 0, None, lambda *end: ends.append(end))
     assert here.said(anna) == ["gap t", f"t {entry.number} kept"]
     assert ends[-1] == (True, True)
 
 
-def test_a_topic_without_kept_messages_has_no_gap_where_the_latest_are_asked_for(here: Here) -> None:
+def test_a_topic_without_retained_messages_has_no_gap_where_the_latest_are_asked_for(here: Here) -> None:
     here.log.raise_floor(slot_of("t"), 7)
     anna = here.client()
     here.hub.bind("anna", anna)
     here.part.hold_for(anna, "anna")
-    here.part.read_kept(anna, ["t"], None, 5, None, lambda *end: None)
+    here.part.read_retained(anna, ["t"], None, 5, None, lambda *end: None)
     assert here.said(anna) == []
 
 
@@ -310,7 +310,7 @@ def test_at_whatever_moment_its_client_goes_nothing_is_left(end: Callable[[Here,
 
     def ask() -> None:
         here.part.hold_for(anna, "anna")
-        here.part.read_kept(anna, [topic], None, 1, None, lambda *end: ends.append(end))
+        here.part.read_retained(anna, [topic], None, 1, None, lambda *end: ends.append(end))
 
     def answer_all() -> None:
         for call in here.take_asked(MissedRequest):
@@ -444,7 +444,7 @@ def test_a_command_gives_up_behind_a_slow_reader(here: Here) -> None:
     here.sending.blocked(anna, 10)
     ends: list[tuple[bool, bool]] = []
     here.part.hold_for(anna, "anna")
-    here.part.read_kept(anna, ["t"], None, 1, None, lambda *end: ends.append(end))
+    here.part.read_retained(anna, ["t"], None, 1, None, lambda *end: ends.append(end))
     here.comes(anna, "t", 9)
     step(here)
     here.desk.now += COMMAND_S - 0.1
@@ -465,7 +465,7 @@ def test_a_command_gives_up_behind_a_long_recovery_which_goes_on(here: Here) -> 
     anna, _ = here.listens(recover=at(2))
     ends: list[tuple[bool, bool]] = []
     here.part.hold_for(anna, "anna")
-    here.part.read_kept(anna, ["u"], None, 1, None, lambda *end: ends.append(end))
+    here.part.read_retained(anna, ["u"], None, 1, None, lambda *end: ends.append(end))
     here.desk.now += COMMAND_S
     here.part.tick()
     assert ends == [(False, False)]
@@ -480,7 +480,7 @@ def test_a_command_that_ends_in_time_does_not_end_twice(here: Here) -> None:
     anna, _ = here.listens()
     ends: list[tuple[bool, bool]] = []
     here.part.hold_for(anna, "anna")
-    here.part.read_kept(anna, ["t"], None, 1, None, lambda *end: ends.append(end))
+    here.part.read_retained(anna, ["t"], None, 1, None, lambda *end: ends.append(end))
     here.work()
     assert ends == [(True, False)]
     here.desk.now += COMMAND_S
@@ -498,7 +498,7 @@ def test_messages_of_two_clients_on_one_connection_each_come_as_often_as_they_ar
     here.comes(shared, "t", kept.number)  # anna's
     here.comes(shared, "t", kept.number)  # bert's
     here.comes(shared, "u", 9)
-    here.part.read_kept(shared, ["t"], None, 1, None, lambda *end: None)
+    here.part.read_retained(shared, ["t"], None, 1, None, lambda *end: None)
     assert here.said(shared) == [f"t {kept.number} kept", "t", "u"]
 
 
@@ -511,10 +511,10 @@ def test_two_subscribes_of_two_clients_on_one_connection_wait_for_each_other(her
     here.part.hold_for(shared, "anna")
     here.part.hold_for(shared, "bert")
     here.comes(shared, "u", 9)
-    here.part.read_kept(shared, ["t"], None, 1, None, lambda *end: ends.append("anna"))
+    here.part.read_retained(shared, ["t"], None, 1, None, lambda *end: ends.append("anna"))
     assert here.said(shared) == [f"t {first.number} kept"]
     assert ends == ["anna"]
-    here.part.read_kept(shared, ["u"], None, 1, None, lambda *end: ends.append("bert"))
+    here.part.read_retained(shared, ["u"], None, 1, None, lambda *end: ends.append("bert"))
     assert here.said(shared) == [f"u {second.number} kept", "u"]
     assert ends == ["anna", "bert"]
     assert is_gone(here, shared)
@@ -541,7 +541,7 @@ def test_who_listens_here_again_since_its_listen_elsewhere_has_failed_recovers(h
     # One that does not recover has nothing to go by.
     other = here.client()
     here.part.hold_for(other, "bert")
-    here.part.read_kept(other, ["x"], None, 1, None, lambda *end: None)
+    here.part.read_retained(other, ["x"], None, 1, None, lambda *end: None)
     restored(other)
     assert len(here.follower(other).rounds) == 1
 
@@ -591,7 +591,7 @@ def test_a_listen_ends_what_a_subscribe_before_it_waits_for_at_once(here: Here) 
     here.part.hold_for(anna, "anna")
     here.part.listens(anna, "anna")
     here.part.listened(anna, "anna", at(0))
-    here.part.read_kept(anna, ["u"], None, 1, None, lambda *end: ends.append(end))
+    here.part.read_retained(anna, ["u"], None, 1, None, lambda *end: ends.append(end))
     assert ends == [(False, False)]
     here.has_topics()
     assert here.said(anna) == ["recovered at 0"]
@@ -617,7 +617,7 @@ def test_what_a_subscribe_was_sent_before_a_failure_is_not_sent_once_more() -> N
     anna, _ = here.listens()
     here.part.hold_for(anna, "anna")
     ends: list[tuple[bool, bool]] = []
-    here.part.read_kept(anna, [of_a], None, 9, None, lambda *end: ends.append(end))
+    here.part.read_retained(anna, [of_a], None, 9, None, lambda *end: ends.append(end))
     (call,) = here.take_asked(MissedRequest)
     call.asker.answered(call, answer((of_a, 51, 3), number=7, mark=9))
     assert here.said(anna) == [f"{of_a} 51 kept"]
@@ -643,7 +643,7 @@ def test_a_command_whose_round_is_over_is_told_so_once_whatever_else_its_turn_br
     anna, _ = here.listens()
     ends: list[tuple[bool, bool]] = []
     here.part.hold_for(anna, "anna")
-    here.part.read_kept(anna, ["t"], None, 1, None, lambda *end: ends.append(end))
+    here.part.read_retained(anna, ["t"], None, 1, None, lambda *end: ends.append(end))
     here.desk.now += COMMAND_S
     while not here.rounds.over:  # in slices of a job; the turn goes on
         here.desk.work()

@@ -271,7 +271,7 @@ def test_a_subscribe_gives_up_after_a_while_and_what_came_meanwhile_goes_on(here
     here.hub.bind("anna", anna)
     here.part.hold_for(anna, "anna")
     ends: list[tuple[bool, bool]] = []
-    here.part.read_kept(anna, [of_a], None, 1, None, lambda *end: ends.append(end))
+    here.part.read_retained(anna, [of_a], None, 1, None, lambda *end: ends.append(end))
     here.comes(anna, of_a, 9)
     for _ in range(5):
         for call in here.take_asked(MissedRequest):

@@ -23,18 +23,18 @@ from ingeborg.broker.core.links.link import (
 from ingeborg.broker.core.links.requests import (
     BroadcastRequest,
     Carried,
-    CopyRequest,
     DeliverRequest,
     DeliverToListRequest,
     MissedPage,
     PublishRequest,
+    ReplicaChunkRequest,
     Request,
 )
 
 
 def item(number: int, data: bytes = b"") -> Sent:
     """One to be told from others by its number."""
-    return number, CopyRequest(number, "", data)
+    return number, ReplicaChunkRequest(number, "", data)
 
 
 def opened() -> tuple[Link, Link]:
@@ -110,7 +110,7 @@ def test_a_frame_takes_a_bounded_number_of_items() -> None:
 @pytest.mark.parametrize(
     "large",
     [
-        CopyRequest(1, "", bytes(BATCH_BYTES_MAX // 2)),
+        ReplicaChunkRequest(1, "", bytes(BATCH_BYTES_MAX // 2)),
         BroadcastRequest(Carried("", bytes(BATCH_BYTES_MAX // 2), "o.1", 1)),
         PublishRequest(Carried("t", bytes(BATCH_BYTES_MAX // 2), "o.1", 1), None),
         DeliverRequest(Carried("t", bytes(BATCH_BYTES_MAX // 2), "o.1", 1), ["c"]),

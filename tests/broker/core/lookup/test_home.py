@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ingeborg.broker.core.dedup.dedup import payload_hash
-from ingeborg.broker.core.dispatch import Handover, Publish
+from ingeborg.broker.core.dispatch import Dispatch, Publish
 from ingeborg.broker.core.links.calls import NOT_HOME
 from ingeborg.broker.core.links.requests import Carried, DeliverRequest, PublishRequest
 from ingeborg.broker.core.model import StoreUnavailable
@@ -28,7 +28,7 @@ def take(way: Way, topic: str, payload: bytes = b'"news"', *, dedup: bool = True
 
 def outcomes(way: Way) -> list[object]:
     """What has become of messages; an error by its code."""
-    taken = [handover.outcome for handover in way.outcomes.due]
+    taken = [dispatch.outcome for dispatch in way.outcomes.due]
     way.outcomes.due.clear()
     return [outcome.code if isinstance(outcome, ProtocolError) else outcome for outcome in taken]
 
@@ -124,7 +124,7 @@ def test_when_the_store_does_not_answer_what_waits_of_the_topic_is_refused_and_c
 
 
 def test_an_answer_for_a_message_that_was_given_up_changes_nothing_for_the_next_one(way: Way) -> None:
-    first, second = (Handover(publish.message, 0, 1 << 128 | 5, publish) for publish in (made(way), made(way)))
+    first, second = (Dispatch(publish.message, 0, 1 << 128 | 5, publish) for publish in (made(way), made(way)))
     way.home.take(first)
     (see,) = way.flush()
     way.routes.drop("t")

@@ -54,7 +54,7 @@ class Told(Way):
         return self.take_asked()
 
     def said(self) -> list[Any]:
-        """The same, as what they are to hand over."""
+        """The same, as what they are to dispatch."""
         return [orjson.loads(call.request.message.payload) for call in self.asked()]
 
     @property
@@ -88,7 +88,7 @@ def test_of_one_topic_one_message_is_under_way_at_a_time(told: Told) -> None:
 
 
 @pytest.mark.parametrize("code", ["partial", "store_unavailable", "peer_unavailable"])
-def test_what_a_home_does_not_hand_over_is_counted_and_not_repeated(told: Told, code: str) -> None:
+def test_what_a_home_does_not_dispatch_is_counted_and_not_repeated(told: Told, code: str) -> None:
     told.tell("carl", told.elsewhere)
     told.tell("dora", told.elsewhere)
     (call,) = told.asked()
@@ -122,7 +122,7 @@ def test_the_next_home_is_asked_when_one_is_gone_and_told_so() -> None:
     assert call.request == PublishRequest(message, None, again=True)
 
 
-def test_it_is_handed_over_here_when_this_endpoint_is_the_next_home(told: Told) -> None:
+def test_it_is_dispatched_here_when_this_endpoint_is_the_next_home(told: Told) -> None:
     told.tell("carl", told.elsewhere)
     (call,) = told.asked()
     told.loses(ANN)

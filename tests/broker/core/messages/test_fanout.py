@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.dispatch import Handover
+from ingeborg.broker.core.dispatch import Dispatch
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import Call
 from ingeborg.broker.core.links.link import Link
@@ -29,7 +29,7 @@ def hand_over(way: Way, local: list[str], topic: str = "t", **remote: list[str])
     """A message for these clients; the requests that carry it, by the peer's incarnation."""
     for incarnation, clients in remote.items():
         way.listens_at(ENDPOINTS[incarnation], *clients)
-    assert not way.fanout.hand_over(Handover(message(topic), 0, None, None), local, remote)
+    assert not way.fanout.send(Dispatch(message(topic), 0, None, None), local, remote)
     return {call.target: call for call in way.take_asked()}
 
 
@@ -43,11 +43,11 @@ def fail(call: Call) -> None:
 
 
 def outcome(way: Way) -> Any:
-    """What is said of the message: ``"under way"``, or ``"handed over"``, or the error."""
-    if not way.fanout.handed_over:
+    """What is said of the message: ``"under way"``, or ``"dispatched"``, or the error."""
+    if not way.fanout.dispatched:
         return "under way"
-    _, error = way.fanout.handed_over.popleft()
-    return "handed over" if error is None else error
+    _, error = way.fanout.dispatched.popleft()
+    return "dispatched" if error is None else error
 
 
 def relocate(way: Way, **found: Location | None) -> None:
@@ -60,7 +60,7 @@ def relocate(way: Way, **found: Location | None) -> None:
 # Who gets it
 
 
-def test_each_endpoint_gets_it_once_with_its_clients_and_it_is_handed_over_when_all_have_confirmed(way: Way) -> None:
+def test_each_endpoint_gets_it_once_with_its_clients_and_it_is_dispatched_when_all_have_confirmed(way: Way) -> None:
     carl = way.listens("carl")
     calls = hand_over(way, ["carl"], a=["dora", "emil"], b=["fred"])
     assert way.written(carl) == [note("t")]
@@ -72,15 +72,15 @@ def test_each_endpoint_gets_it_once_with_its_clients_and_it_is_handed_over_when_
     confirm(calls["b"])
     assert outcome(way) == "under way"
     confirm(calls["a"])
-    assert outcome(way) == "handed over"
+    assert outcome(way) == "dispatched"
     assert not way.desk.drops
 
 
 @pytest.mark.parametrize("clients", [[], ["carl"], ["carl", "dora"]], ids=len)
-def test_a_message_for_clients_who_are_all_here_is_handed_over_at_once(way: Way, clients: list[str]) -> None:
+def test_a_message_for_clients_who_are_all_here_is_dispatched_at_once(way: Way, clients: list[str]) -> None:
     for client in clients:
         way.listens(client)
-    assert way.fanout.hand_over(Handover(message("t"), 0, None, None), clients, {})
+    assert way.fanout.send(Dispatch(message("t"), 0, None, None), clients, {})
     assert outcome(way) == "under way"  # nothing is said of it later
     assert way.take_asked() == []
 
@@ -128,7 +128,7 @@ def test_who_is_not_there_is_looked_for_once_and_gets_it_at_the_new_place(way: W
     assert (again.target, again.request.clients) == ("b", ["dora"])
     assert way.locations.get("dora") == at(BOB, number=2)
     confirm(again)
-    assert outcome(way) == "handed over"
+    assert outcome(way) == "dispatched"
     assert way.desk.counts["relocations"] == 1
     assert not way.desk.drops
 
@@ -140,7 +140,7 @@ def test_who_has_come_here_meanwhile_gets_it_here(way: Way) -> None:
     confirm(calls["a"], "dora")
     relocate(way, dora=Location(2, "m", True))
     assert way.written(dora) == [note("t")]
-    assert outcome(way) == "handed over"
+    assert outcome(way) == "dispatched"
 
 
 def test_what_is_announced_while_the_store_is_asked_counts_more_than_its_answer(way: Way) -> None:
@@ -157,7 +157,7 @@ def test_who_is_not_at_the_second_place_either_does_not_listen_and_is_counted(wa
     relocate(way, dora=at(BOB, number=2))
     (again,) = way.take_asked()
     confirm(again, "dora")
-    assert outcome(way) == "handed over"
+    assert outcome(way) == "dispatched"
     assert way.desk.drops == {"not_listening": 1}
     assert way.locations.get("dora") == at(BOB, number=2, online=False)
     assert way.take_stored() == []
@@ -167,12 +167,12 @@ def test_who_listens_nowhere_gets_nothing_and_keeps_nobody_waiting(way: Way) -> 
     calls = hand_over(way, [], a=["dora"])
     confirm(calls["a"], "dora")
     relocate(way, dora=at(ANN, number=2, online=False))
-    assert outcome(way) == "handed over"
+    assert outcome(way) == "dispatched"
     assert way.take_asked() == []
 
 
 def test_that_a_client_has_never_listened_is_learnt(way: Way) -> None:
-    way.fanout.hand_over(Handover(message("t"), 0, None, None), ["dora"], {})
+    way.fanout.send(Dispatch(message("t"), 0, None, None), ["dora"], {})
     relocate(way, dora=None)
     assert way.locations.get("dora") == NEVER_LISTENED
 
@@ -195,7 +195,7 @@ def test_clients_of_an_endpoint_that_is_gone_are_looked_for(way: Way) -> None:
     (again,) = way.take_asked()
     assert again.target == "b"
     confirm(again)
-    assert outcome(way) == "handed over"
+    assert outcome(way) == "dispatched"
 
 
 def test_who_the_store_still_has_at_an_endpoint_that_is_gone_is_counted(way: Way) -> None:
@@ -203,7 +203,7 @@ def test_who_the_store_still_has_at_an_endpoint_that_is_gone_is_counted(way: Way
     way.loses(ANN)
     calls["a"].asker.lost(calls["a"])
     relocate(way, dora=at(ANN))
-    assert outcome(way) == "handed over"
+    assert outcome(way) == "dispatched"
     assert way.desk.drops == {"endpoint_gone": 1}
 
 
@@ -214,7 +214,7 @@ def test_clients_of_an_endpoint_that_goes_at_the_second_try_are_still_there_shou
     (again,) = way.take_asked()
     way.loses(BOB)
     again.asker.lost(again)
-    assert outcome(way) == "handed over"
+    assert outcome(way) == "dispatched"
     assert way.desk.drops == {"endpoint_gone": 1}
     assert way.locations.get("dora") == at(BOB, number=2)
 
@@ -254,9 +254,9 @@ def test_a_list_of_few_or_one_for_which_there_is_no_link_yet_goes_as_it_is(way: 
 
 def broadcast(way: Way, begun: float = 100.0) -> dict[str, Call]:
     """A broadcast; the requests to the peers."""
-    handover = Handover(message(""), 0, None, None)
-    handover.begun = begun
-    way.fanout.broadcast(handover)
+    dispatch = Dispatch(message(""), 0, None, None)
+    dispatch.begun = begun
+    way.fanout.broadcast(dispatch)
     return {call.target: call for call in way.take_asked()}
 
 
@@ -280,7 +280,7 @@ def test_a_broadcast_goes_to_every_endpoint_this_one_included(way: Way) -> None:
     assert outcome(way) == "under way"
     done_here(way)
     assert way.written(carl) == [note("")]
-    assert outcome(way) == "handed over"
+    assert outcome(way) == "dispatched"
 
 
 def test_a_broadcast_follows_who_moved_since_it_began_and_nobody_else(way: Way) -> None:
@@ -294,7 +294,7 @@ def test_a_broadcast_follows_who_moved_since_it_began_and_nobody_else(way: Way) 
     assert (follows.target, follows.request.clients) == ("b", ["dora"])
     assert outcome(way) == "under way"
     confirm(follows)
-    assert outcome(way) == "handed over"
+    assert outcome(way) == "dispatched"
     assert way.take_stored() == []  # where they are was known
 
 
@@ -307,7 +307,7 @@ def test_a_broadcast_asks_the_store_for_who_moved_to_it_does_not_know_where(way:
     (follows,) = way.take_asked()
     assert follows.target == "b"
     confirm(follows)
-    assert outcome(way) == "handed over"
+    assert outcome(way) == "dispatched"
 
 
 def test_a_broadcast_goes_after_a_client_for_as_long_as_that_moves_on_but_not_for_ever(way: Way) -> None:
@@ -326,7 +326,7 @@ def test_a_broadcast_goes_after_a_client_for_as_long_as_that_moves_on_but_not_fo
     confirm(follows, "dora")
     relocate(way, dora=at(BOB, number=5))
     assert way.take_asked() == []
-    assert outcome(way) == "handed over"
+    assert outcome(way) == "dispatched"
     assert way.desk.drops == {"not_listening": 1}
 
 
@@ -339,7 +339,7 @@ def test_a_broadcast_stops_at_a_client_that_is_not_where_it_was_said_to_be_and_n
     (follows,) = way.take_asked()
     confirm(follows, "dora")
     relocate(way, dora=at(BOB, number=2))
-    assert outcome(way) == "handed over"
+    assert outcome(way) == "dispatched"
     assert way.desk.drops == {"not_listening": 1}
 
 
@@ -353,7 +353,7 @@ def test_a_broadcast_whose_client_is_at_an_endpoint_that_goes_leaves_it_there_sh
     way.loses(BOB)
     follows.asker.lost(follows)
     relocate(way, dora=at(BOB, number=2))
-    assert outcome(way) == "handed over"
+    assert outcome(way) == "dispatched"
     assert way.desk.drops == {"endpoint_gone": 1}
     assert way.locations.get("dora") == at(BOB, number=2)
 

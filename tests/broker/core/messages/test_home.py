@@ -244,7 +244,7 @@ def test_only_a_broadcast_that_was_asked_for_before_is_taken_to_have_begun_befor
 # Duplicates
 
 
-def test_a_payload_is_known_once_it_has_been_handed_over_and_not_before(way: Asked, topic: str) -> None:
+def test_a_payload_is_known_once_it_has_been_dispatched_and_not_before(way: Asked, topic: str) -> None:
     way.subscribed(topic, "carl")
     way.listens_at(ANN, "carl")
     first = way.publish(topic)

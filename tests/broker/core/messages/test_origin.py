@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.dedup.dedup import payload_hash
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.links.calls import KEPT, Call
+from ingeborg.broker.core.links.calls import RETAINED, Call
 from ingeborg.broker.core.links.requests import Carried, PublishRequest
 from ingeborg.broker.core.model import VOID, Settings, Shape, StoreUnavailable
 from ingeborg.broker.core.stores import FAILED
@@ -103,7 +103,7 @@ def test_where_duplicates_are_not_looked_for_there_is_no_key_and_nothing_is_lear
         call = sent(way, paul, topic, dedup=False)
         assert call.request.hashed is None
         call.asker.answered(call, False)
-    assert len(way.repeats) == 0
+    assert len(way.origin_dedup) == 0
 
 
 def test_when_its_home_is_lost_the_next_one_is_told_that_another_was_asked_before(way: Way) -> None:
@@ -185,37 +185,37 @@ def test_what_the_home_here_lets_go_of_is_sent_to_the_new_home_before_anything_l
 
 
 @pytest.fixture
-def keeping() -> Way:
+def retention() -> Way:
     limits, shape = Limits(history_bytes=1 << 20), Shape(journal=True)
     return Way(ANN, BOB, settings=Settings(history="memory"), limits=limits, shape=shape)
 
 
-def test_a_kept_message_without_dedup_is_no_duplicate_of_its_own_retry(keeping: Way) -> None:
-    """It has a key of its own making: nothing but itself, handed over by a home that crashed, is known by it."""
-    way = keeping
+def test_a_retained_message_without_dedup_is_no_duplicate_of_its_own_retry(retention: Way) -> None:
+    """It has a key of its own making: nothing but itself, dispatched by a home that crashed, is known by it."""
+    way = retention
     paul, topic = way.connection(), topic_at(way.members, "a")
     keys = set()
-    for answer, is_kept in ((KEPT, True), (False, False), (True, False)):
+    for answer, is_retained in ((RETAINED, True), (False, False), (True, False)):
         call = sent(way, paul, topic, dedup=False, keep_s=60)
         assert (call.request.again, call.request.keep_s) == (False, 60)
         keys.add(call.request.hashed)
         call.asker.answered(call, answer)
-        assert told(way, paul) == [{"result": "success", "duplicate": False, "kept": is_kept}]
+        assert told(way, paul) == [{"result": "success", "duplicate": False, "kept": is_retained}]
     assert len(keys) == 3
     assert b"" not in keys
-    assert len(way.repeats) == 0
+    assert len(way.origin_dedup) == 0
 
 
-def test_a_kept_message_with_dedup_is_one_and_keeps_nothing(keeping: Way) -> None:
-    way = keeping
+def test_a_retained_message_with_dedup_is_one_and_keeps_nothing(retention: Way) -> None:
+    way = retention
     paul, topic = way.connection(), topic_at(way.members, "a")
     call = sent(way, paul, topic, keep_s=60)
     call.asker.answered(call, True)
     assert told(way, paul) == [{"result": "success", "duplicate": True, "kept": False}]
 
 
-def test_two_kept_messages_of_one_payload_without_dedup_are_both_kept_here(keeping: Way) -> None:
-    way = keeping
+def test_two_retained_messages_of_one_payload_without_dedup_are_both_kept_here(retention: Way) -> None:
+    way = retention
     paul, topic = way.connection(), topic_at(way.members, "m")
     way.subscribed(topic)
     for _ in range(2):
@@ -225,8 +225,10 @@ def test_two_kept_messages_of_one_payload_without_dedup_are_both_kept_here(keepi
     assert way.retained.log.entries == 2
 
 
-def test_the_first_message_that_is_kept_in_memory_waits_until_the_journal_knows_that_its_slot_is(keeping: Way) -> None:
-    way = keeping
+def test_the_first_message_that_is_kept_in_memory_waits_until_the_journal_knows_that_its_slot_is(
+    retention: Way,
+) -> None:
+    way = retention
     paul, carl, topic = way.connection(), way.listens("carl"), topic_at(way.members, "m")
     way.subscribed(topic, "carl")
     way.retained.state.begun([slot_of(topic)])

@@ -39,7 +39,7 @@ class Keeper(Surroundings):
         self.replication = Replication(self.base, self.cluster, 60.0)
         self.retained = retained = Retained(self.base, self.cluster, self.replication)
         self.log, self.clock, self.marks = retained.log, retained.clock, retained.marks
-        self.journal, self.state, self.keeping = retained.journal, retained.state, retained.keeping
+        self.journal, self.state, self.retention = retained.journal, retained.state, retained.retention
         self.marks.joined()
         self.marks.tick()
         self.take_asked()

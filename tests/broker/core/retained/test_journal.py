@@ -1,4 +1,4 @@
-"""Kept messages are written to the journal, and read from it where slots come without them. SPEC section 8.10."""
+"""Retained messages are written to the journal, and read from it where slots come without them. SPEC section 8.10."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from ingeborg.broker.core.cluster.membership import LEASE_S
 from ingeborg.broker.core.entries import Entry
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.model import NO_SETTINGS, VOID, Kept, Settings, Shape
+from ingeborg.broker.core.model import NO_SETTINGS, VOID, RetainedMessage, Settings, Shape
 from ingeborg.broker.core.part import Part
 from ingeborg.broker.core.retained import journal as journal_module
 from ingeborg.broker.core.retained.clock import STAMPS_PER_MS
-from ingeborg.broker.core.retained.journal import AGAIN_S, KEPT_PER_PAGE, SLOTS_PER_READ, Unread
+from ingeborg.broker.core.retained.journal import AGAIN_S, RETAINED_PER_PAGE, SLOTS_PER_READ, Unread
 from ingeborg.protocol.hashes import slot_of
 from tests import wants
 
@@ -44,7 +44,7 @@ def here() -> Keeper:
 
 def written(here: Keeper) -> list[tuple[Any, str]]:
     """What became of messages' entries since the last look: which, and why it was not written."""
-    found = [(handover, str(error or "")) for handover, error in here.journal.written]
+    found = [(dispatch, str(error or "")) for dispatch, error in here.journal.written]
     here.journal.written.clear()
     return found
 
@@ -68,8 +68,8 @@ def goes(here: Keeper, slot: int) -> None:
     here.state.gone([slot])
 
 
-def kept(number: int, stamp: int, left_s: float = 60.0, topic: str = "t") -> Kept:
-    return Kept(slot_of(topic), stamp, topic, b"1", "o", number, UNIX_S + 100.0 + left_s)
+def kept(number: int, stamp: int, left_s: float = 60.0, topic: str = "t") -> RetainedMessage:
+    return RetainedMessage(slot_of(topic), stamp, topic, b"1", "o", number, UNIX_S + 100.0 + left_s)
 
 
 def test_the_lives_before_are_ended_before_the_first_write() -> None:
@@ -121,7 +121,7 @@ def test_one_write_is_under_way_at_a_time_and_the_rest_goes_into_the_next(here: 
     first = keep(here, 10, "first")
     here.journal.write()
     (call,) = here.stored("keep")
-    row = Kept(SLOT, 10, "t", b"1", "o", first.number, UNIX_S + first.expires)
+    row = RetainedMessage(SLOT, 10, "t", b"1", "o", first.number, UNIX_S + first.expires)
     assert call.arguments == ([row], [], [], [])
     keep(here, 11, "second")
     keep(here, 12, "third")
@@ -140,7 +140,7 @@ def test_one_write_is_under_way_at_a_time_and_the_rest_goes_into_the_next(here: 
 
 def test_a_turn_writes_so_many_and_the_next_ones_the_others(here: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
     wants.interpreted()
-    monkeypatch.setattr(journal_module, "KEPT_PER_WRITE", 2)
+    monkeypatch.setattr(journal_module, "RETAINED_PER_WRITE", 2)
     for stamp in range(10, 15):
         keep(here, stamp, stamp)
     here.journal.forget(SLOT, 9)  # it may be one of these, stamped anew: it goes when they are written
@@ -163,7 +163,7 @@ def test_what_could_not_be_written_is_told_and_counted_and_the_rest_is_written_a
     here.journal.floor(SLOT, 8)
     call.end(None, OSError("the disk is full"))
     assert written(here) == [("first", "the disk is full")]
-    assert here.desk.drops["not_kept"] == 1
+    assert here.desk.drops["not_retained"] == 1
     here.journal.write()
     assert here.stored() == []  # a store that fails at once is not asked at every turn
     here.desk.now += AGAIN_S
@@ -196,7 +196,7 @@ def test_what_is_forgotten_while_the_store_fails_is_bounded_and_counted(
     here.journal.write()
     (call,) = here.stored("keep")
     call.end(None, OSError("the disk is full"))
-    assert here.desk.counts["kept_not_erased"] == 2
+    assert here.desk.counts["retained_not_erased"] == 2
     here.desk.now += AGAIN_S
     here.journal.write()
     (call,) = here.stored("keep")
@@ -226,7 +226,7 @@ def test_how_far_those_before_had_come_is_known_before_this_endpoint_acts(here: 
     informed = Informed()
     here.cluster.followers.bind([informed])
     here.journal.tick()
-    (call,) = here.stored("kept_top")
+    (call,) = here.stored("retained_top")
     here.journal.tick()
     assert here.stored() == []
     call.end(None, OSError("down"))
@@ -235,7 +235,7 @@ def test_how_far_those_before_had_come_is_known_before_this_endpoint_acts(here: 
     here.desk.now += AGAIN_S
     here.journal.tick()
     assert (here.members.informed, informed.told) == (False, [])
-    here.stored("kept_top")[0].end(77)
+    here.stored("retained_top")[0].end(77)
     assert (here.members.informed, informed.told) == (True, ["informed"])
     assert here.clock.value >= 77
     here.desk.now += AGAIN_S
@@ -249,12 +249,12 @@ def test_slots_that_come_are_read_page_by_page_and_are_nobodys_before(here: Keep
     assert here.clock.value == LEAPT  # those of before may have given stamps that nobody heard of
     assert here.log.floor(SLOT) == 0
     assert SLOT in here.journal.loading
-    (call,) = here.stored("kept")
-    assert call.arguments == ([SLOT], None, KEPT_PER_PAGE)
+    (call,) = here.stored("retained")
+    assert call.arguments == ([SLOT], None, RETAINED_PER_PAGE)
     call.end(([kept(1, 5), kept(2, 6)], [(SLOT, 3)], "more"))
     assert SLOT in here.journal.loading
-    (call,) = here.stored("kept")
-    assert call.arguments == ([SLOT], "more", KEPT_PER_PAGE)
+    (call,) = here.stored("retained")
+    assert call.arguments == ([SLOT], "more", RETAINED_PER_PAGE)
     call.end(([kept(3, 7), kept(4, 8, left_s=-1.0)], [], None))
     assert not here.journal.loading
     topic = here.log.get(SLOT, "t")
@@ -367,7 +367,7 @@ def test_a_slot_whose_copy_says_that_it_is_written_needs_no_other_floor(here: Ke
 def test_a_slot_that_was_kept_in_memory_has_a_gap_where_it_is_read_and_is_written_from_there_on(here: Keeper) -> None:
     here.clock.see(100)
     here.state.begun([SLOT, SLOT + 1])
-    here.stored("kept")[0].end(([kept(1, 5)], [(SLOT, VOID), (SLOT + 1, 3)], None))
+    here.stored("retained")[0].end(([kept(1, 5)], [(SLOT, VOID), (SLOT + 1, 3)], None))
     floor = here.log.floor(SLOT)
     assert LEAPT < floor <= here.clock.value
     assert here.log.floor(SLOT + 1) == 3
@@ -430,10 +430,10 @@ def test_a_home_in_memory_does_not_void_a_slot_again_that_has_gone() -> None:
 
 def test_many_slots_are_read_some_at_a_time(here: Keeper) -> None:
     here.state.arrived(list(range(SLOTS_PER_READ + 1)), False)
-    (call,) = here.stored("kept")
+    (call,) = here.stored("retained")
     assert call.arguments[0] == list(range(SLOTS_PER_READ))
     call.end(([], [], None))
-    (call,) = here.stored("kept")
+    (call,) = here.stored("retained")
     assert call.arguments[0] == [SLOTS_PER_READ]
     call.end(([], [], None))
     assert not here.journal.loading
@@ -441,15 +441,15 @@ def test_many_slots_are_read_some_at_a_time(here: Keeper) -> None:
 
 def test_where_they_cannot_be_read_what_was_before_may_be_lacking(here: Keeper) -> None:
     here.state.arrived([SLOT], False)
-    here.stored("kept")[0].end(None, OSError("down"))
-    assert here.desk.counts["kept_reads_failed"] == 1
+    here.stored("retained")[0].end(None, OSError("down"))
+    assert here.desk.counts["retained_reads_failed"] == 1
     assert here.log.floor(SLOT) == here.clock.value
     assert not here.journal.loading
 
 
 def test_a_slot_that_goes_while_it_is_read_leaves_nothing(here: Keeper) -> None:
     here.state.arrived([SLOT], False)
-    (call,) = here.stored("kept")
+    (call,) = here.stored("retained")
     here.state.gone([SLOT])
     call.end(([kept(1, 5)], [(SLOT, 3)], None))
     assert (here.log.entries, here.log.floor(SLOT)) == (0, 0)
@@ -460,7 +460,7 @@ def test_a_copy_of_a_slot_that_is_being_read_says_so_and_what_is_read_goes_there
         return [key for slot, key in here.journal.has_read if slot == SLOT]
 
     here.state.arrived([SLOT], False)
-    (call,) = here.stored("kept")
+    (call,) = here.stored("retained")
     assert [*here.state.departing(frozenset([SLOT]))] == [[Unread(SLOT, LEAPT), SLOT]]
     assert copied() == [Unread(SLOT, LEAPT)]
     call.end(([kept(1, 5)], [(SLOT, 3)], None))
@@ -477,7 +477,7 @@ def test_a_slot_whose_home_went_before_it_had_read_all_is_read_here(here: Keeper
     """All that the home had has come; what it had not read yet is in the journal only."""
     here.state.absorb(here.state.pack([Unread(SLOT, 7)]))
     here.state.arrived([SLOT, SLOT + 1], True)
-    (call,) = here.stored("kept")
+    (call,) = here.stored("retained")
     assert call.arguments[0] == [SLOT]
     assert here.journal.loading.keys() == {SLOT}
     call.end(([kept(1, 5)], [], None))

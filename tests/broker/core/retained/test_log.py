@@ -1,4 +1,4 @@
-"""The log of kept messages against a naive one that is a list, and what it says of what it has forgotten."""
+"""The log of retained messages against a naive one that is a list, and what it says of what it has forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes with a slot of its kept messages: packed, absorbed, and the same at both ends. SPEC section 8.10."""
+"""What goes with a slot of its retained messages: packed, absorbed, and the same at both ends. SPEC section 8.10."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def contents(here: Keeper) -> dict[str, Any]:
     return found
 
 
-def copied(here: Keeper, there: Keeper, slots: frozenset[int] = ALL) -> int:
+def replicated(here: Keeper, there: Keeper, slots: frozenset[int] = ALL) -> int:
     """All there is goes there; how many keys."""
     keys = 0
     for chunk in here.state.departing(slots):
@@ -79,10 +79,10 @@ def test_what_is_packed_is_the_same_at_the_other_end_and_twice_changes_nothing(d
     here, there = Keeper(), Keeper()
     apply(here, data)
     there.desk.now = here.desk.now
-    copied(here, there)
+    replicated(here, there)
     assert contents(there) == contents(here)
     assert (there.log.bytes, there.log.entries, there.log.topics) == (here.log.bytes, here.log.entries, here.log.topics)
-    copied(here, there)
+    replicated(here, there)
     assert contents(there) == contents(here)
     assert there.log.bytes == here.log.bytes
     assert there.clock.value >= max(
@@ -93,10 +93,10 @@ def test_what_is_packed_is_the_same_at_the_other_end_and_twice_changes_nothing(d
 @settings(deadline=None)
 @given(st.data())
 def test_changes_that_are_told_later_lead_to_the_same(data: st.DataObject) -> None:
-    """A standby has had all there was, and then, of each key that has changed, what there is of it at that moment."""
+    """A replica has had all there was, and then, of each key that has changed, what there is of it at that moment."""
     here, there = Keeper(), Keeper()
     entries = [here.keep(topic) for topic in TOPICS for _ in range(2)]
-    copied(here, there)
+    replicated(here, there)
     for one in data.draw(st.lists(st.sampled_from(entries), max_size=6)):
         slot = slot_of(one.topic)
         what = data.draw(st.sampled_from(("remove", "anew")))
@@ -112,14 +112,14 @@ def test_changes_that_are_told_later_lead_to_the_same(data: st.DataObject) -> No
     assert contents(there) == contents(here)
 
 
-def test_a_message_that_is_handed_over_again_is_there_once() -> None:
+def test_a_message_that_is_dispatched_again_is_there_once() -> None:
     here, there, third = Keeper(), Keeper(), Keeper()
     entry = here.keep("t", 3)
-    copied(here, there)
-    copied(here, third)
+    replicated(here, there)
+    replicated(here, third)
     here.log.stamp_anew(slot_of("t"), entry, 9)
     there.state.absorb(here.state.pack([entry]))
-    copied(there, third)  # and so it is where that one copies it to
+    replicated(there, third)  # and so it is where that one replicates it to
     for one in (there, third):
         assert [kept.stamp for kept in one.log.get(slot_of("t"), "t").entries] == [9]  # type: ignore[union-attr]
         assert one.log.entries == 1
@@ -129,7 +129,7 @@ def test_of_an_entry_that_is_gone_it_is_said_why() -> None:
     here = Keeper()
     removed, forgotten, floored = here.keep("t", 1), here.keep("u", 2), here.keep("v", 3)
     there = Keeper()
-    copied(here, there)
+    replicated(here, there)
     here.log.remove(slot_of("t"), removed)
     here.desk.now = forgotten.expires
     here.log.sweep(here.desk.now)
@@ -222,7 +222,7 @@ def test_slots_that_go_take_all_with_them(what: str) -> None:
     assert here.log.bytes == 0
 
 
-def test_a_copy_goes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_goes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     wants.interpreted()
     monkeypatch.setattr(state_module, "KEYS_PER_CHUNK", 3)
     here, there = Keeper(), Keeper()
@@ -230,11 +230,13 @@ def test_a_copy_goes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         here.keep(f"t{number}")
         here.log.raise_floor(number, 5)
     assert all(len(here.state.chunk(keys)) <= 3 for keys in here.state.departing(ALL))
-    assert copied(here, there) == 20
+    assert replicated(here, there) == 20
     assert contents(there) == contents(here)
 
 
-def test_what_moves_from_a_topic_to_its_floor_while_a_copy_is_made_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_moves_from_a_topic_to_its_floor_while_a_replica_is_made_is_replicated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     wants.interpreted()
     monkeypatch.setattr(state_module, "KEYS_PER_CHUNK", 3)
     monkeypatch.setattr(log_module, "HOLES_MAX", 1)

@@ -86,7 +86,7 @@ class Told(Surroundings):
         return found
 
     def has_come(self, *, is_lost: bool = False) -> None:
-        """The first of the messages under way has been handed over, or is lost."""
+        """The first of the messages under way has been dispatched, or is lost."""
         self.part.told(self.under_way.pop(0), is_lost)
 
     @property

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingeborg.broker.core.dispatch import Handover
+from ingeborg.broker.core.dispatch import Dispatch
 from ingeborg.broker.core.message import Message
 from ingeborg.broker.core.model import Location
 from ingeborg.broker.core.topics.locations import Locations
@@ -94,7 +94,7 @@ def test_one_set_above_the_bound_is_kept_since_the_topic_is_in_use() -> None:
 def test_a_topic_that_something_waits_in_does_not_go() -> None:
     routes = Routes(2, 1_000)
     busy = routes.add("busy")
-    busy.put(Handover(Message("busy", b"1", "a", 1, 0.0), 0, None, None))
+    busy.put(Dispatch(Message("busy", b"1", "a", 1, 0.0), 0, None, None))
     reading = routes.add("reading")
     reading.stage = READING
     for topic in "abc":
@@ -110,7 +110,7 @@ def test_a_topic_that_something_waits_in_does_not_go() -> None:
 def test_what_was_busy_when_there_was_too_much_goes_later_though_nothing_more_comes() -> None:
     routes = Routes(2, 1_000)
     for topic in "abcdef":
-        routes.add(topic).put(Handover(Message(topic, b"1", "a", 1, 0.0), 0, None, None))
+        routes.add(topic).put(Dispatch(Message(topic, b"1", "a", 1, 0.0), 0, None, None))
     assert len(routes) == 6
     routes.trim()
     assert len(routes) == 6

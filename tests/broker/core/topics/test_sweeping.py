@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.connections.hub import Binding
-from ingeborg.broker.core.dispatch import Handover
+from ingeborg.broker.core.dispatch import Dispatch
 from ingeborg.broker.core.message import Message
 from ingeborg.broker.core.model import Introduction, Location, Shape, StoreUnavailable, Subscription, Term
 from ingeborg.broker.core.topics.routes import Route
@@ -373,7 +373,7 @@ def in_use(endpoint: Endpoint, topic: str) -> Route:
     endpoint.routes.filled(topic, route, ("anna",))
     route.filters = TopicFilters(loading=False)
     route.filters.change(("anna", LOUD, True, False))
-    route.put(Handover(Message(topic, b"1", "m", 1, endpoint.desk.now), slot_of(topic), None, None))
+    route.put(Dispatch(Message(topic, b"1", "m", 1, endpoint.desk.now), slot_of(topic), None, None))
     return route
 
 

@@ -1,4 +1,4 @@
-"""A home crashes while it hands messages over, and its standby goes on: nobody gets one twice, and nobody misses it."""
+"""A home crashes while it dispatches messages, and its replica goes on: nobody gets one twice, and nobody misses it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
-from ingeborg.broker.core.cluster.standby import WAIT_S
+from ingeborg.broker.core.cluster.replication import WAIT_S
 from ingeborg.broker.core.dedup.dedup import hash_of_key, key_of
-from ingeborg.broker.core.dispatch import Handover
+from ingeborg.broker.core.dispatch import Dispatch
 from ingeborg.broker.core.entries import Entry
 from ingeborg.broker.core.links.requests import Carried, PublishRequest
 from ingeborg.broker.core.messages.delivery import RECENT_S
@@ -26,9 +26,9 @@ TAKEN_OVER_S = DEAD_AFTER_S + 2.0
 
 
 def cluster(names: str = NAMES) -> Cluster:
-    made = Cluster(*names, settings=Settings(standby=True))
+    made = Cluster(*names, settings=Settings(replication=True))
     made.world.run(4.0)
-    assert not any(node.router.cluster.standbys.without for node in made.nodes.values())
+    assert not any(node.router.cluster.replication.without for node in made.nodes.values())
     return made
 
 
@@ -40,8 +40,8 @@ def topic_at(made: Cluster, home: str, next_home: str) -> str:
     return next(topic for topic in topics if after[slot_of(topic)] == other.me.incarnation)
 
 
-def recovered(node: Node) -> int:
-    return node.router.counters.counts["messages_recovered"]
+def failed_over(node: Node) -> int:
+    return node.router.counters.counts["messages_failed_over"]
 
 
 def test_a_message_that_some_have_had_comes_to_the_others_once_and_to_nobody_twice() -> None:
@@ -56,7 +56,7 @@ def test_a_message_that_some_have_had_comes_to_the_others_once_and_to_nobody_twi
     assert (carl.heard[2:], dora.heard[2:]) == ([f"{topic}: 'x'"], [])
     four.world.crash(four.nodes["a"])
     four.world.run(TAKEN_OVER_S)
-    assert recovered(four.nodes["b"]) == 1
+    assert failed_over(four.nodes["b"]) == 1
     assert (carl.heard[2:], dora.heard[2:]) == ([f"{topic}: 'x'"], [f"{topic}: 'x'"])
     assert paul.heard == ["ok"]
 
@@ -67,8 +67,8 @@ def test_what_only_the_crashed_endpoint_had_accepted_is_delivered() -> None:
     dora = four.listener("dora", "d", topic)
     paul = four.client("paul", "a")
     paul.send(command="publish", topic=topic, payload="x", ack=True)
-    four.world.run(0.025)  # the standby has it; the next is to tell the destination
-    assert four.nodes["b"].router.replication.guard.kept.kept != {}
+    four.world.run(0.025)  # the replica has it; the next is to tell the destination
+    assert four.nodes["b"].router.replication.barrier.replicated.of_others != {}
     four.world.cut("a", "d", 10.0)
     four.world.run(0.1)
     four.world.crash(four.nodes["a"])
@@ -105,7 +105,7 @@ def test_what_had_been_delivered_before_the_crash_is_a_duplicate_after() -> None
     assert dora.heard[2:] == [f"{topic}: 'x'"]
 
 
-def test_whose_message_the_crashed_home_had_handed_over_is_not_told_that_it_was_a_duplicate() -> None:
+def test_whose_message_the_crashed_home_had_dispatched_is_not_told_that_it_was_a_duplicate() -> None:
     four = cluster()
     topic = topic_at(four, "a", "b")
     dora, paul = four.listener("dora", "d", topic), four.client("paul", "c")
@@ -114,7 +114,7 @@ def test_whose_message_the_crashed_home_had_handed_over_is_not_told_that_it_was_
     four.world.run(0.3)
     four.world.crash(four.nodes["a"])
     four.world.run(TAKEN_OVER_S)
-    assert recovered(four.nodes["b"]) == 0
+    assert failed_over(four.nodes["b"]) == 0
     assert paul.heard == ["ok"]
     assert dora.heard[2:] == [f"{topic}: 'x'"]
 
@@ -123,8 +123,8 @@ def test_a_broadcast_that_was_under_way_comes_to_all_once() -> None:
     four = cluster()
     table, slot = four.nodes["a"].router.members.table, slot_of("")
     home = next(name for name, node in four.nodes.items() if node.me.incarnation == table[slot])
-    standby = four.nodes[home].router.members.table_without_me()[slot]
-    third = next(name for name, node in four.nodes.items() if node.me.incarnation == standby)
+    replica = four.nodes[home].router.members.table_without_me()[slot]
+    third = next(name for name, node in four.nodes.items() if node.me.incarnation == replica)
     one, other = [name for name in NAMES if name not in (home, third)]
     near, far = four.listener("near", one), four.listener("far", other)
     paul = four.client("paul", third)
@@ -138,12 +138,12 @@ def test_a_broadcast_that_was_under_way_comes_to_all_once() -> None:
     assert (near.heard[1:], far.heard[1:]) == (["everybody: 'x'"], ["everybody: 'x'"])
 
 
-def test_messages_of_one_topic_stay_in_order_while_they_wait_for_the_standby() -> None:
+def test_messages_of_one_topic_stay_in_order_while_they_wait_for_the_replica() -> None:
     four = cluster()
     topic = topic_at(four, "a", "b")
     dora, paul = four.listener("dora", "d", topic), four.client("paul", "a")
     for number in range(30):
-        # Those that are not checked for duplicates need no standby, and do not overtake.
+        # Those that are not checked for duplicates need no replica, and do not overtake.
         paul.send(command="publish", topic=topic, payload=number, dedup=number % 3 > 0)
         if number % 7 == 0:
             four.world.run(0.003)
@@ -151,7 +151,7 @@ def test_messages_of_one_topic_stay_in_order_while_they_wait_for_the_standby() -
     assert [note[2] for note in dora.notes] == list(range(30))
 
 
-def test_a_message_waits_for_a_standby_that_hangs_and_not_for_long() -> None:
+def test_a_message_waits_for_a_replica_that_hangs_and_not_for_long() -> None:
     four = cluster()
     topic = topic_at(four, "a", "b")
     dora, paul = four.listener("dora", "d", topic), four.client("paul", "a")
@@ -163,7 +163,7 @@ def test_a_message_waits_for_a_standby_that_hangs_and_not_for_long() -> None:
     assert (dora.heard[2:], paul.heard) == ([f"{topic}: 'x'"], ["ok"])
 
 
-def test_a_cut_between_home_and_standby_fails_nobody() -> None:
+def test_a_cut_between_home_and_replica_fails_nobody() -> None:
     four = cluster()
     topic = topic_at(four, "a", "b")
     dora, paul, carl = four.listener("dora", "d", topic), four.client("paul", "a"), four.client("carl", "c")
@@ -193,7 +193,7 @@ def test_who_repeats_it_between_two_tries_doubles_nothing() -> None:
 
     second.on_gone = gone
     four.world.crash(four.nodes["a"])
-    while not second.router.messages.recovery._again or second.me.incarnation in store.cut:
+    while not second.router.messages.failover._again or second.me.incarnation in store.cut:
         four.world.run(0.005)
     rosa.send(command="publish", topic=topic, payload="x", ack=True)
     four.world.run(8.0)
@@ -201,8 +201,8 @@ def test_who_repeats_it_between_two_tries_doubles_nothing() -> None:
     assert rosa.heard == ["ok"]
 
 
-def test_what_a_home_sent_before_it_gave_the_slot_away_does_not_stay_with_its_standby() -> None:
-    """A newcomer's word reaches the standby before the home."""
+def test_what_a_home_sent_before_it_gave_the_slot_away_does_not_stay_with_its_replica() -> None:
+    """A newcomer's word reaches the replica before the home."""
     made = cluster("abc")
     a, b, c = (made.nodes[name] for name in "abc")
     after = a.router.members.table_without_me()
@@ -223,10 +223,10 @@ def test_what_a_home_sent_before_it_gave_the_slot_away_does_not_stay_with_its_st
     made.world.run(8.0)
     assert d.router.members.joined
     assert carl.heard[2:] == [f"{topic}: 'x'"]
-    assert b.router.replication.guard.kept.kept == {}
+    assert b.router.replication.barrier.replicated.of_others == {}
 
 
-def test_what_cannot_be_handed_over_at_once_is_tried_again() -> None:
+def test_what_cannot_be_dispatched_at_once_is_tried_again() -> None:
     four = cluster()
     topic = topic_at(four, "a", "b")
     dora, paul = four.listener("dora", "d", topic), four.client("paul", "a")
@@ -242,7 +242,7 @@ def test_what_cannot_be_handed_over_at_once_is_tried_again() -> None:
     second.on_gone = gone
     four.world.crash(four.nodes["a"])
     four.world.run(TAKEN_OVER_S)
-    assert (recovered(second), dora.heard[2:]) == (1, [])
+    assert (failed_over(second), dora.heard[2:]) == (1, [])
     four.world.run(8.0)
     assert dora.heard[2:] == [f"{topic}: 'x'"]
     assert second.router.inflight.messages == 0
@@ -256,15 +256,15 @@ class Alone(Way):
 
     def __init__(self) -> None:
         super().__init__(ANN, BOB, settings=Settings(history="memory"))
-        self.part, self.kept = self.messages.recovery, self.replication.kept
+        self.part, self.replicated = self.messages.failover, self.replication.replicated
         (self.topic,) = topics_at(self.members, ME.incarnation)
         self.slot = slot_of(self.topic)
         self.key = key_of(self.slot, self.topic, b"x")
 
     def take_over(self) -> None:
-        """A message that another was handing over is ours; it is handed over here in a moment."""
-        self.kept.kept[self.key] = Carried(self.topic, b"x", "origin", 7)
-        self.kept.arrived([self.slot], True)
+        """A message that another was dispatching is ours; it is dispatched here in a moment."""
+        self.replicated.of_others[self.key] = Carried(self.topic, b"x", "origin", 7)
+        self.replicated.arrived([self.slot], True)
         self.part.view_changed()
 
     def begin(self) -> None:
@@ -273,7 +273,7 @@ class Alone(Way):
         self.desk.work()
 
     @property
-    def taken(self) -> list[Handover]:
+    def taken(self) -> list[Dispatch]:
         """Those that the home has taken, and that have not ended."""
         route = self.routes.get(self.topic)
         return [] if route is None else list(route.waiting())
@@ -283,7 +283,7 @@ class Alone(Way):
         self.part.tick()
 
     def leaves_it(self) -> None:
-        """It ends here, handed over to nobody, since nobody has subscribed."""
+        """It ends here, dispatched to nobody, since nobody has subscribed."""
         self.has_subscribers(self.flush()[0], set())
         self.pass_time(0.1)
 
@@ -326,11 +326,11 @@ def moved() -> Alone:
     return alone
 
 
-def test_it_is_handed_over_under_the_identity_that_it_had(alone: Alone) -> None:
+def test_it_is_dispatched_under_the_identity_that_it_had(alone: Alone) -> None:
     alone.begin()
     assert alone.dedup.pending(alone.key) == []
-    (handover,) = alone.taken
-    message = handover.message
+    (dispatch,) = alone.taken
+    message = dispatch.message
     assert (message.topic, message.payload, message.origin, message.number) == (alone.topic, b"x", "origin", 7)
     assert message.travelled
     alone.leaves_it()
@@ -340,9 +340,9 @@ def test_it_is_handed_over_under_the_identity_that_it_had(alone: Alone) -> None:
 
 @pytest.mark.parametrize("event", ["view_changed", "joined"])
 def test_what_a_crashed_home_has_left_is_begun_when_the_cluster_changes(alone: Alone, event: str) -> None:
-    alone.kept.left.append((alone.key, Carried(alone.topic, b"x", "origin", 7)))
+    alone.replicated.left.append((alone.key, Carried(alone.topic, b"x", "origin", 7)))
     getattr(alone.part, event)()
-    assert alone.kept.left == []
+    assert alone.replicated.left == []
     alone.desk.work()
     assert len(alone.taken) == 1
 
@@ -374,7 +374,7 @@ def test_it_goes_on_to_the_home_of_its_slot(moved: Alone) -> None:
     moved.pass_time(RECENT_S)
     assert moved.take_asked() == []
     assert not moved.holds_back
-    assert moved.desk.drops["recovered_given_up"] == 0
+    assert moved.desk.drops["failover_given_up"] == 0
 
 
 def test_what_no_home_hands_over_is_given_up_at_last(moved: Alone) -> None:
@@ -383,7 +383,7 @@ def test_what_no_home_hands_over_is_given_up_at_last(moved: Alone) -> None:
         moved.pass_time(1.1)
         for call in moved.take_asked():
             moved.part.failed(call, "store_unavailable", "")
-    assert moved.desk.drops["recovered_given_up"] == 1
+    assert moved.desk.drops["failover_given_up"] == 1
     assert not moved.holds_back
 
 

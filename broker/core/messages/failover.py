@@ -1,4 +1,4 @@
-"""Messages that a home was handing over when it crashed: its standby, the home now, hands them over. ADR 23.
+"""Messages that a home was dispatching when it crashed: its replica, the home now, dispatches them. ADR 23.
 
 Owns: these messages, until their outcome is known. Must never: make a new message of one: it keeps the identity that it
 had, so that nobody gets it twice.
@@ -17,19 +17,19 @@ from typing import Any, Final
 from ..cluster.membership import Membership
 from ..dedup.dedup import Dedup, hash_of_key, slot_of_key
 from ..desk import Desk
-from ..dispatch import Handover
+from ..dispatch import Dispatch
 from ..links.calls import Call
 from ..links.carrying import arrived
 from ..links.requests import Carried, PublishRequest
 from ..metrics import Metric
 from ..part import Part
-from ..replication.kept import KeptMessages
-from ..retained.keeping import Keeping
+from ..replication.replicated import ReplicatedMessages
+from ..retained.retention import Retention
 from .delivery import RECENT_S
 from .home import Home
 from .outcomes import Outcomes
 
-#: Between two tries to hand such a message over, in seconds.
+#: Between two tries to dispatch such a message, in seconds.
 AGAIN_S: Final = 1.0
 
 #: It is tried for so long, in seconds: half of what destinations remember. They count from when they had it, which was
@@ -40,8 +40,8 @@ TRY_S: Final = RECENT_S / 2
 PER_SLICE: Final = 50
 
 
-class Recovered:
-    """One, until it is known that it has been handed over. ``until``: from then on destinations may have forgotten that
+class Orphan:
+    """One, until it is known that it has been dispatched. ``until``: from then on destinations may have forgotten that
     they have had it."""
 
     __slots__ = ("key", "known", "slot", "until")
@@ -53,36 +53,36 @@ class Recovered:
         self.until = until
 
 
-class Recovery(Part):
-    """One endpoint's part. It comes behind ``arriving``, which tells ``kept`` what a crashed home has left."""
+class Failover(Part):
+    """One endpoint's part. It comes behind ``incoming``, which tells ``replicated`` what a crashed home has left."""
 
     def __init__(
         self,
         desk: Desk,
         members: Membership,
-        dedup: Dedup[Handover],
-        kept: KeptMessages,
+        dedup: Dedup[Dispatch],
+        replicated: ReplicatedMessages,
         outcomes: Outcomes,
-        keeping: Keeping,
+        retention: Retention,
         home: Home,
     ) -> None:
         self._desk = desk
         self._members = members
         self._me = members.me.incarnation
         self._dedup = dedup
-        self._kept = kept
+        self._replicated = replicated
         self._outcomes = outcomes
-        self._keeping = keeping
+        self._retention = retention
         self._home = home
-        self._open: dict[int, Recovered] = {}  # by key
-        self._again: deque[tuple[float, Recovered]] = deque()
+        self._open: dict[int, Orphan] = {}  # by key
+        self._again: deque[tuple[float, Orphan]] = deque()
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
         return [
             self._desk.counted(
-                "messages_recovered",
-                "Messages that another home was handing over when it crashed, and this endpoint went on with",
+                "messages_failed_over",
+                "Messages that another home was dispatching when it crashed, and this endpoint went on with",
             ),
         ]
 
@@ -95,43 +95,43 @@ class Recovery(Part):
         self._begin_left()
 
     def _begin_left(self) -> None:
-        if self._kept.left:
-            left, self._kept.left = self._kept.left, []
+        if self._replicated.left:
+            left, self._replicated.left = self._replicated.left, []
             self.begin(left)
 
     def begin(self, left: list[tuple[int, Carried]]) -> None:
-        """This endpoint is home of these messages from here on, which another was handing over."""
+        """This endpoint is home of these messages from here on, which another was dispatching."""
         now = self._desk.now
-        begun: list[Recovered] = []
+        begun: list[Orphan] = []
         for key, known in left:
             self._dedup.forget_elsewhere(key)
             if self._dedup.pending(key) is None and key not in self._open:
                 self._dedup.begin(key)  # whoever repeats it waits for it
-                self._open[key] = one = Recovered(key, slot_of_key(key), known, now + TRY_S)
-                self._kept.identities[key] = (known.origin, known.number)
+                self._open[key] = one = Orphan(key, slot_of_key(key), known, now + TRY_S)
+                self._replicated.identities[key] = (known.origin, known.number)
                 begun.append(one)
-                self._keeping.inherit(one.slot, known.topic, known.origin, known.number)
-        self._desk.counts["messages_recovered"] += len(begun)
-        self._desk.job(self._hand_over(begun))
+                self._retention.inherit(one.slot, known.topic, known.origin, known.number)
+        self._desk.counts["messages_failed_over"] += len(begun)
+        self._desk.job(self._dispatch(begun))
 
-    def _hand_over(self, begun: list[Recovered]) -> Iterator[bool]:
+    def _dispatch(self, begun: list[Orphan]) -> Iterator[bool]:
         for start in range(0, len(begun), PER_SLICE):
             for one in begun[start : start + PER_SLICE]:
-                self._hand_over_one(one)
+                self._dispatch_one(one)
             yield False
 
-    def _hand_over_one(self, one: Recovered) -> None:
-        handover = Handover(arrived(one.known, self._desk.now), one.slot, one.key, None)
-        handover.begun = -math.inf
-        self._home.recover(handover)
+    def _dispatch_one(self, one: Orphan) -> None:
+        dispatch = Dispatch(arrived(one.known, self._desk.now), one.slot, one.key, None)
+        dispatch.begun = -math.inf
+        self._home.fail_over(dispatch)
 
     def tick(self) -> None:
-        """See what has become of them, and try again what could not be handed over."""
-        recovered = self._outcomes.recovered
-        while recovered:
-            handover, outcome = recovered.popleft()
-            assert handover.key is not None
-            self._ended(handover.key, outcome is False or getattr(outcome, "code", "") == "partial")
+        """See what has become of them, and try again what could not be dispatched."""
+        failed_over = self._outcomes.failed_over
+        while failed_over:
+            dispatch, outcome = failed_over.popleft()
+            assert dispatch.key is not None
+            self._ended(dispatch.key, outcome is False or getattr(outcome, "code", "") == "partial")
         now = self._desk.now
         while self._again and self._again[0][0] <= now:
             self._try(self._again.popleft()[1])
@@ -143,14 +143,14 @@ class Recovery(Part):
         if not is_done and self._desk.now < one.until:
             self._again.append((self._desk.now + AGAIN_S, one))
             return
-        del self._open[key], self._kept.identities[key]
-        self._keeping.concluded(one.known.origin, one.known.number)
+        del self._open[key], self._replicated.identities[key]
+        self._retention.concluded(one.known.origin, one.known.number)
         if is_done:
-            self._kept.names.learn(key, one.known.origin, one.known.number)
+            self._replicated.names.learn(key, one.known.origin, one.known.number)
         else:
-            self._desk.drops["recovered_given_up"] += 1
+            self._desk.drops["failover_given_up"] += 1
 
-    def _try(self, one: Recovered) -> None:
+    def _try(self, one: Orphan) -> None:
         home = self._members.table[one.slot]
         dedup = self._dedup
         if home == self._me:
@@ -158,13 +158,13 @@ class Recovery(Part):
                 self._ended(one.key, True)  # its publisher has asked again
             else:
                 dedup.begin(one.key)
-                self._hand_over_one(one)
+                self._dispatch_one(one)
         else:
             request = PublishRequest(one.known, hash_of_key(one.key), again=True)
             self._desk.ask(home, request, self, one.key)
 
     def answered(self, call: Call, value: Any) -> None:
-        """The present home has handed it over."""
+        """The present home has dispatched it."""
         self._ended(call.context, True)
 
     def failed(self, call: Call, code: str, info: Any) -> None:

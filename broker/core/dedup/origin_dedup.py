@@ -29,7 +29,7 @@ KEYS_MAX: Final = 100_000
 TTL_S_MIN: Final = 4.0
 
 
-class Repeats:
+class OriginDedup:
     """One origin's. ``ttl_s``: of the payloads at their homes."""
 
     def __init__(self, ttl_s: float, sizes: Sizes = SIZES) -> None:

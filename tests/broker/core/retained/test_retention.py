@@ -19,35 +19,35 @@ def here() -> Keeper:
 
 
 def test_what_its_publisher_asks_for_goes_before_the_first_beginning_that_is_the_topics(here: Keeper) -> None:
-    keeping = here.keeping
-    assert keeping.seconds("news/1", 7, 10) == 7
-    assert keeping.seconds("news/1", 0, 10) == 60
-    assert keeping.seconds("news/old/1", 0, 10) == 60
-    assert keeping.seconds("weather", 0, 10) == 1
+    retention = here.retention
+    assert retention.seconds("news/1", 7, 10) == 7
+    assert retention.seconds("news/1", 0, 10) == 60
+    assert retention.seconds("news/old/1", 0, 10) == 60
+    assert retention.seconds("weather", 0, 10) == 1
 
 
 def test_a_payload_that_has_no_room_is_refused_where_its_publisher_asks_for_it() -> None:
-    keeping = Keeper(limits=replace(LIMITS, history_bytes=10_000, history_topics=(("", 60),))).keeping
-    assert keeping.seconds("t", 7, 9_199) == 7
+    retention = Keeper(limits=replace(LIMITS, history_bytes=10_000, history_topics=(("", 60),))).retention
+    assert retention.seconds("t", 7, 9_199) == 7
     with pytest.raises(ProtocolError, match=r"a payload of 9200 bytes is not kept where all kept ones have 10000 .*wi"):
-        keeping.seconds("t", 7, 9_200)
-    assert keeping.seconds("t", 0, 9_200) == 60  # its home forgets it at once, and tells who has missed it
+        retention.seconds("t", 7, 9_200)
+    assert retention.seconds("t", 0, 9_200) == 60  # its home forgets it at once, and tells who has missed it
 
 
 def test_where_nothing_is_kept_only_a_publisher_that_asks_for_it_is_refused() -> None:
     here = Keeper(limits=replace(LIMITS, history_topics=(("news/", 60),)), settings=NO_SETTINGS)
-    keeping = here.keeping
+    retention = here.retention
     with pytest.raises(ProtocolError, match="this endpoint's setting 'history' is off"):
-        keeping.seconds("news/1", 7, 10)
-    assert keeping.seconds("news/1", 0, 10) == 0
+        retention.seconds("news/1", 7, 10)
+    assert retention.seconds("news/1", 0, 10) == 0
 
 
 def test_a_crashed_homes_message_holds_positions_back_until_it_has_come_to_its_end_wherever_that_is(
     here: Keeper,
 ) -> None:
-    keeping, clock = here.keeping, here.clock
+    retention, clock = here.retention, here.clock
     entry = here.keep("t", 5)
-    keeping.inherit(slot_of("t"), "t", entry.origin, entry.number)
+    retention.inherit(slot_of("t"), "t", entry.origin, entry.number)
     assert clock.mark < entry.stamp
-    keeping.concluded(entry.origin, entry.number)  # another home's by then, or given up
+    retention.concluded(entry.origin, entry.number)  # another home's by then, or given up
     assert clock.mark >= entry.stamp

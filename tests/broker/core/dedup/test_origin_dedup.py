@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ingeborg.broker.core.dedup.dedup import key_of
+from ingeborg.broker.core.dedup.origin_dedup import KNOWN_S, TELLS, TTL_S_MIN, OriginDedup
 from ingeborg.broker.core.dedup.own_keys import own_key_of
-from ingeborg.broker.core.dedup.repeats import KNOWN_S, TELLS, TTL_S_MIN, Repeats
 from ingeborg.broker.core.limits import Sizes
 
 from ..talk import Cluster
@@ -20,71 +20,71 @@ def key(number: int) -> int:
 
 
 def test_only_what_the_home_has_confirmed_is_known_and_not_for_long() -> None:
-    repeats = Repeats(TTL_S)
-    assert not repeats.known(key(1), 100.0)
-    repeats.learn(key(1), 100.0)
-    assert not repeats.known(key(2), 101.0)
-    assert repeats.known(key(1), 100.0 + KNOWN_S - 0.1)
-    assert not repeats.known(key(1), 100.0 + 2 * KNOWN_S)
+    origin_dedup = OriginDedup(TTL_S)
+    assert not origin_dedup.known(key(1), 100.0)
+    origin_dedup.learn(key(1), 100.0)
+    assert not origin_dedup.known(key(2), 101.0)
+    assert origin_dedup.known(key(1), 100.0 + KNOWN_S - 0.1)
+    assert not origin_dedup.known(key(1), 100.0 + 2 * KNOWN_S)
 
 
 def test_messages_with_keys_of_their_own_take_no_place_of_news() -> None:
-    repeats = Repeats(TTL_S)
+    origin_dedup = OriginDedup(TTL_S)
     own = own_key_of(7, "t", "paul", "k", b"1")
-    repeats.learn(own, 100.0)
-    assert len(repeats) == 0
-    assert not repeats.known(own, 100.0)  # its home is asked about a retry
+    origin_dedup.learn(own, 100.0)
+    assert len(origin_dedup) == 0
+    assert not origin_dedup.known(own, 100.0)  # its home is asked about a retry
 
 
 def test_homes_are_told_of_what_was_dropped_once_and_with_what_is_left_of_its_time() -> None:
-    repeats = Repeats(TTL_S)
+    origin_dedup = OriginDedup(TTL_S)
     for number in range(3):
-        repeats.learn(key(number), 100.0)
-    assert repeats.to_tell(100.0, 9) == []
+        origin_dedup.learn(key(number), 100.0)
+    assert origin_dedup.to_tell(100.0, 9) == []
     for now in (100.1, 100.2, 100.3):
-        assert repeats.known(key(1), now)
-    ((told, left),) = repeats.to_tell(100.4, 9)
+        assert origin_dedup.known(key(1), now)
+    ((told, left),) = origin_dedup.to_tell(100.4, 9)
     assert told == key(1)
     assert left == pytest.approx(TTL_S - 0.1)
-    assert repeats.known(key(2), 100.5)
-    assert repeats.to_tell(100.4 + INTERVAL_S - 0.1, 9) == []
-    assert [one for one, _ in repeats.to_tell(100.4 + INTERVAL_S, 9)] == [key(2)]
+    assert origin_dedup.known(key(2), 100.5)
+    assert origin_dedup.to_tell(100.4 + INTERVAL_S - 0.1, 9) == []
+    assert [one for one, _ in origin_dedup.to_tell(100.4 + INTERVAL_S, 9)] == [key(2)]
 
 
 @pytest.mark.parametrize("ttl_s", [TTL_S_MIN, 10.0, 20.0, TTL_S])
 def test_a_home_hears_of_a_drop_long_before_it_forgets_the_payload(ttl_s: float) -> None:
-    repeats = Repeats(ttl_s)
-    repeats.learn(key(1), 0.0)
+    origin_dedup = OriginDedup(ttl_s)
+    origin_dedup.learn(key(1), 0.0)
     home_forgets_at, now = ttl_s, 0.0
     while now < 5 * ttl_s:
         now += 0.1
-        if repeats.known(key(1), now):
+        if origin_dedup.known(key(1), now):
             assert home_forgets_at - now > 1.0  # what a link may take
-        for _, left in repeats.to_tell(now, 9):
+        for _, left in origin_dedup.to_tell(now, 9):
             home_forgets_at = max(home_forgets_at, now + left)
 
 
 @pytest.mark.parametrize("ttl_s", [0.0, 1.0])
 def test_with_a_short_time_to_live_the_home_is_asked_every_time(ttl_s: float) -> None:
-    repeats = Repeats(ttl_s)
-    repeats.learn(key(1), 0.0)
-    assert not repeats.known(key(1), 0.1)
-    assert len(repeats) == 0
+    origin_dedup = OriginDedup(ttl_s)
+    origin_dedup.learn(key(1), 0.0)
+    assert not origin_dedup.known(key(1), 0.1)
+    assert len(origin_dedup) == 0
 
 
 def test_homes_are_told_of_many_part_by_part_and_none_is_forgotten() -> None:
-    repeats = Repeats(TTL_S, Sizes(again_max=7))
+    origin_dedup = OriginDedup(TTL_S, Sizes(again_max=7))
     for number in range(10):
-        repeats.learn(key(number), 100.0)
-    dropped = [number for number in range(10) if repeats.known(key(number), 100.0)]
+        origin_dedup.learn(key(number), 100.0)
+    dropped = [number for number in range(10) if origin_dedup.known(key(number), 100.0)]
     assert dropped == list(range(7))  # of the others the home is asked
     told = []
     for now in (100.1, 100.2, 100.3, 100.4):
-        part = [one for one, _ in repeats.to_tell(now, 3)]
+        part = [one for one, _ in origin_dedup.to_tell(now, 3)]
         assert len(part) <= 3
         told += part
     assert told == [key(number) for number in dropped]
-    assert repeats.known(key(9), 100.5)
+    assert origin_dedup.known(key(9), 100.5)
 
 
 # In a cluster

@@ -1,4 +1,4 @@
-"""Repetitions at the next home of a topic, while its former home is still handing the message over.
+"""Repetitions at the next home of a topic, while its former home is still dispatching the message.
 
 SPEC section 7: they wait for it and share its outcome, as they do where the topic has stayed.
 """
@@ -164,7 +164,7 @@ def test_who_repeats_it_after_the_former_home_has_died_does_not_wait_for_that(ho
     assert moved.got(moved.anna) == 1
 
 
-def test_the_next_home_hands_on_what_the_first_is_still_handing_over() -> None:
+def test_the_next_home_hands_on_what_the_first_is_still_dispatching() -> None:
     moved = Moved("leaves", SHORT_S)
     moved.node("c").router.joining.leave()
     moved.run(0.3)
@@ -211,7 +211,7 @@ class Again(Asker):
         self.said: list[Any] = []
 
     def answered(self, call: Call, value: Any) -> None:
-        self.said.append("duplicate" if value else "handed over")
+        self.said.append("duplicate" if value else "dispatched")
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         self.said.append([code, info[1]["delivered"], info[1]["failed"]])
@@ -272,7 +272,7 @@ def test_what_changes_back_is_delivered_a_retry_is_dropped_and_another_payload_r
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_key_of_its_own_goes_with_the_topic_to_its_next_home(how: str) -> None:
-    """Also while the former home is still handing its message over."""
+    """Also while the former home is still dispatching its message."""
     moved = Moved(how, SHORT_S)
     own: dict[str, Any] = {"command": "publish", "topic": moved.topic, "ack": True, "client_id": "paul"}
     moved.run(6.0)

@@ -1,11 +1,11 @@
-"""What the standby of a slot keeps of its messages: the payloads seen, and the messages that are being handed over.
+"""What the replica of a slot keeps of its messages: the payloads seen, and the messages that are being dispatched.
 ADR 23.
 
-Owns: the messages under way at this endpoint as a home, and those of other homes that it keeps. Must never: hand a
-message over, or decide what is a duplicate.
+Owns: the messages under way at this endpoint as a home, and those of other homes that it keeps. Must never: dispatch a
+message, or decide what is a duplicate.
 
 A home that crashes may have handed a message to some of its subscribers, and not to others. Whoever takes over cannot
-know, so it hands the message over again, under the identity that it had: a destination drops what it has had already.
+know, so it dispatches the message again, under the identity that it had: a destination drops what it has had already.
 For that the whole message is kept, and not its key alone.
 """
 
@@ -19,12 +19,12 @@ from ..dedup.chunks import packed, unpacked
 from ..dedup.dedup import Dedup, slot_of_key
 from ..dedup.names import Names
 from ..desk import Desk
-from ..dispatch import Handover
+from ..dispatch import Dispatch
 from ..links.carrying import packed_message, unpacked_message
 from ..links.requests import Carried
 from ..message import Message
 
-#: Payloads in a chunk of a copy: 22 KB, and 1 ms on either side.
+#: Payloads in a chunk of a replica: 22 KB, and 1 ms on either side.
 KEYS_PER_CHUNK: Final = 1_000
 
 #: Bytes of messages in one slice.
@@ -34,22 +34,22 @@ SLICE_BYTES: Final = 64 << 10
 MESSAGE_BYTES: Final = 60
 
 
-class KeptMessages(SlotState):
-    """One endpoint's. ``dedup``: its table of duplicates, as a home and as a standby. A chunk is an array of the keys,
+class ReplicatedMessages(SlotState):
+    """One endpoint's. ``dedup``: its table of duplicates, as a home and as a replica. A chunk is an array of the keys,
     of as many seconds that are left of their time (0: nothing is known of it), and by the place of their key of the
     messages under way, and of the names of others."""
 
-    def __init__(self, desk: Desk, dedup: Dedup[Handover], names: Names) -> None:
+    def __init__(self, desk: Desk, dedup: Dedup[Dispatch], names: Names) -> None:
         super().__init__("messages", KEYS_PER_CHUNK)
         self._desk = desk
         self._dedup = dedup
         self.names = names
         self.under_way: dict[int, Message] = {}  # by key, at this endpoint as their home
-        self.kept: dict[int, Carried] = {}  # by key, of other homes
-        #: What crashed homes have left to this one: ``Recovery`` takes it in the same turn, after standbys and
-        #: copies have been told.
+        self.of_others: dict[int, Carried] = {}  # by key, of other homes
+        #: What crashed homes have left to this one: ``Failover`` takes it in the same turn, after replicas and
+        #: replicas have been told.
         self.left: list[tuple[int, Carried]] = []
-        #: By key: by which origin and number a message of a crashed home is to be handed over, until it has ended.
+        #: By key: by which origin and number a message of a crashed home is to be dispatched, until it has ended.
         self.identities: dict[int, tuple[str, int]] = {}
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
@@ -83,18 +83,18 @@ class KeptMessages(SlotState):
         keys, times, (found, names) = unpacked(data, 2)
         messages = _messages_in(found)
         self.names.take(keys, names)
-        kept = self.kept
-        for place, key in enumerate(keys) if kept or messages else ():
+        of_others = self.of_others
+        for place, key in enumerate(keys) if of_others or messages else ():
             message = messages.get(place)
             if message is not None:
-                kept[key] = message
-            elif (former := kept.pop(key, None)) is not None and times[place] > 0:
+                of_others[key] = message
+            elif (former := of_others.pop(key, None)) is not None and times[place] > 0:
                 self.names.learn(key, former.origin, former.number)
         self._dedup.add_all(keys, times, self._desk.now)
         return len(keys)
 
     def arrived(self, slots: Sequence[int], whole: bool) -> None:
-        """Their home has crashed: what it was handing over is handed over here."""
+        """Their home has crashed: what it was dispatching is dispatched here."""
         self.left += self._take(slots)
 
     def dropped(self, slots: Sequence[int]) -> None:
@@ -102,12 +102,12 @@ class KeptMessages(SlotState):
         self._take(slots)
 
     def _take(self, slots: Sequence[int]) -> list[tuple[int, Carried]]:
-        if not self.kept:
+        if not self.of_others:
             return []
         of = frozenset(slots)
-        taken = [(key, message) for key, message in self.kept.items() if slot_of_key(key) in of]
+        taken = [(key, message) for key, message in self.of_others.items() if slot_of_key(key) in of]
         for key, _ in taken:
-            del self.kept[key]
+            del self.of_others[key]
         return taken
 
 

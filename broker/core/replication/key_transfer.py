@@ -1,6 +1,6 @@
-"""What goes with a slot to its next home: the payloads that its former home has seen, or is handing over. ADR 10, 12.
+"""What goes with a slot to its next home: the payloads that its former home has seen, or is dispatching. ADR 10, 12.
 
-Owns: what a copy carries of the first (``SeenPayloads``); and the requests that carry keys of the second, and of
+Owns: what a replica carries of the first (``SeenPayloads``); and the requests that carry keys of the second, and of
 repetitions from their origin. Must never: decide what is a duplicate.
 """
 
@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from ..cluster.copies import Copies
 from ..cluster.membership import Membership
+from ..cluster.replicas import Replicas
 from ..cluster.slots import SlotState
 from ..cluster.underway import UnderWay
 from ..dedup.chunks import packed, unpacked
 from ..dedup.dedup import Dedup, hash_of_key, key_of_hash, slot_of_key
 from ..dedup.names import Names
-from ..dedup.repeats import Repeats
+from ..dedup.origin_dedup import OriginDedup
 from ..desk import Desk
-from ..dispatch import Handover
+from ..dispatch import Dispatch
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call
 from ..links.requests import Known, Request, SeenRequest
 from ..part import Part, RequestHandler
 
-#: Payloads in a chunk of a copy: 22 KB, and 1 ms at most on either side.
+#: Payloads in a chunk of a replica: 22 KB, and 1 ms at most on either side.
 KEYS_PER_CHUNK: Final = 1_000
 
 #: A home is done with a message after so many seconds, however often its clients move meanwhile.
-HANDED_OVER_S: Final = 6 * TIMEOUT_S
+DISPATCHED_S: Final = 6 * TIMEOUT_S
 
 
 class SeenPayloads(SlotState):
@@ -36,7 +36,7 @@ class SeenPayloads(SlotState):
     array of the keys, of as many seconds in four bytes each (0: the payload is forgotten), and of names by the place of
     their key."""
 
-    def __init__(self, desk: Desk, dedup: Dedup[Handover], names: Names) -> None:
+    def __init__(self, desk: Desk, dedup: Dedup[Dispatch], names: Names) -> None:
         super().__init__("seen", KEYS_PER_CHUNK)
         self._desk = desk
         self._dedup = dedup
@@ -59,30 +59,30 @@ class SeenPayloads(SlotState):
         return len(keys)
 
 
-class KeyHandover(Part):
-    """One endpoint's part. ``dedup``: its table as home; ``repeats``: what it drops as origin; ``handovers``: its jobs
-    that hand keys on to new homes; ``copies``, ``seen``: are told of what is learnt."""
+class KeyTransfer(Part):
+    """One endpoint's part. ``dedup``: its table as home; ``origin_dedup``: what it drops as origin; ``transfers``: its
+    jobs that hand keys on to new homes; ``replicas``, ``seen``: are told of what is learnt."""
 
     def __init__(
         self,
         desk: Desk,
         members: Membership,
-        dedup: Dedup[Handover],
-        repeats: Repeats,
-        handovers: UnderWay,
-        copies: Copies,
+        dedup: Dedup[Dispatch],
+        origin_dedup: OriginDedup,
+        transfers: UnderWay,
+        replicas: Replicas,
         seen: SeenPayloads,
         sizes: Sizes = SIZES,
     ) -> None:
-        self._copies = copies
+        self._replicas = replicas
         self._seen = seen
         self._desk = desk
         self._per_slice = sizes.keys_per_slice
         self._me = members.me.incarnation
         self._members = members
         self._dedup = dedup
-        self._repeats = repeats
-        self._handovers = handovers
+        self._origin_dedup = origin_dedup
+        self._transfers = transfers
         self._jobs = 0
 
     def requests(self) -> dict[type[Request], RequestHandler]:
@@ -90,11 +90,11 @@ class KeyHandover(Part):
         return {SeenRequest: self.seen_requested}
 
     def view_changed(self) -> None:
-        """Slots have new homes: hand on what is known of payloads that are being handed over. Those that have been
-        delivered go with the copies of their slots."""
+        """Slots have new homes: hand on what is known of payloads that are being dispatched. Those that have been
+        delivered go with the replicas of their slots."""
         keys = self._dedup.pending_keys()
         self._jobs += 1
-        self._handovers.begin(self._jobs)
+        self._transfers.begin(self._jobs)
         self._desk.job(self._hand_all_on(self._jobs, keys))
 
     def _hand_all_on(self, number: int, keys: list[int]) -> Iterator[bool]:
@@ -104,14 +104,14 @@ class KeyHandover(Part):
             part = [key for key in keys[start : start + self._per_slice] if self._goes(key, homes)]
             self.hand_on([(key, known) for key in part if (known := self._take(key))])
             yield False
-        self._handovers.end(number)
+        self._transfers.end(number)
 
     def _goes(self, key: int, homes: list[str]) -> bool:
         home = homes[slot_of_key(key)]
         return home != self._me and self._dedup.pending(key) is not None
 
     def _take(self, key: int) -> Known:
-        """What is known of the key of a slot that was ours. Where its message is being handed over here, that goes on,
+        """What is known of the key of a slot that was ours. Where its message is being dispatched here, that goes on,
         and the new home is told what came of it."""
         dedup = self._dedup
         former = self.former_home(key) if key in dedup.elsewhere else self._me
@@ -119,7 +119,7 @@ class KeyHandover(Part):
         return former or 0.0
 
     def former_home(self, key: int) -> str | None:
-        """Who is handing over the message with this key, of those that are ``elsewhere``; ``None``: it is gone."""
+        """Who is dispatching the message with this key, of those that are ``elsewhere``; ``None``: it is gone."""
         home, _ = self._dedup.elsewhere[key]
         return home if self._members.in_view(home) else None
 
@@ -140,13 +140,13 @@ class KeyHandover(Part):
         now = self._desk.now
         if isinstance(known, str):
             if known != self._me:  # or the slot has come back before the message's end
-                self._dedup.begin_elsewhere(key, known, now + HANDED_OVER_S)
+                self._dedup.begin_elsewhere(key, known, now + DISPATCHED_S)
             return
         self._dedup.forget_elsewhere(key)
         if known > 0:
             self._dedup.add(key, now, known)
-            if self._copies.watching:
-                self._copies.changed(self._seen, slot_of_key(key), key)
+            if self._replicas.watching:
+                self._replicas.changed(self._seen, slot_of_key(key), key)
 
     def seen_requested(self, peer: str, number: int, request: SeenRequest) -> None:
         """What a former home of slots of ours knows of their payloads, or an origin that has seen them again."""
@@ -163,7 +163,7 @@ class KeyHandover(Part):
         self._dedup.expire(self._desk.now, self._per_slice)
         if self._dedup.elsewhere:
             self._dedup.expire_elsewhere(self._desk.now)
-        self.hand_on(self._repeats.to_tell(self._desk.now, self._per_slice))
+        self.hand_on(self._origin_dedup.to_tell(self._desk.now, self._per_slice))
 
     def answered(self, call: Call, value: Any) -> None:
         """The home knows."""

@@ -1,4 +1,4 @@
-"""Slots have standbys: what belongs to them is at their next home, and whole, should theirs crash."""
+"""Slots have replicas: what belongs to them is at their next home, and whole, should theirs crash."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.cluster.arriving import Arriving
-from ingeborg.broker.core.cluster.copies import ROW_MAX, Copies, Copy
 from ingeborg.broker.core.cluster.homes import home_table
+from ingeborg.broker.core.cluster.incoming import IncomingReplicas
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, Membership
+from ingeborg.broker.core.cluster.replicas import ROW_MAX, Replica, Replicas
 from ingeborg.broker.core.cluster.slots import pack_slots
 from ingeborg.broker.core.links.calls import Asker
-from ingeborg.broker.core.links.requests import CopiedRequest, CopyBeginsRequest, CopyRequest
+from ingeborg.broker.core.links.requests import ReplicaBeginsRequest, ReplicaChunkRequest, ReplicaSentRequest
 from ingeborg.broker.core.model import Settings
 from ingeborg.protocol.hashes import SLOTS
 from tests import wants
@@ -22,14 +22,14 @@ from tests.simulator.world import Node
 
 from ..talk import Cluster
 from .pages import Key, Pages, pages_of, write
-from .test_copying import at_homes, counted, fill, forget_the_start
+from .test_slot_transfer import at_homes, counted, fill, forget_the_start
 
-#: A crash is noticed, another endpoint has taken over, and has its own standby.
+#: A crash is noticed, another endpoint has taken over, and has its own replica.
 TAKEN_OVER_S = DEAD_AFTER_S + 2.0
 
 
 def cluster(*names: str, **options: Any) -> Cluster:
-    made = Cluster(*names, states=lambda: [Pages(at_standbys=True)], settings=Settings(standby=True), **options)
+    made = Cluster(*names, states=lambda: [Pages(at_replicas=True)], settings=Settings(replication=True), **options)
     made.world.run(4.0)
     if len(names) > 1:
         forget_the_start(made)
@@ -37,8 +37,8 @@ def cluster(*names: str, **options: Any) -> Cluster:
 
 
 def without(cluster: Cluster) -> int:
-    """Slots of all living endpoints that have no standby."""
-    return sum(node.router.cluster.standbys.without for node in cluster.world.live())
+    """Slots of all living endpoints that have no replica."""
+    return sum(node.router.cluster.replication.without for node in cluster.world.live())
 
 
 def slot_of(node: Node) -> int:
@@ -46,15 +46,15 @@ def slot_of(node: Node) -> int:
 
 
 def keep(node: Node, key: Key, page: bytes) -> bool:
-    """Write as the home of the slot, and wait for the standby: the state's ``confirmed`` gets the page when it has
+    """Write as the home of the slot, and wait for the replica: the state's ``confirmed`` gets the page when it has
     it."""
     pages_of(node).pages[key] = page
-    waits = node.router.cluster.standbys.keep(pages_of(node), key[0], key, len(page), page)
+    waits = node.router.cluster.replication.keep(pages_of(node), key[0], key, len(page), page)
     node.event(lambda now: None)
     return waits
 
 
-def test_one_alone_has_no_standby() -> None:
+def test_one_alone_has_no_replica() -> None:
     assert without(cluster("a")) == SLOTS
 
 
@@ -64,11 +64,11 @@ def test_all_slots_have_one_where_another_endpoint_is() -> None:
 
 
 def test_nothing_is_kept_where_it_is_not_wanted() -> None:
-    two = Cluster("a", "b", states=lambda: [Pages(at_standbys=True)])
+    two = Cluster("a", "b", states=lambda: [Pages(at_replicas=True)])
     fill(two)
     two.world.run(1.0)
-    assert [len(node.router.cluster.copies) for node in two.nodes.values()] == [0, 0]
-    assert [node.router.cluster.copies.watching for node in two.nodes.values()] == [False, False]
+    assert [len(node.router.cluster.replicas) for node in two.nodes.values()] == [0, 0]
+    assert [node.router.cluster.replicas.watching for node in two.nodes.values()] == [False, False]
 
 
 @pytest.mark.parametrize("crashing", "abc")
@@ -84,8 +84,8 @@ def test_what_belongs_to_slots_is_whole_after_the_crash_of_any(crashing: str) ->
     assert without(three) == 0
 
 
-def test_a_state_that_standbys_have_nothing_of_is_not_called_whole_after_a_crash() -> None:
-    made = Cluster("a", "b", "c", states=lambda: [Pages()], settings=Settings(standby=True))
+def test_a_state_that_replicas_have_nothing_of_is_not_called_whole_after_a_crash() -> None:
+    made = Cluster("a", "b", "c", states=lambda: [Pages()], settings=Settings(replication=True))
     made.world.run(4.0)
     forget_the_start(made)
     fill(made)
@@ -100,7 +100,7 @@ def test_a_state_that_standbys_have_nothing_of_is_not_called_whole_after_a_crash
     assert sum(counted(node, "slots_arrived_in_part") for node in made.nodes.values()) == before + lost
 
 
-def test_one_crash_after_the_other_loses_nothing_while_slots_have_standbys() -> None:
+def test_one_crash_after_the_other_loses_nothing_while_slots_have_replicas() -> None:
     four = cluster("a", "b", "c", "d")
     made = fill(four)
     four.world.run(0.5)
@@ -132,13 +132,13 @@ def test_a_change_that_nobody_waits_for_is_there_within_a_tick() -> None:
     both = cluster("a", "b")
     a, b = both.nodes["a"], both.nodes["b"]
     key = (slot_of(a), 1)
-    begun = a.router.counters.counts["copied_bytes"]
+    begun = a.router.counters.counts["replicated_bytes"]
     for number in range(100):
         write(a, key, b"%d" % number)
         both.world.run(0.0005)
     both.world.run(0.2)
     assert pages_of(b).pages == {key: b"99"}
-    assert a.router.counters.counts["copied_bytes"] - begun < 60  # one or two of the hundred
+    assert a.router.counters.counts["replicated_bytes"] - begun < 60  # one or two of the hundred
 
 
 def test_many_confirmed_changes_of_many_bytes_stay_within_the_window_and_in_order() -> None:
@@ -152,7 +152,7 @@ def test_many_confirmed_changes_of_many_bytes_stay_within_the_window_and_in_orde
     most = 0
     for _ in range(200):
         both.world.run(0.002)
-        most = max(most, *(copy.unanswered for copy in a.router.cluster.copies._copies.values()))
+        most = max(most, *(replica.unanswered for replica in a.router.cluster.replicas._replicas.values()))
     assert confirmed == pages
     assert most < (1 << 20) + 2 * 100_000 + 1_000
     assert len(pages_of(b).pages) == 60
@@ -164,18 +164,18 @@ def test_a_row_that_grows_too_long_is_given_up_and_nobody_waits_in_vain() -> Non
     confirmed = pages_of(a).confirmed
     for one, other in ("ab", "ba"):
         both.world.cut(one, other, 1.0)
-    slot, standbys = slot_of(a), a.router.cluster.standbys
+    slot, replicas = slot_of(a), a.router.cluster.replication
     waiting = 0
     for number in range(ROW_MAX + 2):
-        waiting += standbys.keep(pages_of(a), slot, (slot, 1), 5, number)
+        waiting += replicas.keep(pages_of(a), slot, (slot, 1), 5, number)
     assert (waiting, len(confirmed)) == (ROW_MAX + 1, ROW_MAX + 1)
-    assert a.router.counters.drops["copies_broken"] == 1
+    assert a.router.counters.drops["replicas_broken"] == 1
     both.world.run(3.0)
     assert without(both) == 0
     assert b.router.members.joined
 
 
-def test_whoever_waits_for_a_standby_that_dies_goes_on() -> None:
+def test_whoever_waits_for_a_replica_that_dies_goes_on() -> None:
     both = cluster("a", "b")
     a, b = both.nodes["a"], both.nodes["b"]
     confirmed = pages_of(a).confirmed
@@ -189,7 +189,7 @@ def test_whoever_waits_for_a_standby_that_dies_goes_on() -> None:
     assert without(both) == SLOTS
 
 
-def test_another_standby_is_filled_when_the_view_changes() -> None:
+def test_another_replica_is_filled_when_the_view_changes() -> None:
     three = cluster("a", "b", "c")
     made = fill(three)
     three.nodes["d"] = three.world.start("d")
@@ -202,7 +202,7 @@ def test_another_standby_is_filled_when_the_view_changes() -> None:
         assert at_homes(*three.nodes.values()) == made
 
 
-def test_a_standby_forgets_what_is_another_s_to_keep() -> None:
+def test_a_replica_forgets_what_is_another_s_to_keep() -> None:
     two = cluster("a", "b")
     fill(two)
     two.world.run(0.5)
@@ -232,11 +232,11 @@ def test_an_endpoint_that_leaves_hands_over_in_order_and_keeps_nothing() -> None
     assert at_homes(*three.nodes.values()) == made
     assert pages_of(a).pages == {}
     assert without(three) == 0
-    assert sum(node.router.counters.drops["copies_broken"] for node in (a, *three.nodes.values())) == 0
+    assert sum(node.router.counters.drops["replicas_broken"] for node in (a, *three.nodes.values())) == 0
 
 
-def test_what_was_taken_out_while_the_standby_could_not_be_told_does_not_come_back() -> None:
-    """And a standby has one copy of each slot, however often one is given up."""
+def test_what_was_taken_out_while_the_replica_could_not_be_told_does_not_come_back() -> None:
+    """And an endpoint has one replica of each slot, however often one is given up."""
     both = cluster("a", "b")
     a, b = both.nodes["a"], both.nodes["b"]
     key, other = (slot_of(a), 1), (slot_of(a), 2)
@@ -249,14 +249,14 @@ def test_what_was_taken_out_while_the_standby_could_not_be_told_does_not_come_ba
         both.world.run(1.0)
         write(a, key, None)
         both.world.run(20.0)
-    assert len(b.router.cluster.arriving._incoming) == 1
+    assert len(b.router.cluster.incoming._incoming) == 1
     both.world.crash(a)
     both.world.run(TAKEN_OVER_S)
     assert at_homes(b) == {other: b"stays"}
     assert pages_of(b).in_part == 0
 
 
-def test_a_standby_whose_lease_lapses_at_the_crash_has_it_all_the_same() -> None:
+def test_a_replica_whose_lease_lapses_at_the_crash_has_it_all_the_same() -> None:
     three = cluster("a", "b", "c")
     made = fill(three)
     three.world.run(0.5)
@@ -289,33 +289,33 @@ def test_one_that_was_taken_for_dead_and_lives_gets_its_slots_back_whole() -> No
     assert without(both) == 0
 
 
-def test_a_copy_that_is_given_up_is_begun_again() -> None:
+def test_a_replica_that_is_given_up_is_begun_again() -> None:
     both = cluster("a", "b")
     made = fill(both)
     a, b = both.nodes["a"], both.nodes["b"]
     both.world.run(0.5)
-    (copy,) = a.router.cluster.copies._copies.values()
-    a.event(lambda now: a.router.cluster.copies.give_up(copy))
+    (replica,) = a.router.cluster.replicas._replicas.values()
+    a.event(lambda now: a.router.cluster.replicas.give_up(replica))
     both.world.run(0.05)
-    assert a.router.cluster.standbys.without == a.router.members.table.count(a.me.incarnation)
+    assert a.router.cluster.replication.without == a.router.members.table.count(a.me.incarnation)
     assert at_homes(a, b) == made
     both.world.run(2.0)
     assert without(both) == 0
-    assert a.router.counters.drops["copies_broken"] == 1
+    assert a.router.counters.drops["replicas_broken"] == 1
     both.world.crash(a)
     both.world.run(TAKEN_OVER_S)
     assert at_homes(b) == made
 
 
 def late_copy() -> tuple[bytes, bytes]:
-    """What ``b`` wrote after it took over, and what is there once a part of ``a``'s copy has come late."""
+    """What ``b`` wrote after it took over, and what is there once a part of ``a``'s replica has come late."""
     both = cluster("a", "b")
     a, b = both.nodes["a"], both.nodes["b"]
     key = (slot_of(a), 1)
     write(a, key, b"late")
     both.world.run(0.5)
-    (copy,) = a.router.cluster.copies._copies.values()
-    request = CopyRequest(copy.number, "pages", pages_of(a).pack([key]))
+    (replica,) = a.router.cluster.replicas._replicas.values()
+    request = ReplicaChunkRequest(replica.number, "pages", pages_of(a).pack([key]))
     a.stalled_until = both.world.now + 6.0
     both.world.run(5.5)
     assert b.router.members.table[key[0]] == b.me.incarnation
@@ -328,7 +328,7 @@ def late_copy() -> tuple[bytes, bytes]:
     return b"of the next home", at_homes(a, b)[key]
 
 
-def test_a_copy_that_arrives_after_the_take_over_changes_nothing() -> None:
+def test_a_replica_that_arrives_after_the_take_over_changes_nothing() -> None:
     written, found = late_copy()
     assert found == written
 
@@ -350,8 +350,8 @@ def crashed(plant: Callable[[pytest.MonkeyPatch], None]) -> tuple[dict[Key, byte
         return made, at_homes(*rest), sum(pages_of(node).in_part for node in rest)
 
 
-@finds("Copies are made at an endpoint that does not take over.")
-def test_a_standby_that_is_not_the_next_home_is_found() -> None:
+@finds("Replicas are made at an endpoint that does not take over.")
+def test_a_replica_that_is_not_the_next_home_is_found() -> None:
     def plant(patch: pytest.MonkeyPatch) -> None:
         true = Membership.table_without_me
 
@@ -367,66 +367,66 @@ def test_a_standby_that_is_not_the_next_home_is_found() -> None:
     assert in_part > 0
 
 
-@finds("A copy is called whole before it has been sent.")
+@finds("A replica is called whole before it has been sent.")
 def test_an_end_that_is_told_early_is_found() -> None:
     def plant(patch: pytest.MonkeyPatch) -> None:
-        def nothing(copies: Copies, copy: Copy) -> Any:
-            copy.job = None
-            copy.sent_all = True
-            copies.send(copy)
+        def nothing(replicas: Replicas, replica: Replica) -> Any:
+            replica.job = None
+            replica.sent_all = True
+            replicas.send(replica)
             yield from ()
 
-        patch.setattr(Copies, "_send_all", nothing)
+        patch.setattr(Replicas, "_send_all", nothing)
 
     def late(patch: pytest.MonkeyPatch) -> None:
         plant(patch)
-        patch.setattr(Copies, "tick", lambda copies: None)
+        patch.setattr(Replicas, "tick", lambda replicas: None)
 
     made, found, in_part = crashed(late)
     assert in_part == 0  # it was called whole
     assert found != made
 
 
-@finds("A copy that comes after the take-over replaces what the new home has written.")
-def test_a_copy_that_is_taken_after_the_take_over_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@finds("A replica that comes after the take-over replaces what the new home has written.")
+def test_a_replica_that_is_taken_after_the_take_over_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     wants.interpreted()
-    monkeypatch.setattr(Arriving, "_drop", lambda arriving, key: None)
+    monkeypatch.setattr(IncomingReplicas, "_drop", lambda incoming_replicas, key: None)
     written, found = late_copy()
     assert (written, found) == (b"of the next home", b"late")
 
 
 def whole_at_the_first_word(patch: pytest.MonkeyPatch) -> None:
-    """A standby takes what it has for whole before its home waits for it."""
-    true = Arriving.end_requested
+    """A replica takes what it has for whole before its home waits for it."""
+    true = IncomingReplicas.end_requested
 
-    def end_requested(arriving: Arriving, peer: str, number: int, request: CopiedRequest) -> None:
-        if (incoming := arriving._incoming.get((peer, request.copy))) is not None:
+    def end_requested(incoming_replicas: IncomingReplicas, peer: str, number: int, request: ReplicaSentRequest) -> None:
+        if (incoming := incoming_replicas._incoming.get((peer, request.replica))) is not None:
             incoming.asked += 1
-        true(arriving, peer, number, request)
+        true(incoming_replicas, peer, number, request)
 
-    patch.setattr(Arriving, "end_requested", end_requested)
+    patch.setattr(IncomingReplicas, "end_requested", end_requested)
 
 
 def whole_after_each_question() -> list[bool]:
     two = cluster("a", "b")
-    home, arriving = two.nodes["a"], two.nodes["b"].router.cluster.arriving
-    peer, copy = home.me.incarnation, 1 << 40
-    request = CopyBeginsRequest(copy, pack_slots([slot_of(home)]), standby=True)
-    arriving.begin_requested(peer, 1 << 40, request)
+    home, incoming_replicas = two.nodes["a"], two.nodes["b"].router.cluster.incoming
+    peer, replica = home.me.incarnation, 1 << 40
+    request = ReplicaBeginsRequest(replica, pack_slots([slot_of(home)]), for_failover=True)
+    incoming_replicas.begin_requested(peer, 1 << 40, request)
     whole = []
     for number in (1, 2):
-        arriving.end_requested(peer, (1 << 40) + number, CopiedRequest(copy, 0, False))
-        whole.append(arriving._incoming[peer, copy].whole)
+        incoming_replicas.end_requested(peer, (1 << 40) + number, ReplicaSentRequest(replica, 0, False))
+        whole.append(incoming_replicas._incoming[peer, replica].whole)
     return whole
 
 
-def test_a_standby_is_whole_when_its_home_asks_for_the_second_time() -> None:
+def test_a_replica_is_whole_when_its_home_asks_for_the_second_time() -> None:
     """Until the first answer has come, the home waits for nobody: the link may still bring what it has sent so."""
     assert whole_after_each_question() == [False, True]
 
 
 @finds(whole_at_the_first_word)
-def test_a_standby_that_is_whole_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_that_is_whole_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     wants.interpreted()
     whole_at_the_first_word(monkeypatch)
     assert whole_after_each_question() != [False, True]

@@ -1,12 +1,13 @@
-"""Slots that come to this endpoint, and what belongs to them: taken in as another home copies it, and begun with when
-this endpoint may act. ADR 21, 23.
+"""Slots that come to this endpoint, and what belongs to them: taken in as another home replicates it, and begun with
+when this endpoint may act. ADR 21, 23.
 
-Owns: the copies that come, and which slots the states know to be ours. Must never: take a copy for whole that is not.
+Owns: the replicas that come, and which slots the states know to be ours. Must never: take a replica for whole that is
+not.
 
-There are two kinds of copies. One is made for slots that come: it is whole with the *final* word of the home that gives
-them away. The other is made in case that their home crashes: it is whole as soon as that home has found it so, and
-stays whole, since what is on the link arrives in order, until another copy of these slots begins. It is used when its
-home is gone without a word, and not otherwise.
+There are two kinds of replicas. One is made for slots that come: it is whole with the *final* word of the home that
+gives them away. The other is made in case that their home crashes: it is whole as soon as that home has found it so,
+and stays whole, since what is on the link arrives in order, until another replica of these slots begins. It is used
+when its home is gone without a word, and not otherwise.
 """
 
 from __future__ import annotations
@@ -16,35 +17,36 @@ from typing import Final
 
 from ..desk import Desk
 from ..links.calls import LEAVING
-from ..links.requests import CopiedRequest, CopyBeginsRequest, CopyRequest, Request
+from ..links.requests import ReplicaBeginsRequest, ReplicaChunkRequest, ReplicaSentRequest, Request
 from ..metrics import Metric
 from ..part import Part, RequestHandler
-from .copying import Copying
 from .membership import DEAD_AFTER_S, Membership
+from .slot_transfer import SlotTransfer
 from .slots import Held, SlotStates, unpack_slots
 
-#: The answer to a standby copy of slots whose home is another one, as far as this endpoint knows: try again.
+#: The answer to a replica for failover of slots whose home is another one, as far as this endpoint knows: try again.
 NOT_THEIRS: Final = "not_theirs"
 
-#: An endpoint that joins waits this long for copies that others pass on to it, in seconds. Then it joins without them.
+#: An endpoint that joins waits this long for replicas that others pass on to it, in seconds. Then it joins without
+#: them.
 PASSED_ON_S: Final = 30.0
 
-#: Two homes may copy the same slot. The one that began this many seconds later, by the clocks of their machines, has
-#: acted later: an endpoint has heard nothing of a peer for twice as long when it takes the peer for dead.
+#: Two homes may replicate the same slot. The one that began this many seconds later, by the clocks of their machines,
+#: has acted later: an endpoint has heard nothing of a peer for twice as long when it takes the peer for dead.
 LATER_S: Final = DEAD_AFTER_S / 2
 
-#: Copies that come at a time. A home makes one for each endpoint, and a few where the view changes again and again.
+#: Replicas that come at a time. A home makes one for each endpoint, and a few where the view changes again and again.
 INCOMING_MAX: Final = 1_000
 
 
-class Incoming:
-    """A copy that comes."""
+class IncomingReplica:
+    """A replica that comes."""
 
     __slots__ = (
         "asked",
         "began_at",
+        "for_failover",
         "giver",
-        "is_standby",
         "keys",
         "lapsed",
         "slots",
@@ -52,29 +54,31 @@ class Incoming:
         "whole",
     )
 
-    def __init__(self, slots: frozenset[int], is_standby: bool, when: tuple[int, int], began_at: float) -> None:
+    def __init__(self, slots: frozenset[int], for_failover: bool, when: tuple[int, int], began_at: float) -> None:
         self.slots = slots
-        self.is_standby = is_standby
+        self.for_failover = for_failover
         self.keys = 0
         self.asked = 0  # how often the sender has asked whether all keys have come
-        self.whole = False  # they have, and the sender has said that this is final, or asked a standby twice
+        self.whole = False  # they have, and the sender has said that this is final, or asked a replica twice
         self.lapsed = False  # its sender has not acted lately
-        self.giver = ""  # their home until now: the sender, or the endpoint whose copy the sender passes on
+        self.giver = ""  # their home until now: the sender, or the endpoint whose replica the sender passes on
         self.began_at = began_at  # by its sender's clock, in Unix seconds
         self.when = when  # it began: this endpoint's round of joining, and how often it had stood still
 
 
-class Arriving(Part):
-    """One endpoint's part. ``states``: what belongs to slots here. ``held``: the slots that are ours. ``copying``: its
-    copies to others."""
+class IncomingReplicas(Part):
+    """One endpoint's part. ``states``: what belongs to slots here. ``held``: the slots that are ours.
+    ``slot_transfer``: its replicas to others."""
 
-    def __init__(self, desk: Desk, members: Membership, states: SlotStates, held: Held, copying: Copying) -> None:
+    def __init__(
+        self, desk: Desk, members: Membership, states: SlotStates, held: Held, slot_transfer: SlotTransfer
+    ) -> None:
         self._desk = desk
         self._members = members
         self._me = members.me.incarnation
         self._states = states
-        self._copying = copying
-        self._incoming: dict[tuple[str, int], Incoming] = {}  # by who sends it, and its number there
+        self._slot_transfer = slot_transfer
+        self._incoming: dict[tuple[str, int], IncomingReplica] = {}  # by who sends it, and its number there
         self._held = held
         self._stalls = 0  # of this process, when it last acted
         self._missed = False  # since it last acted another endpoint has, without it
@@ -95,28 +99,28 @@ class Arriving(Part):
     def requests(self) -> dict[type[Request], RequestHandler]:
         """What a home says to the next one."""
         return {
-            CopyBeginsRequest: self.begin_requested,
-            CopyRequest: self.copy_requested,
-            CopiedRequest: self.end_requested,
+            ReplicaBeginsRequest: self.begin_requested,
+            ReplicaChunkRequest: self.chunk_requested,
+            ReplicaSentRequest: self.end_requested,
         }
 
-    def begin_requested(self, peer: str, number: int, request: CopyBeginsRequest) -> None:
-        """A home begins a copy, or goes on with one of fewer slots; one of no slots is over."""
-        copy = request.copy
+    def begin_requested(self, peer: str, number: int, request: ReplicaBeginsRequest) -> None:
+        """A home begins a replica, or goes on with one of fewer slots; one of no slots is over."""
+        replica = request.replica
         slots = unpack_slots(request.slots or b"")
-        known = self._incoming.get((peer, copy))
+        known = self._incoming.get((peer, replica))
         if slots and self._members.leaving:
             self._desk.decline(peer, number, LEAVING)
             return
         if not slots:
             if known is not None:
-                self._drop((peer, copy))
+                self._drop((peer, replica))
         elif known is not None:
             self._narrow(known, slots)
         elif len(self._incoming) >= INCOMING_MAX:
-            self._desk.decline(peer, number, "internal", "this endpoint is being sent too many copies")
+            self._desk.decline(peer, number, "internal", "this endpoint is being sent too many replicas")
             return
-        elif request.fewer or (request.standby and self._are_others(slots, peer)):
+        elif request.fewer or (request.for_failover and self._are_others(slots, peer)):
             self._desk.decline(peer, number, NOT_THEIRS, "this endpoint takes another one for their home")
             return
         elif self._held.acts and not self._held.slots.isdisjoint(slots):
@@ -131,16 +135,16 @@ class Arriving(Part):
             self._desk.decline(peer, number, "internal", "both have acted for these slots: nobody knows who did last")
             return
         else:
-            is_standby, began_at = request.standby, request.at
-            if not is_standby and self._has_later(slots, peer, began_at):
-                self._desk.decline(peer, number, "internal", "another home has acted since this copy began")
+            for_failover, began_at = request.for_failover, request.at
+            if not for_failover and self._has_later(slots, peer, began_at):
+                self._desk.decline(peer, number, "internal", "another home has acted since this replica began")
                 return
-            self._forget(slots, peer, is_standby)
-            self._incoming[peer, copy] = incoming = Incoming(slots, is_standby, self._when, began_at)
+            self._forget(slots, peer, for_failover)
+            self._incoming[peer, replica] = incoming = IncomingReplica(slots, for_failover, self._when, began_at)
             incoming.lapsed = request.lapsed
             incoming.giver = request.giver or peer
             if request.giver:
-                self._members.awaited[peer, copy] = self._desk.now + PASSED_ON_S
+                self._members.awaited[peer, replica] = self._desk.now + PASSED_ON_S
         self._desk.answer(peer, number)
 
     @property
@@ -153,27 +157,27 @@ class Arriving(Part):
         return any(table[slot] != peer for slot in slots)
 
     def _has_later(self, slots: frozenset[int], peer: str, began_at: float) -> bool:
-        """Does another home give this endpoint some of these, and has begun to later? A link may have delayed this copy
-        while that home took the peer for dead."""
+        """Does another home give this endpoint some of these, and has begun to later? A link may have delayed this
+        replica while that home took the peer for dead."""
         return any(
             sender != peer
-            and not incoming.is_standby
+            and not incoming.for_failover
             and incoming.began_at > began_at + LATER_S
             and not incoming.slots.isdisjoint(slots)
             for (sender, _), incoming in self._incoming.items()
         )
 
-    def _forget(self, slots: frozenset[int], peer: str, is_standby: bool) -> None:
+    def _forget(self, slots: frozenset[int], peer: str, for_failover: bool) -> None:
         """Another endpoint has acted for these, and what is here of them is old: some of it may have been taken out
-        there. So is what came of a copy before this one, of whose end we may not have heard. But what a home keeps here
-        in case that it crashes stays until it has given the slots away."""
+        there. So is what came of a replica before this one, of whose end we may not have heard. But what a home keeps
+        here in case that it crashes stays until it has given the slots away."""
         for key, other in list(self._incoming.items()):
-            is_former = other.is_standby == is_standby or key[0] != peer
+            is_former = other.for_failover == for_failover or key[0] != peer
             if is_former and not other.slots.isdisjoint(slots):
                 self._drop(key)
-        if not is_standby:
+        if not for_failover:
             self._let_go(self._held.slots & slots)
-            self._copying.forget(slots)
+            self._slot_transfer.forget(slots)
 
     def _let_go(self, slots: set[int]) -> None:
         """What is here of these slots, which were ours, is old."""
@@ -182,15 +186,15 @@ class Arriving(Part):
             for state in self._states.all:
                 state.gone(sorted(slots))
 
-    def copy_requested(self, peer: str, number: int, request: CopyRequest) -> None:
+    def chunk_requested(self, peer: str, number: int, request: ReplicaChunkRequest) -> None:
         """A part of it."""
-        incoming = self._incoming.get((peer, request.copy))
+        incoming = self._incoming.get((peer, request.replica))
         state = self._states.forms.get(request.state)
         if self._members.leaving:
             self._desk.decline(peer, number, LEAVING)
             return
         if incoming is None or state is None:
-            self._desk.decline(peer, number, "internal", "there is no such copy here, or not any more")
+            self._desk.decline(peer, number, "internal", "there is no such replica here, or not any more")
             return
         try:
             incoming.keys += state.absorb(request.data)
@@ -199,20 +203,20 @@ class Arriving(Part):
         else:
             self._desk.answer(peer, number)
 
-    def end_requested(self, peer: str, number: int, request: CopiedRequest) -> None:
+    def end_requested(self, peer: str, number: int, request: ReplicaSentRequest) -> None:
         """So many keys have been sent. ``final``: that was all, and its slots are ours when everybody says so."""
         if self._members.leaving:
             self._desk.decline(peer, number, LEAVING)
             return
-        incoming = self._incoming.get((peer, request.copy))
+        incoming = self._incoming.get((peer, request.replica))
         came = incoming is not None and incoming.keys == request.keys
         if incoming is not None:
-            # After our first answer the home waits for this standby. Until then it did not, and the link brings what
+            # After our first answer the home waits for this replica. Until then it did not, and the link brings what
             # it sent until then before its second question.
             incoming.asked += 1
-            incoming.whole = came and (request.final or (incoming.is_standby and incoming.asked > 1))
+            incoming.whole = came and (request.final or (incoming.for_failover and incoming.asked > 1))
             if incoming.whole:
-                self._members.awaited.pop((peer, request.copy), None)
+                self._members.awaited.pop((peer, request.replica), None)
         self._desk.answer(peer, number, came)
         if came and request.final:
             self.hand_on()
@@ -222,16 +226,16 @@ class Arriving(Part):
         if self._members.leaving and self._incoming:
             # What was to be ours is the next home's. Whose it was may still be thought to be their home here.
             for key, incoming in list(self._incoming.items()):
-                if incoming.whole and not incoming.is_standby:
+                if incoming.whole and not incoming.for_failover:
                     self._held.slots |= incoming.slots
                 self._drop(key)
-            self._copying.view_changed()
+            self._slot_transfer.view_changed()
         members = self._members
         self.hand_on()
         self._arrive()
         for key, incoming in list(self._incoming.items()):
             # What a crashed home kept here is needed when this endpoint acts again.
-            if not members.in_view(key[0]) and (members.joined or not (incoming.whole and incoming.is_standby)):
+            if not members.in_view(key[0]) and (members.joined or not (incoming.whole and incoming.for_failover)):
                 self._drop(key)
 
     def hand_on(self) -> None:
@@ -241,14 +245,14 @@ class Arriving(Part):
         table, linked = members.table, members.linked()
         found: dict[tuple[str, str], list[int]] = {}
         for incoming in self._incoming.values():
-            if incoming.whole and not incoming.is_standby:
+            if incoming.whole and not incoming.for_failover:
                 giver = incoming.giver
                 homes = members.table_without(giver) if any(table[slot] == giver for slot in incoming.slots) else table
                 others = {slot for slot in incoming.slots if homes[slot] != me and homes[slot] in linked}
                 incoming.slots -= others
                 for slot in sorted(others):
                     found.setdefault((homes[slot], giver), []).append(slot)
-        self._copying.pass_on(found)
+        self._slot_transfer.pass_on(found)
 
     def joined(self) -> None:
         """This endpoint may act for its slots."""
@@ -267,16 +271,16 @@ class Arriving(Part):
         self.hand_on()
 
     def peer_missed(self, peer: str, void_before: int | None) -> None:
-        """The peer copies what it still has of our slots. What else there is here, kept or copied before, is old: the
-        peer may have acted for it, and may have lost it since. Of its standby copies none is left: it begins them anew
-        (``Standbys.peer_reset``)."""
+        """The peer replicates what it still has of our slots. What else there is here, kept or replicated before, is
+        old: the peer may have acted for it, and may have lost it since. Of its replicas for failover none is left: it
+        begins them anew (``SlotReplication.peer_reset``)."""
         if self._held.acts:
             return  # it has been told of that before it joined
         self._missed = True
         for key, incoming in list(self._incoming.items()):
             is_peers = key[0] == peer
             is_old = key[1] < void_before if is_peers and void_before is not None else incoming.when != self._when
-            if is_old or (is_peers and incoming.is_standby):
+            if is_old or (is_peers and incoming.for_failover):
                 self._drop(key)
         self._let_go(set(self._held.slots))
 
@@ -292,9 +296,11 @@ class Arriving(Part):
         ours = {slot for slot, home in enumerate(table) if home == self._me} - self._held.slots
         whole: set[int] = set()
         saved: set[int] = set()
-        unheard: set[int] = set()  # of these: their home may have gone on without its standby, cut off from it
+        unheard: set[int] = set()  # of these: their home may have gone on without its replica, cut off from it
         in_view = self._members.in_view
-        crashed = {peer for (peer, _), incoming in self._incoming.items() if incoming.is_standby and not in_view(peer)}
+        crashed = {
+            peer for (peer, _), incoming in self._incoming.items() if incoming.for_failover and not in_view(peer)
+        }
         # While this endpoint did not act another one may have taken over, and crashed, too; and while it stood still
         # the home that has crashed may have taken it for dead, and have gone on without it.
         members = self._members
@@ -302,7 +308,7 @@ class Arriving(Part):
         is_last = acts or alone
         for key, incoming in list(self._incoming.items()):
             slots = incoming.slots & ours
-            if incoming.whole and not incoming.is_standby:
+            if incoming.whole and not incoming.for_failover:
                 if (acts or self._has_let_in(key[0])) and (not incoming.lapsed or members.view() == [key[0]]):
                     whole |= slots
             elif incoming.whole and is_last and key[0] in crashed:
@@ -313,7 +319,7 @@ class Arriving(Part):
                 incoming.slots -= slots
                 # Their giver may leave, and its word may still be on the way.
                 rest = [slot for slot in incoming.slots if table[slot] == incoming.giver and in_view(incoming.giver)]
-                if incoming.whole and not incoming.is_standby and rest:
+                if incoming.whole and not incoming.for_failover and rest:
                     self._narrow(incoming, rest)
                 else:
                     self._drop(key)
@@ -340,9 +346,9 @@ class Arriving(Part):
         self._members.awaited.pop(key, None)
         self._narrow(incoming, frozenset())
 
-    def _narrow(self, incoming: Incoming, slots: Collection[int]) -> None:
-        """Nothing more comes but of these slots. What has come of the others is of no use, unless another copy brings
-        it, too, or they are ours."""
+    def _narrow(self, incoming: IncomingReplica, slots: Collection[int]) -> None:
+        """Nothing more comes but of these slots. What has come of the others is of no use, unless another replica
+        brings it, too, or they are ours."""
         dropped = incoming.slots.difference(slots)
         if not dropped:
             return
@@ -350,17 +356,17 @@ class Arriving(Part):
         needed = self._held.slots.union(*(other.slots for other in self._incoming.values()))
         for state in self._states.forms.values():
             useless = dropped - needed if state in self._states.all else dropped
-            if useless and (incoming.is_standby or state in self._states.all):
+            if useless and (incoming.for_failover or state in self._states.all):
                 state.dropped(sorted(useless))
 
     def _tell(
         self, slots: set[int], whole: bool, *, saved: bool = False, unheard: bool = False, is_first: bool = False
     ) -> None:
-        """``saved``: by a standby, which has nothing of some states, and, where the home was ``unheard``, perhaps not
+        """``saved``: by a replica, which has nothing of some states, and, where the home was ``unheard``, perhaps not
         all of others. ``is_first``: there is nobody who could have anything."""
         if not slots:
             return
-        missing = [state for state in self._states.all if saved and state.at_standby is None]
+        missing = [state for state in self._states.all if saved and state.failover_form is None]
         self._desk.counts["slots_arrived_whole" if whole and not missing else "slots_arrived_in_part"] += len(slots)
         for state in self._states.forms.values():
             if is_first:

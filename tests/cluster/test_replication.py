@@ -1,4 +1,4 @@
-"""Slots have standbys, and one home after the other is killed under traffic: no payload comes twice, and none that was
+"""Slots have replicas, and one home after the other is killed under traffic: no payload comes twice, and none that was
 acknowledged is missing. SPEC sections 7 and 8.
 """
 
@@ -19,7 +19,7 @@ from .traffic import Ear, Message
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
-TOPICS = [f"standby {number}" for number in range(60)]
+TOPICS = [f"replica {number}" for number in range(60)]
 
 #: Between two publishes of one connection, in seconds: some 400 a second of both together.
 PACE_S = 0.005
@@ -27,7 +27,7 @@ PACE_S = 0.005
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    async with cluster_of("abc", tmp_path_factory.mktemp("standby"), "--standby", "on") as cluster:
+    async with cluster_of("abc", tmp_path_factory.mktemp("replication"), "--replication", "on") as cluster:
         yield cluster
 
 
@@ -52,7 +52,7 @@ class Reporter:
 @pytest.mark.parametrize("victim", "abc")
 async def test_the_crash_of_a_home_doubles_and_loses_nothing(cluster: Cluster, victim: str) -> None:
     await cluster.whole()
-    await cluster.guarded()
+    await cluster.replicated()
     one, other = [endpoint.name for endpoint in cluster.others(victim)]
     messages: list[tuple[str, str]] = []
     async with AsyncExitStack() as stack:
@@ -95,4 +95,4 @@ async def test_the_crash_of_a_home_doubles_and_loses_nothing(cluster: Cluster, v
             assert {message: often for message, often in ear.heard.items() if often > 1} == {}
         assert reporters[0].failed + reporters[1].failed == []
         assert len(acknowledged) == len(messages) > 100
-        await cluster.guarded()
+        await cluster.replicated()

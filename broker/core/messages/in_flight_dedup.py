@@ -1,11 +1,11 @@
-"""Duplicates at their home: a payload seen lately is dropped; a repetition of a message that is still being handed over
+"""Duplicates at their home: a payload seen lately is dropped; a repetition of a message that is still being dispatched
 waits for it, and shares its outcome. SPEC section 7.
 
 Owns: what is done about the table of duplicates, and the requests to former homes, of messages that those are still
-handing over. Must never: hand anything over.
+dispatching. Must never: dispatch anything.
 
 When a slot moves, its former home goes on with the messages that are on their way already. The new home knows their
-keys (``KeyHandover``), and asks the former one what becomes of a message when its first repetition comes.
+keys (``KeyTransfer``), and asks the former one what becomes of a message when its first repetition comes.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
 
-from ..cluster.copies import Copies
 from ..cluster.homes import Homes
+from ..cluster.replicas import Replicas
 from ..cluster.slots import SlotState
 from ..dedup.dedup import Dedup, hash_of_key
 from ..desk import Desk
-from ..dispatch import Handover, refusal
+from ..dispatch import Dispatch, refusal
 from ..limits import SIZES, Sizes
-from ..links.calls import KEPT, Asker, Call
+from ..links.calls import RETAINED, Asker, Call
 from ..links.carrying import carried
 from ..links.requests import PublishRequest
 from ..message import Message
-from ..replication.guard import Guard
-from ..replication.handover import KeyHandover
-from ..retained.keeping import Keeping
+from ..replication.barrier import ReplicationBarrier
+from ..replication.key_transfer import KeyTransfer
+from ..retained.retention import Retention
 from .outcomes import Outcomes
 
 #: Messages that reached some only: for so many of them, the latest, their origins can be told so once more.
@@ -39,7 +39,7 @@ CONFLICT: Final = (
 )
 
 
-class Sharing(Asker):
+class InFlightDedup(Asker):
     """One home's. ``seen``: the table as what belongs to slots."""
 
     def __init__(
@@ -47,16 +47,16 @@ class Sharing(Asker):
         desk: Desk,
         me: str,
         homes: Homes,
-        dedup: Dedup[Handover],
-        keys: KeyHandover,
-        copies: Copies,
+        dedup: Dedup[Dispatch],
+        keys: KeyTransfer,
+        replicas: Replicas,
         seen: SlotState,
-        guard: Guard,
-        keeping: Keeping,
+        barrier: ReplicationBarrier,
+        retention: Retention,
         outcomes: Outcomes,
         sizes: Sizes = SIZES,
     ) -> None:
-        #: Keys of messages that no former home is handing over any more: the home takes them.
+        #: Keys of messages that no former home is dispatching any more: the home takes them.
         self.over: list[int] = []
         self.ttl_s = dedup.ttl_s
         self._desk = desk
@@ -64,86 +64,86 @@ class Sharing(Asker):
         self._homes = homes
         self._dedup = dedup
         self._keys = keys
-        self._copies = copies
+        self._replicas = replicas
         self._seen = seen
-        self._guard = guard
-        self._names = guard.names
-        self.keeping = keeping
+        self._barrier = barrier
+        self._names = barrier.names
+        self.retention = retention
         self._outcomes = outcomes
         self._waiters_max = sizes.waiters_max
         #: By key: the message, as its origin numbers it, and the outcome.
         self._partial: dict[int, tuple[str, int, ProtocolError]] = {}
 
-    def is_first(self, handover: Handover, key: int) -> bool:
-        """Is it to be handed over? If not, it has an outcome by now, or shares one."""
+    def is_first(self, dispatch: Dispatch, key: int) -> bool:
+        """Is it to be dispatched? If not, it has an outcome by now, or shares one."""
         dedup = self._dedup
         if dedup.duplicate(key, self._desk.now):
-            if self._partial and (error := self._was_partial(handover, key)) is not None:
-                self._outcomes.settle(handover, error)
+            if self._partial and (error := self._was_partial(dispatch, key)) is not None:
+                self._outcomes.settle(dispatch, error)
                 return False
-            if handover.message.travelled and self._is_itself(handover, key):
-                self._outcomes.settle(handover, False)
+            if dispatch.message.travelled and self._is_itself(dispatch, key):
+                self._outcomes.settle(dispatch, False)
                 return False
             self._desk.counts["duplicates_dropped"] += 1
-            if self._copies.watching:
-                self._copies.changed(self._seen, handover.slot, key)
-            self._outcomes.settle(handover, True)
+            if self._replicas.watching:
+                self._replicas.changed(self._seen, dispatch.slot, key)
+            self._outcomes.settle(dispatch, True)
             return False
         waiters = dedup.pending(key)
         if waiters is not None:
-            self.join(handover, waiters)
+            self.join(dispatch, waiters)
             return False
         if dedup.conflicts(key, self._desk.now):
             self._desk.drops["publish_conflict"] += 1
-            self._outcomes.settle(handover, ProtocolError("conflict", CONFLICT))
+            self._outcomes.settle(dispatch, ProtocolError("conflict", CONFLICT))
             return False
-        handover.pending = True
+        dispatch.pending = True
         dedup.begin(key)
-        if handover.keep_s:
-            self.keeping.begin(handover, key)
-        elif self._guard.on:
-            self._guard.begin(handover, key)
+        if dispatch.keep_s:
+            self.retention.begin(dispatch, key)
+        elif self._barrier.on:
+            self._barrier.begin(dispatch, key)
         return True
 
-    def _is_itself(self, handover: Handover, key: int) -> bool:
-        """Is it the very message that was handed over with its key, and not one like it? Its origin has not heard of
+    def _is_itself(self, dispatch: Dispatch, key: int) -> bool:
+        """Is it the very message that was dispatched with its key, and not one like it? Its origin has not heard of
         that, and asks again."""
-        handover.is_kept = handover.keep_s > 0 and self.keeping.has(handover)
-        return handover.is_kept or self._names.has(key, handover.message)
+        dispatch.is_retained = dispatch.keep_s > 0 and self.retention.has(dispatch)
+        return dispatch.is_retained or self._names.has(key, dispatch.message)
 
-    def begin(self, handover: Handover, key: int) -> None:
-        """A message whose key is pending already is handed over from here on."""
-        handover.pending = True
-        if self.keeping.on:
-            self.keeping.recall(handover)
-        if handover.keep_s:
-            self.keeping.begin(handover, key)
-        elif self._guard.on:
-            self._guard.begin(handover, key)
+    def begin(self, dispatch: Dispatch, key: int) -> None:
+        """A message whose key is pending already is dispatched from here on."""
+        dispatch.pending = True
+        if self.retention.on:
+            self.retention.recall(dispatch)
+        if dispatch.keep_s:
+            self.retention.begin(dispatch, key)
+        elif self._barrier.on:
+            self._barrier.begin(dispatch, key)
 
-    def settle(self, handover: Handover, error: ProtocolError | None) -> None:
+    def settle(self, dispatch: Dispatch, error: ProtocolError | None) -> None:
         """The home is done with the message: what repeats it from here on is a duplicate, unless nobody got it."""
-        desk, key = self._desk, handover.key
+        desk, key = self._desk, dispatch.key
         assert key is not None
-        handover.pending = False
+        dispatch.pending = False
         reached_somebody = error is None or error.code == "partial"
-        if self._guard.under_way:
-            self._guard.under_way.pop(key, None)
-        message = handover.message
-        if reached_somebody and (message.travelled or self._guard.on):
+        if self._barrier.under_way:
+            self._barrier.under_way.pop(key, None)
+        message = dispatch.message
+        if reached_somebody and (message.travelled or self._barrier.on):
             self._names.learn(key, message.origin, message.number)  # its origin may ask again, or ask the next home
-        if error is not None and reached_somebody and handover.peer:
+        if error is not None and reached_somebody and dispatch.peer:
             self._keep_partial(message, key, error)
         for waiter in self._dedup.settle(key, reached_somebody, desk.now):
             # Its origin may have asked for the message itself again, since the home that it was asking has crashed.
             is_other = waiter.message.number != message.number or waiter.message.origin != message.origin
-            waiter.is_kept = handover.is_kept and not is_other
+            waiter.is_retained = dispatch.is_retained and not is_other
             if error is None:
                 desk.counts["duplicates_dropped"] += is_other
             self._outcomes.settle(waiter, is_other if error is None else error)
-        if self._copies.watching:
-            self._copies.changed(self._seen, handover.slot, key)
-        if self._homes.table[handover.slot] != self._me:
+        if self._replicas.watching:
+            self._replicas.changed(self._seen, dispatch.slot, key)
+        if self._homes.table[dispatch.slot] != self._me:
             self._keys.hand_on([(key, self._dedup.ttl_s if reached_somebody else 0.0)])
 
     def _keep_partial(self, message: Message, key: int, error: ProtocolError) -> None:
@@ -154,34 +154,34 @@ class Sharing(Asker):
         if len(partial) > PARTIAL_MAX:
             del partial[next(iter(partial))]
 
-    def _was_partial(self, handover: Handover, key: int) -> ProtocolError | None:
+    def _was_partial(self, dispatch: Dispatch, key: int) -> ProtocolError | None:
         """The outcome, if it is this very message, and not one like it, that reached some only."""
         kept = self._partial.get(key)
-        message = handover.message
+        message = dispatch.message
         return kept[2] if kept is not None and kept[:2] == (message.origin, message.number) else None
 
-    def release(self, handover: Handover) -> list[Handover]:
+    def release(self, dispatch: Dispatch) -> list[Dispatch]:
         """The message is another home's. Returns those that wait for it."""
-        assert handover.key is not None
-        handover.pending = False
-        self._guard.under_way.pop(handover.key, None)
-        return self._dedup.settle(handover.key, False, self._desk.now)
+        assert dispatch.key is not None
+        dispatch.pending = False
+        self._barrier.under_way.pop(dispatch.key, None)
+        return self._dedup.settle(dispatch.key, False, self._desk.now)
 
-    def waiters(self, key: int | None) -> list[Handover] | None:
-        """Who waits for the message with this key that this endpoint itself is handing over; ``None``: there is
+    def waiters(self, key: int | None) -> list[Dispatch] | None:
+        """Who waits for the message with this key that this endpoint itself is dispatching; ``None``: there is
         none."""
         return self._dedup.pending_here(key)
 
-    def join(self, handover: Handover, waiters: list[Handover]) -> None:
+    def join(self, dispatch: Dispatch, waiters: list[Dispatch]) -> None:
         """It waits, like ``waiters``, for the message with its key."""
         if len(waiters) >= self._waiters_max:
             self._desk.drops["duplicate_waiters_full"] += 1
             error = ProtocolError("peer_unavailable", "Too many duplicates wait for one message")
-            self._outcomes.settle(handover, error)
+            self._outcomes.settle(dispatch, error)
             return
-        self._outcomes.wait(handover)
-        waiters.append(handover)
-        key = handover.key
+        self._outcomes.wait(dispatch)
+        waiters.append(dispatch)
+        key = dispatch.key
         if len(waiters) > 1 or key is None or key not in self._dedup.elsewhere:
             return
         home = self._keys.former_home(key)
@@ -189,33 +189,33 @@ class Sharing(Asker):
             self.over.append(key)
             return
         request = PublishRequest(
-            carried(handover.message), hash_of_key(key), again=True
+            carried(dispatch.message), hash_of_key(key), again=True
         )  # it may be the very one there
-        self._desk.ask(home, request, self, handover)
+        self._desk.ask(home, request, self, dispatch)
 
-    def take_over(self) -> list[Handover]:
-        """Repetitions of messages that no former home is handing over any more: the first may be the first to be
+    def take_over(self) -> list[Dispatch]:
+        """Repetitions of messages that no former home is dispatching any more: the first may be the first to be
         delivered. What repeats one meanwhile has waited with them."""
-        again: list[Handover] = []
+        again: list[Dispatch] = []
         over, self.over = self.over, []
         for key in over:
             for waiter in self._dedup.end_elsewhere(key, False, self._desk.now):
-                waiter.begun = -math.inf  # it may be the very one, and be kept
+                waiter.begun = -math.inf  # it may be the very one, and be retained
                 again.append(waiter)
         return again
 
     def answered(self, call: Call, value: Any) -> None:
-        """The former home has handed it over. It has counted the repetition that it was asked with."""
-        first: Handover = call.context
+        """The former home has dispatched it. It has counted the repetition that it was asked with."""
+        first: Dispatch = call.context
         assert first.key is not None
-        first.is_kept = value == KEPT
+        first.is_retained = value == RETAINED
         for waiter in self._dedup.end_elsewhere(first.key, True, self._desk.now):
             self._desk.counts["duplicates_dropped"] += waiter is not first
             self._outcomes.settle(waiter, value is True if waiter is first else True)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It could not, or does not answer."""
-        first: Handover = call.context
+        first: Dispatch = call.context
         assert first.key is not None
         error = refusal(code, info)
         for waiter in self._dedup.end_elsewhere(first.key, code == "partial", self._desk.now):
@@ -223,7 +223,7 @@ class Sharing(Asker):
 
     def lost(self, call: Call) -> str | None:
         """It is gone, or done with it."""
-        first: Handover = call.context
+        first: Dispatch = call.context
         assert first.key is not None
         self.over.append(first.key)
         return None

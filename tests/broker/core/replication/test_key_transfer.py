@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingeborg.broker.core.dedup.dedup import hash_of_key, key_of, key_of_hash, slot_of_key
-from ingeborg.broker.core.dispatch import Handover
+from ingeborg.broker.core.dispatch import Dispatch
 from ingeborg.broker.core.limits import Sizes
 from ingeborg.broker.core.links.requests import Known, SeenRequest
-from ingeborg.broker.core.replication.handover import HANDED_OVER_S
+from ingeborg.broker.core.replication.key_transfer import DISPATCHED_S
 from ingeborg.protocol.hashes import SLOTS, slot_of
 
 from ..way import ANN, BOB, DEDUP_TTL_S, Way, message, topic_at, topic_moving, topics_at
@@ -24,8 +24,8 @@ def key(topic: str, payload: bytes = b"1") -> int:
     return key_of(slot_of(topic), topic, payload)
 
 
-def handover(topic: str) -> Handover:
-    return Handover(message(topic), slot_of(topic), key(topic), None)
+def dispatch(topic: str) -> Dispatch:
+    return Dispatch(message(topic), slot_of(topic), key(topic), None)
 
 
 def knows(way: Way, *keys: int) -> list[bool]:
@@ -55,7 +55,7 @@ def test_who_waits_for_the_keys_to_be_on_their_way_waits_for_their_last_slice() 
     way.keys.view_changed()
     assert told(way) == []  # there may be many: it is done in slices
     over: list[bool] = []
-    way.cluster.handovers.after(lambda: over.append(True))
+    way.cluster.transfers.after(lambda: over.append(True))
     (job,) = way.desk.jobs
     slices = []
     for _ in job:
@@ -73,11 +73,11 @@ def test_what_a_former_home_tells_is_known_for_what_was_left_of_its_time() -> No
     assert way.dedup.take(one, way.desk.now + 4.0) == pytest.approx(6.0)
 
 
-def test_of_a_message_that_is_still_being_handed_over_its_new_home_is_told_by_whom() -> None:
+def test_of_a_message_that_is_still_being_dispatched_its_new_home_is_told_by_whom() -> None:
     way, after = Way(), Way(ANN)
     going = key(topic_moving(way.members, "m", after.members, "a"))
     staying = key(topic_moving(way.members, "m", after.members, "m"))
-    seen = key(topic_moving(way.members, "m", after.members, "a"), b"seen")  # goes with the copy of its slot
+    seen = key(topic_moving(way.members, "m", after.members, "a"), b"seen")  # goes with the replica of its slot
     way.dedup.begin(going)
     way.dedup.begin(staying)
     way.dedup.add(seen, way.desk.now)
@@ -98,7 +98,7 @@ def test_a_home_that_is_none_any_more_passes_on_who_is_still_handing_a_message_o
     way.keys.seen_requested("b", 7, seen(*gone))
     waiting = way.dedup.pending(keys[2])
     assert waiting is not None
-    waiting.append(handover(topics[2]))  # it is told by `b` itself
+    waiting.append(dispatch(topics[2]))  # it is told by `b` itself
     way.lets_in(ANN)
     way.keys.view_changed()
     way.desk.work()
@@ -106,7 +106,7 @@ def test_a_home_that_is_none_any_more_passes_on_who_is_still_handing_a_message_o
     assert way.dedup.pending_keys() == [keys[2]]
 
 
-def test_what_a_former_home_could_not_hand_over_is_forgotten() -> None:
+def test_what_a_former_home_could_not_dispatch_is_forgotten() -> None:
     way = Way(ANN)
     one = key(topic_at(way.members, "m"))
     way.keys.seen_requested("a", 7, seen((one, "a")))
@@ -120,7 +120,7 @@ def test_what_a_former_home_says_no_more_of_is_forgotten_with_time_alone() -> No
     way = Way(ANN)
     one = key(topic_at(way.members, "m"))
     way.keys.seen_requested("a", 7, seen((one, "a")))
-    way.desk.now += HANDED_OVER_S - 1.0
+    way.desk.now += DISPATCHED_S - 1.0
     way.keys.tick()
     assert way.dedup.pending_keys() == [one]
     way.desk.now += 2.0
@@ -172,8 +172,8 @@ def test_when_the_home_is_lost_the_keys_go_to_the_next_one_or_stay_here() -> Non
 def test_homes_are_told_of_what_was_dropped_here_as_the_origin() -> None:
     way = Way(ANN)
     one = key(topic_at(way.members, "a"))
-    way.repeats.learn(one, way.desk.now)
-    assert way.repeats.known(one, way.desk.now)
+    way.origin_dedup.learn(one, way.desk.now)
+    assert way.origin_dedup.known(one, way.desk.now)
     way.desk.now += 1.0
     way.keys.tick()
     assert told(way) == [("a", [(one, DEDUP_TTL_S - 1.0)])]
@@ -189,11 +189,11 @@ def test_keys_whose_time_is_over_leave_with_time_alone() -> None:
     assert len(way.dedup) == 0
 
 
-# What a copy carries
+# What a replica carries
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.floats(0.0, 60.0)), max_size=60), st.frozensets(st.integers(0, 9)))
-def test_a_copy_carries_the_keys_of_its_slots_and_what_is_left_of_their_time(
+def test_a_replica_carries_the_keys_of_its_slots_and_what_is_left_of_their_time(
     seen: list[tuple[int, float]], slots: frozenset[int]
 ) -> None:
     here, there = Way(), Way()

@@ -1,11 +1,12 @@
-"""What belongs to slots is copied to their next home before they go: to one that joins, from one that leaves. ADR 21.
+"""What belongs to slots is replicated to their next home before they go: to one that joins, from one that leaves. ADR
+21.
 
-Owns: the copies that are made for slots that go, and when a slot may go. Must never: know what is copied (``slots``) or
-how (``copies``), or decide who is home (``membership``).
+Owns: the replicas that are made for slots that go, and when a slot may go. Must never: know what is replicated
+(``slots``) or how (``replicas``), or decide who is home (``membership``).
 
-What belongs to a slot is copied while this endpoint goes on as its home. Only when little is left to send the slot
+What belongs to a slot is replicated while this endpoint goes on as its home. Only when little is left to send the slot
 goes. What is left is sent then, and a *final* word that says how many keys that were. The next home acts once it has
-that word (``arriving``).
+that word (``incoming``).
 """
 
 from __future__ import annotations
@@ -16,83 +17,83 @@ from typing import Final
 from ..desk import Desk
 from ..links.requests import PrepareRequest, Request
 from ..part import RequestHandler
-from .copies import Copier, Copies, Copy
 from .followers import Followers
 from .membership import Membership
+from .replicas import Replica, ReplicaOwner, Replicas
 from .slots import Held, SlotStates, by_home
 from .underway import UnderWay
 
-#: A copy of slots that were to go is dropped when nobody has asked after it for so long, in seconds.
+#: A replica of slots that were to go is dropped when nobody has asked after it for so long, in seconds.
 UNASKED_S: Final = 5.0
 
 
-class Copying(Copier):
-    """One endpoint's part. ``states``: what belongs to slots here. ``held``: the slots that are ours. ``handovers``:
+class SlotTransfer(ReplicaOwner):
+    """One endpoint's part. ``states``: what belongs to slots here. ``held``: the slots that are ours. ``transfers``:
     what a newcomer's welcome waits for. ``followers``: learn that a peer leaves."""
 
     def __init__(
         self,
         desk: Desk,
         members: Membership,
-        copies: Copies,
+        replicas: Replicas,
         states: SlotStates,
         held: Held,
-        handovers: UnderWay,
+        transfers: UnderWay,
         followers: Followers,
     ) -> None:
         self._desk = desk
         self._members = members
         self._me = members.me.incarnation
-        self._copies = copies
+        self._replicas = replicas
         self._states = states
         self._held = held
-        self._handovers = handovers
+        self._transfers = transfers
         self._followers = followers
-        self._planned: dict[str, Copy] = {}  # by where their slots are to go
+        self._planned: dict[str, Replica] = {}  # by where their slots are to go
         self._newcomers: dict[str, float] = {}  # who wants to be prepared for, and when it last said so
-        self._going: dict[int, Copy] = {}  # slots that went, until the next home has all there was
-        self._passing: dict[int, Copy] = {}  # slots that were given to this endpoint, and are passed on
+        self._going: dict[int, Replica] = {}  # slots that went, until the next home has all there was
+        self._passing: dict[int, Replica] = {}  # slots that were given to this endpoint, and are passed on
 
     def requests(self) -> dict[type[Request], RequestHandler]:
         """What a newcomer says to a home."""
         return {PrepareRequest: self.prepare_requested}
 
-    def declined(self, copy: Copy) -> None:
+    def declined(self, replica: Replica) -> None:
         """Its own word has not come yet; its slots go elsewhere, and these with them."""
-        self._followers.peer_leaving(copy.target)
+        self._followers.peer_leaving(replica.target)
 
-    def over(self, copy: Copy, keeps: bool) -> None:
-        """See ``Copier``."""
-        if self._planned.get(copy.target) is copy:
-            del self._planned[copy.target]
-        if copy.final:
+    def over(self, replica: Replica, keeps: bool) -> None:
+        """See ``ReplicaOwner``."""
+        if self._planned.get(replica.target) is replica:
+            del self._planned[replica.target]
+        if replica.final:
             for row in (self._passing,) if keeps else (self._going, self._passing):
                 # What was passed on to one that has died meanwhile may have come to be ours.
-                self._tell_gone([slot for slot in self._take(row, copy) if slot not in self._held.slots])
-            self._handovers.end(copy)
+                self._tell_gone([slot for slot in self._take(row, replica) if slot not in self._held.slots])
+            self._transfers.end(replica)
 
     # Before a slot goes
 
     def prepared(self, moves: Mapping[str, Iterable[int]]) -> bool:
-        """These slots are to go to these endpoints: has each a copy with little left to send? To be asked again and
-        again. The first time the copies are begun; those that nobody asks after any more are dropped."""
+        """These slots are to go to these endpoints: has each a replica with little left to send? To be asked again and
+        again. The first time the replicas are begun; those that nobody asks after any more are dropped."""
         ready = True
         for target, some in moves.items():
             slots = frozenset(some)
-            copy = self._planned.get(target)
+            replica = self._planned.get(target)
             if not slots or target not in self._members.peers:
                 continue
-            if copy is not None and not copy.slots >= slots:
-                self._copies.end(copy)
-                copy = None
-            if copy is None:
-                copy = self._planned[target] = self._copies.begin(self, target, slots)
-            copy.asked_at = self._desk.now
-            ready = ready and copy.ready
+            if replica is not None and not replica.slots >= slots:
+                self._replicas.end(replica)
+                replica = None
+            if replica is None:
+                replica = self._planned[target] = self._replicas.begin(self, target, slots)
+            replica.asked_at = self._desk.now
+            ready = ready and replica.ready
         return ready
 
     def prepare_requested(self, peer: str, number: int, request: PrepareRequest) -> None:
-        """The peer will join. It is told whether what will be its own has been copied to it."""
+        """The peer will join. It is told whether what will be its own has been replicated to it."""
         members = self._members
         self._newcomers[peer] = self._desk.now
         table = members.table_with(self._newcomers)
@@ -105,12 +106,12 @@ class Copying(Copier):
         return not members.joined or self.prepared(by_home(members.table, self._me, members.table_without_me()))
 
     def tick(self) -> None:
-        """Drop copies for what did not happen."""
+        """Drop replicas for what did not happen."""
         before = self._desk.now - UNASKED_S
         for peer in [peer for peer, asked_at in self._newcomers.items() if asked_at < before]:
             del self._newcomers[peer]
-        for copy in [copy for copy in self._planned.values() if copy.asked_at < before]:
-            self._copies.end(copy)
+        for replica in [replica for replica in self._planned.values() if replica.asked_at < before]:
+            self._replicas.end(replica)
 
     # When it goes
 
@@ -118,7 +119,7 @@ class Copying(Copier):
         """Slots have new homes: send what is left of those that went."""
         table, stays = self._members.table, self._members.stays
         went: dict[str, list[int]] = {}
-        changed: dict[Copy, None] = {}
+        changed: dict[Replica, None] = {}
         for slot, going in list(self._going.items()):
             # Its next home has gone before it acted for it: it is still ours to send. A next home that is there passes
             # it on by itself.
@@ -134,7 +135,7 @@ class Copying(Copier):
                 went.setdefault(table[slot], []).append(slot)
         passed: dict[tuple[str, str], list[int]] = {}
         for slot, passing in list(self._passing.items()):
-            # The target leaves, and has not confirmed the copy: nobody else has the slot.
+            # The target leaves, and has not confirmed the replica: nobody else has the slot.
             if self._members.yields(passing.target):
                 changed[passing] = None
                 del self._passing[slot]
@@ -148,7 +149,7 @@ class Copying(Copier):
     def forget(self, slots: frozenset[int]) -> None:
         """These come to this endpoint, from another one that has acted for them: what is here of them is old, though it
         may be on its way to somebody."""
-        changed: dict[Copy, None] = {}
+        changed: dict[Replica, None] = {}
         for row in (self._going, self._passing):
             old = [slot for slot in row if slot in slots]
             for slot in old:
@@ -157,24 +158,25 @@ class Copying(Copier):
         if changed:
             self._send({}, changed)
 
-    def _send(self, went: dict[str, list[int]], changed: Iterable[Copy]) -> None:
-        """``went``: slots that go, by where to. ``changed``: copies some of whose slots do not go there any more. What
-        is left of such a one goes as another: the next home would take the first for whole, and some was never sent."""
-        for copy in changed:
-            went.setdefault(copy.target, []).extend(self._take(self._going, copy))
+    def _send(self, went: dict[str, list[int]], changed: Iterable[Replica]) -> None:
+        """``went``: slots that go, by where to. ``changed``: replicas some of whose slots do not go there any more.
+        What is left of such a one goes as another: the next home would take the first for whole, and some was never
+        sent."""
+        for replica in changed:
+            went.setdefault(replica.target, []).extend(self._take(self._going, replica))
         for target, slots in went.items():
             self._held.slots.difference_update(slots)
             if self._held.in_doubt or not (self._held.acts or self._nobody_else_acted(target)):
                 self._tell_gone(slots)
             elif slots:
-                self._hand_over(target, slots)
-        for copy in changed:
-            self.pass_on({(copy.target, copy.giver): self._take(self._passing, copy)})
-            self._copies.end(copy, tell=True)
+                self._transfer(target, slots)
+        for replica in changed:
+            self.pass_on({(replica.target, replica.giver): self._take(self._passing, replica)})
+            self._replicas.end(replica, tell=True)
 
-    def _take(self, row: dict[int, Copy], copy: Copy) -> list[int]:
-        """Out of the row, what this copy brings."""
-        slots = [slot for slot in sorted(copy.slots) if row.get(slot) is copy]
+    def _take(self, row: dict[int, Replica], replica: Replica) -> list[int]:
+        """Out of the row, what this replica brings."""
+        slots = [slot for slot in sorted(replica.slots) if row.get(slot) is replica]
         for slot in slots:
             del row[slot]
         return slots
@@ -183,25 +185,25 @@ class Copying(Copier):
         """Who has not acted lately knows that only where there was nobody but the next home."""
         return self._members.view() == [target] and self._members.departed == self._held.departed
 
-    def _hand_over(self, target: str, slots: list[int]) -> None:
+    def _transfer(self, target: str, slots: list[int]) -> None:
         if target not in self._members.peers:
             self._tell_gone(slots)
             return
         rest = frozenset(slots)
         planned = self._planned.pop(target, None)
-        copies = []
+        replicas = []
         if planned is not None and planned.slots <= rest:
-            copies.append(planned)
+            replicas.append(planned)
             rest -= planned.slots
         elif planned is not None:
-            self._copies.end(planned)
+            self._replicas.end(planned)
         if rest:
-            copies.append(self._copies.begin(self, target, rest, lapsed=not self._held.acts))
-        for copy in copies:
-            copy.final = True
-            self._going.update(dict.fromkeys(copy.slots, copy))
-            self._handovers.begin(copy, target)
-            self._copies.send(copy)
+            replicas.append(self._replicas.begin(self, target, rest, lapsed=not self._held.acts))
+        for replica in replicas:
+            replica.final = True
+            self._going.update(dict.fromkeys(replica.slots, replica))
+            self._transfers.begin(replica, target)
+            self._replicas.send(replica)
 
     def pass_on(self, moves: Mapping[tuple[str, str], Iterable[int]]) -> None:
         """Send slots that were given to us to their homes. ``moves``: slots by target and giver. A target may have got
@@ -211,11 +213,11 @@ class Copying(Copier):
             if target not in self._members.peers:
                 self._tell_gone(sorted(slots))
             elif slots:
-                copy = self._copies.begin(self, target, slots, giver=giver)
-                copy.final = True
-                self._passing.update(dict.fromkeys(slots, copy))
-                self._handovers.begin(copy, target)
-                self._copies.send(copy)
+                replica = self._replicas.begin(self, target, slots, giver=giver)
+                replica.final = True
+                self._passing.update(dict.fromkeys(slots, replica))
+                self._transfers.begin(replica, target)
+                self._replicas.send(replica)
 
     def _tell_gone(self, slots: list[int]) -> None:
         if slots:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.cluster.arriving import LATER_S
-from ingeborg.broker.core.cluster.copies import UNANSWERED_BYTES
-from ingeborg.broker.core.cluster.copying import UNASKED_S
+from ingeborg.broker.core.cluster.incoming import LATER_S
+from ingeborg.broker.core.cluster.replicas import UNANSWERED_BYTES
+from ingeborg.broker.core.cluster.slot_transfer import UNASKED_S
 from ingeborg.broker.core.cluster.slots import pack_slots, unpack_slots
 from ingeborg.broker.core.links.calls import Asker
-from ingeborg.broker.core.links.requests import CopiedRequest, CopyBeginsRequest, CopyRequest, Request
+from ingeborg.broker.core.links.requests import ReplicaBeginsRequest, ReplicaChunkRequest, ReplicaSentRequest, Request
 from ingeborg.protocol.hashes import SLOTS
 from tests.simulator.world import Node
 
@@ -93,11 +93,11 @@ def test_a_newcomer_has_what_belongs_to_its_slots_when_it_joins() -> None:
     assert at_homes(a, b) == made
     assert pages_of(b).in_part == 0
     assert pages_of(a).told[-1][0] == "gone"
-    assert len(a.router.cluster.copies) == 0
-    assert not a.router.cluster.copies.watching
+    assert len(a.router.cluster.replicas) == 0
+    assert not a.router.cluster.replicas.watching
 
 
-def test_what_changes_while_it_is_copied_is_copied_too() -> None:
+def test_what_changes_while_it_is_replicated_is_replicated_too() -> None:
     both = cluster("a")
     made = fill(both)
     a = both.nodes["a"]
@@ -108,7 +108,7 @@ def test_what_changes_while_it_is_copied_is_copied_too() -> None:
         for slot in range(number % 16 * EVERY, SLOTS, 16 * EVERY):
             if a.router.members.table[slot] != a.me.incarnation:
                 continue
-            watched += a.router.cluster.copies.watching
+            watched += a.router.cluster.replicas.watching
             key, page = (slot, number % 5), b"%d" % number
             if number % 7 == 6:
                 made.pop(key, None)
@@ -123,7 +123,7 @@ def test_what_changes_while_it_is_copied_is_copied_too() -> None:
     assert at_homes(a, b) == made
 
 
-def test_a_home_acts_until_all_is_copied_and_no_more_than_a_window_is_under_way() -> None:
+def test_a_home_acts_until_all_is_replicated_and_no_more_than_a_window_is_under_way() -> None:
     both = cluster("a")
     made = fill(both, each=6, size=UNANSWERED_BYTES // 8)  # 48 MiB
     a = both.nodes["a"]
@@ -138,7 +138,7 @@ def test_a_home_acts_until_all_is_copied_and_no_more_than_a_window_is_under_way(
                 made[slot, 1] = number.to_bytes(4) * (UNANSWERED_BYTES // 32)
                 write(a, (slot, 1), made[slot, 1], turn=False)
         both.world.run(0.002)
-        most = max(most, *(copy.unanswered for copy in a.router.cluster.copies._copies.values()), 0)
+        most = max(most, *(replica.unanswered for replica in a.router.cluster.replicas._replicas.values()), 0)
         if a.router.members.table.count(b.me.incarnation):
             without_home_s += 0.002
         assert both.world.now < 1_030.0
@@ -163,19 +163,19 @@ def test_slots_that_come_back_before_anybody_had_them_are_whole() -> None:
     assert {key: page for key, page in at_homes(a).items() if key != (0, 6)} == made
 
 
-def test_a_copy_that_nobody_asks_after_is_dropped() -> None:
+def test_a_replica_that_nobody_asks_after_is_dropped() -> None:
     both = cluster("a", "b")
     fill(both)
     a, b = both.nodes["a"], both.nodes["b"]
     slots = [slot for slot in range(SLOTS) if a.router.members.table[slot] == a.me.incarnation]
     moves = {b.me.incarnation: slots}
-    assert not a.router.cluster.copying.prepared(moves)
+    assert not a.router.cluster.slot_transfer.prepared(moves)
     for _ in range(20):
         both.world.run(UNASKED_S / 10)
-        assert a.router.cluster.copying.prepared(moves)
+        assert a.router.cluster.slot_transfer.prepared(moves)
     both.world.run(UNASKED_S + 0.2)
-    assert len(a.router.cluster.copies) == 0
-    assert not a.router.cluster.copies.watching
+    assert len(a.router.cluster.replicas) == 0
+    assert not a.router.cluster.replicas.watching
 
 
 def test_of_one_that_leaves_the_others_have_all() -> None:
@@ -216,12 +216,12 @@ def test_slots_of_one_that_crashed_arrive_in_part() -> None:
     assert counted(a, "slots_arrived_in_part") == before + went
 
 
-def test_one_that_crashes_while_it_copies_leaves_them_in_part() -> None:
+def test_one_that_crashes_while_it_replicates_leaves_them_in_part() -> None:
     both = cluster("a")
     fill(both, each=6, size=UNANSWERED_BYTES // 8)
     a = both.nodes["a"]
     b = both.nodes["b"] = both.world.start("b")
-    while not a.router.cluster.copies.watching:
+    while not a.router.cluster.replicas.watching:
         both.world.run(0.001)
     both.world.run(0.05)
     both.world.crash(a)
@@ -230,17 +230,17 @@ def test_one_that_crashes_while_it_copies_leaves_them_in_part() -> None:
     assert pages_of(b).in_part + sum(len(told[1]) for told in pages_of(b).told) >= SLOTS
 
 
-def test_a_copy_for_one_that_does_not_come_is_dropped() -> None:
+def test_a_replica_for_one_that_does_not_come_is_dropped() -> None:
     both = cluster("a")
     fill(both, each=6, size=UNANSWERED_BYTES // 8)
     a = both.nodes["a"]
     b = both.world.start("b")
-    while not a.router.cluster.copies.watching:
+    while not a.router.cluster.replicas.watching:
         both.world.run(0.001)
     both.world.crash(b)
     both.world.run(UNASKED_S + 5.0)
-    assert not a.router.cluster.copies.watching
-    assert len(a.router.cluster.copies) == 0
+    assert not a.router.cluster.replicas.watching
+    assert len(a.router.cluster.replicas) == 0
     assert at_homes(a) != {}
 
 
@@ -258,36 +258,36 @@ class Noting(Asker):
 
 
 @pytest.mark.parametrize("later_s", [0.0, LATER_S, LATER_S + 0.01])
-def test_a_delayed_copy_does_not_replace_that_of_a_home_that_has_acted_later(later_s: float) -> None:
-    """Two homes, one after the other, copy a slot to c. The copy of the first comes last."""
+def test_a_delayed_replica_does_not_replace_that_of_a_home_that_has_acted_later(later_s: float) -> None:
+    """Two homes, one after the other, replicate a slot to c. The replica of the first comes last."""
     three = cluster("a", "b", "c")
     a, b, c = three.nodes.values()
     slot = next(slot for slot in range(SLOTS) if a.router.members.table[slot] == a.me.incarnation)
     first, second = Noting(), Noting()
     for node, at, asker in ((b, 1_000.0 + later_s, second), (a, 1_000.0, first)):
-        begin = CopyBeginsRequest(77, pack_slots([slot]), at)
+        begin = ReplicaBeginsRequest(77, pack_slots([slot]), at)
         node.event(partial(_ask, node.router._desk, c.me.incarnation, begin, asker))
         three.world.run(0.2)
-    b.event(partial(_ask, b.router._desk, c.me.incarnation, CopiedRequest(77, 0, True), second))
+    b.event(partial(_ask, b.router._desk, c.me.incarnation, ReplicaSentRequest(77, 0, True), second))
     three.world.run(0.2)
     is_sure = later_s > LATER_S  # by their clocks, which differ a little
-    assert first.answers == [(CopyBeginsRequest, "internal" if is_sure else None)]
-    assert second.answers == [(CopyBeginsRequest, None), (CopiedRequest, is_sure)]
+    assert first.answers == [(ReplicaBeginsRequest, "internal" if is_sure else None)]
+    assert second.answers == [(ReplicaBeginsRequest, None), (ReplicaSentRequest, is_sure)]
 
 
-def test_a_copy_says_when_it_began() -> None:
+def test_a_replica_says_when_it_began() -> None:
     both = cluster("a")
     world, a = both.world, both.nodes["a"]
     world.run(5.0)
     started = world.now
     b = world.start("b")
-    while not (incoming := list(b.router.cluster.arriving._incoming.values())):
+    while not (incoming := list(b.router.cluster.incoming._incoming.values())):
         world.run(0.001)
-    assert a.router.cluster.copies.watching
-    assert [started < copy.began_at < world.now for copy in incoming] == [True]
+    assert a.router.cluster.replicas.watching
+    assert [started < replica.began_at < world.now for replica in incoming] == [True]
 
 
-def test_a_copy_that_misses_keys_is_not_taken_for_whole() -> None:
+def test_a_replica_that_misses_keys_is_not_taken_for_whole() -> None:
     both = cluster("a", "b")
     a, b = both.nodes["a"], both.nodes["b"]
     desk = b.router._desk
@@ -296,24 +296,24 @@ def test_a_copy_that_misses_keys_is_not_taken_for_whole() -> None:
     page = Pages()
     page.pages[slot, 1] = b"x"
     for request in (
-        CopyBeginsRequest(77, pack_slots([slot])),
-        CopyRequest(77, "pages", page.pack([(slot, 1)])),
-        CopyRequest(77, "pages", b"\xc1"),
-        CopyRequest(77, "unknown", b""),
-        CopyRequest(78, "pages", b""),
-        CopiedRequest(77, 2, False),
-        CopiedRequest(77, 1, False),
-        CopiedRequest(78, 0, True),
+        ReplicaBeginsRequest(77, pack_slots([slot])),
+        ReplicaChunkRequest(77, "pages", page.pack([(slot, 1)])),
+        ReplicaChunkRequest(77, "pages", b"\xc1"),
+        ReplicaChunkRequest(77, "unknown", b""),
+        ReplicaChunkRequest(78, "pages", b""),
+        ReplicaSentRequest(77, 2, False),
+        ReplicaSentRequest(77, 1, False),
+        ReplicaSentRequest(78, 0, True),
     ):
         b.event(partial(_ask, desk, a.me.incarnation, request, asker))
         both.world.run(0.2)
     assert asker.answers == [
-        (CopyBeginsRequest, None),
-        (CopyRequest, None),
-        (CopyRequest, "internal"),
-        (CopyRequest, "internal"),
-        (CopyRequest, "internal"),
-        (CopiedRequest, False),
-        (CopiedRequest, True),
-        (CopiedRequest, False),
+        (ReplicaBeginsRequest, None),
+        (ReplicaChunkRequest, None),
+        (ReplicaChunkRequest, "internal"),
+        (ReplicaChunkRequest, "internal"),
+        (ReplicaChunkRequest, "internal"),
+        (ReplicaSentRequest, False),
+        (ReplicaSentRequest, True),
+        (ReplicaSentRequest, False),
     ]

@@ -1,10 +1,10 @@
-"""Keeping messages, at the home of their topic: from when one is accepted for handing over until its end. SPEC section
+"""Retaining messages, at the home of their topic: from when one is accepted for dispatching until its end. SPEC section
 8.10, ADR 36.
 
-Owns: which entry of the log belongs to which message under way, its copies at the slot's next home and standby, and the
-journal. Must never: hand a message over, or leave an entry of one that nobody was told to be published.
+Owns: which entry of the log belongs to which message under way, its replicas at the slot's next home and replica, and
+the journal. Must never: dispatch a message, or leave an entry of one that nobody was told to be published.
 
-A message that is not kept costs one test of an attribute where it is accepted, and one where it ends.
+A message that is not retained costs one test of an attribute where it is accepted, and one where it ends.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 from ingeborg.protocol.errors import ProtocolError
 
-from ..cluster.copies import Copies
-from ..cluster.standby import Standbys
+from ..cluster.replicas import Replicas
+from ..cluster.replication import SlotReplication
 from ..desk import Desk
-from ..dispatch import Handover
+from ..dispatch import Dispatch
 from ..entries import Entry
-from ..replication.guard import Guard
+from ..replication.barrier import ReplicationBarrier
 from .clock import Clock
 from .journal import Journal
 from .log import Log
@@ -27,8 +27,8 @@ from .marks import Marks
 from .state import History
 
 
-class Keeping:
-    """One home's. ``on``: does this endpoint keep messages? ``topics``: what topics begin with that are kept though
+class Retention:
+    """One home's. ``on``: does this endpoint keep messages? ``topics``: what topics begin with that are retained though
     their publishers do not ask for it, and for how many seconds."""
 
     def __init__(
@@ -40,9 +40,9 @@ class Keeping:
         clock: Clock,
         history: History,
         marks: Marks,
-        copies: Copies,
-        standbys: Standbys,
-        guard: Guard,
+        replicas: Replicas,
+        replication: SlotReplication,
+        barrier: ReplicationBarrier,
         journal: Journal,
     ) -> None:
         self._desk = desk
@@ -52,9 +52,9 @@ class Keeping:
         self._clock = clock
         self._history = history
         self._marks = marks
-        self._copies = copies
-        self._standbys = standbys
-        self._guard = guard
+        self._replicas = replicas
+        self._replication = replication
+        self._barrier = barrier
         self.journal = journal
         #: By origin and number: what stamps crashed homes' messages had, and were given here, until they are begun.
         self._inherited: dict[tuple[str, int], tuple[int, int]] = {}
@@ -71,7 +71,7 @@ class Keeping:
     # At the origin
 
     def seconds(self, topic: str, asked: int, size: int) -> int:
-        """How long a message is to be kept whose publisher has asked for so many seconds, with a payload of so many
+        """How long a message is to be retained whose publisher has asked for so many seconds, with a payload of so many
         bytes; 0: not at all. Raises ``ProtocolError``."""
         if asked:
             if not self.on and (refusal := self.refusal()) is not None:
@@ -90,7 +90,7 @@ class Keeping:
     # At the home
 
     def inherit(self, slot: int, topic: str, origin: str, number: int) -> None:
-        """A home has crashed, and its message is handed over here in a moment. It gets its new stamp now, before any
+        """A home has crashed, and its message is dispatched here in a moment. It gets its new stamp now, before any
         that is accepted from here on: it may have been confirmed before those were published."""
         if self.on and (entry := self._log.find(slot, topic, origin, number)) is not None:
             stamp = self._clock.stamp()
@@ -104,97 +104,97 @@ class Keeping:
         if inherited is not None:
             self._clock.close(inherited[1])
 
-    def has(self, handover: Handover) -> bool:
+    def has(self, dispatch: Dispatch) -> bool:
         """Is this very message in the log?"""
-        message = handover.message
-        return self._log.find(handover.slot, message.topic, message.origin, message.number) is not None
+        message = dispatch.message
+        return self._log.find(dispatch.slot, message.topic, message.origin, message.number) is not None
 
-    def begin(self, handover: Handover, key: int) -> None:
-        """The message is accepted for handing over, and waits until it is kept where it has to be. A home without room
-        for it hands it over, and does not keep it."""
-        if self._guard.on:
-            self._guard.name(handover, key)
-        message, slot = handover.message, handover.slot
+    def begin(self, dispatch: Dispatch, key: int) -> None:
+        """The message is accepted for dispatching, and waits until it is retained where it has to be. A home without
+        room for it dispatches it, and does not keep it."""
+        if self._barrier.on:
+            self._barrier.name(dispatch, key)
+        message, slot = dispatch.message, dispatch.slot
         if not self._log.has_room(message.topic, len(message.payload)):
-            self._desk.counts["messages_not_kept"] += 1
-            if self._guard.on:
-                self._guard.keep(handover, key)
+            self._desk.counts["messages_not_retained"] += 1
+            if self._barrier.on:
+                self._barrier.keep(dispatch, key)
             return
-        handover.is_kept = True
+        dispatch.is_retained = True
         entry = None
-        if handover.begun == -math.inf:  # another home may have kept it before
+        if dispatch.begun == -math.inf:  # another home may have retained it before
             entry = self._log.find(slot, message.topic, message.origin, message.number)
         inherited = self._inherited.pop((message.origin, message.number), None) if self._inherited else None
         stamp = self._clock.stamp() if inherited is None else inherited[1]
         if entry is None:
-            expires = self._desk.now + handover.keep_s
+            expires = self._desk.now + dispatch.keep_s
             entry = Entry(message.topic, message.payload, message.origin, message.number, stamp, expires)
             self._log.add(slot, entry, self._desk.now, is_new=True)
-            self._desk.counts["messages_kept"] += 1
+            self._desk.counts["messages_retained"] += 1
         else:
-            handover.found = True
+            dispatch.found = True
             if self.journal.writes:
                 self.journal.forget(slot, entry.stamp if inherited is None else inherited[0])
             if inherited is None:
                 self._log.stamp_anew(slot, entry, stamp)
-        handover.entry, handover.stamp = entry, stamp
-        if self._copies.watching:
-            self._copies.changed(self._history, slot, entry, standbys=False)
-            self._standbys.tell(self._history, slot, entry, entry.size)
-        if self._guard.on:
-            self._guard.keep(handover, key)
+        dispatch.entry, dispatch.stamp = entry, stamp
+        if self._replicas.watching:
+            self._replicas.changed(self._history, slot, entry, failover_too=False)
+            self._replication.tell(self._history, slot, entry, entry.size)
+        if self._barrier.on:
+            self._barrier.keep(dispatch, key)
         if self.journal.holds:
-            handover.guarded += 1
-            self.journal.keep(slot, entry, handover)
+            dispatch.barriers += 1
+            self.journal.keep(slot, entry, dispatch)
 
-    def take_written(self) -> list[Handover]:
-        """Messages that need not wait for the journal any more, or that it could not take in (``not_kept``): these stay
-        guarded, and are not to be handed over."""
-        go_on: list[Handover] = []
+    def take_written(self) -> list[Dispatch]:
+        """Messages that need not wait for the journal any more, or that it could not take in (``not_retained``): these
+        stay behind their barrier, and are not to be dispatched."""
+        go_on: list[Dispatch] = []
         written, self.journal.written = self.journal.written, []
-        for handover, error in written:
+        for dispatch, error in written:
             if error is not None:
-                handover.not_kept = error
+                dispatch.not_retained = error
             else:
-                handover.guarded -= 1
-            if not handover.guarded or error is not None:
-                go_on.append(handover)
+                dispatch.barriers -= 1
+            if not dispatch.barriers or error is not None:
+                go_on.append(dispatch)
         return go_on
 
-    def ended(self, handover: Handover, error: ProtocolError | None) -> bool:
-        """The home is done with a kept message. False: others may act for its topic since it was accepted, and do not
-        know of it; it has to be handed over there, under its name."""
-        assert handover.entry is not None
-        if handover.stamp <= self._void or (error is not None and error.code != "partial"):
-            self.released(handover)
-            return handover.stamp > self._void
-        self._clock.close(handover.stamp)
+    def ended(self, dispatch: Dispatch, error: ProtocolError | None) -> bool:
+        """The home is done with a retained message. False: others may act for its topic since it was accepted, and do
+        not know of it; it has to be dispatched there, under its name."""
+        assert dispatch.entry is not None
+        if dispatch.stamp <= self._void or (error is not None and error.code != "partial"):
+            self.released(dispatch)
+            return dispatch.stamp > self._void
+        self._clock.close(dispatch.stamp)
         return True
 
-    def released(self, handover: Handover) -> None:
-        """This home does not hand it over. Of a message that another home had begun to hand over the entry stays: that
+    def released(self, dispatch: Dispatch) -> None:
+        """This home does not dispatch it. Of a message that another home had begun to dispatch the entry stays: that
         one may have told its publisher that it is published, and then whoever is away is to get it."""
-        entry = handover.entry
+        entry = dispatch.entry
         assert entry is not None
-        self._clock.close(handover.stamp)
-        handover.entry, handover.is_kept = None, False
-        if handover.found and handover.not_kept is not None and self.journal.writes:
-            self.journal.floor(handover.slot, handover.stamp)  # it is here, and not where it would outlast all
-        if not entry.gone and entry.stamp == handover.stamp and not handover.found:
-            slot = handover.slot
+        self._clock.close(dispatch.stamp)
+        dispatch.entry, dispatch.is_retained = None, False
+        if dispatch.found and dispatch.not_retained is not None and self.journal.writes:
+            self.journal.floor(dispatch.slot, dispatch.stamp)  # it is here, and not where it would outlast all
+        if not entry.gone and entry.stamp == dispatch.stamp and not dispatch.found:
+            slot = dispatch.slot
             self._log.remove(slot, entry)
-            if self._copies.watching:
-                self._copies.changed(self._history, slot, entry)
+            if self._replicas.watching:
+                self._replicas.changed(self._history, slot, entry)
             if self.journal.writes:
                 self.journal.forget(slot, entry.stamp)
 
-    def recall(self, handover: Handover) -> None:
-        """A message that another home has begun to hand over: was it one to be kept?"""
-        if self.has(handover):
-            handover.keep_s = 1
+    def recall(self, dispatch: Dispatch) -> None:
+        """A message that another home has begun to dispatch: was it one to be retained?"""
+        if self.has(dispatch):
+            dispatch.keep_s = 1
 
     def delivery_failed(self, peer: str, clients: list[str]) -> None:
-        """A kept message may not have reached these clients of a peer's."""
+        """A retained message may not have reached these clients of a peer's."""
         self._marks.delivery_failed(peer, clients)
 
     def lapsed(self) -> None:

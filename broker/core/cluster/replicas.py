@@ -1,0 +1,422 @@
+"""Replicas of what belongs to slots, at another endpoint: the one that is to be their home next. ADR 21, 23.
+
+Owns: the replicas that this endpoint makes as the home of slots, how they are sent, and how much of them may be
+unanswered. Must never: know what is replicated (``slots``), or why (``slot_transfer`` for a slot that goes,
+``replication`` in case that this endpoint crashes).
+
+A replica begins with all there is, in slices, while this endpoint goes on as its home; then comes what has changed
+meanwhile. A key that changes ten times before it is sent is sent once.
+
+A link carries everything else, too. So at most ``UNANSWERED_BYTES`` of a replica are under way on it: what comes behind
+them waits for some milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from ingeborg.protocol.native import mypyc_attr
+
+from ..desk import Desk
+from ..links.calls import LEAVING, Call
+from ..links.requests import ReplicaBeginsRequest, ReplicaChunkRequest, ReplicaSentRequest
+from ..metrics import Metric, gauge
+from ..part import Part
+from .membership import Membership
+from .slots import SlotState, SlotStates, pack_slots
+
+#: Bytes of a replica on its link that the other end has not answered.
+UNANSWERED_BYTES: Final = 1 << 20
+
+#: Chunks of a replica that have not been answered: to take one in takes up to a millisecond, however few its bytes are.
+UNANSWERED_CHUNKS: Final = 8
+
+#: Bytes of what has changed that are packed in one turn: some 3 ms.
+TURN_BYTES: Final = 64 << 10
+
+#: Messages in one chunk of what is sent at once.
+AT_ONCE_MAX: Final = 200
+
+#: Changes of one replica that wait to be sent at once. More there are only where a link is slower than what is
+#: published.
+ROW_MAX: Final = 10_000
+
+#: Chunks of what has changed that may be left when a slot goes: as much as may be under way.
+CHUNKS_LEFT: Final = 16
+
+#: Changed keys of one state that wait to be sent, of one replica. Where more change than the other end takes, the
+#: replica is given up.
+CHANGES_MAX: Final = 200_000
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ReplicaOwner(Part):
+    """A part that has replicas made."""
+
+    def confirmed(self, replica: Replica, waiters: list[Any]) -> None:
+        """What these waited for is there, or the replica is over."""
+
+    def declined(self, replica: Replica) -> None:
+        """The other end leaves: it takes nothing in."""
+
+    def over(self, replica: Replica, keeps: bool) -> None:
+        """Nothing more is sent. ``keeps``: the other end is gone, what belongs to slots that went is still needed."""
+
+
+class AtOnce(NamedTuple):
+    """A change that somebody waits for."""
+
+    state: SlotState
+    slot: int
+    key: Any
+    size: int  # about so many bytes
+    waiter: Any  # is told of (``ReplicaOwner.confirmed``); None: nobody waits
+
+
+class Replica:
+    """One."""
+
+    __slots__ = (
+        "asked",
+        "asked_at",
+        "at_once",
+        "changes",
+        "final",
+        "for_failover",
+        "giver",
+        "job",
+        "keys",
+        "number",
+        "over",
+        "owner",
+        "parked",
+        "ripe",
+        "sent_all",
+        "slots",
+        "stands",
+        "target",
+        "unanswered",
+        "unconfirmed",
+        "under_way",
+        "whole",
+    )
+
+    def __init__(
+        self, owner: ReplicaOwner, number: int, target: str, slots: frozenset[int], for_failover: bool, now: float
+    ) -> None:
+        self.owner = owner
+        self.for_failover = for_failover  # for one that goes on by itself should we crash, not for slots that go
+        self.number = number
+        self.target = target  # incarnation
+        self.giver = ""  # the incarnation that gave us the slots, if this replica passes them on
+        self.slots = slots
+        self.asked_at = now  # when somebody last asked after it
+        self.keys = 0  # sent
+        self.unanswered = 0  # bytes
+        self.under_way = 0  # chunks
+        self.changes: dict[SlotState, dict[Any, int]] = {}  # keys to be sent, and their slots; none: nothing
+        self.at_once: deque[AtOnce] = deque()  # to be sent before them
+        self.unconfirmed: deque[tuple[float, list[Any]]] = deque()  # who waits for what was sent, and since when
+        self.job: Iterator[bool] | None = None  # that sends all there is
+        self.parked = False  # it waits for an answer
+        self.sent_all = False  # all there was; what is left are changes
+        self.asked = False  # the target is being asked whether it has as many keys as were sent
+        self.whole = False  # it has had them all
+        self.stands = False  # the replica knows that, too
+        self.final = False  # its slots have gone
+        self.ripe = False  # of a replica's: a tick has come since what is to be sent has changed
+        self.over = False
+
+    @property
+    def full(self) -> bool:
+        """As much is under way as may be."""
+        return self.unanswered >= UNANSWERED_BYTES or self.under_way >= UNANSWERED_CHUNKS
+
+    @property
+    def ready(self) -> bool:
+        """Little is left to send: its slots may go."""
+        chunks = sum(len(keys) / state.keys_per_chunk for state, keys in self.changes.items())
+        return self.whole and chunks <= CHUNKS_LEFT
+
+
+class Replicas(Part):
+    """One endpoint's. ``states``: what belongs to slots here."""
+
+    def __init__(self, desk: Desk, members: Membership, states: SlotStates) -> None:
+        self._desk = desk
+        self._members = members
+        self._states = states
+        self._numbers = 0
+        self._replicas: dict[int, Replica] = {}
+        self._of_slot: dict[int, list[Replica]] = {}
+        #: Is anything replicated? What changes then has to be told of: the one test that a part pays for.
+        self.watching = False
+        self._due: dict[Replica, None] = {}  # that may have something to send
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted(
+                "replicas_begun",
+                "Replicas of what belongs to slots, begun for the endpoint that is to be their home next",
+            ),
+            self._desk.counted("replicated_bytes", "Sent in these replicas"),
+            gauge(
+                "replicas",
+                "Replicas of what belongs to slots that are under way, or kept up to date at replicas",
+                len(self),
+            ),
+        ]
+
+    def __len__(self) -> int:
+        """Replicas under way."""
+        return len(self._replicas)
+
+    def first_to(self, target: str) -> int:
+        """The number of the first replica under way there; of the next one, if there is none."""
+        return min(
+            (replica.number for replica in self._replicas.values() if replica.target == target),
+            default=self._numbers + 1,
+        )
+
+    # What changes
+
+    def changed(self, state: SlotState, slot: int, key: Any, failover_too: bool = True) -> None:
+        """There is something new, or nothing any more, under the state's key of the slot. Only while ``watching``.
+
+        A replica for failover is told with the next tick: all that may not be lost until then is said ``at_once``. Not
+        ``failover_too``: those have been told so already.
+        """
+        for replica in tuple(self._of_slot.get(slot, ())):
+            for_failover = replica.for_failover
+            if for_failover and not failover_too:
+                continue
+            form = state.failover_form if for_failover else state
+            if form is None:
+                continue
+            keys = replica.changes.setdefault(form, {})
+            keys[key] = slot
+            if not for_failover or not replica.whole:
+                self._due[replica] = None
+            if len(keys) > CHANGES_MAX:
+                self.give_up(replica)
+
+    def at_once(self, replica: Replica, change: AtOnce) -> None:
+        """Send this with the present turn, or as soon as the other end has answered some of what is under way. The
+        owner hears when the other end has it."""
+        replica.at_once.append(change)
+        self._due[replica] = None
+        if len(replica.at_once) > ROW_MAX:
+            self.give_up(replica)
+
+    # Making one
+
+    def begin(self, owner: ReplicaOwner, target: str, slots: frozenset[int], **said: Any) -> Replica:
+        """Replicate what belongs to these slots to the target. ``said``: more fields of the
+        ``ReplicaBeginsRequest``."""
+        self._numbers += 1
+        request = ReplicaBeginsRequest(self._numbers, pack_slots(slots), self._desk.unix_s, **said)
+        replica = Replica(owner, request.replica, target, slots, request.for_failover, self._desk.now)
+        self._replicas[replica.number] = replica
+        for slot in slots:
+            self._of_slot.setdefault(slot, []).append(replica)
+        self.watching = True
+        self._desk.counts["replicas_begun"] += 1
+        replica.giver = request.giver
+        self._tell(replica, request)
+        replica.job = self._send_all(replica)
+        self._desk.job(replica.job)
+        return replica
+
+    def _tell(self, replica: Replica, request: ReplicaBeginsRequest | ReplicaSentRequest) -> None:
+        self._desk.ask(replica.target, request, self, (replica, 0, None))
+
+    def _send_all(self, replica: Replica) -> Iterator[bool]:
+        """All there is of the replica's slots, slice by slice."""
+        for_failover = replica.for_failover
+        for state in self._states.all:
+            form = state.failover_form if for_failover else state
+            if form is None:
+                continue
+            for keys in form.departing(replica.slots):
+                for start in range(0, len(keys), form.keys_per_chunk):
+                    while replica.full and not replica.over:
+                        replica.parked = True
+                        yield True
+                    if replica.over:
+                        return
+                    self._put(replica, form, keys[start : start + form.keys_per_chunk])
+                    yield False
+                if not keys:
+                    yield False
+        replica.job = None
+        replica.sent_all = True
+        self._due[replica] = None
+
+    def _put(self, replica: Replica, state: SlotState, keys: Sequence[Any], waiting: list[Any] | None = None) -> None:
+        data = state.pack(keys)
+        if waiting:
+            replica.unconfirmed.append((self._desk.now, waiting))
+        replica.keys += len(keys)
+        replica.unanswered += len(data)
+        replica.under_way += 1
+        self._desk.counts["replicated_bytes"] += len(data)
+        context = (replica, len(data), waiting)
+        self._desk.ask(replica.target, ReplicaChunkRequest(replica.number, state.name, data), self, context)
+
+    def send(self, replica: Replica) -> None:
+        """Look at it when the turn ends: there may be something to send."""
+        self._due[replica] = None
+
+    def flush(self) -> None:
+        """The turn ends: send what has changed."""
+        if self._due:
+            due, self._due = self._due, {}
+            for replica in due:
+                self._go_on(replica)
+
+    def tick(self) -> None:
+        """Tell the replicas for failover what has changed since the last one."""
+        for replica in self._replicas.values():
+            if replica.changes and replica.for_failover:
+                replica.ripe = True
+                self._due[replica] = None
+
+    def _go_on(self, replica: Replica) -> None:
+        """Send some of what has changed, the rest after an answer; or, where nothing is left, ask whether all has
+        come."""
+        if replica.over:
+            return
+        if replica.at_once:
+            self._send_at_once(replica)
+        if not replica.sent_all:
+            return
+        if replica.ripe or not (replica.whole and replica.for_failover):
+            self._send_changes(replica)
+        if (
+            not replica.changes
+            and not replica.asked
+            and (replica.final or not replica.whole or replica.for_failover > replica.stands)
+        ):
+            replica.asked = True
+            self._tell(replica, ReplicaSentRequest(replica.number, replica.keys, replica.final))
+
+    def _send_at_once(self, replica: Replica) -> None:
+        at_once = replica.at_once
+        while at_once and not replica.full:
+            state, size = at_once[0].state, 0
+            keys: list[Any] = []
+            waiting: list[Any] = []
+            while at_once and at_once[0].state is state and size < TURN_BYTES and len(keys) < AT_ONCE_MAX:
+                change = at_once.popleft()
+                size += change.size
+                keys.append(change.key)
+                if change.waiter is not None:
+                    waiting.append(change.waiter)
+            self._put(replica, state, keys, waiting)
+
+    def _send_changes(self, replica: Replica) -> None:
+        sent = replica.unanswered
+        while replica.changes and replica.unanswered < sent + TURN_BYTES and not replica.full:
+            state, changed = next(iter(replica.changes.items()))
+            keys = state.chunk(changed)
+            for key in keys:
+                del changed[key]
+            if not changed:
+                del replica.changes[state]
+            self._put(replica, state, keys)
+        if not replica.changes:
+            replica.ripe = False
+
+    def answered(self, call: Call, value: Any) -> None:
+        """The other end has taken it in."""
+        replica, size, waiting = call.context
+        replica.unanswered -= size
+        replica.under_way -= isinstance(call.request, ReplicaChunkRequest)
+        if replica.over:
+            return
+        if waiting:
+            replica.unconfirmed.popleft()
+            replica.owner.confirmed(replica, waiting)
+            if replica.over:
+                return
+        if replica.parked and replica.job is not None:
+            replica.parked = False
+            self._desk.job(replica.job)
+        if replica.at_once or replica.changes or not replica.whole or replica.final:
+            self._due[replica] = None
+        if isinstance(call.request, ReplicaSentRequest):
+            replica.asked = False
+            if not value:
+                self.give_up(replica)
+            elif call.request.final:
+                self.end(replica)
+            else:
+                replica.whole, replica.stands = True, replica.whole
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It was refused, or not answered in time."""
+        replica = call.context[0]
+        if code == LEAVING and not replica.over:
+            replica.owner.declined(replica)
+            self.end(replica)
+        elif replica.for_failover and isinstance(call.request, ReplicaBeginsRequest):
+            self.end(replica)  # the other end's view is another one still
+        else:
+            self.give_up(replica)
+
+    def lost(self, call: Call) -> str | None:
+        """The other end is gone. Slots that went to it are not given up: by the view they go on."""
+        self.end(call.context[0], keeps=True)
+        return None
+
+    def give_up(self, replica: Replica) -> None:
+        """The other end will not have all of it; once it is their home it says that some may be missing."""
+        if not replica.over:
+            self._desk.drops["replicas_broken"] += 1
+            self.end(replica)
+
+    def narrow(self, replica: Replica, slots: frozenset[int]) -> None:
+        """Nothing is sent any more but of these slots of a replica that is whole."""
+        self._let_go(replica, replica.slots - slots)
+        replica.slots = slots
+        for state, changed in list(replica.changes.items()):
+            replica.changes[state] = {key: slot for key, slot in changed.items() if slot in slots}
+            if not replica.changes[state]:
+                del replica.changes[state]
+        left = [change for change in replica.at_once if change.slot not in slots]
+        replica.at_once = deque(change for change in replica.at_once if change.slot in slots)
+        self._tell(replica, ReplicaBeginsRequest(replica.number, pack_slots(slots), for_failover=True, fewer=True))
+        replica.owner.confirmed(replica, [change.waiter for change in left if change.waiter is not None])
+
+    def end(self, replica: Replica, *, keeps: bool = False, tell: bool = False) -> None:
+        """Nothing more is sent. ``keeps``: see ``ReplicaOwner.over``. ``tell``: have the other end drop what has
+        come."""
+        if replica.over:
+            return
+        replica.over = True
+        del self._replicas[replica.number]
+        self._let_go(replica, replica.slots)
+        self.watching = bool(self._replicas)
+        if replica.parked and replica.job is not None:
+            replica.parked = False
+            self._desk.job(replica.job)
+        replica.changes.clear()
+        waiting = [waiter for _, waiters in replica.unconfirmed for waiter in waiters]
+        waiting += [change.waiter for change in replica.at_once if change.waiter is not None]
+        replica.at_once.clear()
+        replica.unconfirmed.clear()
+        if (tell or not replica.final) and replica.target in self._members.peers:
+            self._tell(replica, ReplicaBeginsRequest(replica.number, None, for_failover=replica.for_failover))
+        replica.owner.over(replica, keeps)
+        if waiting:
+            replica.owner.confirmed(replica, waiting)
+
+    def _let_go(self, replica: Replica, slots: frozenset[int]) -> None:
+        for slot in slots:
+            replicas = self._of_slot[slot]
+            replicas.remove(replica)
+            if not replicas:
+                del self._of_slot[slot]
