@@ -12,14 +12,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .ending import Again, Kept, Now
 from .errors import ProtocolError
+from .expiring import Again, Kept, Now
 from .listings import Subscription
 
 Reply = Mapping[str, Any]
 
 
-class Endings:
+class Renewals:
     """One client's. It runs a task only while something is due.
 
     ``subscribe`` tries once; ``None``: it may work later, ``ProtocolError``: the endpoint refuses it for good.

@@ -28,10 +28,10 @@ import orjson
 from websockets.exceptions import InvalidStatus, WebSocketException
 
 from . import listings
-from .again import Endings, Reply
+from .again import Renewals, Reply
 from .credentials import check_token, check_url, shown
-from .ending import Again, term_fields
 from .errors import CLOSES, SUBSCRIPTIONS_ENDED, TOKEN_REVOKED, ProtocolError
+from .expiring import Again, term_fields
 from .failures import ClientError as ClientError
 from .failures import ClosedForGood as ClosedForGood
 from .failures import CommandTimeout as CommandTimeout
@@ -215,7 +215,7 @@ class Client:
         self._queue: deque[Notification | Gap | Position] = deque()
         self._handed: str | None = None  # the mid of what the application has been given, and is working on
         self._consumer_waiter: asyncio.Future[None] | None = None
-        self._endings = Endings(
+        self._renewals = Renewals(
             subscribe=self._subscribe_once,
             listen=self._listen_once_more,
             delay_s=self._delay_s,
@@ -296,7 +296,7 @@ class Client:
         socket = self._socket
         if socket is not None:
             await socket.end()
-        await self._endings.ended()
+        await self._renewals.ended()
         try:
             if self._task is not None:
                 self._task.cancel()
@@ -318,7 +318,7 @@ class Client:
         since = None if self._recovery is None else self._recovery.received
         reply = await self._request(self._listen_body(), retry=True)
         self._listening = True
-        self._endings.listened(reply, since=since)
+        self._renewals.listened(reply, since=since)
 
     async def unlisten(self) -> None:
         """Receive no more of them. With ``recover`` the next ``listen`` brings what was kept meanwhile."""
@@ -365,12 +365,12 @@ class Client:
         fields = filter_fields(text) | term | kept_fields(last, since)
         if replace:
             fields["replace"] = True
-            self._endings.gone(chosen)  # now, so that none of it is subscribed to again meanwhile
-        began = self._endings.now()
+            self._renewals.gone(chosen)  # now, so that none of it is subscribed to again meanwhile
+        began = self._renewals.now()
         replies = await self._with_topics("subscribe", chosen, timeout_s, fields)
         if replace:
-            self._endings.gone(chosen)  # and if a subscribe was under way before
-        self._endings.subscribed(chosen, text, term, replies, began)
+            self._renewals.gone(chosen)  # and if a subscribe was under way before
+        self._renewals.subscribed(chosen, text, term, replies, began)
         if self._recovery is not None:
             self._recovery.subscribed(chosen)
 
@@ -386,13 +386,13 @@ class Client:
         chosen = _listed(topics)
         text = filter_text(filter)
         if text is not None:
-            self._endings.out(chosen, text)
+            self._renewals.out(chosen, text)
             await self._with_topics("unsubscribe", chosen, timeout_s, filter_fields(text))
-            self._endings.out(chosen, text)
+            self._renewals.out(chosen, text)
             return
-        self._endings.gone(chosen)  # now, so that it is not subscribed to again meanwhile
+        self._renewals.gone(chosen)  # now, so that it is not subscribed to again meanwhile
         await self._with_topics("unsubscribe", chosen, timeout_s)
-        self._endings.gone(chosen)  # and if a subscribe was under way before
+        self._renewals.gone(chosen)  # and if a subscribe was under way before
         if self._recovery is not None:
             self._recovery.unsubscribed(chosen)
 
@@ -554,7 +554,7 @@ class Client:
                 self._changed.set()
                 if self._listened is not None:
                     reply, self._listened = self._listened, None
-                    self._endings.listened(reply, since=self._listened_since)
+                    self._renewals.listened(reply, since=self._listened_since)
                 if len(self._queue) >= self._queue_max:
                     socket.pause()
                 code, why = await socket.over
@@ -683,7 +683,7 @@ class Client:
 
     def _left(self, *, is_over: bool = False) -> None:
         """The client listens nowhere any more."""
-        self._endings.left(is_over=is_over)
+        self._renewals.left(is_over=is_over)
         if self._recovery is not None:
             self._recovery.left()
 
@@ -1015,7 +1015,7 @@ class Client:
     def _end(self, why: Exception) -> None:
         if self._ended is None:
             self._ended = why
-        self._endings.end()
+        self._renewals.end()
         self._changed.set()
         self._fail_pending(self._ended)
         if self._consumer_waiter is not None:

@@ -123,11 +123,13 @@ async def _measure(directory: Path, loop_name: str) -> None:
     size = os.stat(directory / "durable" / "data.mdb").st_size
     _row("  the file then", f"{size / 1e6:.0f} MB")
     began = time.thread_time()
-    ending = [
-        one for slot in await store.ending_slots() or [] for one in (await store.ending(slot, None, BULK_TOPICS))[0]
+    expiring = [
+        one for slot in await store.expiring_slots() or [] for one in (await store.expiring(slot, None, BULK_TOPICS))[0]
     ]
-    _row(f"read {len(ending):,} with a term, of all slots, among these", f"{(time.thread_time() - began) * 1e3:.0f} ms")
-    took_s, gap_s = await _longest_gap(store.end([([one], None, True) for one in ending]))
+    _row(
+        f"read {len(expiring):,} with a term, of all slots, among these", f"{(time.thread_time() - began) * 1e3:.0f} ms"
+    )
+    took_s, gap_s = await _longest_gap(store.end([([one], None, True) for one in expiring]))
     _row("  end them in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
     took_s, gap_s = await _longest_gap(store.subscribe([Subscribe("bulk", bulk, None, AWAY)]))
     _row(f"subscribe {BULK_TOPICS:,} topics with a term in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")

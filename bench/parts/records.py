@@ -64,13 +64,13 @@ async def _all_topics(store: Store, client: str) -> None:
 
 
 async def _walk(store: Store) -> int:
-    """All that a sweep reads; how many subscriptions have a term."""
+    """All that expiry reads; how many subscriptions have a term."""
     count = 0
-    for slot in await store.ending_slots() or ():
-        page, cursor = await store.ending(slot, None, 500)
+    for slot in await store.expiring_slots() or ():
+        page, cursor = await store.expiring(slot, None, 500)
         count += len(page)
         while cursor is not None:
-            page, cursor = await store.ending(slot, cursor, 500)
+            page, cursor = await store.expiring(slot, cursor, 500)
             count += len(page)
     return count
 
@@ -165,11 +165,11 @@ async def _filters(directory: Path) -> None:
     await store.close()
 
 
-async def _sweep(directory: Path) -> None:
+async def _expiry(directory: Path) -> None:
     store = EmbeddedStore(directory)
     await store.open()
     await store.subscribe([Subscribe(f"visitor {number}", [f"room/{number}"], None, AWAY) for number in range(100_000)])
-    _row("a sweep's reads of 100,000 subscriptions with a term, alone", f"{await _seconds(_walk(store)) * 1e3:.0f} ms")
+    _row("expiry's reads of 100,000 subscriptions with a term, alone", f"{await _seconds(_walk(store)) * 1e3:.0f} ms")
     songs = _songs(1 << 21)
     for number in range(5):
         await store.subscribe([Subscribe(f"client {number}", songs)])
@@ -185,7 +185,7 @@ async def _embedded(parent: Path | None, large: bool) -> None:
         _disk,
     ]
     if large:
-        parts += [partial(_bulk, count=1 << 21), _filters, _sweep]
+        parts += [partial(_bulk, count=1 << 21), _filters, _expiry]
     for part in parts:
         with tempfile.TemporaryDirectory(dir=parent) as directory:
             await part(Path(directory))

@@ -61,7 +61,7 @@ class Store:
             "listen": self._listen,
             "locations": lambda clients: [self._places.get(client) for client in clients],
             "ended": lambda clients: [None for _ in clients],
-            "ending_slots": list,
+            "expiring_slots": list,
             "tidy": lambda kept_s: 0,
         }
 

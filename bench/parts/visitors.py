@@ -6,7 +6,7 @@ Two endpoints on one LMDB store. Visitors come one after the other, evenly over 
 some topics of 5,000, stays and goes, and never comes back. A publisher sends to topics of theirs all the while.
 Before the first look one in ten of them has come and gone, so that what an endpoint keeps from its first work is no
 growth. The records of the store's databases, topics in the routing caches and the endpoints' own memory are compared
-when all is swept: the grace time, a few walks, and ten minutes for which locations and what has ended are remembered.
+when all is over: the grace time, a few walks, and ten minutes for which locations and what has ended are remembered.
 With the defaults some 35 minutes, nearly idle. Must never: be collected as a test.
 """
 
@@ -28,7 +28,7 @@ import uvloop
 
 from ingeborg.bench.guards.light import started
 from ingeborg.bench.guards.model import Check, measured, show
-from ingeborg.broker.core.topics.sweeping import KEPT_S, WALK_S_MAX
+from ingeborg.broker.core.topics.expiry import KEPT_S, WALK_S_MAX
 from ingeborg.broker.store.embedded.layout import DATABASES, DEFAULT_MAP_SIZE_BYTES, Lane, open_for_reading
 from ingeborg.protocol.client import Client
 
@@ -116,7 +116,7 @@ async def _visitors(urls: Sequence[str], numbers: range, each_s: float, topics: 
 
 async def measure(clients: int, over_s: float, topics: int, stay_s: float, grace_s: float) -> tuple[Look, Look, int]:
     """Before and after; and how many messages visitors heard."""
-    swept_s = grace_s + 3 * WALK_S_MAX + KEPT_S + 60.0
+    expired_s = grace_s + 3 * WALK_S_MAX + KEPT_S + 60.0
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         serve = ("serve", "--port", "0", "--store", f"lmdb:{folder}/store", "--grace", str(grace_s), "--name")
@@ -125,12 +125,12 @@ async def measure(clients: int, over_s: float, topics: int, stay_s: float, grace
         publisher = asyncio.create_task(_publish(urls[0], [0]))
         warm_up = clients // 10
         await _visitors(urls, range(warm_up), over_s / clients, topics, stay_s)
-        await asyncio.sleep(swept_s)
+        await asyncio.sleep(expired_s)
         before = await asyncio.to_thread(_look, Path(folder, "store"), servers)
         print(f"after {warm_up:,} of them: {before}", flush=True)
         heard = await _visitors(urls, range(warm_up, warm_up + clients), over_s / clients, topics, stay_s)
         print(f"when all have gone: {await asyncio.to_thread(_look, Path(folder, 'store'), servers)}", flush=True)
-        await asyncio.sleep(swept_s)
+        await asyncio.sleep(expired_s)
         after = await asyncio.to_thread(_look, Path(folder, "store"), servers)
         publisher.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -36,24 +36,24 @@ OK, FAILED = 0, 1
 
 
 class Exported(NamedTuple):
-    """How much was written. Of the ``subscriptions``, ``ending`` have a term and ``filtered`` have a filter."""
+    """How much was written. Of the ``subscriptions``, ``expiring`` have a term and ``filtered`` have a filter."""
 
     lines: int
     subscriptions: int
     seconds: float
-    ending: int = 0
+    expiring: int = 0
     filtered: int = 0
 
     def __str__(self) -> str:
         rate = self.subscriptions / max(self.seconds, 1e-9)
-        among = among_them(self.ending, self.filtered)
+        among = among_them(self.expiring, self.filtered)
         counts = f"{self.subscriptions:,} subscriptions{among} in {self.lines:,} lines"
         return f"{counts}, in {self.seconds:.1f} s ({rate:,.0f} a second)"
 
 
-def among_them(ending: int, filtered: int) -> str:
+def among_them(expiring: int, filtered: int) -> str:
     """In words, in brackets, with a space before: how many of some subscriptions have a term, and how many a filter."""
-    texts = ((ending, "that end"), (filtered, "with filters"))
+    texts = ((expiring, "that end"), (filtered, "with filters"))
     among = ", ".join(f"{count:,} of them {text}" for count, text in texts if count)
     return f" ({among})" if among else ""
 
@@ -99,17 +99,17 @@ class Lines:
 async def dump(store: Store, lines: Lines, told: TextIO | None) -> Exported:
     """Everything in an open store. ``StoreError``, ``OSError``. ``told``: where progress is said, if anywhere."""
     began_s = said_s = time.monotonic()
-    count = subscriptions = ending = filtered = 0
+    count = subscriptions = expiring = filtered = 0
 
     def exported() -> Exported:
-        return Exported(count, subscriptions, time.monotonic() - began_s, ending, filtered)
+        return Exported(count, subscriptions, time.monotonic() - began_s, expiring, filtered)
 
     async for page in store.all_subscriptions():
         await lines.write(b"".join(orjson.dumps(_line(each), option=orjson.OPT_APPEND_NEWLINE) for each in page))
         count += len(page)
         for _, clients, others in page:
             subscriptions += len(clients) + len(others)
-            ending += sum(each.term is not None for each in others)
+            expiring += sum(each.term is not None for each in others)
             filtered += sum(each.filter is not None for each in others)
         if told is not None and time.monotonic() - said_s >= SAY_EVERY_S:
             said_s = time.monotonic()

@@ -50,7 +50,7 @@ class Batch:
         self.last_line = 0
         self.rows: list[Subscribe] = []
         self.size = 0  # subscriptions in all of them
-        self.ending = 0  # of these have a term
+        self.expiring = 0  # of these have a term
         self.filtered = 0  # of these have a filter
         self.expired = 0  # further ones, which have ended already and are not among the rows
 
@@ -62,7 +62,7 @@ class Batch:
             return
         self.rows.append(row)
         self.size += size
-        self.ending += size * (row.term is not None)
+        self.expiring += size * (row.term is not None)
         self.filtered += size * (row.filter is not None)
 
 
@@ -71,20 +71,20 @@ class ImportFailed(Exception):
 
 
 class Imported(NamedTuple):
-    """How much the store was given. Of the ``subscriptions``, ``ending`` have a term and ``filtered`` have a filter. It
-    was not given ``expired`` further ones, which had ended already."""
+    """How much the store was given. Of the ``subscriptions``, ``expiring`` have a term and ``filtered`` have a filter.
+    It was not given ``expired`` further ones, which had ended already."""
 
     lines: int
     subscriptions: int
     seconds: float
-    ending: int = 0
+    expiring: int = 0
     expired: int = 0
     filtered: int = 0
 
     def __str__(self) -> str:
         rate = self.subscriptions / max(self.seconds, 1e-9)
         expired = f"; {self.expired:,} were over and are left out" if self.expired else ""
-        among = among_them(self.ending, self.filtered)
+        among = among_them(self.expiring, self.filtered)
         counts = f"{self.subscriptions:,} subscriptions{among} of {self.lines:,} lines"
         return f"{counts} in {self.seconds:.1f} s ({rate:,.0f} a second){expired}"
 
@@ -220,19 +220,19 @@ async def load(lines: BinaryIO, store: Store, told: TextIO, *, progress: bool = 
     where the progress is said, if that is wanted."""
     began_s = said_s = time.monotonic()
     under_way: dict[asyncio.Task[None], Batch] = {}
-    line = done = ending = filtered = expired = 0
+    line = done = expiring = filtered = expired = 0
 
     async def finish_some(most: int) -> None:
-        nonlocal done, ending, filtered
+        nonlocal done, expiring, filtered
         while len(under_way) > most:
             finished, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
             for task in finished:
                 batch = under_way.pop(task)
                 task.result()
-                done, ending, filtered = done + batch.size, ending + batch.ending, filtered + batch.filtered
+                done, expiring, filtered = done + batch.size, expiring + batch.expiring, filtered + batch.filtered
 
     def imported() -> Imported:
-        return Imported(line, done, time.monotonic() - began_s, ending, expired, filtered)
+        return Imported(line, done, time.monotonic() - began_s, expiring, expired, filtered)
 
     try:
         async for batch in _batches(lines):

@@ -111,8 +111,8 @@ def by_homes(base: Base, options: Options) -> Layers:
             *topics.parts,
             *looks(base.desk, cluster.members, outgoing.replies, options.figures, base.sizes),
             messages.fanout,
-            topics.sweeping,
-            clients.cut_off,
+            topics.expiry,
+            clients.lapsed_lease,
             *history.parts,
         ],
     )

@@ -139,7 +139,7 @@ class RetainedMessage(NamedTuple):
 VOID: Final = (1 << 64) - 1
 """The journal's floor of a slot whose home does not write to it."""
 
-LINES_MAX: Final = 64
+EPOCHS_MAX: Final = 64
 """Earlier lives of the cluster that a journal records. A position of an older one gets a gap."""
 
 ENDED_MAX: Final = 1_000

@@ -64,7 +64,7 @@ class Router(Turns):
         self.base, self.cluster, self.outgoing = base, layers.cluster, layers.outgoing
         self.replication, self.topics, self.retained = layers.replication, layers.topics, layers.retained
         self.messages, self.clients, self.history = layers.messages, layers.clients, layers.history
-        layers.cluster.followers.bind(layers.parts)
+        layers.cluster.observers.bind(layers.parts)
         bound = bind(layers.parts)
         layers.clients.sessions.bind(bound.commands)
         layers.cluster.mesh.bind(bound.requests)

@@ -61,7 +61,7 @@ class Status:
     def awaits_position(self) -> bool:
         """Messages are kept, and positions cannot be told yet."""
         retained = self.router.retained
-        return retained.on and not retained.marks.known
+        return retained.on and not retained.watermarks.known
 
     @property
     def knows_nothing_of_tokens(self) -> bool:

@@ -20,8 +20,8 @@ from typing import Protocol
 from ingeborg.broker.core.model import (
     ENDED_BYTES_MAX,
     ENDED_MAX,
+    EPOCHS_MAX,
     FILTERS_MAX,
-    LINES_MAX,
     VOID,
     Ended,
     Endpoint,
@@ -48,9 +48,9 @@ from ingeborg.broker.core.model import (
 __all__ = [
     "ENDED_BYTES_MAX",
     "ENDED_MAX",
+    "EPOCHS_MAX",
     "FILTERS_MAX",
     "KEEP_BYTES",
-    "LINES_MAX",
     "PAGE_SUBSCRIPTIONS",
     "RETAINED_BYTES_MAX",
     "RETAINED_PAGE_BYTES",
@@ -179,12 +179,12 @@ class Subscriptions(Protocol):
 
     # Subscriptions with a term, and their ends. The store finds them by slot, without a look at those without a term.
 
-    async def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
+    async def expiring(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
         """Return one page of about ``limit`` of the subscriptions with a term to topics of the slot, and the cursor of
         the next or ``None``. What stays from the first page to the last comes, once. (On Riak one may come that has
         another term by now, or is gone: ``end`` tells.) ``ValueError`` for a cursor that is none."""
 
-    async def ending_slots(self) -> list[int] | None:
+    async def expiring_slots(self) -> list[int] | None:
         """Return the slots that have subscriptions with a term, in order, where the store can say so without reading
         all slots; else ``None``."""
 
@@ -303,12 +303,12 @@ class Journal(Protocol):
         """The greatest stamp that the journal was ever given: with a message, a floor, what is forgotten, or as
         reached; 0: none."""
 
-    async def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
-        """Record the present ``lines`` (one or more), and that endpoints may tell positions up to ``stamp``. Each other
-        line that was present until now ends at the greatest stamp that the journal had before.
+    async def reach(self, epochs: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
+        """Record the present ``epochs`` (one or more), and that endpoints may tell positions up to ``stamp``. Each
+        other epoch that was present until now ends at the greatest stamp that the journal had before.
 
-        Returns the lines that have ended, each with its last stamp, the ``LINES_MAX`` latest at most; and the greatest
-        stamp in the journal."""
+        Returns the epochs that have ended, each with its last stamp, the ``EPOCHS_MAX`` latest at most; and the
+        greatest stamp in the journal."""
 
 
 class Revocations(Protocol):

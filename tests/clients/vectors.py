@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from ingeborg.protocol.ending import term_fields
 from ingeborg.protocol.errors import ERRORS, Next, ProtocolError
+from ingeborg.protocol.expiring import term_fields
 from ingeborg.protocol.filters import canonical_filter
 from ingeborg.protocol.requests import neighbours, topic_bodies
 from ingeborg.protocol.topics import check_topic

@@ -69,7 +69,7 @@ KINDS = [(None, None), (None, GONE), (PIZZA, None), (PIZZA, BOTH)]
 """Filter and term of a subscription."""
 
 of_each_kind = pytest.mark.parametrize(
-    ("filter", "term"), KINDS, ids=["plain", "ending", "filtered", "filtered-ending"]
+    ("filter", "term"), KINDS, ids=["plain", "expiring", "filtered", "filtered-expiring"]
 )
 
 BAD_CURSORS = ["", "x", "0", "é", "g" * 64, "00", " " * 64, "A" * 64, "9" * 200, "-1", "null"]
@@ -181,7 +181,7 @@ async def topics_of(store: Store, client: str, limit: int = 100) -> list[str]:
             return topics
 
 
-async def ending(store: Store, slot: int, limit: int = 100) -> list[Subscription]:
+async def expiring(store: Store, slot: int, limit: int = 100) -> list[Subscription]:
     """All pages of the slot's subscriptions with a term, each there once.
 
     Of a store that may bring one with a former term, or one that is gone, those that are so.
@@ -189,11 +189,11 @@ async def ending(store: Store, slot: int, limit: int = 100) -> list[Subscription
     found: list[Subscription] = []
     cursor = None
     while True:
-        page, cursor = await store.ending(slot, cursor, limit)
+        page, cursor = await store.expiring(slot, cursor, limit)
         found += page
         if cursor is None:
             break
-    if await store.ending_slots() is None:
+    if await store.expiring_slots() is None:
         records = await store.subscriptions_of([(each.client, each.topic) for each in found])
         found = [each for each, record in zip(found, records, strict=True) if each in record]
     assert len(set(found)) == len(found)
@@ -265,8 +265,8 @@ async def shows(wanted: Held, *handles: Store, clients: Iterable[str] = (), is_a
             assert sorted(listed) == sorted(topic for whose, topic in held if whose == client)
         with_terms = {each for each in found if each.term is not None}
         slots = {slot_of(topic) for topic in topics}
-        rows = {each for slot in slots for each in await ending(store, slot, 2) if each.topic in topics}
+        rows = {each for slot in slots for each in await expiring(store, slot, 2) if each.topic in topics}
         assert rows == with_terms
         if is_all:
             assert await everything(store) == Counter(found)
-            assert await store.ending_slots() in (None, sorted({slot_of(each.topic) for each in with_terms}))
+            assert await store.expiring_slots() in (None, sorted({slot_of(each.topic) for each in with_terms}))

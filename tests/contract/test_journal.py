@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingeborg.broker.store.base import (
+    EPOCHS_MAX,
     KEEP_BYTES,
-    LINES_MAX,
     RETAINED_PAGE_BYTES,
     VOID,
     RetainedMessage,
@@ -197,9 +197,9 @@ async def test_lives_that_began_at_the_same_moment_are_one(store: Store, other: 
 
 
 async def test_so_many_past_lives_are_recorded(store: Store) -> None:
-    for number in range(LINES_MAX + 3):
+    for number in range(EPOCHS_MAX + 3):
         past, _ = await store.reach([f"{number}"], number)
-    assert past == [(f"{number}", number) for number in range(2, LINES_MAX + 2)]
+    assert past == [(f"{number}", number) for number in range(2, EPOCHS_MAX + 2)]
 
 
 async def test_a_page_has_so_many_bytes_or_one_message(store: Store) -> None:

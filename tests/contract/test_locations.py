@@ -27,7 +27,7 @@ from tests.contract.asking import (
     SOUP,
     add,
     ended,
-    ending,
+    expiring,
     in_order,
     listen,
     made,
@@ -183,7 +183,7 @@ async def test_what_is_subscribed_to_anew_has_not_ended_any_more(
 async def test_the_latest_are_named_and_all_are_counted(store: Store, other: Store) -> None:
     topics = [f"{index}" for index in range(ENDED_MAX // 2 + 75)]
     await store.subscribe([Subscribe("ann", topics, filter, GONE) for filter in (None, PIZZA)])
-    mine = [each for slot in {slot_of(topic) for topic in topics} for each in await ending(store, slot)]
+    mine = [each for slot in {slot_of(topic) for topic in topics} for each in await expiring(store, slot)]
     assert len(mine) == ENDED_MAX + 150
     assert await store.end([(mine[:100], None, True)]) == [mine[:100]]
     assert await other.end([(mine[100:ENDED_MAX], None, True)]) == [mine[100:ENDED_MAX]]

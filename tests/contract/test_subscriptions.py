@@ -50,8 +50,8 @@ from tests.contract.asking import (
     Record,
     add,
     ended,
-    ending,
     everything,
+    expiring,
     filters,
     in_order,
     listen,
@@ -99,7 +99,7 @@ async def test_empty_batches_are_fine(store: Store) -> None:
     assert await subscribed(store, "ann", []) == []
     assert await store.end([]) == []
     assert await store.end([([], None, True)]) == [[]]
-    assert await store.ending(0, None, 10) == ([], None)
+    assert await store.expiring(0, None, 10) == ([], None)
     await shows({}, store, clients=["ann"])
 
 
@@ -229,7 +229,7 @@ async def test_thousands_of_subscribers_of_one_topic(store: Store, other: Store)
     pairs = {(client, numbered(index % 700)) for index, client in enumerate(with_filters)}
     assert await filters(other, "hit", 500) == pairs
     assert [await subscribed(store, client, ["hit"]) for client in (clients[5_000], "client 0")] == [[True], [False]]
-    by_client = [[each] for each in await ending(store, slot_of("hit"), 300)]
+    by_client = [[each] for each in await expiring(store, slot_of("hit"), 300)]
     assert len(by_client) == 1_000
     assert await other.end([(mine, None, True) for mine in by_client]) == by_client
     await other.unsubscribe([(client, ["hit"], None) for client in clients[1:]])
@@ -541,9 +541,9 @@ async def test_pages_of_a_slot_have_its_own_with_a_term_once(store: Store, other
     batch = [Subscribe(client, [topic], filter, term) for (topic, client, filter), term in wanted.items()]
     await store.subscribe([*batch, Subscribe("ann", of_slot(8, 2) + of_slot(6, 2), None, GONE)])
     await store.subscribe([Subscribe("ann", mine), Subscribe("client 0", mine, CHEAP)])
-    found = await ending(other, 7, limit)
+    found = await expiring(other, 7, limit)
     assert {(each.topic, each.client, each.filter): each.term for each in found} == wanted
-    assert await store.ending(9, None, limit) == ([], None)
+    assert await store.expiring(9, None, limit) == ([], None)
 
 
 async def test_one_with_a_term_comes_once_while_others_come_and_go(store: Store, other: Store) -> None:
@@ -553,7 +553,7 @@ async def test_one_with_a_term_comes_once_while_others_come_and_go(store: Store,
     seen: Counter[tuple[str, str]] = Counter()
     cursor = None
     for step in range(200):
-        page, cursor = await store.ending(4095, cursor, 4)
+        page, cursor = await store.expiring(4095, cursor, 4)
         seen.update((each.client, each.topic) for each in page)
         if cursor is None:
             break
@@ -569,15 +569,15 @@ async def test_the_slots_that_have_a_term_are_told_where_that_takes_no_reading_o
     store: Store, other: Store
 ) -> None:
     await store.subscribe([Subscribe("ann", ["plain"]), Subscribe("ann", ["filtered"], PIZZA)])
-    assert await store.ending_slots() in (None, [])
+    assert await store.expiring_slots() in (None, [])
     topics = [f"song {number}" for number in range(20)]
     await store.subscribe([Subscribe("ann", topics, SOUP, GONE), Subscribe("bob", topics[:3], None, LATER)])
-    assert await other.ending_slots() in (None, sorted(set(map(slot_of, topics))))
+    assert await other.expiring_slots() in (None, sorted(set(map(slot_of, topics))))
     await store.unsubscribe([("ann", topics, None), ("bob", topics[1:2], None)])
     await add(store, "bob", topics[2:3])
-    assert await other.ending_slots() in (None, [slot_of(topics[0])])
+    assert await other.expiring_slots() in (None, [slot_of(topics[0])])
     if isinstance(store, EmbeddedStore):
-        assert await store.ending_slots() is not None
+        assert await store.expiring_slots() is not None
 
 
 @pytest.mark.parametrize("cursor", BAD_CURSORS)
@@ -588,7 +588,7 @@ async def test_a_cursor_of_elsewhere_is_refused(store: Store, cursor: str) -> No
     with pytest.raises(ValueError, match="cursor"):
         await store.filtered("rock", cursor, 10)
     with pytest.raises(ValueError, match="cursor"):
-        await store.ending(slot_of("rock"), cursor, 10)
+        await store.expiring(slot_of("rock"), cursor, 10)
 
 
 # --- all of them
@@ -850,7 +850,7 @@ async def test_a_closed_store_is_unavailable_and_may_be_closed_twice(open_store:
         mine.subscriptions_of([("ann", "rock")]),
         mine.subscribed("ann", ["rock"]),
         mine.topics("ann", None, 10),
-        mine.ending(slot_of("rock"), None, 10),
+        mine.expiring(slot_of("rock"), None, 10),
         mine.end([([rock], None, True)]),
         everything(mine),
     ):

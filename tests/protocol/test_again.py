@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ingeborg.protocol import again as module
-from ingeborg.protocol.again import Endings
-from ingeborg.protocol.ending import Again, Now
+from ingeborg.protocol.again import Renewals
 from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.expiring import Again, Now
 
 UNTIL = {"until": "disconnect"}
 ENDS = {"result": "success", "grace_s": 60.0}
@@ -27,7 +27,7 @@ class Played:
         self.answers: list[Any] = []  # to what is asked: replies, None, or an error; success where there is none
         self.listens: list[dict[str, Any] | None] = []
         self.told: list[Any] = []
-        self.endings = Endings(
+        self.renewals = Renewals(
             subscribe=self.subscribe,
             listen=self.listen,
             delay_s=self.delay_s,
@@ -52,11 +52,11 @@ class Played:
         return 0.0
 
     def subscribed(self, *topics: str, **fields: Any) -> None:
-        self.endings.subscribed(topics, None, UNTIL | fields, [ENDS], self.endings.now())
+        self.renewals.subscribed(topics, None, UNTIL | fields, [ENDS], self.renewals.now())
 
     async def settled(self) -> None:
         async with asyncio.timeout(10):
-            await self.endings.ended()
+            await self.renewals.ended()
 
 
 def reply(*topics: str, count: int | None = None) -> dict[str, Any]:
@@ -73,9 +73,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 async def played(clock: list[float]) -> AsyncIterator[Played]:
     played = Played()
-    played.endings.listened({})
+    played.renewals.listened({})
     yield played
-    played.endings.end()
+    played.renewals.end()
     await played.settled()
 
 
@@ -87,8 +87,8 @@ async def test_both_clocks_are_of_this_machine() -> None:
 
 async def test_what_has_ended_is_subscribed_to_again_and_what_is_another_s_told(played: Played) -> None:
     played.subscribed("a", "b")
-    played.endings.left()
-    played.endings.listened(reply("a", "x"))
+    played.renewals.left()
+    played.renewals.listened(reply("a", "x"))
     await played.settled()
     assert played.asked == [Again(["a"], None, UNTIL)]
     assert played.told == [([("x", None)], 1)]
@@ -96,9 +96,9 @@ async def test_what_has_ended_is_subscribed_to_again_and_what_is_another_s_told(
 
 async def test_all_of_it_after_a_long_absence(played: Played, clock: list[float]) -> None:
     played.subscribed("a", "b")
-    played.endings.left()
+    played.renewals.left()
     clock[0] = 31.0
-    played.endings.listened({})
+    played.renewals.listened({})
     await played.settled()
     assert played.asked == [Again(["a", "b"], None, UNTIL)]
 
@@ -106,28 +106,28 @@ async def test_all_of_it_after_a_long_absence(played: Played, clock: list[float]
 async def test_a_subscribe_of_several_commands_during_which_it_was_away_is_made_again(
     played: Played, clock: list[float]
 ) -> None:
-    began = played.endings.now()
-    played.endings.left()
+    began = played.renewals.now()
+    played.renewals.left()
     clock[0] = 100.0
-    played.endings.listened({})
+    played.renewals.listened({})
     clock[0] = 101.0
-    played.endings.subscribed(["a"], None, UNTIL, [ENDS], began)  # one command, whose success came after it
+    played.renewals.subscribed(["a"], None, UNTIL, [ENDS], began)  # one command, whose success came after it
     await played.settled()
     assert played.asked == []
-    played.endings.subscribed(["b", "c"], None, UNTIL, [ENDS, ENDS], began)
+    played.renewals.subscribed(["b", "c"], None, UNTIL, [ENDS, ENDS], began)
     await played.settled()
     assert played.asked == [Again(["b", "c"], None, UNTIL)]
 
 
 async def test_what_stays_or_has_only_a_time_is_not_kept(played: Played, clock: list[float]) -> None:
     played.subscribed("a", "b", "c", "d")
-    played.endings.subscribed(["a"], None, {}, [STAYS], played.endings.now())
-    played.endings.subscribed(["b"], None, {"ttl_s": 5}, [STAYS], played.endings.now())
-    played.endings.subscribed(["d"], FILTER, {}, [STAYS], played.endings.now())
-    played.endings.gone(["c"])
-    played.endings.left()
+    played.renewals.subscribed(["a"], None, {}, [STAYS], played.renewals.now())
+    played.renewals.subscribed(["b"], None, {"ttl_s": 5}, [STAYS], played.renewals.now())
+    played.renewals.subscribed(["d"], FILTER, {}, [STAYS], played.renewals.now())
+    played.renewals.gone(["c"])
+    played.renewals.left()
     clock[0] = 100.0
-    played.endings.listened(reply("b", "d"))
+    played.renewals.listened(reply("b", "d"))
     await played.settled()
     assert played.asked == [Again(["d"], None, UNTIL)]
     assert played.told == [([("b", None)], 1)]
@@ -140,26 +140,26 @@ async def test_it_is_tried_again_until_it_is_taken_without_what_was_unsubscribed
 
     def unsubscribing(attempt: int) -> float:
         if attempt == 1:
-            played.endings.gone(["a"])
+            played.renewals.gone(["a"])
         return delay_s(attempt)
 
-    played.endings._delay_s = unsubscribing
-    played.endings.listened(reply("a", "b"))
+    played.renewals._delay_s = unsubscribing
+    played.renewals.listened(reply("a", "b"))
     await played.settled()
     assert [again.topics for again in played.asked] == [["a", "b"], ["a", "b"], ["b"]]
     assert played.told == [0, 1]
 
 
 async def test_what_is_refused_for_good_is_told_and_not_asked_for_any_more(played: Played, clock: list[float]) -> None:
-    played.endings.subscribed(["a"], FILTER, UNTIL, [ENDS], played.endings.now())
+    played.renewals.subscribed(["a"], FILTER, UNTIL, [ENDS], played.renewals.now())
     played.subscribed("a", "b")
     played.answers = [ProtocolError("forbidden", "no")]
-    played.endings.listened({"ended": [{"topic": "a", "filter": {"price": [1]}}], "ended_count": 1})
+    played.renewals.listened({"ended": [{"topic": "a", "filter": {"price": [1]}}], "ended_count": 1})
     await played.settled()
     assert played.told == ["forbidden", ([("a", {"price": [1]})], 1)]
-    played.endings.left()
+    played.renewals.left()
     clock[0] = 100.0
-    played.endings.listened({})
+    played.renewals.listened({})
     await played.settled()
     assert played.asked == [Again(["a"], FILTER, UNTIL), Again(["a", "b"], None, UNTIL)]
 
@@ -168,9 +168,9 @@ async def test_the_grace_time_is_the_one_that_the_endpoint_said_last(played: Pla
     played.subscribed("a")
     played.answers = [[ENDS | {"grace_s": 10}], [STAYS]]
     for away_s, topics in ((1.0, ["a"]), (6.0, []), (6.0, [])):
-        played.endings.left()
+        played.renewals.left()
         clock[0] += away_s
-        played.endings.listened(reply(*topics))
+        played.renewals.listened(reply(*topics))
         await played.settled()
     assert played.asked == [Again(["a"], None, UNTIL)] * 3
 
@@ -178,12 +178,12 @@ async def test_the_grace_time_is_the_one_that_the_endpoint_said_last(played: Pla
 async def test_where_more_have_ended_than_are_named_it_listens_once_more(played: Played) -> None:
     played.subscribed("a", "b")
     played.listens = [reply("x", count=1)]
-    played.endings.listened(reply("b", count=1_200))
+    played.renewals.listened(reply("b", count=1_200))
     await played.settled()
     assert played.asked == [Again(["a", "b"], None, UNTIL)]
     assert played.told == ["listen", ([("x", None)], 1)]
     played.listens = [None]  # it listens no more, or not now
-    played.endings.listened(reply("b", count=1_200))
+    played.renewals.listened(reply("b", count=1_200))
     await played.settled()
     assert played.told[2:] == ["listen"]
 
@@ -197,13 +197,13 @@ async def test_what_is_due_while_it_listens_once_more_is_not_left(played: Played
         await began.wait()
         return reply("a")
 
-    played.endings._listen = listen
-    played.endings.listened(reply("a", count=1_200))
+    played.renewals._listen = listen
+    played.renewals.listened(reply("a", count=1_200))
     async with asyncio.timeout(10):
         await reached.wait()
-        played.endings.left()
+        played.renewals.left()
         clock[0] = 100.0
-        played.endings.listened({})  # of another connection
+        played.renewals.listened({})  # of another connection
         began.set()
     await played.settled()
     assert [again.topics for again in played.asked] == [["a"], ["a"]]
@@ -214,13 +214,13 @@ async def test_nor_is_it_where_there_is_no_reply(played: Played, clock: list[flo
 
     async def listen() -> dict[str, Any] | None:
         if len(played.asked) == 1:
-            played.endings.left()
+            played.renewals.left()
             clock[0] = 100.0
-            played.endings.listened(reply("a", count=1_200))  # of another connection
+            played.renewals.listened(reply("a", count=1_200))  # of another connection
         return None
 
-    played.endings._listen = listen
-    played.endings.listened(reply("a", count=1_200))
+    played.renewals._listen = listen
+    played.renewals.listened(reply("a", count=1_200))
     await played.settled()
     assert [again.topics for again in played.asked] == [["a"], ["a"]]
 
@@ -228,7 +228,7 @@ async def test_nor_is_it_where_there_is_no_reply(played: Played, clock: list[flo
 async def test_an_exception_of_a_callback_is_told_and_ends_it(played: Played) -> None:
     played.subscribed("a")
     played.answers = [LookupError("the program's own")]
-    played.endings.listened(reply("a"))
+    played.renewals.listened(reply("a"))
     await played.settled()
     assert [str(error) for error in played.told] == ["the program's own"]
 
@@ -236,9 +236,9 @@ async def test_an_exception_of_a_callback_is_told_and_ends_it(played: Played) ->
 async def test_after_the_end_nothing_is_asked_for(played: Played) -> None:
     played.subscribed("a")
     played.answers = [None] * 1_000
-    played.endings.listened(reply("a"))
-    played.endings.end()
+    played.renewals.listened(reply("a"))
+    played.renewals.end()
     await played.settled()
-    played.endings.listened(reply("a"))
+    played.renewals.listened(reply("a"))
     await played.settled()
     assert played.asked == []

@@ -976,7 +976,7 @@ async def test_closing_ends_what_subscribes_again(endpoint: ScriptedEndpoint) ->
         endpoint.script = silent
         endpoint.cut()
         await endpoint.next("subscribe")
-    task = client._endings._task
+    task = client._renewals._task
     assert task is not None
     assert task.done()
 

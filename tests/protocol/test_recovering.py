@@ -346,7 +346,7 @@ async def test_what_has_ended_is_subscribed_to_since_the_position_that_it_was_aw
             again = await endpoint.next("subscribe")
             assert (again["topic"], again["until"], again["since"]) == (["a"], "disconnect", "p1")
         await flushed(client)
-        task = client._endings._task
+        task = client._renewals._task
         assert task is not None
         await asyncio.wait_for(task, PATIENCE_S)
         while not endpoint.frames.empty():

@@ -14,12 +14,12 @@ from ingeborg.broker.core import limits, model, stores
 from ingeborg.broker.core.clients import revoking
 from ingeborg.broker.core.connections import large
 from ingeborg.broker.core.filters import pattern
-from ingeborg.broker.core.history import missed, recovering
+from ingeborg.broker.core.history import history_server, replaying
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links import calls
 from ingeborg.broker.core.outgoing import replies
 from ingeborg.broker.core.retained import log
-from ingeborg.broker.core.topics import sweeping, writing
+from ingeborg.broker.core.topics import expiry, writing
 from ingeborg.broker.shell import client_socket, status
 from ingeborg.broker.store import revocations
 from ingeborg.protocol import client, filters, lines, messages, sockets, topics, wire
@@ -98,12 +98,12 @@ FIGURES: dict[str, tuple[float, ...]] = {
     ),
     "`last` of a `subscribe`; `last` and `limit` of `history`": (ingeborg.protocol.messages.LAST_MAX,),
     "topics of a `subscribe` with `last` or `since`": (ingeborg.protocol.messages.SINCE_TOPICS_MAX,),
-    "payloads in a reply to `history`, bytes": (missed.ONCE_BYTES,),
+    "payloads in a reply to `history`, bytes": (history_server.ONCE_BYTES,),
     "what comes for a client while it recovers, bytes: half of `max_outbox_bytes`": (OPTIONS.max_outbox_bytes / 2,),
-    "kept messages of a `subscribe` with `last` or `since`, s": (recovering.COMMAND_S,),
+    "kept messages of a `subscribe` with `last` or `since`, s": (replaying.COMMAND_S,),
     "subscriptions of a client that are remembered as ended": (model.ENDED_MAX,),
     "their topics and filters, bytes": (model.ENDED_BYTES_MAX,),
-    "how long that is remembered, s": (sweeping.KEPT_S,),
+    "how long that is remembered, s": (expiry.KEPT_S,),
     "revoked tokens and subjects of a store whose `expires_at` is not over": (revocations.REVOCATIONS_MAX,),
     "revocations of an endpoint waiting for others of it": (revoking.WAITING_MAX,),
 }

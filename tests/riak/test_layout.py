@@ -24,8 +24,8 @@ from ingeborg.broker.store.riak.layout import (
     Entry,
     Layout,
     ListObject,
+    LocationObject,
     SetObject,
-    Whereabouts,
     partition_of,
     place_of,
     shard_of,
@@ -74,7 +74,7 @@ ENDS = st.lists(
     max_size=3,
     unique_by=lambda end: end[:2],
 )
-WHEREABOUTS = st.builds(
+LOCATION_OBJECTS = st.builds(
     lambda location, names, back, unnamed, unnamed_ms: ormsgpack.packb(
         [VERSION, location and list(location), names, back, unnamed, unnamed_ms]
     ),
@@ -104,15 +104,15 @@ def list_now() -> ListObject:
     return ListObject(NOW_MS)
 
 
-def whereabouts_now(after_ms: int = 0, kept_ms: int = RECENT_MS) -> Whereabouts:
-    return Whereabouts(NOW_MS + after_ms, kept_ms)
+def location_object_now(after_ms: int = 0, kept_ms: int = RECENT_MS) -> LocationObject:
+    return LocationObject(NOW_MS + after_ms, kept_ms)
 
 
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
         (Layout, LAYOUTS),
-        (whereabouts_now, WHEREABOUTS),
+        (location_object_now, LOCATION_OBJECTS),
         (Entry, ENTRIES),
         (SetObject, SETS),
         (list_now, LISTS),
@@ -310,29 +310,29 @@ def test_another_version_is_refused_with_what_to_do() -> None:
 
 
 def test_an_offline_location_beats_an_online_one_of_the_same_listen_only() -> None:
-    merged = whereabouts_now()
+    merged = location_object_now()
     for location in (Location(2, "a", True), Location(1, "z", False), Location(2, "a", False)):
         merged.absorb(ormsgpack.packb([VERSION, list(location), [], [], 0, 0]))
     assert merged.location == Location(2, "a", False)
 
 
 def test_a_location_and_an_end_that_missed_each_other_are_both_there() -> None:
-    moved, ended = whereabouts_now(), whereabouts_now()
+    moved, ended = location_object_now(), location_object_now()
     moved.move(Location(2, "a", True))
     ended.end([("rock", "")])
-    merged = version(whereabouts_now, moved.encode(), ended.encode())
+    merged = version(location_object_now, moved.encode(), ended.encode())
     assert (merged.location, merged.ended()) == (Location(2, "a", True), Ended([("rock", None)], 1))
 
 
 def test_of_an_end_and_a_subscription_that_missed_each_other_the_later_is_true() -> None:
-    ended = whereabouts_now()
+    ended = location_object_now()
     ended.end([("rock", ""), ("rock", "f"), ("jazz", "f")])
     first = ended.encode()
-    back = version(whereabouts_now, first)  # in the same millisecond, and after it
+    back = version(location_object_now, first)  # in the same millisecond, and after it
     back.back([("rock", None), ("never", "")])
-    exactly = version(whereabouts_now, first)
+    exactly = version(location_object_now, first)
     exactly.back([("rock", "f"), ("jazz", "")])
-    again = version(whereabouts_now, back.encode())
+    again = version(location_object_now, back.encode())
     again.end([("rock", "")])
     cases: list[tuple[list[bytes], list[tuple[str, str | None]]]] = [
         ([first, back.encode()], [("jazz", "f")]),
@@ -340,27 +340,27 @@ def test_of_an_end_and_a_subscription_that_missed_each_other_the_later_is_true()
         ([back.encode(), again.encode(), first], [("jazz", "f"), ("rock", None)]),
     ]
     for versions, expected in cases:
-        assert version(lambda: whereabouts_now(2), *versions).ended() == Ended(expected, len(expected))
+        assert version(lambda: location_object_now(2), *versions).ended() == Ended(expected, len(expected))
 
 
 def test_what_has_ended_is_named_as_far_as_there_is_room_and_for_a_while() -> None:
-    many = whereabouts_now()
+    many = location_object_now()
     assert many.end([(f"song {number:04}", "") for number in range(1_500)]) == 500
-    later = version(lambda: whereabouts_now(1), many.encode())
+    later = version(lambda: location_object_now(1), many.encode())
     assert later.end([("the last", "f")]) == 1
     names, total = later.ended() or Ended([], 0)
     assert (names[0], names[-1]) == (("song 0501", None), ("the last", "f"))
     assert (len(names), total) == (ENDED_MAX, 1_501)
     later.back([(topic, None) for topic, _ in names])
     assert later.ended() == Ended([], 501)
-    assert version(lambda: whereabouts_now(RECENT_MS + 2), later.encode()).ended() is None
-    assert version(lambda: whereabouts_now(2, kept_ms=1), many.encode()).ended() is None
-    long = whereabouts_now()
+    assert version(lambda: location_object_now(RECENT_MS + 2), later.encode()).ended() is None
+    assert version(lambda: location_object_now(2, kept_ms=1), many.encode()).ended() is None
+    long = location_object_now()
     assert long.end([(f"{number:04}" * 256, "f" * 4_096) for number in range(500)]) == 500 - (1 << 20) // 5_120
-    assert version(whereabouts_now, long.encode()).ended() == long.ended()
+    assert version(location_object_now, long.encode()).ended() == long.ended()
 
 
-@pytest.mark.parametrize("kind", [Layout, SetObject, whereabouts_now, Directory, Entry])
+@pytest.mark.parametrize("kind", [Layout, SetObject, location_object_now, Directory, Entry])
 @pytest.mark.parametrize(
     "value",
     [b"", b"\xc1", b"text", ormsgpack.packb(7), ormsgpack.packb([]), ormsgpack.packb([1, {}, [], False])]

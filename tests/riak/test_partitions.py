@@ -81,8 +81,8 @@ def test_versions_merge_to_the_same_in_any_order_and_any_number_of_times(
 
 
 def test_a_merge_has_what_each_version_has_and_each_client_in_one_place() -> None:
-    ending: Entries = {ALL: Stamped(True, 0.0, 7)}
-    one = partition_of({"rock": {"ann": ending, "bob": ONE, "cat": PLAIN}, "jazz": {"ann": ending}})
+    expiring: Entries = {ALL: Stamped(True, 0.0, 7)}
+    one = partition_of({"rock": {"ann": expiring, "bob": ONE, "cat": PLAIN}, "jazz": {"ann": expiring}})
     other = partition_of({"rock": {"ann": PLAIN, "bob": PLAIN, "cat": PLAIN}, "jazz": {"ann": PLAIN}})
     for versions in itertools.permutations([one.encode(), other.encode()]):
         both = merged(Partition, versions)
@@ -90,7 +90,7 @@ def test_a_merge_has_what_each_version_has_and_each_client_in_one_place() -> Non
         assert both.others == {"rock": {"bob": {ALL: None, "f": None}}}
     for client, entries in (("ann", PLAIN), ("bob", {ALL: None, "f": None}), ("nobody", NOTHING)):
         assert both.held("rock", client) == entries
-    shards = [topic_object_of(0, {"ann": ending, "bob": ONE}), topic_object_of(0, {"ann": PLAIN, "bob": PLAIN})]
+    shards = [topic_object_of(0, {"ann": expiring, "bob": ONE}), topic_object_of(0, {"ann": PLAIN, "bob": PLAIN})]
     for pair in itertools.permutations(shards):
         shard = merged(TopicObject, [each.encode() for each in pair])
         assert dict(shard.records()) == {"ann": PLAIN, "bob": {ALL: None, "f": None}}

@@ -715,7 +715,7 @@ async def test_what_one_of_two_versions_took_out_has_to_go_again(riak: RiakDoubl
 async def test_what_is_no_cursor_or_no_page_is_refused(riak: RiakDouble, store_on: StoreOn) -> None:
     store = await store_on(riak)
     for cursor in ("", "x", "0" * 31, "A" * 32):
-        for work in (store.filtered("rock", cursor, 1), store.ending(7, cursor, 1), store.topics("ann", cursor, 1)):
+        for work in (store.filtered("rock", cursor, 1), store.expiring(7, cursor, 1), store.topics("ann", cursor, 1)):
             with pytest.raises(ValueError, match="no cursor of this store"):
                 await work
     with pytest.raises(ValueError, match="one filter"):

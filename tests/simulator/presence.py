@@ -2,7 +2,7 @@
 SPEC section 2.5.
 
 Owns: the watcher, the record of who comes to have a subscription at a topic and who has none left, and the comparison.
-What clients do, and the faults, are those of ``ending``.
+What clients do, and the faults, are those of ``expiry``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-from .ending import EndingHistory
+from .expiry import ExpiryHistory
 from .world import Client, Node
 
 #: Topic and client, and what becomes of them.
@@ -19,7 +19,7 @@ Change = tuple[str, str, str]
 WRITES = ("begin_subscribe", "unsubscribe", "finish_end")
 
 
-class PresenceHistory(EndingHistory):
+class PresenceHistory(ExpiryHistory):
     """Runs one seed. ``changes``: of the sets, as they happen in the store."""
 
     def __init__(self, seed: int, **options: Any) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.links.requests import MarkRequest
+from ingeborg.broker.core.links.requests import WatermarkRequest
 from ingeborg.broker.core.model import Settings, Shape
 from ingeborg.protocol.hashes import slot_of
 
@@ -178,9 +178,11 @@ class RecoveringHistory(History):
         self._come_back_with_any(partial)
         self.recoveries = sum(node.router.counters.counts["recoveries"] for node in world.nodes.values())
         self._check_logs()
-        for node in world.live():  # their marks are told all the time
+        for node in world.live():  # their watermarks are told all the time
             for number in [
-                number for number, call in node.router.calls._calls.items() if isinstance(call.request, MarkRequest)
+                number
+                for number, call in node.router.calls._calls.items()
+                if isinstance(call.request, WatermarkRequest)
             ]:
                 del node.router.calls._calls[number]
         self.check_replies()

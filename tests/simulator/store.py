@@ -21,8 +21,8 @@ from typing import Any
 from ingeborg.broker.core.model import (
     ENDED_BYTES_MAX,
     ENDED_MAX,
+    EPOCHS_MAX,
     FILTERS_MAX,
-    LINES_MAX,
     VOID,
     Ended,
     Endpoint,
@@ -112,7 +112,7 @@ class Store:
         self.stamps = itertools.count(1)
         self.journal: dict[tuple[int, int], RetainedMessage] = {}  # by slot and stamp
         self.floors: dict[int, int] = {}  # by slot
-        self.lines: dict[str, int | None] = {}  # with the stamp at which each has ended; None: it is present
+        self.epochs: dict[str, int | None] = {}  # with the stamp at which each has ended; None: it is present
         self.top = 0  # the greatest stamp that was ever seen
         self.location_of: dict[str, Location] = {}
         self.registry: dict[str, Endpoint] = {}
@@ -200,10 +200,10 @@ class Store:
         rest = [topic for topic in mine if after is None or [topic] > after]
         return rest[:limit], json.dumps([rest[limit - 1]]) if len(rest) > limit else None
 
-    def ending_slots(self) -> list[int] | None:
+    def expiring_slots(self) -> list[int] | None:
         return sorted({slot_of(each.topic) for each in self.index}) if self.tells_slots else None
 
-    def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
+    def expiring(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
         after = _after(cursor)
         rows = {(each.topic, each.client, each.filter or "", each.stamp): each for each in self.index}
         mine = sorted(place for place in rows if slot_of(place[0]) == slot)
@@ -363,20 +363,22 @@ class Store:
     def retained_top(self) -> int:
         return self.top
 
-    def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
-        past = {line: self.top if ended is None else ended for line, ended in self.lines.items() if line not in lines}
-        last = dict(sorted(past.items(), key=lambda item: (item[1], item[0]))[-LINES_MAX:])
-        self.lines = last | dict.fromkeys(lines)
+    def reach(self, epochs: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
+        past = {
+            epoch: self.top if ended is None else ended for epoch, ended in self.epochs.items() if epoch not in epochs
+        }
+        last = dict(sorted(past.items(), key=lambda item: (item[1], item[0]))[-EPOCHS_MAX:])
+        self.epochs = last | dict.fromkeys(epochs)
         self.top = max(self.top, stamp)
         return list(last.items()), self.top
 
     def copied(self) -> tuple[Any, ...]:
         """The journal as it is, for ``put_back``; the greatest stamp is the last."""
-        return copy.deepcopy((self.journal, self.floors, self.lines, self.top))
+        return copy.deepcopy((self.journal, self.floors, self.epochs, self.top))
 
     def put_back(self, copied: tuple[Any, ...]) -> None:
         """The journal is as it was."""
-        self.journal, self.floors, self.lines, self.top = copied
+        self.journal, self.floors, self.epochs, self.top = copied
 
     # Locations, the registry, and what is revoked
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.model import Shape, Subscription
-from ingeborg.broker.core.topics import sweeping
+from ingeborg.broker.core.topics import expiry
+from ingeborg.broker.core.topics.expiry import Expiry, Held
 from ingeborg.broker.core.topics.presence import Look
-from ingeborg.broker.core.topics.sweeping import Held, Sweeping
 from ingeborg.broker.core.topics.writing import Writing
 from tests import wants
 from tests.planted import fault, search
@@ -84,19 +84,19 @@ def before_it_is_written(patch: pytest.MonkeyPatch) -> None:
 def one_of_two_ends(patch: pytest.MonkeyPatch) -> None:
     """Of whom one subscription at a topic has ended has left it, whatever else is there."""
     wants.interpreted()
-    true = sweeping._left
+    true = expiry._left
 
     def left(held: Held, over: list[list[Subscription]]) -> list[tuple[str, str]]:
         gone = {(client, topic, filter) for records in over for topic, client, filter, *_ in records}
         return true({pair: [one for one in had if (*pair, one.filter) in gone] for pair, had in held.items()}, over)
 
-    patch.setattr(sweeping, "_left", left)
+    patch.setattr(expiry, "_left", left)
 
 
 def ends_untold(patch: pytest.MonkeyPatch) -> None:
     """Whose subscription has ended has not left."""
     wants.interpreted()
-    patch.setattr(Sweeping, "_tell", lambda *_: None)
+    patch.setattr(Expiry, "_tell", lambda *_: None)
 
 
 class Unwritable(PresenceHistory):

@@ -14,16 +14,16 @@ from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.dedup.names import Names
 from ingeborg.broker.core.dispatch import Dispatch
 from ingeborg.broker.core.entries import Entry, TopicLog
-from ingeborg.broker.core.history.follower import Follower, Round
-from ingeborg.broker.core.history.recovering import Recovering
-from ingeborg.broker.core.history.rounds import Rounds
+from ingeborg.broker.core.history.attempts import Attempts
+from ingeborg.broker.core.history.replay_session import Attempt, ReplaySession
+from ingeborg.broker.core.history.replaying import Replaying
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.links.requests import MarkRequest
+from ingeborg.broker.core.links.requests import WatermarkRequest
 from ingeborg.broker.core.retained.journal import Journal
 from ingeborg.broker.core.retained.log import Log
-from ingeborg.broker.core.retained.marks import Marks
 from ingeborg.broker.core.retained.retention import Retention
 from ingeborg.broker.core.retained.state import History as HistoryState
+from ingeborg.broker.core.retained.watermarks import Watermarks
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.wire import encode
 from tests import wants
@@ -42,19 +42,19 @@ SMALL = Limits(history_bytes=6_000)
 
 #: What is done in one go, so small that a few topics are many.
 PATCHES: dict[str, int] = {
-    "history.missed.PAGE_MESSAGES": 2,
-    "history.missed.PAGE_BYTES": 20,
-    "history.missed.TOPICS_PER_READ": 1,
-    "history.missed.TOPICS_PER_SLICE": 1,
-    "history.rounds.ROWS_PER_SLICE": 1,
-    "history.rounds.GAP_NAMES_MAX": 1,
-    "history.positions.FOLLOWERS_PER_SLICE": 1,
+    "history.history_server.PAGE_MESSAGES": 2,
+    "history.history_server.PAGE_BYTES": 20,
+    "history.history_server.TOPICS_PER_READ": 1,
+    "history.history_server.TOPICS_PER_SLICE": 1,
+    "history.attempts.ROWS_PER_SLICE": 1,
+    "history.attempts.GAP_NAMES_MAX": 1,
+    "history.positions.SESSIONS_PER_SLICE": 1,
     "retained.state.KEYS_PER_CHUNK": 2,
     "retained.journal.RETAINED_PER_PAGE": 3,
     "retained.journal.SLOTS_PER_READ": 700,
     "retained.journal.RETAINED_PER_WRITE": 2,
 }
-MANY_TOPICS = {"history.rounds.TOPICS_MAX": 1}
+MANY_TOPICS = {"history.attempts.TOPICS_MAX": 1}
 FEW_HOLES = {"retained.log.HOLES_MAX": 1}
 
 FAULTS = ("crash", "crash home", "leave", "join", "stall", "cut", "store", "readonly")
@@ -172,34 +172,34 @@ def test_a_copy_that_was_delayed_does_not_replace_a_later_one_of_another_home() 
 
 def a_home_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     """One of the homes of a client's topics is not asked."""
-    true = Rounds._ask
+    true = Attempts._ask
 
-    def ask(rounds: Rounds, round: Round) -> None:
-        if round.topics and round.wanted is None:
-            table = rounds._members.table
-            last = max(table[slot_of(topic)] for topic in round.topics)
-            round.topics = [topic for topic in round.topics if table[slot_of(topic)] != last]
-        true(rounds, round)
+    def ask(attempts: Attempts, attempt: Attempt) -> None:
+        if attempt.topics and attempt.wanted is None:
+            table = attempts._members.table
+            last = max(table[slot_of(topic)] for topic in attempt.topics)
+            attempt.topics = [topic for topic in attempt.topics if table[slot_of(topic)] != last]
+        true(attempts, attempt)
 
-    patch.setattr(Rounds, "_ask", ask)
+    patch.setattr(Attempts, "_ask", ask)
 
 
 def position_before_what_it_covers(patch: pytest.MonkeyPatch) -> None:
     """The position at the end of a recovery leaves before what was held behind it."""
-    true = Recovering._caught_up
+    true = Replaying._caught_up
 
-    def caught_up(recovering: Recovering, follower: Follower) -> None:
-        if follower.stays:
-            position = recovering._marks.position_at(recovering._marks._clock.value)
-            recovering._sending.push(follower.connection, encode({"position": position}), True)
-        true(recovering, follower)
+    def caught_up(replaying: Replaying, session: ReplaySession) -> None:
+        if session.stays:
+            position = replaying._watermarks.position_at(replaying._watermarks._clock.value)
+            replaying._sending.push(session.connection, encode({"position": position}), True)
+        true(replaying, session)
 
-    patch.setattr(Recovering, "_caught_up", caught_up)
+    patch.setattr(Replaying, "_caught_up", caught_up)
 
 
 def nobody_recovers_after_a_lapse(patch: pytest.MonkeyPatch) -> None:
-    """Followers go on as if they had got all that was dispatched meanwhile."""
-    patch.setattr(Recovering, "lapsed", lambda recovering: None)
+    """Replay sessions go on as if they had got all that was dispatched meanwhile."""
+    patch.setattr(Replaying, "lapsed", lambda replaying: None)
 
 
 def no_floor(patch: pytest.MonkeyPatch) -> None:
@@ -215,19 +215,19 @@ def always_a_gap(patch: pytest.MonkeyPatch) -> None:
 
 def failures_are_not_told(patch: pytest.MonkeyPatch) -> None:
     """An endpoint does not hear of a message that did not get there."""
-    patch.setattr(Marks, "delivery_failed", lambda marks, peer, clients: None)
+    patch.setattr(Watermarks, "delivery_failed", lambda watermarks, peer, clients: None)
 
 
-def some_marks_only(patch: pytest.MonkeyPatch) -> None:
+def some_watermarks_only(patch: pytest.MonkeyPatch) -> None:
     """A recovery's positions go by the homes that were asked, whatever its client has subscribed to meanwhile."""
-    true = Rounds.start
+    true = Attempts.start
 
-    def start(rounds: Rounds, round: Round) -> None:
-        true(rounds, round)
-        if not round.is_over:
-            round.mark = 1 << 62
+    def start(attempts: Attempts, attempt: Attempt) -> None:
+        true(attempts, attempt)
+        if not attempt.is_over:
+            attempt.watermark = 1 << 62
 
-    patch.setattr(Rounds, "start", start)
+    patch.setattr(Attempts, "start", start)
 
 
 def not_written_and_dispatched(patch: pytest.MonkeyPatch) -> None:
@@ -262,19 +262,19 @@ def let_go_of_without_a_word(patch: pytest.MonkeyPatch) -> None:
 
 def the_first_of_equal_stamps_covers_all(patch: pytest.MonkeyPatch) -> None:
     """A position within a recovery covers messages of other homes with the same stamp, which come behind it."""
-    patch.setattr(Round, "brings_after", lambda round, stamp: True)
+    patch.setattr(Attempt, "brings_after", lambda attempt, stamp: True)
 
 
 def positions_from_the_first_moment(patch: pytest.MonkeyPatch) -> None:
     """An endpoint tells positions before it has heard how far those have come that began with it."""
-    patch.setattr(Marks, "joined", lambda marks: marks.lines.setdefault(marks._me))
-    true = Marks.mark_told
+    patch.setattr(Watermarks, "joined", lambda watermarks: watermarks.epochs.setdefault(watermarks._me))
+    true = Watermarks.watermark_told
 
-    def told(marks: Marks, peer: str, number: int, request: MarkRequest) -> None:
-        true(marks, peer, number, request)
-        marks._begun.clear()
+    def told(watermarks: Watermarks, peer: str, number: int, request: WatermarkRequest) -> None:
+        true(watermarks, peer, number, request)
+        watermarks._begun.clear()
 
-    patch.setattr(Marks, "mark_told", told)
+    patch.setattr(Watermarks, "watermark_told", told)
 
 
 def leaves_while_it_joins(patch: pytest.MonkeyPatch) -> None:
@@ -301,20 +301,22 @@ def kept_where_there_is_no_room(patch: pytest.MonkeyPatch) -> None:
 
 def an_old_journal_is_taken_for_the_last(patch: pytest.MonkeyPatch) -> None:
     """A position of a former life of the cluster is good, however late it was told."""
-    true = Marks.reached
-    patch.setattr(Marks, "reached", lambda marks, past, proven: true(marks, dict.fromkeys(past, 1 << 62), proven))
+    true = Watermarks.reached
+    patch.setattr(
+        Watermarks, "reached", lambda watermarks, past, proven: true(watermarks, dict.fromkeys(past, 1 << 62), proven)
+    )
 
 
 def nothing_after_an_unknown_position(patch: pytest.MonkeyPatch) -> None:
     """A client whose position is of another cluster is sent nothing of what is kept."""
-    true = Rounds._ask
+    true = Attempts._ask
 
-    def ask(rounds: Rounds, round: Round) -> None:
-        if round.follower.is_unknown:
-            round.topics = []
-        true(rounds, round)
+    def ask(attempts: Attempts, attempt: Attempt) -> None:
+        if attempt.session.is_unknown:
+            attempt.topics = []
+        true(attempts, attempt)
 
-    patch.setattr(Rounds, "_ask", ask)
+    patch.setattr(Attempts, "_ask", ask)
 
 
 def a_home_in_memory_says_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -325,15 +327,15 @@ def a_home_in_memory_says_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def a_further_listen_goes_on(patch: pytest.MonkeyPatch) -> None:
     """A further `listen` on a connection goes on from where that has come to, and not from its own position."""
-    true = Recovering.listened
+    true = Replaying.listened
 
-    def listened(recovering: Recovering, connection: Connection, client: str, position: str) -> dict[str, Any]:
-        follower = recovering.followers.get(connection)
-        if position and follower is not None and follower.listened:
-            position = recovering._marks.position
-        return true(recovering, connection, client, position)
+    def listened(replaying: Replaying, connection: Connection, client: str, position: str) -> dict[str, Any]:
+        session = replaying.replay_sessions.get(connection)
+        if position and session is not None and session.listened:
+            position = replaying._watermarks.position
+        return true(replaying, connection, client, position)
 
-    patch.setattr(Recovering, "listened", listened)
+    patch.setattr(Replaying, "listened", listened)
 
 
 #: Each with a kind of histories that finds it.
@@ -346,7 +348,7 @@ def a_further_listen_goes_on(patch: pytest.MonkeyPatch) -> None:
         fault(no_floor, "crash", seed=181_001),
         fault(always_a_gap, "in peace", seed=181_000),
         fault(failures_are_not_told, "long cuts", seed=181_009),
-        fault(some_marks_only, "in peace", seed=181_000),
+        fault(some_watermarks_only, "in peace", seed=181_000),
         fault(not_written_and_dispatched, "journal, everything", seed=181_003),
         fault(kept_by_its_home_alone, "crash with replicas", seed=181_000),
         fault(let_go_of_without_a_word, "few of a topic", seed=181_000),

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingeborg.broker.store.base import FILTERS_MAX, PAGE_SUBSCRIPTIONS, Subscribe, Subscription, Term, TooManyFilters
-from ingeborg.broker.store.embedded import endings, now, slices, subscriptions
+from ingeborg.broker.store.embedded import expiry, now, slices, subscriptions
 from ingeborg.broker.store.embedded import store as store_module
 from ingeborg.broker.store.embedded.layout import Environment, Lane, prepare
 from ingeborg.broker.store.embedded.operations import operations
@@ -176,7 +176,7 @@ async def test_many_of_both_lanes_come_once_each(tmp_path: Path, monkeypatch: py
         hit = [Subscribe(f"{number}", ["hit"], PIZZA, (None, AWAY)[number % 7 % 2]) for number in range(60)]
         await store.subscribe(hit)
         for slice_s in (60.0, -1.0):
-            for module in (store_module, subscriptions, slices, endings):
+            for module in (store_module, subscriptions, slices, expiry):
                 monkeypatch.setattr(module, "SLICE_S", slice_s)
             found = await everything(store)
             assert set(found.values()) == {1}
@@ -278,14 +278,14 @@ async def test_kill_9_between_two_steps_leaves_what_was_there_or_what_was_asked_
         between = {**(HAD if ", True)])" in then else before), **wanted} if wanted else {SOUP: None}
         assert found == (before, between, wanted)[steps]
         assert await store.subscribed("ann", ["rock"]) == [bool(found)]
-        # A sweep may know what was there before. It ends what has a term now, names that, and clears up the rest.
-        rows = {*stale, *(await store.ending(slot_of("rock"), None, 100))[0]}
+        # Expiry may know what was there before. It ends what has a term now, names that, and clears up the rest.
+        rows = {*stale, *(await store.expiring(slot_of("rock"), None, 100))[0]}
         out = (await store.end([([each for each in rows if each.term], None, True)]))[0]
-        ending = {text for text, term in found.items() if term is not None}
-        assert {each.filter for each in out} >= ending
-        assert await record(other) == dict.fromkeys(found.keys() - ending)
+        expiring = {text for text, term in found.items() if term is not None}
+        assert {each.filter for each in out} >= expiring
+        assert await record(other) == dict.fromkeys(found.keys() - expiring)
         (said,) = await other.ended(["ann"])
-        assert {text for _, text in said.subscriptions} == ending if said else not ending
+        assert {text for _, text in said.subscriptions} == expiring if said else not expiring
         await shows({("ann", "rock"): await record(other)}, store, other)
         assert keys(store, Lane.SOFT, "ann", "rock") == set()
 
@@ -310,9 +310,9 @@ class Lanes:
             self.store._environments[lane] = environment
             self._operations[lane] = operations(environment, lane)
         self.soft_hides: set[str | None] = set()
-        subscriptions, endings = self.store._subscriptions, self.store._endings
+        subscriptions, expiry = self.store._subscriptions, self.store._expiry
         subscriptions._writers = {lane: SimpleNamespace(call=partial(self.call, lane), is_held=False) for lane in Lane}  # type: ignore[misc]
-        endings._soft, endings._durable = (partial(self.call, lane) for lane in (Lane.SOFT, Lane.DURABLE))
+        expiry._soft, expiry._durable = (partial(self.call, lane) for lane in (Lane.SOFT, Lane.DURABLE))
         through = self.store._slices.through
 
         async def gated(read_slice: Callable[[], bool]) -> None:
@@ -389,8 +389,8 @@ def operation(store: EmbeddedStore, name: str, row: Subscribe) -> Awaitable[Any]
 
 
 async def end_of(store: EmbeddedStore, row: Subscribe) -> list[Subscription]:
-    """End what a sweep finds with the filter."""
-    page, _ = await store.ending(slot_of(row.topics[0]), None, 1_000)
+    """End what expiry finds with the filter."""
+    page, _ = await store.expiring(slot_of(row.topics[0]), None, 1_000)
     mine = [each for each in page if (each.client, each.topic, each.filter) == (row.client, row.topics[0], row.filter)]
     return (await store.end([(mine, None, True)]))[0]
 
@@ -441,11 +441,11 @@ def test_a_crash_after_any_step_loses_nothing_and_ends_nothing_early(tmp_path: P
                 assert rising > stamp
             held, stamp = found, max(stamp, rising)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(store, "ending_slots", nobody_says)  # a sweep may see what is in both lanes
+                patch.setattr(store, "expiring_slots", nobody_says)  # expiry may see what is in both lanes
                 await shows({(client, topic): held}, store, is_all=False)
-        # The sweep takes out what is left of crashes, and names none of it.
+        # Expiry takes out what is left of crashes, and names none of it.
         before = await store.ended([client])
-        page, _ = await store.ending(slot_of(topic), None, 1_000)
+        page, _ = await store.expiring(slot_of(topic), None, 1_000)
         left = [each for each in page if each.client == client and held.get(each.filter) is None]
         assert await store.end([(left, None, True)]) == [[]]
         assert await store.ended([client]) == before
@@ -493,8 +493,8 @@ READS: dict[str, tuple[Callable[[EmbeddedStore], Any], Callable[[Any], Any], Any
     "subscribed": (lambda store: store.subscribed_now("ann", ["rock"]), list, [True]),
     "topics": (lambda store: store.topics("ann", None, 10), tuple, (["rock"], None)),
     "all": (everything, lambda found: texts(found.elements()), BOTH_TEXTS),
-    "ending": (lambda store: store.ending(slot_of("rock"), None, 9), lambda found: texts(found[0]), BOTH_TEXTS),
-    "slots": (lambda store: store.ending_slots(), list, [slot_of("rock")]),
+    "expiring": (lambda store: store.expiring(slot_of("rock"), None, 9), lambda found: texts(found[0]), BOTH_TEXTS),
+    "slots": (lambda store: store.expiring_slots(), list, [slot_of("rock")]),
 }
 
 

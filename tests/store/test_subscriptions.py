@@ -195,11 +195,11 @@ async def test_a_full_map_refuses_new_ones_and_lets_them_go_and_end(tmp_path: Pa
         await store.tidy(600.0)
         held = [each async for page in store.all_subscriptions() for _, _, some in page for each in some]
         assert len(held) >= FRAME_ITEMS // FILTER_ITEMS
-        ending, going = held[: len(held) // 2], held[len(held) // 2 :]
-        assert await store.end([([each], None, True) for each in ending]) == [[each] for each in ending]
+        expiring, going = held[: len(held) // 2], held[len(held) // 2 :]
+        assert await store.end([([each], None, True) for each in expiring]) == [[each] for each in expiring]
         await store.unsubscribe([(each.client, [each.topic], each.filter) for each in going])
         assert set(sizes(store).values()) == {0}
-        assert {said.total for said in await store.ended([each.client for each in ending]) if said} == {1}
+        assert {said.total for said in await store.ended([each.client for each in expiring]) if said} == {1}
         await store.subscribe(rows("cleo", "rock")[:1])
 
 

@@ -11,8 +11,8 @@ from ..cluster.homes import Homes
 from ..outgoing.assembly import Outgoing
 from ..part import Part
 from ..topics.assembly import Topics
-from .cut_off import CutOff
 from .keepalive import Keepalive
+from .lapsed_lease import LapsedLease
 from .leaving import Leaving
 from .listening import Listening
 from .revoking import Revoking
@@ -34,7 +34,7 @@ class Clients:
         self.listening = Listening(
             desk, members, homes, hub, topics.locations, topics.moved_away, replies, sending, memory, sizes
         )
-        self.cut_off = CutOff(desk, homes, members, hub, sending)
+        self.lapsed_lease = LapsedLease(desk, homes, members, hub, sending)
         self.parts: list[Part] = [self.revoking, self.listening, self.keepalive]
         self.leaving = Leaving(
             desk, cluster.joining, cluster.slot_transfer, sessions, sending, base.inflight, sizes, cluster.patience

@@ -33,8 +33,8 @@ from ..stores import unavailable
 from ..topics.locations import Locations
 from ..topics.moved import MovedAway
 from .announcement import Announcement, Listen, OfListen
-from .doubts import Doubts, Place
-from .rivals import Rivals
+from .concurrent_listens import ConcurrentListens
+from .stale_locations import Place, StaleLocations
 
 #: Listens in one store call and one announcement: each side takes up to 10 ms for so many.
 LISTENS_PER_BATCH: Final = 500
@@ -67,11 +67,11 @@ class Listening(Part):
         self._replies = replies
         self._sending = sending
         self._memory = memory
-        self._doubts = Doubts(desk, hub, self._me, self._are_absent)
+        self._stale_locations = StaleLocations(desk, hub, self._me, self._are_absent)
         self._listens: list[Listen] = []  # of this turn
         self._clears: list[tuple[str, Location]] = []  # mappings that ended in this turn
         self._parked: deque[Announcement] = deque()  # until we have joined
-        self._rivals = Rivals()
+        self._concurrent_listens = ConcurrentListens()
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
@@ -148,7 +148,7 @@ class Listening(Part):
                 self._learn_gone(client, binding.location)
                 self._clears.append((client, binding.location))
             elif binding is not None:
-                self._doubts.look_later([client])  # one that it had before may stand in the store
+                self._stale_locations.look_later([client])  # one that it had before may stand in the store
         self._memory.weigh(connection)
 
     def _learn_gone(self, client: str, location: Location) -> None:
@@ -170,7 +170,7 @@ class Listening(Part):
         """Write this turn's listens, and clear what ended; look for those whom a home looked for here."""
         if self._hub.missed:
             missed, self._hub.missed = self._hub.missed, []
-            self._doubts.look(missed)
+            self._stale_locations.look(missed)
         listens, self._listens = self._listens, []
         for start in range(0, len(listens), LISTENS_PER_BATCH):
             batch = listens[start : start + LISTENS_PER_BATCH]
@@ -183,12 +183,12 @@ class Listening(Part):
 
     def _cleared(self, clears: list[tuple[str, Location]], result: Any, error: Exception | None) -> None:
         if error is not None:
-            self._doubts.not_cleared(clears)
+            self._stale_locations.not_cleared(clears)
 
     def _listened(self, context: tuple[list[str], list[Listen]], result: Any, error: Exception | None) -> None:
         clients, listens = context
         if error is not None:
-            self._doubts.look_later(clients)
+            self._stale_locations.look_later(clients)
             failure = unavailable(error)
             for listen in listens:
                 if listen.reply is not None:
@@ -205,7 +205,7 @@ class Listening(Part):
             locations[client] = location
             if has_ended is not None:
                 ended[client] = has_ended
-        again = self._rivals.outranked(locations, self._hub.bindings)
+        again = self._concurrent_listens.outranked(locations, self._hub.bindings)
         if again:
             self._listens += [listen for listen in listens if listen.client in again]
             listens = [listen for listen in listens if listen.client not in again]
@@ -229,9 +229,9 @@ class Listening(Part):
             if listen.former is not None:
                 self._replaced(listen.former.connection)
             news.append((listen.client, location.number, location.incarnation, binding is not None))
-            rival = self._rivals.take(listen.client)
-            if rival is not None:
-                self._superseded(listen.client, rival)
+            place = self._concurrent_listens.take(listen.client)
+            if place is not None:
+                self._superseded(listen.client, place)
         announcement.news = news
         if self._homes.joined:
             self._announce(announcement)
@@ -247,7 +247,7 @@ class Listening(Part):
 
     def tick(self) -> None:
         """Give up what has been parked for too long; clear what the store did not."""
-        self._clears += self._doubts.due()
+        self._clears += self._stale_locations.due()
         while self._parked and self._parked[0].deadline <= self._desk.now:
             announcement = self._parked.popleft()
             announcement.error = ProtocolError("peer_unavailable", "This endpoint has not joined the others yet")
@@ -256,7 +256,7 @@ class Listening(Part):
     def _undo(self, listen: Listen) -> None:
         """It could not be stored: as it was before, if that is still there."""
         hub = self._hub
-        self._rivals.forget(listen.client)
+        self._concurrent_listens.forget(listen.client)
         if listen.again or hub.unbind(listen.client, listen.connection) is None:
             return
         self._memory.weigh(listen.connection)
@@ -365,7 +365,7 @@ class Listening(Part):
         if binding is None:
             return
         if binding.location is None:
-            self._rivals.is_there(client, location)
+            self._concurrent_listens.is_there(client, location)
         elif binding.location.rank < location.rank:
             self._hub.unbind(client, binding.connection)
             self._moved_away.add(client, self._desk.now)
@@ -379,7 +379,7 @@ class Listening(Part):
         if binding is None:
             return
         if binding.location is None:
-            self._rivals.was_there(client, location)
+            self._concurrent_listens.was_there(client, location)
         elif binding.location.rank < location.rank:
             self._listens.append(Listen(client, binding.connection, None, None, None))
 

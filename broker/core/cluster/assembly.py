@@ -9,11 +9,11 @@ from ..base import Base
 from ..limits import PATIENCE, Patience
 from ..model import NO_SETTINGS, Settings
 from ..part import Part
-from .followers import Followers
 from .incoming import IncomingReplicas
 from .joining import Joining
 from .membership import Membership
 from .mesh import Mesh
+from .observers import ClusterObservers
 from .replicas import Replicas
 from .replication import SlotReplication
 from .slot_transfer import SlotTransfer
@@ -38,18 +38,18 @@ class Cluster:
         self.settings = settings
         self.patience = patience
         self.members = members = Membership(base.me, desk.now, patience, grace_s, settings)
-        self.followers = followers = Followers()
+        self.observers = observers = ClusterObservers()
         self.states = states = SlotStates()
         self.writes = UnderWay()  # of subscriptions, for slots of this endpoint
         self.transfers = transfers = UnderWay()
         held = Held()
         self.mesh = Mesh(desk, members, base.calls, base.inflight, base.counters.errors, base.sizes)
         self.replicas = replicas = Replicas(desk, members, states)
-        self.slot_transfer = slot_transfer = SlotTransfer(desk, members, replicas, states, held, transfers, followers)
+        self.slot_transfer = slot_transfer = SlotTransfer(desk, members, replicas, states, held, transfers, observers)
         self.incoming = IncomingReplicas(desk, members, states, held, slot_transfer)
         self.replication = SlotReplication(desk, members, replicas, settings.replication)
         self.joining = Joining(
-            desk, members, self.mesh, replicas, self.writes, transfers, followers, self._idle, alone_at_url=alone_at_url
+            desk, members, self.mesh, replicas, self.writes, transfers, observers, self._idle, alone_at_url=alone_at_url
         )
 
     def _idle(self) -> bool:

@@ -18,9 +18,9 @@ from ..links.requests import JoinRequest, LeaveRequest, PrepareRequest, Request
 from ..metrics import Metric, gauge, gauges
 from ..model import Endpoint, Introduction, StoreLost, Superseded
 from ..part import Part, RequestHandler
-from .followers import Followers
 from .membership import DEAD_AFTER_S, Membership
 from .mesh import Mesh
+from .observers import ClusterObservers
 from .replicas import Replicas
 from .underway import UnderWay
 
@@ -56,12 +56,12 @@ class Joining(Part):
         replicas: Replicas,
         writes: UnderWay,
         transfers: UnderWay,
-        followers: Followers,
+        observers: ClusterObservers,
         idle: Callable[[], bool],
         *,
         alone_at_url: bool,
     ) -> None:
-        """``writes``, ``transfers``: what has to end before a newcomer acts for slots that were ours. ``followers``:
+        """``writes``, ``transfers``: what has to end before a newcomer acts for slots that were ours. ``observers``:
         are told what becomes of the cluster. ``idle``: nothing at all is under way here. ``alone_at_url``: nobody else
         can be at our URL, so that who was registered there under our name is dead."""
         self._desk = desk
@@ -71,10 +71,10 @@ class Joining(Part):
         self._replicas = replicas
         self._writes = writes
         self._transfers = transfers
-        self._followers = followers
+        self._observers = observers
         self._idle = idle
         self._alone_at_url = alone_at_url
-        self._version = 0  # of the table of homes that the followers have been told of
+        self._version = 0  # of the table of homes that the observers have been told of
         self.stopping: str | None = None  # why this process has to end
         self._named = False  # the name is ours to register
         self._looking = False
@@ -164,12 +164,12 @@ class Joining(Part):
     def lease_lapsed(self) -> None:
         """Act for nobody until everybody has welcomed us again."""
         self._desk.counts["leases_lapsed"] += 1
-        self._followers.lapsed()
+        self._observers.lapsed()
 
     def _tell_view(self) -> None:
         if self._members.version != self._version:
             self._version = self._members.version
-            self._followers.view_changed()
+            self._observers.view_changed()
             self._mesh.ask_again()
 
     def _stop(self, why: str) -> None:
@@ -247,7 +247,7 @@ class Joining(Part):
         self._gone(self._members.connected(endpoint, self._desk.now, introduction))
         if self._announced:  # before it was there to hear it
             self._tell_of_leaving(endpoint.incarnation)
-        self._followers.linked()
+        self._observers.linked()
         self.join()
 
     def _gone(self, endpoints: list[Endpoint]) -> None:
@@ -271,7 +271,7 @@ class Joining(Part):
             self._joined = members.joined
             if members.joined:
                 self._desk.counts["joins"] += 1
-                self._followers.joined()
+                self._observers.joined()
                 self._desk.emit(Joined())
             self._tell_view()
         unwelcomed = members.unwelcomed()
@@ -321,16 +321,16 @@ class Joining(Part):
         self._writes.after(partial(self._transfers.after, welcome, to))
 
     def _welcome(self, peer: str, number: int, missed: int) -> None:
-        self._followers.greet(peer)
+        self._observers.greet(peer)
         self._desk.answer(peer, number, missed)
         if missed:
-            self._followers.peer_reset(peer)
+            self._observers.peer_reset(peer)
 
     def answered(self, call: Call, value: Any) -> None:
         """The peer welcomes us, or has taken note that we leave."""
         if isinstance(call.request, JoinRequest):
             if value:
-                self._followers.peer_missed(call.target, value)
+                self._observers.peer_missed(call.target, value)
             self._members.welcomed_by(call.target, call.context)
             self.join()
         elif isinstance(call.request, PrepareRequest):
@@ -351,7 +351,7 @@ class Joining(Part):
             self._prepared_peers.discard(call.context[0])
         elif isinstance(call.request, JoinRequest):
             self._asked.pop(call.target, None)
-            self._followers.peer_missed(call.target, None)  # its answer may have been that, and not have come
+            self._observers.peer_missed(call.target, None)  # its answer may have been that, and not have come
 
     def lost(self, call: Call) -> str | None:
         """It is gone; nothing is wanted of it any more."""
@@ -391,7 +391,7 @@ class Joining(Part):
         """Whoever starts from here on does not know of us. An endpoint that is alone is home to its end; this is it."""
         if self._members.joined:
             self._members.joined = self._joined = False
-            self._followers.lapsed()
+            self._observers.lapsed()
 
     def _tell_of_leaving(self, peer: str) -> None:
         if peer not in self._told:

@@ -17,8 +17,8 @@ from typing import Final
 from ..desk import Desk
 from ..links.requests import PrepareRequest, Request
 from ..part import RequestHandler
-from .followers import Followers
 from .membership import Membership
+from .observers import ClusterObservers
 from .replicas import Replica, ReplicaOwner, Replicas
 from .slots import Held, SlotStates, by_home
 from .underway import UnderWay
@@ -29,7 +29,7 @@ UNASKED_S: Final = 5.0
 
 class SlotTransfer(ReplicaOwner):
     """One endpoint's part. ``states``: what belongs to slots here. ``held``: the slots that are ours. ``transfers``:
-    what a newcomer's welcome waits for. ``followers``: learn that a peer leaves."""
+    what a newcomer's welcome waits for. ``observers``: learn that a peer leaves."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class SlotTransfer(ReplicaOwner):
         states: SlotStates,
         held: Held,
         transfers: UnderWay,
-        followers: Followers,
+        observers: ClusterObservers,
     ) -> None:
         self._desk = desk
         self._members = members
@@ -48,7 +48,7 @@ class SlotTransfer(ReplicaOwner):
         self._states = states
         self._held = held
         self._transfers = transfers
-        self._followers = followers
+        self._observers = observers
         self._planned: dict[str, Replica] = {}  # by where their slots are to go
         self._newcomers: dict[str, float] = {}  # who wants to be prepared for, and when it last said so
         self._going: dict[int, Replica] = {}  # slots that went, until the next home has all there was
@@ -60,7 +60,7 @@ class SlotTransfer(ReplicaOwner):
 
     def declined(self, replica: Replica) -> None:
         """Its own word has not come yet; its slots go elsewhere, and these with them."""
-        self._followers.peer_leaving(replica.target)
+        self._observers.peer_leaving(replica.target)
 
     def over(self, replica: Replica, keeps: bool) -> None:
         """See ``ReplicaOwner``."""

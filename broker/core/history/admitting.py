@@ -21,7 +21,7 @@ from ..part import CommandSpec, Part
 from ..retained.retention import Retention
 from ..topics.change import Change, OfChange
 from ..topics.subscribing import Subscribing
-from .recovering import Recovering
+from .replaying import Replaying
 
 #: How long a `listen` may wait for that, in seconds.
 WAIT_S: Final = 5.0
@@ -33,26 +33,26 @@ EARLY_MAX: Final = 10_000
 class Recovery(OfListen):
     """What a client has missed, since ``position``; "": it has none yet."""
 
-    def __init__(self, recovering: Recovering, connection: Connection, client: str, position: str) -> None:
-        self._recovering = recovering
+    def __init__(self, replaying: Replaying, connection: Connection, client: str, position: str) -> None:
+        self._replaying = replaying
         self._connection = connection
         self._client = client
         self._position = position
 
     def succeeded(self) -> dict[str, Any]:
         """See ``OfListen``."""
-        return self._recovering.listened(self._connection, self._client, self._position)
+        return self._replaying.listened(self._connection, self._client, self._position)
 
     def failed(self) -> None:
         """See ``OfListen``."""
-        self._recovering.not_listened(self._connection, self._client)
+        self._replaying.not_listened(self._connection, self._client)
 
 
 class RetainedRead(OfChange):
     """Retained messages of the topics of a ``subscribe``: ``latest`` of each, or those since a position."""
 
-    def __init__(self, recovering: Recovering, subscribing: Subscribing, command: Command) -> None:
-        self._recovering = recovering
+    def __init__(self, replaying: Replaying, subscribing: Subscribing, command: Command) -> None:
+        self._replaying = replaying
         self._subscribing = subscribing
         self.topics = list(command.topics)
         self._latest = command.last
@@ -63,7 +63,7 @@ class RetainedRead(OfChange):
         """See ``OfChange``."""
         self._change = change
         if self.topics:
-            self._recovering.read_retained(
+            self._replaying.read_retained(
                 change.connection, self.topics, self._since, self._latest, change.filter, self._read
             )
         else:
@@ -72,7 +72,7 @@ class RetainedRead(OfChange):
     def failed(self, change: Change) -> None:
         """See ``OfChange``."""
         if self.topics:
-            self._recovering.not_subscribed(change.connection)
+            self._replaying.not_subscribed(change.connection)
         self._subscribing.reply(change, {})
 
     def _read(self, is_whole: bool, has_gap: bool) -> None:
@@ -92,14 +92,14 @@ class Admitting(Part):
         desk: Desk,
         retention: Retention,
         replies: Replies,
-        recovering: Recovering,
+        replaying: Replaying,
         listening: Listening,
         subscribing: Subscribing,
     ) -> None:
         self._desk = desk
         self._retention = retention
         self._replies = replies
-        self._recovering = recovering
+        self._replaying = replaying
         self._listening = listening
         self._subscribing = subscribing
         self._early: list[tuple[float, Connection, Command, Reply]] = []
@@ -129,9 +129,9 @@ class Admitting(Part):
         if command.recover is None:
             self._listening.begin(connection, command, reply, None)
             return
-        more = Recovery(self._recovering, connection, command.client, command.recover)
+        more = Recovery(self._replaying, connection, command.client, command.recover)
         self._listening.begin(connection, command, reply, more)
-        self._recovering.listens(connection, command.client)
+        self._replaying.listens(connection, command.client)
 
     def tick(self) -> None:
         """Look again at those that wait."""
@@ -142,16 +142,16 @@ class Admitting(Part):
                     self._ask(connection, command, reply, until)
 
     def _refusal(self, connection: Connection, command: Command) -> ProtocolError | None:
-        follower = self._recovering.followers.get(connection)
-        if follower is not None and follower.stays and follower.client != command.client:
-            text = f"Client {follower.client[:64]!r} recovers on this connection, and has it for itself; open another"
+        session = self._replaying.replay_sessions.get(connection)
+        if session is not None and session.stays and session.client != command.client:
+            text = f"Client {session.client[:64]!r} recovers on this connection, and has it for itself; open another"
             return ProtocolError("bad_state", text)
         if command.recover is None:
             return None
         if connection.clients.difference((command.client,)):
             text = "Key 'recover': other clients listen on this connection; one that recovers has it for itself"
             return ProtocolError("bad_state", text)
-        if follower is not None and follower.waits:
+        if session is not None and session.waits:
             return ProtocolError("peer_unavailable", "A listen with recover is under way on this connection: try again")
         return self._retention.refusal()
 
@@ -167,7 +167,7 @@ class Admitting(Part):
         if refusal is not None:
             self._replies.refuse(connection, None, command.id, refusal)
             return
-        more = RetainedRead(self._recovering, self._subscribing, command)
+        more = RetainedRead(self._replaying, self._subscribing, command)
         if more.topics:
-            self._recovering.hold_for(connection, command.client)
+            self._replaying.hold_for(connection, command.client)
         self._subscribing.begin(connection, command, more)

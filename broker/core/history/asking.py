@@ -18,11 +18,11 @@ from ..connections.hub import Connection, Reply
 from ..desk import Desk, in_turn
 from ..filters.pattern import conjunctions, matches
 from ..links.calls import TIMEOUT_S, Call
-from ..links.requests import MissedPage, MissedRequest
+from ..links.requests import HistoryPage, HistoryRequest
 from ..outgoing.replies import Replies
 from ..part import CommandSpec, Part
 from ..retained.retention import Retention
-from .missed import Missed
+from .history_server import HistoryServer
 
 
 class Asked:
@@ -31,7 +31,7 @@ class Asked:
     __slots__ = ("command", "connection", "question", "reply", "until")
 
     def __init__(
-        self, connection: Connection, reply: Reply, command: Command, question: MissedRequest, until: float
+        self, connection: Connection, reply: Reply, command: Command, question: HistoryRequest, until: float
     ) -> None:
         self.connection = connection
         self.reply = reply
@@ -44,13 +44,13 @@ class Asking(Part):
     """One endpoint's part."""
 
     def __init__(
-        self, desk: Desk, me: str, homes: Homes, retention: Retention, missed: Missed, replies: Replies
+        self, desk: Desk, me: str, homes: Homes, retention: Retention, history_server: HistoryServer, replies: Replies
     ) -> None:
         self._desk = desk
         self._me = me
         self._homes = homes
         self._retention = retention
-        self._missed = missed
+        self._history_server = history_server
         self._replies = replies
         self._again: list[Asked] = []
 
@@ -69,7 +69,7 @@ class Asking(Part):
             self._replies.refuse(connection, reply, command.id, refusal)
             return
         latest = 0 if name is not None else command.last or command.limit
-        question = MissedRequest(command.client, 0, list(command.topics), latest, name, command.last or command.limit)
+        question = HistoryRequest(command.client, 0, list(command.topics), latest, name, command.last or command.limit)
         self._ask(Asked(connection, reply, command, question, self._desk.now + TIMEOUT_S))
 
     def _ask(self, asked: Asked) -> None:
@@ -77,7 +77,7 @@ class Asking(Part):
         assert question.topics is not None
         home = self._homes.table[slot_of(question.topics[0])]
         if home == self._me:
-            self._missed.ask(question, self._told, asked)
+            self._history_server.ask(question, self._told, asked)
         else:
             self._desk.ask(home, question, self, asked)
 
@@ -113,7 +113,7 @@ class Asking(Part):
             return
         self._desk.job(in_turn(self._reply, asked, answer))
 
-    def _reply(self, asked: Asked, answer: MissedPage) -> None:
+    def _reply(self, asked: Asked, answer: HistoryPage) -> None:
         """In a turn of its own: there may be a megabyte."""
         command = asked.command
         pattern = None if command.filter is None else conjunctions(command.filter)

@@ -14,10 +14,10 @@ from ..retained.assembly import Retained
 from ..topics.assembly import Topics
 from .admitting import Admitting
 from .asking import Asking
-from .missed import Missed
+from .attempts import Attempts
+from .history_server import HistoryServer
 from .positions import Positions
-from .recovering import Recovering
-from .rounds import Rounds
+from .replaying import Replaying
 
 
 class HistoryParts:
@@ -27,18 +27,20 @@ class HistoryParts:
         self, base: Base, cluster: Cluster, outgoing: Outgoing, topics: Topics, retained: Retained, clients: Clients
     ) -> None:
         desk, members, me = base.desk, cluster.members, base.me.incarnation
-        marks, retention, sending = retained.marks, retained.retention, outgoing.sending
-        self.missed = missed = Missed(desk, me, members, retained.log, retained.clock, retained.journal, topics.routes)
-        self.rounds = rounds = Rounds(desk, members, marks, missed, sending)
-        self.positions = positions = Positions(desk, marks, sending)
-        self.recovering = recovering = Recovering(
-            desk, outgoing.hub, marks, rounds, positions, sending, outgoing.memory
+        watermarks, retention, sending = retained.watermarks, retained.retention, outgoing.sending
+        self.history_server = history_server = HistoryServer(
+            desk, me, members, retained.log, retained.clock, retained.journal, topics.routes
         )
-        asking = Asking(desk, me, members, retention, missed, outgoing.replies)
-        self.admitting = Admitting(desk, retention, outgoing.replies, recovering, clients.listening, topics.subscribing)
-        #: The parts, in their order. ``marks`` and the journal are told of the cluster's changes behind all that
+        self.attempts = attempts = Attempts(desk, members, watermarks, history_server, sending)
+        self.positions = positions = Positions(desk, watermarks, sending)
+        self.replaying = replaying = Replaying(
+            desk, outgoing.hub, watermarks, attempts, positions, sending, outgoing.memory
+        )
+        asking = Asking(desk, me, members, retention, history_server, outgoing.replies)
+        self.admitting = Admitting(desk, retention, outgoing.replies, replaying, clients.listening, topics.subscribing)
+        #: The parts, in their order. ``watermarks`` and the journal are told of the cluster's changes behind all that
         #: belongs to slots.
         self.parts: list[Part] = [
-            *(marks, missed, rounds, recovering, positions, asking),
+            *(watermarks, history_server, attempts, replaying, positions, asking),
             *(self.admitting, retained.journal),
         ]

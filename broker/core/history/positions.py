@@ -15,66 +15,66 @@ from ..connections.hub import Connection
 from ..desk import Desk
 from ..outgoing.sending import Sending
 from ..part import Part
-from ..retained.marks import Marks
-from .follower import Follower
+from ..retained.watermarks import Watermarks
+from .replay_session import ReplaySession
 
 #: A connection that gets nothing is told its position so often, in seconds.
 IDLE_S: Final = 20.0
 
-#: Followers that are told their position in one slice.
-FOLLOWERS_PER_SLICE: Final = 500
+#: Sessions that are told their position in one slice.
+SESSIONS_PER_SLICE: Final = 500
 
 
 class Positions(Part):
     """One endpoint's part."""
 
-    def __init__(self, desk: Desk, marks: Marks, sending: Sending) -> None:
+    def __init__(self, desk: Desk, watermarks: Watermarks, sending: Sending) -> None:
         self._desk = desk
-        self._marks = marks
+        self._watermarks = watermarks
         self._sending = sending
-        self._owed: dict[Follower, None] = {}
+        self._owed: dict[ReplaySession, None] = {}
         self._telling = False
         self._idle_at = desk.now + IDLE_S
-        self.followers: dict[Connection, Follower] = {}
+        self.replay_sessions: dict[Connection, ReplaySession] = {}
 
-    def of(self, follower: Follower) -> str:
+    def of(self, session: ReplaySession) -> str:
         """Its position, where nothing is held for it any more. It is taken for told."""
-        follower.since = max(follower.since, self._marks.stable if self._marks.known else 0)
-        follower.told = follower.since
-        return self._marks.position_at(follower.since)
+        session.since = max(session.since, self._watermarks.cluster_watermark if self._watermarks.known else 0)
+        session.told = session.since
+        return self._watermarks.position_at(session.since)
 
-    def forget(self, follower: Follower) -> None:
+    def forget(self, session: ReplaySession) -> None:
         """It is told nothing more."""
-        self._owed.pop(follower, None)
+        self._owed.pop(session, None)
 
-    def owe(self, follower: Follower) -> None:
+    def owe(self, session: ReplaySession) -> None:
         """It has been sent something: it is told its position when that covers it."""
-        follower.owed = 2
-        self._owed[follower] = None
+        session.owed = 2
+        self._owed[session] = None
 
     def advance(self) -> None:
-        """The stable stamp has grown: tell those that have been sent something since they were told last."""
-        self._marks.advances = False
+        """The cluster's watermark has grown: tell those that have been sent something since they were told last."""
+        self._watermarks.advances = False
         if self._owed and not self._telling:
             self._telling = True
             self._desk.job(self._tell_positions(list(self._owed)))
 
-    def _tell_positions(self, followers: Sequence[Follower]) -> Iterator[bool]:
-        stable = -1
+    def _tell_positions(self, sessions: Sequence[ReplaySession]) -> Iterator[bool]:
+        watermark = -1
         frames: dict[Codec, bytes] = {}
-        for start in range(0, len(followers), FOLLOWERS_PER_SLICE):
-            if stable != self._marks.stable:
-                stable = self._marks.stable
+        for start in range(0, len(sessions), SESSIONS_PER_SLICE):
+            if watermark != self._watermarks.cluster_watermark:
+                watermark = self._watermarks.cluster_watermark
                 frames.clear()
-            for follower in followers[start : start + FOLLOWERS_PER_SLICE]:
-                if follower.holds or not follower.is_here or not self._marks.known:
+            for session in sessions[start : start + SESSIONS_PER_SLICE]:
+                if session.holds or not session.is_here or not self._watermarks.known:
                     continue
-                follower.owed -= 1
-                if follower.owed <= 0:
-                    self._owed.pop(follower, None)
-                if stable > follower.told:
-                    follower.told = stable
-                    self._sending.push(follower.connection, self._frame(follower.connection.codec, frames), True)
+                session.owed -= 1
+                if session.owed <= 0:
+                    self._owed.pop(session, None)
+                if watermark > session.told:
+                    session.told = watermark
+                    self._sending.push(session.connection, self._frame(session.connection.codec, frames), True)
             yield False
         self._telling = False
 
@@ -82,13 +82,13 @@ class Positions(Part):
         """Return the present position in this codec. ``frames``: those made of it so far."""
         frame = frames.get(codec)
         if frame is None:
-            frame = frames[codec] = codec.frame(encode({"position": self._marks.position}))
+            frame = frames[codec] = codec.frame(encode({"position": self._watermarks.position}))
         return frame
 
     def tick(self) -> None:
         """Tell those that get nothing."""
         if self._desk.now >= self._idle_at:
             self._idle_at = self._desk.now + IDLE_S
-            if self.followers and not self._telling and self._marks.known:
+            if self.replay_sessions and not self._telling and self._watermarks.known:
                 self._telling = True
-                self._desk.job(self._tell_positions(list(self.followers.values())))
+                self._desk.job(self._tell_positions(list(self.replay_sessions.values())))

@@ -217,22 +217,22 @@ class RevokedRequest(Request, tag=15):
     revocations: list[tuple[Claim, str, int, int]]  # the fields of ``Revocation``
 
 
-class MarkRequest(Request, tag=16):
+class WatermarkRequest(Request, tag=16):
     """An endpoint tells every peer once a second how far it has come."""
 
-    mark: Annotated[int, Meta(ge=-1)]  # -1: it does not act yet
+    watermark: Annotated[int, Meta(ge=-1)]  # -1: it does not act yet
     clock: Stamp
-    lines: list[str]
+    epochs: list[str]
     missed: list[str] | None  # clients of the receiver's that have missed something; None: any may have
     count: int  # of endpoints that take part, as the sender sees it
 
     def __post_init__(self) -> None:
-        """Raises ``ValueError``: the mark is ahead of the clock."""
-        if self.mark > self.clock:
-            raise ValueError("a mark is a stamp that the clock has passed")
+        """Raises ``ValueError``: the watermark is ahead of the clock."""
+        if self.watermark > self.clock:
+            raise ValueError("a watermark is a stamp that the clock has passed")
 
 
-class MissedPage(Struct, array_like=True, gc=False):
+class HistoryPage(Struct, array_like=True, gc=False):
     """What a home knows of what a client has missed; a ``FetchRequest`` brings the next page of it."""
 
     number: int  # to fetch the rest with; 0: there is none; -1: it was cut
@@ -240,13 +240,13 @@ class MissedPage(Struct, array_like=True, gc=False):
     gap_topics: list[str]  # topics that have a gap
     gap_slots: list[Slot]  # slots that have one
     covered: SlotBits | None  # the slots that this is about; None: those of the topics that were asked for
-    mark: int  # the home's, when it looked
+    watermark: int  # the home's, when it looked
 
 
-class MissedRequest(Request, tag=17):
+class HistoryRequest(Request, tag=17):
     """An endpoint asks a home what a client of its own has missed."""
 
-    answer = Decoder(MissedPage)
+    answer = Decoder(HistoryPage)
 
     client: str
     since: int  # stamp
@@ -259,7 +259,7 @@ class MissedRequest(Request, tag=17):
 class FetchRequest(Request, tag=18):
     """An endpoint asks a home for the next page of what a client has missed."""
 
-    answer = MissedRequest.answer
+    answer = HistoryRequest.answer
 
     number: int  # that the page before it had
 
@@ -280,8 +280,8 @@ AnyRequest = (
     | ReplicaChunkRequest
     | ReplicaSentRequest
     | RevokedRequest
-    | MarkRequest
-    | MissedRequest
+    | WatermarkRequest
+    | HistoryRequest
     | FetchRequest
 )
 

@@ -41,12 +41,12 @@ class Messages:
         members, me, retention = cluster.members, base.me.incarnation, retained.retention
         dedup, barrier, replies = replication.dedup, replication.barrier, outgoing.replies
         keys, seen = replication.keys, replication.seen
-        routes, locations, whereabouts = topics.routes, topics.locations, topics.whereabouts
+        routes, locations, location_groups = topics.routes, topics.locations, topics.location_groups
         self.delivery = delivery = Delivery(
             desk, outgoing.hub, outgoing.sending, topics.moved_away, links, counters, sizes
         )
         self.fanout = fanout = Fanout(
-            desk, members, links, locations, whereabouts, delivery, retention, kind.keeps_lists, sizes
+            desk, members, links, locations, location_groups, delivery, retention, kind.keeps_lists, sizes
         )
         self.outcomes = outcomes = Outcomes(desk, base.inflight)
         self.in_flight_dedup = in_flight = InFlightDedup(
@@ -58,7 +58,7 @@ class Messages:
             homes,
             routes,
             locations,
-            whereabouts,
+            location_groups,
             outcomes,
             fanout,
             in_flight,

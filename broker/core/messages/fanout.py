@@ -24,7 +24,7 @@ from ..metrics import Metric
 from ..model import Location
 from ..part import Part
 from ..retained.retention import Retention
-from ..topics.locations import NEVER_LISTENED, Found, Locations, Places, Whereabouts, add, placed
+from ..topics.locations import NEVER_LISTENED, Found, LocationGroups, Locations, Places, add, placed
 from ..topics.moved import MOVED_S
 from .delivery import Delivered, Delivery, Moved
 
@@ -38,7 +38,7 @@ class Fanout(Part):
         members: Membership,
         links: dict[str, Link],
         locations: Locations,
-        whereabouts: Whereabouts,
+        location_groups: LocationGroups,
         delivery: Delivery,
         retention: Retention,
         keeps_lists: bool,
@@ -51,7 +51,7 @@ class Fanout(Part):
         self._name = members.me.name
         self.links = links
         self._locations = locations
-        self._whereabouts = whereabouts
+        self._location_groups = location_groups
         self._delivery = delivery
         self._retention = retention
         self._keeps_lists = keeps_lists
@@ -113,7 +113,7 @@ class Fanout(Part):
     def send_both(self, dispatch: Dispatch, plain: Places, matched: Places, name: str) -> bool:
         """To the plain subscribers, and to those whose filters have matched. Many go apart: those lists stay the same,
         and these come and go with what a message says. ``name``: of these. Returns as ``send`` does."""
-        self._whereabouts.leave_out_the_gone(plain[1])  # it may be a while ago
+        self._location_groups.leave_out_the_gone(plain[1])  # it may be a while ago
         many = self._many
         if all(len(clients) <= many for places in (plain, matched) for clients in places[1].values()):
             add(plain, matched)
@@ -239,7 +239,7 @@ class Fanout(Part):
             last = {client for client in clients if late or not _later(found[client], tried[client])}
             self._not_listening(last, found, gone)
             clients = [client for client in clients if client not in last]
-        local, remote, _ = self._whereabouts.places(clients, found)
+        local, remote, _ = self._location_groups.places(clients, found)
         if dispatch.entry is not None:
             dispatch.entry.owed += len(clients) - placed(local, remote)
         # The place it kept open stays so until all that is resent is on its way.
@@ -275,7 +275,7 @@ class Fanout(Part):
         clients = [client for client, since in moved if since <= elapsed]
         if not clients:
             return
-        local, remote, unknown = self._whereabouts.places(clients, {})
+        local, remote, unknown = self._location_groups.places(clients, {})
         if unknown:
             dispatch.open += 1
             self._desk.counts["relocations"] += 1

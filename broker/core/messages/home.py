@@ -29,13 +29,13 @@ from ..part import Part, RequestHandler
 from ..replication.barrier import ReplicationBarrier
 from ..stores import unavailable
 from ..topics.filtering import NO_FILTERS, Filtering
-from ..topics.locations import Locations, Places, Whereabouts, placed
+from ..topics.locations import LocationGroups, Locations, Places, placed
 from ..topics.routes import BARRIER, READING, READY, Route, Routes
 from ..topics.topic_filters import Matched
 from .fanout import Fanout
 from .in_flight_dedup import InFlightDedup
+from .location_resolver import FEW, NOBODY, LocationResolver
 from .outcomes import Outcomes
-from .placing import FEW, NOBODY, Placing
 
 #: Messages that are compared with filters in one turn: 5 us each,
 MATCHING_PER_TURN: Final = 1_000
@@ -56,7 +56,7 @@ class Home(Part):
         homes: Homes,
         routes: Routes,
         locations: Locations,
-        whereabouts: Whereabouts,
+        location_groups: LocationGroups,
         outcomes: Outcomes,
         fanout: Fanout,
         in_flight_dedup: InFlightDedup,
@@ -72,7 +72,7 @@ class Home(Part):
         self._homes = homes
         self._routes = routes
         self._locations = locations
-        self._whereabouts = whereabouts
+        self._location_groups = location_groups
         self._outcomes = outcomes
         self._fanout = fanout
         self._in_flight_dedup = in_flight_dedup
@@ -81,7 +81,7 @@ class Home(Part):
         # Until this endpoint has joined, or when they are given up: with the life of the link that they came over.
         self._parked: list[tuple[float, Dispatch, Link | None]] = []
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
-        self._placing = Placing(desk, routes, locations, whereabouts, sizes)
+        self._resolver = LocationResolver(desk, routes, locations, location_groups, sizes)
 
     def requests(self) -> dict[type[Request], RequestHandler]:
         """What origins ask."""
@@ -234,9 +234,9 @@ class Home(Part):
                 self._read.append((topic, route))
             return False
         if route.filters is None and route.search is None and len(subscribers) <= FEW:  # as most are
-            local, remote, missing = self._whereabouts.places(subscribers, NOBODY)
+            local, remote, missing = self._location_groups.places(subscribers, NOBODY)
             if missing:
-                self._placing.search(topic, route, subscribers, missing)
+                self._resolver.search(topic, route, subscribers, missing)
                 return False
             dispatch = route.take()
             if dispatch.entry is not None:
@@ -255,15 +255,15 @@ class Home(Part):
         if route.filters is not None:
             if route.filters.loading:
                 return False
-            if self._placing.matching >= MATCHING_PER_TURN:
-                self._placing.later(topic, route)
+            if self._resolver.matching >= MATCHING_PER_TURN:
+                self._resolver.later(topic, route)
                 return False
-            self._placing.matching += 1 + len(route.filters.index) // FILTERS_MORE
+            self._resolver.matching += 1 + len(route.filters.index) // FILTERS_MORE
             assert route.first is not None
             matched = self._filtering.matched(route, route.filters, route.first)
             if matched.plain is not None:
                 clients = matched.clients  # these are the second ones to be placed
-        places = self._placing.places(topic, route, clients)
+        places = self._resolver.places(topic, route, clients)
         if places is None:
             return False
         count = len(clients)
@@ -274,7 +274,7 @@ class Home(Part):
             count += matched.plain_count
         dispatch = route.take()
         if count > self._many:
-            self._placing.begin(dispatch, count)
+            self._resolver.begin(dispatch, count)
         if dispatch.entry is not None:
             dispatch.entry.owed = count - placed(places[0], places[1])
             if matched is not None and matched.plain is not None:
@@ -310,7 +310,7 @@ class Home(Part):
     def _ended(self, dispatch: Dispatch, error: ProtocolError | None) -> None:
         """The home is done with the message; its duplicates share the outcome."""
         if dispatch.recipients:
-            self._placing.end(dispatch)
+            self._resolver.end(dispatch)
         if dispatch.entry is not None and not self._retention.ended(dispatch, error):
             self._move_on(dispatch)
             return
@@ -332,11 +332,11 @@ class Home(Part):
                 part = read[start : start + per_read]
                 topics = [topic for topic, _ in part]
                 self._desk.store("subscribers", (topics,), self._subscribers, part)
-        self._placing.ask()
+        self._resolver.ask()
 
     def flush(self) -> None:
         """End the turn."""
-        self._placing.placed = self._placing.matching = 0
+        self._resolver.placed = self._resolver.matching = 0
         self.ask()
 
     def _subscribers(self, read: list[tuple[str, Route]], result: Any, error: Exception | None) -> None:

@@ -11,10 +11,10 @@ from ..replication.assembly import Replication
 from .clock import Clock
 from .journal import Journal
 from .log import Log
-from .marks import Marks
 from .retention import Retention
 from .retention_part import RetentionPart
 from .state import History
+from .watermarks import Watermarks
 
 
 class Retained:
@@ -25,18 +25,18 @@ class Retained:
         self.on = kind != "off"
         self.log = log = Log(limits.history_bytes if self.on else 0, limits.history_size, members)
         self.clock = clock = Clock()
-        self.marks = marks = Marks(desk, members, clock)
+        self.watermarks = watermarks = Watermarks(desk, members, clock)
         self.journal = journal = Journal(
             desk,
             members,
-            cluster.followers,
+            cluster.observers,
             log,
             clock,
-            marks,
+            watermarks,
             writes=kind == "store",
             voids=kind == "memory" and base.shape.journal,
         )
         self.state = state = History(desk, log, clock, journal)
-        pieces = (log, clock, state, marks, cluster.replicas, cluster.replication, replication.barrier, journal)
+        pieces = (log, clock, state, watermarks, cluster.replicas, cluster.replication, replication.barrier, journal)
         self.retention = Retention(desk, self.on, limits.history_topics, *pieces)
         self.retention_part = RetentionPart(desk, log, self.retention, journal, state, cluster.replicas)

@@ -5,8 +5,9 @@ Owns: one endpoint's logical clock (Lamport, "Time, clocks, and the ordering of 
 1978), and which stamps it has given to messages that have not ended. Must never: read a real clock; it is told the time
 where it has to leap.
 
-A home gives each retained message a stamp that is greater than any that it has given or heard of. Its *mark* is the
-greatest number of which it can say: all my messages with stamps up to it have ended, and I give no such stamp any more.
+A home gives each retained message a stamp that is greater than any that it has given or heard of. Its *watermark* is
+the greatest number of which it can say: all my messages with stamps up to it have ended, and I give no such stamp any
+more.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Clock:
             self.value = stamp
 
     def step(self) -> int:
-        """A number greater than any mark that anybody may have told by now."""
+        """A number greater than any watermark that anybody may have told by now."""
         self.value += 1
         return self.value
 
@@ -58,7 +59,7 @@ class Clock:
         return self.value
 
     @property
-    def mark(self) -> int:
+    def watermark(self) -> int:
         """See the module's text."""
         for stamp in self._open:
             return stamp - 1

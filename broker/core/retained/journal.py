@@ -22,8 +22,8 @@ from typing import Any, Final, NamedTuple
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 
-from ..cluster.followers import Followers
 from ..cluster.membership import Membership
+from ..cluster.observers import ClusterObservers
 from ..desk import Desk
 from ..dispatch import Dispatch
 from ..entries import Entry
@@ -32,7 +32,7 @@ from ..model import VOID, RetainedMessage
 from ..part import Part
 from .clock import Clock
 from .log import Log
-from .marks import Marks
+from .watermarks import Watermarks
 
 #: Messages in one page that is read: some 2 ms.
 RETAINED_PER_PAGE: Final = 500
@@ -63,17 +63,17 @@ class Unread(NamedTuple):
 
 
 class Journal(Part):
-    """One endpoint's. ``followers``: learn that this endpoint may act, as far as the journal is concerned. ``writes``:
+    """One endpoint's. ``observers``: learn that this endpoint may act, as far as the journal is concerned. ``writes``:
     it writes what it keeps. ``voids``: it keeps messages in memory, and says so here."""
 
     def __init__(
         self,
         desk: Desk,
         members: Membership,
-        followers: Followers,
+        observers: ClusterObservers,
         log: Log,
         clock: Clock,
-        marks: Marks,
+        watermarks: Watermarks,
         *,
         writes: bool,
         voids: bool,
@@ -81,15 +81,15 @@ class Journal(Part):
         self._desk = desk
         self._me = members.me.incarnation
         self._members = members
-        self._followers = followers
+        self._observers = observers
         self._log = log
         self._clock = clock
-        self._marks = marks
+        self._watermarks = watermarks
         self.writes = writes
         self._voids = voids
         members.informed = not writes
         if writes:
-            log.lost, marks.proven = [], -1
+            log.lost, watermarks.proven = [], -1
         #: What became of messages' entries: ``Retention`` takes it.
         self.written: list[tuple[Dispatch, Exception | None]] = []
         self._rows: dict[tuple[int, int], tuple[Entry, Dispatch]] = {}  # by slot and stamp
@@ -168,11 +168,13 @@ class Journal(Part):
         ends at the greatest stamp that the journal has."""
         if not (self.writes or self._voids):
             return
-        marks = self._marks
-        if self.writes and marks.unproven >= 0 and not self._reaching and self._desk.now >= self._again_at:
-            self._desk.store("reach", (list(marks.lines), marks.unproven), self._reached, marks.unproven)
-            self._reaching, marks.unproven = True, -1
-        if self._writing or self._marks.proven < 0:
+        watermarks = self._watermarks
+        if self.writes and watermarks.unproven >= 0 and not self._reaching and self._desk.now >= self._again_at:
+            self._desk.store(
+                "reach", (list(watermarks.epochs), watermarks.unproven), self._reached, watermarks.unproven
+            )
+            self._reaching, watermarks.unproven = True, -1
+        if self._writing or self._watermarks.proven < 0:
             return
         if self._log.lost:
             self._forget_lost(self._log.lost)
@@ -251,10 +253,10 @@ class Journal(Part):
         self._reaching = False
         if error is not None:
             self._again_at = self._desk.now + AGAIN_S
-            self._marks.prove(stamp)
+            self._watermarks.prove(stamp)
         else:
             past, top = result
-            self._marks.reached(dict(past), top)
+            self._watermarks.reached(dict(past), top)
 
     # Reading
 
@@ -268,7 +270,7 @@ class Journal(Part):
         if error is None:
             self._clock.see(result)
             self._members.inform()
-            self._followers.informed()
+            self._observers.informed()
 
     def lacking(self, slots: Sequence[int]) -> bool:
         """Slots have come without what belongs to them. True: it is read here."""

@@ -23,8 +23,8 @@ from ..replication.barrier import ReplicationBarrier
 from .clock import Clock
 from .journal import Journal
 from .log import Log
-from .marks import Marks
 from .state import History
+from .watermarks import Watermarks
 
 
 class Retention:
@@ -39,7 +39,7 @@ class Retention:
         log: Log,
         clock: Clock,
         history: History,
-        marks: Marks,
+        watermarks: Watermarks,
         replicas: Replicas,
         replication: SlotReplication,
         barrier: ReplicationBarrier,
@@ -51,7 +51,7 @@ class Retention:
         self._log = log
         self._clock = clock
         self._history = history
-        self._marks = marks
+        self._watermarks = watermarks
         self._replicas = replicas
         self._replication = replication
         self._barrier = barrier
@@ -64,7 +64,7 @@ class Retention:
         """Why there is no history just now; ``None``: there is."""
         if not self.on:
             return ProtocolError("bad_state", "No message is kept here: this endpoint's setting 'history' is off")
-        if self._marks.proven < 0:
+        if self._watermarks.proven < 0:
             return ProtocolError("peer_unavailable", "The journal has not said yet how far positions go: try again")
         return None
 
@@ -195,7 +195,7 @@ class Retention:
 
     def delivery_failed(self, peer: str, clients: list[str]) -> None:
         """A retained message may not have reached these clients of a peer's."""
-        self._marks.delivery_failed(peer, clients)
+        self._watermarks.delivery_failed(peer, clients)
 
     def lapsed(self) -> None:
         """Others may act for this endpoint's slots."""

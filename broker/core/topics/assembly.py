@@ -13,13 +13,13 @@ from ..cluster.homes import Homes
 from ..metrics import EVICTIONS, Metric, counter, counters, counters_by, gauge
 from ..outgoing.assembly import Outgoing
 from ..part import Part
+from .expiry import Expiry
 from .filtering import Filtering
-from .locations import Locations, Whereabouts
+from .locations import LocationGroups, Locations
 from .moved import MovedAway
 from .presence import Presence
 from .routes import Routes
 from .subscribing import Subscribing
-from .sweeping import Sweeping
 from .terms import Terms
 from .writing import Writing
 
@@ -44,7 +44,7 @@ class Topics:
             limits.routes_topics, limits.routes_ids, filter_bytes_max=limits.filter_bytes, choosy=shape.reads_memory
         )
         self.locations = Locations(limits.locations_clients if locations_max is None else locations_max)
-        self.whereabouts = Whereabouts(self.locations, members, desk.drops)
+        self.location_groups = LocationGroups(self.locations, members, desk.drops)
         self.moved_away = MovedAway(sizes)
         self.filtering = filtering = Filtering(desk, routes)
         self.terms = terms = Terms(desk, members)
@@ -52,7 +52,7 @@ class Topics:
         self.writing = Writing(
             desk, me, homes, routes, base.calls.links, cluster.writes, terms, self.presence, filtering, sizes
         )
-        self.sweeping = Sweeping(
+        self.expiry = Expiry(
             desk,
             members,
             terms,
@@ -80,7 +80,7 @@ class Topics:
 
     @property
     def parts(self) -> list[Part]:
-        """The parts that change subscriptions, in their order; ``sweeping`` comes behind those of clients."""
+        """The parts that change subscriptions, in their order; ``expiry`` comes behind those of clients."""
         return [self.writing, self.subscribing]
 
     def metrics(self) -> list[Metric]:

@@ -80,7 +80,7 @@ class Locations:
         self._known.clear()
 
 
-class Whereabouts:
+class LocationGroups:
     """Clients, sorted by the endpoints where they listen."""
 
     def __init__(self, locations: Locations, members: Membership, drops: Counter[str]) -> None:

@@ -27,14 +27,14 @@ SMALL: Final = 8
 #: that the topic's filters have been read.
 READY: Final = 0
 READING: Final = 1
-FINDING: Final = 2
-PLACING: Final = 3
+LOCATING: Final = 2
+RESOLVING: Final = 3
 CROWDED: Final = 4
 BARRIER: Final = 5
 LOADING: Final = 6
 
 
-class Search:
+class LocationSearch:
     """Where the subscribers are that a topic's first message is for, as it is being found out."""
 
     __slots__ = ("clients", "found", "places", "route", "topic", "unfound")
@@ -69,7 +69,7 @@ class Route(Entry):
         self.first: Dispatch | None = None
         self.behind: deque[Dispatch] | None = None
         self.stage = READY
-        self.search: Search | None = None  # of the first message
+        self.search: LocationSearch | None = None  # of the first message
 
     def put(self, dispatch: Dispatch) -> None:
         """It waits, behind those that do."""

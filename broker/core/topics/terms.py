@@ -1,6 +1,6 @@
 """When subscriptions end that are made now, and which slots have been given such by this endpoint.
 
-Owns: these two. Must never: end a subscription (``sweeping`` does).
+Owns: these two. Must never: end a subscription (``expiry`` does).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Terms:
     def __init__(self, desk: Desk, members: Membership) -> None:
         self._desk = desk
         self._members = members
-        #: Slots that this endpoint has written a term into since ``Sweeping`` looked last.
+        #: Slots that this endpoint has written a term into since ``Expiry`` looked last.
         self.written: set[int] = set()
 
     @property

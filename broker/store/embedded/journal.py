@@ -23,8 +23,8 @@ import lmdb
 import ormsgpack
 
 from ingeborg.broker.store.base import (
+    EPOCHS_MAX,
     KEEP_BYTES,
-    LINES_MAX,
     RETAINED_BYTES_MAX,
     RETAINED_PAGE_BYTES,
     VOID,
@@ -45,7 +45,7 @@ FRAME_FORGOTTEN: Final = KEEP_BYTES // OVERHEAD_BYTES
 
 assert RETAINED_BYTES_MAX + KEEP_BYTES <= FRAME_BYTES_MAX, "beside a message a frame has floors and what is forgotten"
 
-LINES: Final = b"lines"
+EPOCHS: Final = b"lines"
 """Key in ``kept_about``: the lives of the cluster in MessagePack, each with the stamp at which it ended, or nil."""
 
 TOP: Final = b"top"
@@ -167,10 +167,10 @@ class Journal:
         await self._slices.through(read_slice)
         return page, floors, rest
 
-    async def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
-        """Record how far positions go, and of which lines."""
-        past, top = await self._call("reach", [(list(lines), pack_stamp(stamp))])
-        return [(line, ended) for line, ended in past], int.from_bytes(top, "big")
+    async def reach(self, epochs: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
+        """Record how far positions go, and of which epochs."""
+        past, top = await self._call("reach", [(list(epochs), pack_stamp(stamp))])
+        return [(epoch, ended) for epoch, ended in past], int.from_bytes(top, "big")
 
     def top(self) -> int:
         """The greatest stamp; 0: none."""
@@ -191,17 +191,17 @@ class Journal:
                     yield slot, int.from_bytes(value, "big")
 
 
-def lines_in(txn: lmdb.Transaction, about: Any) -> dict[str, int | None]:
+def epochs_in(txn: lmdb.Transaction, about: Any) -> dict[str, int | None]:
     """Those recorded, each with the stamp at which it has ended; ``None``: it is present."""
-    value = value_of(txn, LINES, about)
+    value = value_of(txn, EPOCHS, about)
     return {} if value is None else dict(ormsgpack.unpackb(value))
 
 
-def present(recorded: Mapping[str, int | None], lines: Sequence[str], top: int) -> dict[str, int | None]:
-    """The same, where ``lines`` are the present ones, and ``top`` is the greatest stamp that there was before: the past
-    ones first, in the order in which they have ended, and no more than ``LINES_MAX``."""
-    past = [(line, top if ended is None else ended) for line, ended in recorded.items() if line not in lines]
-    return dict(sorted(past, key=itemgetter(1, 0))[-LINES_MAX:]) | dict.fromkeys(lines)
+def present(recorded: Mapping[str, int | None], epochs: Sequence[str], top: int) -> dict[str, int | None]:
+    """The same, where ``epochs`` are the present ones, and ``top`` is the greatest stamp that there was before: the
+    past ones first, in the order in which they have ended, and no more than ``EPOCHS_MAX``."""
+    past = [(epoch, top if ended is None else ended) for epoch, ended in recorded.items() if epoch not in epochs]
+    return dict(sorted(past, key=itemgetter(1, 0))[-EPOCHS_MAX:]) | dict.fromkeys(epochs)
 
 
 def top_in(txn: lmdb.Transaction, about: Any) -> int:

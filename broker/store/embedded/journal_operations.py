@@ -12,7 +12,7 @@ from typing import Any
 import lmdb
 import ormsgpack
 
-from ingeborg.broker.store.embedded.journal import LINES, TOP, VOID_FLOOR, lines_in, pack_stamp, present, top_in
+from ingeborg.broker.store.embedded.journal import EPOCHS, TOP, VOID_FLOOR, epochs_in, pack_stamp, present, top_in
 from ingeborg.broker.store.embedded.layout import Environment
 from ingeborg.broker.store.embedded.now import SLOT_BYTES
 from ingeborg.broker.store.embedded.slices import value_of
@@ -45,13 +45,13 @@ class JournalOperations:
         return []
 
     def reach(self, txn: lmdb.Transaction, argument: tuple[list[str], bytes]) -> list[Any]:
-        """Record the present lines, and that they go so far. Returns the past ones, and the greatest stamp."""
-        lines, stamp = argument
-        held = lines_in(txn, self._about)
-        if (recorded := present(held, lines, top_in(txn, self._about))) != held:
-            txn.put(LINES, ormsgpack.packb(list(recorded.items())), db=self._about)
+        """Record the present epochs, and that they go so far. Returns the past ones, and the greatest stamp."""
+        epochs, stamp = argument
+        held = epochs_in(txn, self._about)
+        if (recorded := present(held, epochs, top_in(txn, self._about))) != held:
+            txn.put(EPOCHS, ormsgpack.packb(list(recorded.items())), db=self._about)
         self._raise_top(txn, stamp)
-        past = [[line, ended] for line, ended in recorded.items() if ended is not None]
+        past = [[epoch, ended] for epoch, ended in recorded.items() if ended is not None]
         return [past, pack_stamp(top_in(txn, self._about))]
 
     # Stamps are of one length, so that their bytes compare as they do; ``VOID`` is above all of them.

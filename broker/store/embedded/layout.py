@@ -23,7 +23,7 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
                                        [count, [[topic, filter or nil, stamp], ...]]
         kept         slot, stamp (8 bytes)              -> [topic, payload, origin, number, when it expires (Unix s)]
         kept_floors  slot           -> stamp (8 bytes) from which on the slot's messages are whole; FF…: none is
-        kept_about   `top`          -> the greatest stamp (8 bytes); `lines` -> [[line, its last stamp or nil], ...]
+        kept_about   `top`          -> the greatest stamp (8 bytes); `lines` -> [[epoch, its last stamp or nil], ...]
         boot_id      (a file) the boot the environment belongs to; under another one it is emptied
     Either one also holds the file `gate`: the queue for its write lock, and, by locks on it, the process that has it
     DIR/made       that the durable environment was made (``files.py``)
@@ -31,7 +31,7 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
 All of it is for one user: directories 700, files 600.
 
 Every subscription is in ``subscribers`` (``now.py`` has its entry). One with a term is in ``terms`` as well, where a
-sweep finds it without a look at any other. The last three of the soft environment are the journal of retained messages
+expiry finds it without a look at any other. The last three of the soft environment are the journal of retained messages
 (``journal.py``).
 
 Hashes are ``ingeborg.protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has

@@ -15,7 +15,7 @@ import lmdb
 import ormsgpack
 
 from ingeborg.broker.store.base import Location, Superseded
-from ingeborg.broker.store.embedded.endings import ENDED_AT_BYTES, EndedItem, EndedRecord, pack_ended, unpack_ended
+from ingeborg.broker.store.embedded.expiry import ENDED_AT_BYTES, EndedItem, EndedRecord, pack_ended, unpack_ended
 from ingeborg.broker.store.embedded.journal_operations import JournalOperations
 from ingeborg.broker.store.embedded.layout import (
     Environment,

@@ -38,7 +38,7 @@ from ingeborg.broker.store.base import (
     TopicPage,
 )
 from ingeborg.broker.store.embedded import now
-from ingeborg.broker.store.embedded.endings import Endings
+from ingeborg.broker.store.embedded.expiry import Expiry
 from ingeborg.broker.store.embedded.files import RESTORE, Files, require_latest, require_same
 from ingeborg.broker.store.embedded.journal import Journal
 from ingeborg.broker.store.embedded.layout import (
@@ -115,7 +115,7 @@ class EmbeddedStore:
         self._slices = Slices(self._reading, self._holds, self._stamp, self._long)
         durable, soft = self._durable_writer.call, self._soft_writer.call
         self._subscriptions = Subscriptions(self._slices, self._database, self._writers)
-        self._endings = Endings(self._slices, self._database, durable, soft, wall_clock=wall_clock)
+        self._expiry = Expiry(self._slices, self._database, durable, soft, wall_clock=wall_clock)
         self._journal = Journal(self._slices, self._database, soft)
 
     @property
@@ -182,7 +182,7 @@ class EmbeddedStore:
     async def subscribe(self, batch: Sequence[Subscribe]) -> None:
         self._writes += sum(len(row.topics) for row in batch)
         before = await self._subscriptions.subscribe(batch)
-        await self._endings.subscribed(batch, before)
+        await self._expiry.subscribed(batch, before)
 
     async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> None:
         self._writes += sum(len(topics) for _, topics, _ in batch)
@@ -274,12 +274,12 @@ class EmbeddedStore:
                 return
             await asyncio.sleep(0)
 
-    async def ending_slots(self) -> list[int] | None:
+    async def expiring_slots(self) -> list[int] | None:
         self._look_at_files()  # an idle endpoint reads nothing else of the durable one, and dies of pages that were cut
-        return self._endings.slots()
+        return self._expiry.slots()
 
-    async def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
-        page, rest = await self._endings.page(slot, cursor, limit)
+    async def expiring(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
+        page, rest = await self._expiry.page(slot, cursor, limit)
         self._reads += len(page)
         return page, rest
 
@@ -287,14 +287,14 @@ class EmbeddedStore:
         self, batch: Sequence[tuple[Sequence[Subscription], Location | None, bool]]
     ) -> list[list[Subscription]]:
         self._writes += sum(len(subscriptions) for subscriptions, _, _ in batch)
-        return await self._endings.end(batch)
+        return await self._expiry.end(batch)
 
     async def ended(self, clients: Sequence[str]) -> list[Ended | None]:
         self._reads += len(clients)
-        return await self._endings.ended(clients)
+        return await self._expiry.ended(clients)
 
     async def tidy(self, kept_s: float) -> int:
-        return await self._endings.tidy(kept_s)
+        return await self._expiry.tidy(kept_s)
 
     # --- the journal of retained messages
 
@@ -321,8 +321,8 @@ class EmbeddedStore:
     async def retained_top(self) -> int:
         return 0 if self._is_without_soft else self._journal.top()
 
-    async def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
-        return await self._journal.reach(lines, stamp)
+    async def reach(self, epochs: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
+        return await self._journal.reach(epochs, stamp)
 
     def retained_count(self) -> int:
         """How many messages are kept; for people."""
@@ -340,9 +340,9 @@ class EmbeddedStore:
         batch = list(zip(clients, drawn, strict=True))
         frames = ([(client, new.number, incarnation) for client, new in part] for part in _parts(batch))
         await self._soft_writer.call("listen", frames)
-        # After the location (``endings.py``). The writer does not answer it: a thousand clients of a frame may have a
+        # After the location (``expiry.py``). The writer does not answer it: a thousand clients of a frame may have a
         # thousand topics each.
-        return list(zip(drawn, await self._endings.ended(clients), strict=True))
+        return list(zip(drawn, await self._expiry.ended(clients), strict=True))
 
     async def unlisten(self, batch: Sequence[tuple[str, Location]]) -> None:
         self._writes += len(batch)
@@ -438,7 +438,7 @@ class EmbeddedStore:
 
     def _look_at_files(self) -> None:
         """``StoreLost``: what is read, or written, is no longer what others find in the directory. With every sign of
-        life and every sweep, so that an idle endpoint notices it too: two calls of the system for each lane."""
+        life and every expiry walk, so that an idle endpoint notices it too: two calls of the system for each lane."""
         for writer in self._writers.values():
             if writer.lost is not None:
                 raise writer.lost

@@ -1,7 +1,7 @@
 """Subscriptions in the embedded store: what an endpoint reads of them, and how it has them written.
 
 Owns: which environment (lane) has a subscription, and both lanes' databases of subscriptions as an endpoint sees them.
-What a writer does to them in a transaction is in ``subscription_operations.py``, their ends are in ``endings.py``. Must
+What a writer does to them in a transaction is in ``subscription_operations.py``, their ends are in ``expiry.py``. Must
 never: hold a transaction across an ``await``, read for longer than ``SLICE_S`` without one, or know what a filter says.
 
 A subscription until disconnect is in the soft lane, unless its client has something in the durable lane at that topic.
@@ -14,8 +14,8 @@ All others are in the durable lane. So a subscription may go from the soft lane 
    client has at the topic.
 
 Both lanes have a subscription between the last two steps. A process that dies there leaves it in both, until the next
-write or sweep finds it. Of one subscription the durable one counts: it is the later one, and if it has no term it beats
-any. Reads look at the soft lane first: what leaves it before that look is in the durable one by then.
+write or expiry finds it. Of one subscription the durable one counts: it is the later one, and if it has no term it
+beats any. Reads look at the soft lane first: what leaves it before that look is in the durable one by then.
 
 Of two that write one subscription to the two lanes at once, one sees the other's: each looks after it has written. Such
 a race may leave ``FILTERS_MAX`` filters of a client and topic in each lane. Without one the sum counts.

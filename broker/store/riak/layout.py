@@ -316,7 +316,7 @@ class ListObject(SetObject):
             self._removed[member] = max(self._now_ms, self._added.get(member, 0) + 1)
 
 
-class Whereabouts:
+class LocationObject:
     """A client's location, and which of its subscriptions have ended in the last ``kept_ms``.
 
     Of two locations the greater is true, so that a late ``unlisten`` cannot undo a newer ``listen``. A client's

@@ -12,7 +12,7 @@ from typing import Final
 from ..base import Ended, Location
 from .access import Access
 from .flow import each
-from .layout import Name, Whereabouts
+from .layout import LocationObject, Name
 
 KEPT_S: Final = 600.0
 """What ended longer ago is not told, until ``tidy`` says otherwise."""
@@ -32,14 +32,14 @@ class Locations:
         least = self._access.now_ms
 
         async def move(position: int) -> None:
-            def edit(whereabouts: Whereabouts) -> Location:
-                held = whereabouts.location
+            def edit(client_location: LocationObject) -> Location:
+                held = client_location.location
                 drawn = Location(max(held.number + 1, least) if held else least, incarnation, True)
-                whereabouts.move(drawn)
+                client_location.move(drawn)
                 return drawn
 
             drawn = await self._objects.change(self._new, self._buckets.location(clients[position]), edit)
-            # Only now, or an end would be missed (``ending.py``).
+            # Only now, or an end would be missed (``expiry.py``).
             found[position] = drawn, (await self._read(clients[position])).ended()
 
         await each(range(len(clients)), move, self._access.at_once)
@@ -49,11 +49,11 @@ class Locations:
         async def leave(entry: tuple[str, Location]) -> None:
             client, given = entry
 
-            def edit(whereabouts: Whereabouts) -> None:
+            def edit(client_location: LocationObject) -> None:
                 # Written back with the context of what was just read. Should a newer listen land in between, the two
                 # become siblings and the greater one, the listen, is true: it cannot be undone from here.
-                if whereabouts.location == given and given.online:
-                    whereabouts.move(given._replace(online=False))
+                if client_location.location == given and given.online:
+                    client_location.move(given._replace(online=False))
 
             await self._objects.change(self._new, self._buckets.location(client), edit)
 
@@ -71,15 +71,15 @@ class Locations:
         """These of the clients have ended."""
 
         async def change(client: str) -> None:
-            def edit(whereabouts: Whereabouts) -> None:
-                self._access.counters["ended_unnamed"] += whereabouts.end(names_of[client])
+            def edit(client_location: LocationObject) -> None:
+                self._access.counters["ended_unnamed"] += client_location.end(names_of[client])
 
             await self._objects.change(self._new, self._buckets.location(client), edit)
 
         await each(list(names_of), change, self._access.at_once)
 
     async def back(self, names_of: Mapping[str, Collection[tuple[str, str | None]]]) -> None:
-        """These of the clients have not ended, or have been subscribed to again; see ``Whereabouts.back``."""
+        """These of the clients have not ended, or have been subscribed to again; see ``LocationObject.back``."""
 
         async def change(client: str) -> None:
             names = names_of[client]
@@ -87,14 +87,14 @@ class Locations:
 
         await each(list(names_of), change, self._access.at_once)
 
-    def _new(self) -> Whereabouts:
-        return Whereabouts(self._access.now_ms, round(self.kept_s * 1000))
+    def _new(self) -> LocationObject:
+        return LocationObject(self._access.now_ms, round(self.kept_s * 1000))
 
-    async def _read(self, client: str) -> Whereabouts:
+    async def _read(self, client: str) -> LocationObject:
         return await self._objects.read(self._new, self._buckets.location(client))
 
-    async def _read_all(self, clients: Sequence[str]) -> dict[str, Whereabouts]:
-        found: dict[str, Whereabouts] = {}
+    async def _read_all(self, clients: Sequence[str]) -> dict[str, LocationObject]:
+        found: dict[str, LocationObject] = {}
 
         async def read(client: str) -> None:
             found[client] = await self._read(client)

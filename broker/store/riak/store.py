@@ -39,8 +39,8 @@ from .access import Access
 from .checks import GONE, check_nodes, check_types, settle_layout
 from .connecting import Connecting
 from .counters import zeroed
-from .ending import End, Ends, after_cursor
 from .entries import subscriptions
+from .expiry import End, Ends, after_cursor
 from .flow import each, together
 from .layout import VERSION, Buckets, Layout, Revoked, place_of
 from .locations import Locations
@@ -220,11 +220,11 @@ class RiakStore:
             async for page in pages:
                 yield page
 
-    async def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
+    async def expiring(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
         self._require_open()
         return await self._ends.page(slot, cursor, limit)
 
-    async def ending_slots(self) -> list[int] | None:
+    async def expiring_slots(self) -> list[int] | None:
         return None
 
     async def end(self, batch: Sequence[End]) -> list[list[Subscription]]:
@@ -255,7 +255,7 @@ class RiakStore:
     async def retained_top(self) -> int:
         raise StoreError(NO_JOURNAL)
 
-    async def reach(self, lines: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
+    async def reach(self, epochs: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
         raise StoreError(NO_JOURNAL)
 
     def _require_open(self) -> None:

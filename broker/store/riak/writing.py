@@ -13,7 +13,7 @@ replacements at the same time one at most takes out what the other one adds, and
 is added in between stays.
 
 **Rows of the index that are over** go when all is written. A write that has left several versions may have taken out
-what the other one brings back, so its rows stay until a sweep meets them. **A merge may bring back** a record whose row
+what the other one brings back, so its rows stay until expiry meets them. **A merge may bring back** a record whose row
 has gone: whoever writes several versions as one puts the terms of that object into the index first.
 """
 

@@ -28,7 +28,7 @@ export const SUBSCRIPTIONS_ENDED = 4007;
  */
 
 /** One client's. Its loop runs only while something is due. */
-export class Endings {
+export class Renewals {
   #asking;
   #kept = new Kept();
   #renewing = false;

@@ -9,7 +9,7 @@
  * connection takes no more.
  */
 
-import { Endings, SUBSCRIPTIONS_ENDED } from "./again.js";
+import { Renewals, SUBSCRIPTIONS_ENDED } from "./again.js";
 import {
   CLOSED_FOR_GOOD,
   ClosedForGood,
@@ -132,7 +132,7 @@ export class Client {
   #inbox;
   /** @type {ReturnType<typeof deferred<Error | null>>} */
   #closed = deferred();
-  #endings;
+  #renewals;
   /** @type {Record<string, any> | null} */
   #listened = null; // the reply to the `listen` of a new connection, not looked at yet
 
@@ -166,7 +166,7 @@ export class Client {
       goOn: () => this.#socket?.goOn(),
       topics: (signal) => this.#ownTopics(signal),
     });
-    this.#endings = new Endings({
+    this.#renewals = new Renewals({
       signal: this.#ending.signal,
       subscribe: (again) => this.#subscribeOnce(again),
       listen: () => this.#listenOnceMore(),
@@ -317,7 +317,7 @@ export class Client {
    */
   async unlisten(options) {
     this.#listening = false;
-    this.#endings.left(Date.now());
+    this.#renewals.left(Date.now());
     this.#recovery?.left();
     await this.#request(this.#body("unlisten", {}), true, options);
   }
@@ -353,11 +353,11 @@ export class Client {
     const asked = { ...term, ...keptFields(options.last, options.since) };
     const fields = { ...filterFields(filter), ...(replace ? { replace } : {}), ...asked };
     const text = filter && filterText(filter);
-    if (replace) this.#endings.gone(chosen); // now, so that none of it is subscribed to again meanwhile
+    if (replace) this.#renewals.gone(chosen); // now, so that none of it is subscribed to again meanwhile
     const beganMs = Date.now();
     const replies = await this.#withTopics("subscribe", chosen, options, fields);
-    if (replace) this.#endings.gone(chosen); // and if a subscribe was under way before
-    this.#endings.subscribed(chosen, text, term, replies, beganMs);
+    if (replace) this.#renewals.gone(chosen); // and if a subscribe was under way before
+    this.#renewals.subscribed(chosen, text, term, replies, beganMs);
   }
 
   /**
@@ -371,7 +371,7 @@ export class Client {
     const chosen = listOf(topics);
     const fields = filterFields(options.filter);
     const text = options.filter && filterText(options.filter);
-    const gone = () => (text === undefined ? this.#endings.gone(chosen) : this.#endings.out(chosen, text));
+    const gone = () => (text === undefined ? this.#renewals.gone(chosen) : this.#renewals.out(chosen, text));
     gone(); // now, so that it is not subscribed to again meanwhile
     await this.#withTopics("unsubscribe", chosen, options, fields);
     gone(); // and if a subscribe was under way before
@@ -542,7 +542,7 @@ export class Client {
    * @param {Record<string, any>} reply
    */
   #listens(reply) {
-    this.#endings.listened(reply);
+    this.#renewals.listened(reply);
     if (this.#recovery?.listens()) this.#inbox.mark({ gap: null });
     this.#release();
   }
@@ -556,7 +556,7 @@ export class Client {
 
   /** Does a position cover all topics of this client? Not of those that have ended, until they are back. */
   #isCovered() {
-    return this.#recovery?.isListening === true && !this.#endings.isRenewing;
+    return this.#recovery?.isListening === true && !this.#renewals.isRenewing;
   }
 
   /**
@@ -576,7 +576,7 @@ export class Client {
     if (this.#ended !== null) return;
     if (this.#listening) this.#recovery?.left();
     // After this code endpoints have taken it for gone, whatever it has heard.
-    if (this.#listening) this.#endings.left(socket.closeCode === SUBSCRIPTIONS_ENDED ? -Infinity : socket.heardMs);
+    if (this.#listening) this.#renewals.left(socket.closeCode === SUBSCRIPTIONS_ENDED ? -Infinity : socket.heardMs);
     this.#lastFailure = lost;
     this.#tell(() => this.#options.onLost?.(lost));
     const reason = socket.closeCode === null ? undefined : CLOSED_FOR_GOOD[socket.closeCode];
@@ -749,7 +749,7 @@ export class Client {
    */
   async *#ownTopics(signal) {
     if (this.#state !== "running") await this.#changed.wait(this.#ending.signal);
-    yield* this.#endings.topics;
+    yield* this.#renewals.topics;
     for await (const { topic } of this.subscriptions({ limit: OWN_TOPICS_PAGE, signal })) yield topic;
   }
 

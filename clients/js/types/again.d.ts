@@ -54,7 +54,7 @@ export type Asking = {
  * @property {() => void} onBack What was due has been subscribed to again, or is given up.
  */
 /** One client's. Its loop runs only while something is due. */
-export declare class Endings {
+export declare class Renewals {
     #private;
     /** @param {Asking} asking */
     constructor(asking: Asking);

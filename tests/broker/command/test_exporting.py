@@ -374,8 +374,8 @@ async def test_filters_and_terms_are_there_again_in_any_combination(tmp_path: Pa
     }
     wanted |= {Subscription("hit", "ann", text, GONE) for text in (None, CHEAP, NEAR)}
     wanted |= {Subscription(f"topic {index}", "ann", None, (None, GONE)[index % 2]) for index in range(50)}
-    ending, filtered = sum(each.term is not None for each in wanted), sum(each.filter is not None for each in wanted)
-    told = f"{len(wanted):,} subscriptions ({ending:,} of them that end, {filtered:,} of them with filters)"
+    expiring, filtered = sum(each.term is not None for each in wanted), sum(each.filter is not None for each in wanted)
+    told = f"{len(wanted):,} subscriptions ({expiring:,} of them that end, {filtered:,} of them with filters)"
     async with opened(EmbeddedStore(tmp_path / "store")) as store:
         await store.subscribe([Subscribe(each.client, [each.topic], each.filter, each.term) for each in wanted])
         code, said = await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out")

@@ -22,7 +22,7 @@ class Endpoint(Surroundings):
         self.transfers = cluster.transfers
         self.busy = False
         self.joining = Joining(
-            *(desk, self.members, cluster.mesh, cluster.replicas, cluster.writes, cluster.transfers, cluster.followers),
+            *(desk, self.members, cluster.mesh, cluster.replicas, cluster.writes, cluster.transfers, cluster.observers),
             lambda: not self.busy,
             alone_at_url=True,
         )

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.clients.cut_off import CutOff
-from ingeborg.broker.core.clients.doubts import CLEAR_AGAIN_S, LATE_S
+from ingeborg.broker.core.clients.lapsed_lease import LapsedLease
 from ingeborg.broker.core.clients.listening import LISTENS_PER_BATCH, Listening
+from ingeborg.broker.core.clients.stale_locations import CLEAR_AGAIN_S, LATE_S
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S
 from ingeborg.broker.core.links.requests import ListenRequest
 from ingeborg.broker.core.model import Ended, Introduction, Location, StoreUnavailable
+from ingeborg.broker.core.topics.expiry import KEPT_S
 from ingeborg.broker.core.topics.locations import Locations
 from ingeborg.broker.core.topics.moved import MovedAway
-from ingeborg.broker.core.topics.sweeping import KEPT_S
 from ingeborg.protocol.errors import REPLACED, SUBSCRIPTIONS_ENDED
 
 from ..fake_desk import Stored
@@ -316,7 +316,7 @@ def test_while_a_listen_is_written_one_elsewhere_is_judged_by_the_number_that_th
     assert endpoint.closes() == ([] if stays else [(anna.number, REPLACED.code)])
 
 
-def test_a_rival_of_a_listen_that_failed_is_forgotten(endpoint: Endpoint) -> None:
+def test_a_place_concurrent_with_a_listen_that_failed_is_forgotten(endpoint: Endpoint) -> None:
     anna = endpoint.listening(number=3)
     endpoint.say("unlisten", connection=anna)
     endpoint.stored("unlisten")
@@ -487,7 +487,7 @@ def test_where_that_cannot_be_stored_it_is_counted(endpoint: Endpoint) -> None:
     assert endpoint.heard(anna) == []
 
 
-# Doubts
+# Stale locations
 
 
 def test_whom_a_home_looks_for_here_is_looked_up_once(endpoint: Endpoint) -> None:
@@ -574,7 +574,7 @@ def test_who_has_stayed_here_while_the_others_took_us_for_dead_is_told_to_listen
     endpoint: Endpoint, seconds: float
 ) -> None:
     anna, bert = endpoint.listening(), endpoint.listening("bert", 2)
-    part = CutOff(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending)
+    part = LapsedLease(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending)
     part.tick()
     endpoint.members.joined = False
     endpoint.desk.now += seconds / 2
@@ -598,7 +598,7 @@ def test_what_others_go_by_is_remembered_while_they_are_out_of_sight(endpoint: E
     anna = endpoint.listening()
     incarnation = endpoint.members.view()[0]
     endpoint.members.connected(peer(incarnation), endpoint.desk.now, Introduction(GRACE_S / 4))
-    part = CutOff(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending)
+    part = LapsedLease(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending)
     part.tick()
     endpoint.members.left(incarnation)
     endpoint.members.joined = False
@@ -612,7 +612,7 @@ def test_what_others_go_by_is_remembered_while_they_are_out_of_sight(endpoint: E
 
 def test_after_so_long_that_it_is_forgotten_what_has_ended_everybody_is_told(endpoint: Endpoint) -> None:
     anna = endpoint.listening()
-    part = CutOff(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending)
+    part = LapsedLease(endpoint.desk.real, *2 * (endpoint.members,), endpoint.hub, endpoint.sending)
     part.tick()
     endpoint.desk.now += GRACE_S + KEPT_S
     part.joined()

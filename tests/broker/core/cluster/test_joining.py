@@ -26,7 +26,7 @@ from ..surroundings import peer
 DOWN = StoreUnavailable("no quorum")
 
 
-class Follower(Part):
+class Observer(Part):
     """A part that writes down what it is told."""
 
     def __init__(self) -> None:
@@ -54,8 +54,8 @@ class Newcomer:
         cluster = Cluster(self.desk.base, alone_at_url=alone_at_url)
         self.members, self.joining = cluster.members, cluster.joining
         self.writes, self.transfers = cluster.writes, cluster.transfers
-        self.follower = Follower()
-        cluster.followers.bind([self.follower])
+        self.observer = Observer()
+        cluster.observers.bind([self.observer])
 
     def later(self, seconds: float = PERIOD_S) -> None:
         self.desk.now += seconds
@@ -116,7 +116,7 @@ class Newcomer:
         for call in calls:
             self.joining.answered(call, 0)
         assert self.members.joined
-        self.follower.told.clear()
+        self.observer.told.clear()
         self.desk.acts.clear()
 
 
@@ -251,7 +251,7 @@ def test_alone_it_has_joined_with_the_first_look_at_the_registry(newcomer: Newco
     newcomer.register()
     assert not newcomer.members.joined
     newcomer.read()
-    assert newcomer.follower.told[0] == "joined"
+    assert newcomer.observer.told[0] == "joined"
     assert [act for act in newcomer.desk.acts if isinstance(act, Joined)] == [Joined()]
     assert newcomer.desk.counts["joins"] == 1
 
@@ -274,7 +274,7 @@ def test_it_has_joined_when_all_peers_have_welcomed_it(newcomer: Newcomer) -> No
     assert not newcomer.members.joined
     newcomer.joining.answered(of_q, 0)
     assert newcomer.members.joined
-    assert newcomer.follower.told.count("joined") == 1
+    assert newcomer.observer.told.count("joined") == 1
     assert Joined() in newcomer.desk.acts
 
 
@@ -332,7 +332,7 @@ def test_the_welcome_says_whether_the_peer_has_acted_without_this_endpoint(
     newcomer.prepare("p")
     newcomer.asked()
     newcomer.joining.answered(newcomer.last, answer)
-    assert newcomer.follower.missed == missed
+    assert newcomer.observer.missed == missed
 
 
 def test_a_welcome_that_did_not_come_may_have_said_so(newcomer: Newcomer) -> None:
@@ -341,7 +341,7 @@ def test_a_welcome_that_did_not_come_may_have_said_so(newcomer: Newcomer) -> Non
     newcomer.prepare("p")
     newcomer.asked()
     newcomer.joining.failed(newcomer.last, "peer_unavailable", "")
-    assert newcomer.follower.missed == [("p", None)]
+    assert newcomer.observer.missed == [("p", None)]
 
 
 def test_one_that_is_gone_is_not(newcomer: Newcomer) -> None:
@@ -369,7 +369,7 @@ def test_a_lapsed_lease_is_counted_told_and_followed_by_a_new_round(member: Newc
     member.desk.now += DEAD_AFTER_S
     assert member.members.lapsed(member.desk.now)
     member.joining.lease_lapsed()
-    assert member.follower.told == ["lapsed"]
+    assert member.observer.told == ["lapsed"]
     assert member.desk.counts["leases_lapsed"] == 1
     member.later()
     member.prepare("p", "q")
@@ -387,7 +387,7 @@ def test_a_newcomer_is_welcome_when_nothing_is_under_way_for_the_slots_that_are_
     member.transfers.begin("keys of before")
     member.joining.join_requested("new", 5, JoinRequest(1))
     assert member.members.table.count("new") > 0  # from here on they are the newcomer's
-    assert member.follower.told == ["view changed"]
+    assert member.observer.told == ["view changed"]
     member.writes.begin("later write")
     member.transfers.begin("keys")
     member.writes.end("write")
@@ -400,13 +400,13 @@ def test_a_newcomer_is_welcome_when_nothing_is_under_way_for_the_slots_that_are_
 def test_a_peer_that_joins_again_and_has_its_slots_still_changes_no_view(member: Newcomer) -> None:
     member.joining.join_requested("p", 5, JoinRequest(2))
     assert member.desk.answers == [("p", 5, 0)]
-    assert member.follower.told == []
+    assert member.observer.told == []
 
 
 def test_a_stranger_is_declined(member: Newcomer) -> None:
     member.joining.join_requested("stranger", 5, JoinRequest(1))
     assert member.desk.declined == [("stranger", 5, "peer_unavailable")]
-    assert member.follower.told == []
+    assert member.observer.told == []
 
 
 # Who goes
@@ -415,7 +415,7 @@ def test_a_stranger_is_declined(member: Newcomer) -> None:
 def test_a_peer_that_is_dead_is_told_of_once_and_its_link_dropped(member: Newcomer) -> None:
     for beat in range(2, 2 + round(2 * DEAD_AFTER_S / PERIOD_S)):
         member.read(peer("p")._replace(heartbeat=beat), peer("q"))
-    assert member.follower.told == ["view changed"]
+    assert member.observer.told == ["view changed"]
     assert member.desk.counts["endpoints_gone"] == 1
     assert [act for act in member.desk.acts if isinstance(act, DropLink)] == [DropLink("q")]
     assert [act.endpoint.name for act in member.desk.acts if isinstance(act, Gone)] == ["q"]
@@ -447,7 +447,7 @@ def test_a_peer_that_leaves_is_home_of_nothing_and_gone_with_its_link(member: Ne
     member.joining.leave_announced("p", 5, LeaveRequest())
     assert member.members.table.count("p") == 0
     assert "p" in member.members.view()  # its clients are there
-    assert member.follower.told == ["view changed"]
+    assert member.observer.told == ["view changed"]
     assert member.desk.answers == [("p", 5, None)]
     member.joining.link_down("p")
     assert "p" not in member.members.peers
@@ -457,7 +457,7 @@ def test_a_peer_that_leaves_is_home_of_nothing_and_gone_with_its_link(member: Ne
 def test_one_whose_link_breaks_without_a_word_stays(member: Newcomer) -> None:
     member.joining.link_down("p")
     assert "p" in member.members.view()
-    assert member.follower.told == []
+    assert member.observer.told == []
 
 
 # Leaving
@@ -467,7 +467,7 @@ def test_who_leaves_says_so_when_its_writes_have_ended(member: Newcomer) -> None
     member.writes.begin("write")
     member.joining.leave()
     assert member.members.table.count("m") == 0
-    assert member.follower.told == ["view changed"]
+    assert member.observer.told == ["view changed"]
     member.joining.tick()
     assert member.asked() == []
     assert not member.joining.transferred
@@ -551,8 +551,8 @@ def test_one_that_is_alone_is_home_until_it_is_taken_out_and_its_writes_have_end
     newcomer.joining.depart()
     newcomer.joining.tick()
     newcomer.stored()  # whoever starts now asks this endpoint, and is welcome when the write has ended
-    assert (newcomer.members.joined, newcomer.follower.told) == (True, [])
+    assert (newcomer.members.joined, newcomer.observer.told) == (True, [])
     newcomer.writes.end("write")
     newcomer.joining.tick()
     newcomer.stored("deregister")
-    assert (newcomer.members.joined, newcomer.follower.told) == (False, ["lapsed"])
+    assert (newcomer.members.joined, newcomer.observer.told) == (False, ["lapsed"])

@@ -12,9 +12,9 @@ from ingeborg.broker.core.clients.assembly import Clients
 from ingeborg.broker.core.codec import MESSAGES, Codec
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.history.assembly import HistoryParts
-from ingeborg.broker.core.history.follower import Follower
-from ingeborg.broker.core.history.rounds import ALL_SLOTS
-from ingeborg.broker.core.links.requests import MissedPage
+from ingeborg.broker.core.history.attempts import ALL_SLOTS
+from ingeborg.broker.core.history.replay_session import ReplaySession
+from ingeborg.broker.core.links.requests import HistoryPage
 from ingeborg.broker.core.message import Message
 from ingeborg.broker.core.model import Subscription
 
@@ -22,7 +22,7 @@ from ..retained.here import Keeper
 
 
 class Here(Keeper):
-    """It has joined, ``peers`` are linked and have history, and each has told its mark: 0."""
+    """It has joined, ``peers`` are linked and have history, and each has told its watermark: 0."""
 
     def __init__(self, *peers: str, **options: Any) -> None:
         super().__init__(*peers, **options)
@@ -30,9 +30,9 @@ class Here(Keeper):
         self.topics = self.make_topics()
         self.clients = Clients(base, cluster, outgoing, self.topics, 25.0, self.members)
         history = HistoryParts(base, cluster, outgoing, self.topics, self.retained, self.clients)
-        self.part, self.admitting = history.recovering, history.admitting
-        self.missed, self.rounds, self.positions = history.missed, history.rounds, history.positions
-        self.missed.joined()
+        self.part, self.admitting = history.replaying, history.admitting
+        self.history_server, self.attempts, self.positions = history.history_server, history.attempts, history.positions
+        self.history_server.joined()
 
     # Clients
 
@@ -51,9 +51,9 @@ class Here(Keeper):
         self.part.listens(connection, client)
         return connection
 
-    def follower(self, connection: Connection) -> Follower:
+    def session(self, connection: Connection) -> ReplaySession:
         """The connection's."""
-        return self.part.followers[connection]
+        return self.part.replay_sessions[connection]
 
     def comes(self, connection: Connection, topic: str, number: int, payload: bytes = b"1") -> None:
         """A message of the endpoint ``o`` for a client of this connection."""
@@ -75,7 +75,7 @@ class Here(Keeper):
     def goes_on(self) -> None:
         """Time passes, up to where what has failed is begun anew; and all that can be done is."""
         self.desk.now += 3.0
-        self.rounds.tick()
+        self.attempts.tick()
         self.work()
 
     def turn(self) -> None:
@@ -86,7 +86,7 @@ class Here(Keeper):
         """All that can be done is."""
         self.turn()
         self.desk.work()
-        while self.has_no_filters() or self.rounds.over or self.marks.advances:
+        while self.has_no_filters() or self.attempts.over or self.watermarks.advances:
             self.turn()
             self.desk.work()
 
@@ -125,8 +125,8 @@ def answer(
     gaps: list[str] | None = None,
     floors: list[int] | None = None,
     slots: bytes = ALL_SLOTS,
-    mark: int = 0,
-) -> MissedPage:
+    watermark: int = 0,
+) -> HistoryPage:
     """A peer's, as it comes over a link. ``rows``: topic, number, stamp."""
     kept = [(topic, b"1", "o", name, stamp) for topic, name, stamp in rows]
-    return MissedPage(number, kept, gaps or [], floors or [], slots, mark)
+    return HistoryPage(number, kept, gaps or [], floors or [], slots, watermark)

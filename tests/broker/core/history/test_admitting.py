@@ -44,10 +44,10 @@ def subscribe(here: Here, connection: Connection, *topics: str, **fields: Any) -
 
 def test_one_that_recovers_is_written_and_its_reply_says_the_position(here: Here) -> None:
     here.keep("t", 5)
-    here.marks.tick()
+    here.watermarks.tick()
     anna = listens(here, recover=True)
     assert here.heard(anna) == [{"result": "success", "recovering": False, "position": at(5)}]
-    assert here.follower(anna).client == "anna"
+    assert here.session(anna).client == "anna"
 
 
 def test_one_that_could_not_be_written_follows_nothing(here: Here) -> None:
@@ -56,13 +56,13 @@ def test_one_that_could_not_be_written_follows_nothing(here: Here) -> None:
     here.clients.listening.flush()
     here.stored("listen")[0].end(error=StoreUnavailable("no quorum"))
     assert here.results(anna) == ["store_unavailable"]
-    assert (here.part.followers, anna.receiver) == ({}, None)
+    assert (here.part.replay_sessions, anna.receiver) == ({}, None)
 
 
 def test_one_that_does_not_recover_is_nothing_to_history(here: Here) -> None:
     anna = listens(here)
     assert here.heard(anna) == [{"result": "success"}]
-    assert here.part.followers == {}
+    assert here.part.replay_sessions == {}
 
 
 def test_a_client_that_recovers_has_its_connection_for_itself(here: Here) -> None:
@@ -138,7 +138,7 @@ def test_where_the_subscription_could_not_be_written_what_has_waited_goes_on(her
     here.stored("subscribe")[0].end(error=StoreUnavailable("no quorum"))
     note, reply = here.heard(anna)
     assert (note["key"], reply["error"]) == ("t", "store_unavailable")
-    assert here.part.followers == {}
+    assert here.part.replay_sessions == {}
 
 
 def test_since_a_position_that_is_none_there_is_a_gap_and_the_reply_says_so(here: Here) -> None:

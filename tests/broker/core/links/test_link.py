@@ -25,7 +25,7 @@ from ingeborg.broker.core.links.requests import (
     Carried,
     DeliverRequest,
     DeliverToListRequest,
-    MissedPage,
+    HistoryPage,
     PublishRequest,
     ReplicaChunkRequest,
     Request,
@@ -118,12 +118,12 @@ def test_a_frame_takes_a_bounded_number_of_items() -> None:
         DeliverRequest(
             Carried("t", b"", "o.1", 1), ["a client whose id has 40 characters, alas"] * (BATCH_BYTES_MAX // 80)
         ),
-        Answer("", MissedPage(0, [("t", bytes(BATCH_BYTES_MAX // 4), "o.1", 1, 1)] * 2, [], [], None, 0)),
+        Answer("", HistoryPage(0, [("t", bytes(BATCH_BYTES_MAX // 4), "o.1", 1, 1)] * 2, [], [], None, 0)),
     ],
     ids=lambda large: type(large).__name__,
 )
 def test_a_frame_takes_a_bounded_number_of_bytes_wherever_its_items_have_them(
-    large: Request | Answer[MissedPage],
+    large: Request | Answer[HistoryPage],
 ) -> None:
     one, _ = opened()
     for number in range(1, 6):

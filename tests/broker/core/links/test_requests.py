@@ -24,12 +24,11 @@ from ingeborg.broker.core.links.requests import (
     DeliverToListRequest,
     FetchRequest,
     FiguresRequest,
+    HistoryPage,
+    HistoryRequest,
     JoinRequest,
     LeaveRequest,
     ListenRequest,
-    MarkRequest,
-    MissedPage,
-    MissedRequest,
     PrepareRequest,
     PublishRequest,
     ReplicaBeginsRequest,
@@ -38,6 +37,7 @@ from ingeborg.broker.core.links.requests import (
     Request,
     RevokedRequest,
     SeenRequest,
+    WatermarkRequest,
 )
 from ingeborg.protocol.hashes import HASH_BYTES, SLOTS
 
@@ -82,23 +82,23 @@ SOUND: dict[type[Request], list[Request]] = {
     ReplicaChunkRequest: [ReplicaChunkRequest(1, "seen", b"1")],
     ReplicaSentRequest: [ReplicaSentRequest(1, 7, False), ReplicaSentRequest(1, 0, True)],
     RevokedRequest: [RevokedRequest([("jti", "t", 0, 1_800_000_000), ("sub", "gw-*", 1, 2)]), RevokedRequest([])],
-    MarkRequest: [
-        MarkRequest(3, 7, ["line"], ["anna"], 2),
-        MarkRequest(-1, 0, [], None, 1),
-        MarkRequest(7, 7, [], [], 1),
+    WatermarkRequest: [
+        WatermarkRequest(3, 7, ["epoch"], ["anna"], 2),
+        WatermarkRequest(-1, 0, [], None, 1),
+        WatermarkRequest(7, 7, [], [], 1),
     ],
-    MissedRequest: [
-        MissedRequest("anna", -2, None),
-        MissedRequest("anna", 7, ["t", "u"], 1),
-        MissedRequest("anna", 0, [], name=("o", 1), limit=100),
+    HistoryRequest: [
+        HistoryRequest("anna", -2, None),
+        HistoryRequest("anna", 7, ["t", "u"], 1),
+        HistoryRequest("anna", 0, [], name=("o", 1), limit=100),
     ],
     FetchRequest: [FetchRequest(1)],
 }
 
 PAGES = [
-    MissedPage(0, [], [], [], None, 0),
-    MissedPage(1, [("t", b"1", "o", 1, 7)], ["t"], [0, SLOTS - 1], BITS, 7),
-    MissedPage(-1, [("t", b"1", "o", 1, 7), ("u", b"2", "o", 2, 8)], [], [], None, 8),
+    HistoryPage(0, [], [], [], None, 0),
+    HistoryPage(1, [("t", b"1", "o", 1, 7)], ["t"], [0, SLOTS - 1], BITS, 7),
+    HistoryPage(-1, [("t", b"1", "o", 1, 7), ("u", b"2", "o", 2, 8)], [], [], None, 8),
 ]
 
 
@@ -117,7 +117,7 @@ ANSWERS: dict[type[Request], list[Any]] = {
     FiguresRequest: [{"clients": 1, "of": {"a": [1, None, "x", True, 1.5]}}, deep(FIGURES_DEEP)],
     PrepareRequest: [True, False],
     ReplicaSentRequest: [True, False],
-    MissedRequest: PAGES,
+    HistoryRequest: PAGES,
     FetchRequest: PAGES,
 }
 

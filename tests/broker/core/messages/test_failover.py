@@ -302,7 +302,7 @@ class Alone(Way):
     @property
     def holds_back(self) -> bool:
         """Does a message that has not come to its end hold positions back?"""
-        return self.retained.clock.mark < self.retained.clock.value
+        return self.retained.clock.watermark < self.retained.clock.value
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ingeborg.broker.core.limits import SIZES, Sizes
-from ingeborg.broker.core.messages import placing
+from ingeborg.broker.core.messages import location_resolver
 
 from ..talk import Cluster, Talker, parse
 
@@ -54,11 +54,11 @@ def test_messages_for_many_wait_until_fewer_names_are_under_way() -> None:
     most, anna_at_s = 0, None
     while len(bert.replies) < 7:
         cluster.world.run(0.001)
-        most = max(most, part._placing.recipients)
+        most = max(most, part._resolver.recipients)
         if anna_at_s is None and len(anna.notes) == 2:
             anna_at_s = cluster.world.now
     assert most == SIZES.delivery_slice + 1  # one message's at a time
-    assert part._placing.recipients == 0
+    assert part._resolver.recipients == 0
     assert bert.heard[4:] == ["ok 0", "ok 1", "ok 2"]
     assert anna_at_s is not None
     assert anna_at_s < bert.replies[4][0]  # who has few subscribers does not wait
@@ -67,7 +67,7 @@ def test_messages_for_many_wait_until_fewer_names_are_under_way() -> None:
 
 
 def test_messages_that_wait_for_one_answer_of_the_store_go_on_in_several_turns() -> None:
-    subscribers, messages = 5 * placing.FEW, 200
+    subscribers, messages = 5 * location_resolver.FEW, 200
     cluster = Cluster("a", sizes=Sizes(places_per_turn=1_000))
     crowd = cluster.client("0", "a")
     for command in ({"command": "listen"}, {"command": "subscribe", "topic": "hot"}):

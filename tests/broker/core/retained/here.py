@@ -8,7 +8,7 @@ from __future__ import annotations
 from ingeborg.broker.core.entries import Entry
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import Call
-from ingeborg.broker.core.links.requests import MarkRequest, Request
+from ingeborg.broker.core.links.requests import Request, WatermarkRequest
 from ingeborg.broker.core.model import Settings, Shape
 from ingeborg.broker.core.replication.assembly import Replication
 from ingeborg.broker.core.retained.assembly import Retained
@@ -16,7 +16,7 @@ from ingeborg.protocol.hashes import slot_of
 
 from ..surroundings import Surroundings
 
-LINE = "m"
+EPOCH = "m"
 KEPT_S = 600.0
 LIMITS = Limits(history_bytes=1 << 24)
 IN_MEMORY = Settings(history="memory")
@@ -25,7 +25,7 @@ WITH_JOURNAL = Shape(journal=True)
 
 
 class Keeper(Surroundings):
-    """It has joined, ``peers`` are linked and have history, and each has told its mark: 0."""
+    """It has joined, ``peers`` are linked and have history, and each has told its watermark: 0."""
 
     def __init__(
         self,
@@ -38,14 +38,14 @@ class Keeper(Surroundings):
         super().__init__(*peers, settings=settings, unix_s=unix_s, limits=limits, shape=shape)
         self.replication = Replication(self.base, self.cluster, 60.0)
         self.retained = retained = Retained(self.base, self.cluster, self.replication)
-        self.log, self.clock, self.marks = retained.log, retained.clock, retained.marks
+        self.log, self.clock, self.watermarks = retained.log, retained.clock, retained.watermarks
         self.journal, self.state, self.retention = retained.journal, retained.state, retained.retention
-        self.marks.joined()
-        self.marks.tick()
+        self.watermarks.joined()
+        self.watermarks.tick()
         self.take_asked()
         for incarnation in peers:
             self.told(incarnation, 0)
-        self.marks.advances = False  # a turn has ended
+        self.watermarks.advances = False  # a turn has ended
         self._names = 0
 
     # What is kept here
@@ -66,15 +66,15 @@ class Keeper(Surroundings):
     def told(
         self,
         incarnation: str,
-        mark: int,
+        watermark: int,
         clock: int | None = None,
         again: list[str] | None = [],  # noqa: B006
         count: int = 0,
     ) -> None:
-        """The peer tells its mark. ``count``: of endpoints that take part, as it sees it; 0: as this one does."""
+        """The peer tells its watermark. ``count``: of endpoints that take part, as it sees it; 0: as this one does."""
         count = count or len(self.members.view()) + 1
-        request = MarkRequest(mark, mark if clock is None else clock, [LINE], again, count)
-        self.marks.mark_told(incarnation, 1, request)
+        request = WatermarkRequest(watermark, watermark if clock is None else clock, [EPOCH], again, count)
+        self.watermarks.watermark_told(incarnation, 1, request)
 
     def take_asked(self, kind: type[Request] | None = None) -> list[Call]:
         """What peers were asked since the last look; all has to be of this kind."""
@@ -86,4 +86,4 @@ class Keeper(Surroundings):
 
 def at(stamp: int) -> str:
     """A position."""
-    return f"{LINE}.{stamp:x}"
+    return f"{EPOCH}.{stamp:x}"

@@ -1,4 +1,4 @@
-"""Stamps, and the mark: all that a home can say of what has ended. SPEC section 8.10."""
+"""Stamps, and the watermark: all that a home can say of what has ended. SPEC section 8.10."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from hypothesis import strategies as st
 from ingeborg.broker.core.retained.clock import Clock
 
 
-def test_the_mark_is_before_the_first_message_that_has_not_ended() -> None:
+def test_the_watermark_is_before_the_first_message_that_has_not_ended() -> None:
     clock = Clock()
-    assert clock.mark == 0
+    assert clock.watermark == 0
     first, second, third = clock.stamp(), clock.stamp(), clock.stamp()
-    assert clock.mark == 0
+    assert clock.watermark == 0
     clock.close(second)
-    assert clock.mark == 0
+    assert clock.watermark == 0
     clock.close(first)
-    assert clock.mark == second
+    assert clock.watermark == second
     clock.close(third)
-    assert clock.mark == third
+    assert clock.watermark == third
     clock.close(third)  # twice is once
     clock.close(99)
-    assert clock.mark == third
+    assert clock.watermark == third
 
 
 def test_a_stamp_is_greater_than_all_that_was_heard_of() -> None:
     clock = Clock()
     clock.see(7)
     clock.see(3)
-    assert clock.mark == 7  # whoever told 7 may: no such stamp is given here any more
+    assert clock.watermark == 7  # whoever told 7 may: no such stamp is given here any more
     assert clock.stamp() == 8
     assert clock.step() == 9
-    assert clock.mark == 7
+    assert clock.watermark == 7
 
 
 @given(st.lists(st.integers(-3, 20)))
-def test_no_mark_ever_covers_a_stamp_that_is_open_or_to_come(steps: list[int]) -> None:
+def test_no_watermark_ever_covers_a_stamp_that_is_open_or_to_come(steps: list[int]) -> None:
     """``steps``: -1 a stamp, -2 the oldest ends, -3 the newest ends, else a number is heard of."""
     clock, told = Clock(), 0
     underway: list[int] = []
@@ -48,7 +48,7 @@ def test_no_mark_ever_covers_a_stamp_that_is_open_or_to_come(steps: list[int]) -
             clock.close(underway.pop(0 if step == -2 else -1))
         elif step >= 0:
             clock.see(step)
-        assert clock.mark >= told
-        told = clock.mark
+        assert clock.watermark >= told
+        told = clock.watermark
         assert all(stamp > told for stamp in underway)
-        assert clock.mark == (min(underway) - 1 if underway else clock.value)
+        assert clock.watermark == (min(underway) - 1 if underway else clock.value)

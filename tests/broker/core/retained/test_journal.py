@@ -17,7 +17,7 @@ from ingeborg.broker.core.retained.journal import AGAIN_S, RETAINED_PER_PAGE, SL
 from ingeborg.protocol.hashes import slot_of
 from tests import wants
 
-from .here import IN_MEMORY, IN_STORE, LINE, Keeper
+from .here import EPOCH, IN_MEMORY, IN_STORE, Keeper
 
 UNIX_S = 1_800_000_000.0
 #: How far the clock leaps at the moment at which all these tests begin.
@@ -77,11 +77,11 @@ def test_the_lives_before_are_ended_before_the_first_write() -> None:
     here.journal.floor(SLOT, 5)
     here.journal.write()
     (call,) = here.stored("reach")
-    assert call.arguments == ([LINE], 0)
+    assert call.arguments == ([EPOCH], 0)
     here.journal.write()
     assert here.stored() == []  # or the life before would end with what this one writes
     call.end(([("before", 4)], 6))
-    assert here.marks.past == {"before": 4}
+    assert here.watermarks.past == {"before": 4}
     here.journal.write()
     (call,) = here.stored("keep")
     assert call.arguments == ([], [], [(SLOT, 5)], [])
@@ -90,30 +90,30 @@ def test_the_lives_before_are_ended_before_the_first_write() -> None:
 def test_a_position_is_told_once_the_journal_knows_that_it_may_be() -> None:
     here = Keeper("a", "b", settings=IN_STORE)
     begin(here)
-    marks = here.marks
+    watermarks = here.watermarks
     here.clock.see(9)
     here.told("a", 8)
     here.told("b", 9)
-    assert marks.stable == 0  # that far the journal has stamps
+    assert watermarks.cluster_watermark == 0  # that far the journal has stamps
     here.journal.write()
     (call,) = here.stored("reach")
-    assert call.arguments == ([LINE], 8)
+    assert call.arguments == ([EPOCH], 8)
     here.told("b", 10)
     here.journal.write()
     assert here.stored() == []
     call.end(None, OSError("the disk is full"))
-    assert marks.stable == 0
+    assert watermarks.cluster_watermark == 0
     here.desk.now += AGAIN_S
     here.journal.write()
     (call,) = here.stored("reach")
-    assert call.arguments == ([LINE], 8)
+    assert call.arguments == ([EPOCH], 8)
     call.end(([("before", 4)], 11))  # by what others have written
-    assert marks.stable == 8
-    assert [marks.stamp_of(position) for position in ("before.4", "before.5")] == [4, None]
+    assert watermarks.cluster_watermark == 8
+    assert [watermarks.stamp_of(position) for position in ("before.4", "before.5")] == [4, None]
     here.told("a", 11)
     here.told("b", 11)
     here.journal.write()
-    assert (marks.stable, here.stored()) == (11, [])
+    assert (watermarks.cluster_watermark, here.stored()) == (11, [])
 
 
 def test_one_write_is_under_way_at_a_time_and_the_rest_goes_into_the_next(here: Keeper) -> None:
@@ -224,7 +224,7 @@ def test_what_the_log_forgets_by_itself_is_forgotten_and_leaves_a_floor(here: Ke
 
 def test_how_far_those_before_had_come_is_known_before_this_endpoint_acts(here: Keeper) -> None:
     informed = Informed()
-    here.cluster.followers.bind([informed])
+    here.cluster.observers.bind([informed])
     here.journal.tick()
     (call,) = here.stored("retained_top")
     here.journal.tick()

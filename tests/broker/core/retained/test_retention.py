@@ -48,6 +48,6 @@ def test_a_crashed_homes_message_holds_positions_back_until_it_has_come_to_its_e
     retention, clock = here.retention, here.clock
     entry = here.keep("t", 5)
     retention.inherit(slot_of("t"), "t", entry.origin, entry.number)
-    assert clock.mark < entry.stamp
+    assert clock.watermark < entry.stamp
     retention.concluded(entry.origin, entry.number)  # another home's by then, or given up
-    assert clock.mark >= entry.stamp
+    assert clock.watermark >= entry.stamp

@@ -9,8 +9,8 @@ import pytest
 from ingeborg.broker.core.links.calls import TIMEOUT_S
 from ingeborg.broker.core.model import StoreUnavailable, Subscribe, Subscription, Term
 from ingeborg.broker.core.topics import presence
+from ingeborg.broker.core.topics.expiry import WALK_S_MAX
 from ingeborg.broker.core.topics.presence import News
-from ingeborg.broker.core.topics.sweeping import WALK_S_MAX
 from ingeborg.broker.core.topics.write import Write, Writer
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
@@ -43,10 +43,10 @@ class Told(Surroundings):
         super().__init__(unix_s=unix_s)
         topics = self.make_topics(*(prefixes or ("room/", "hall/")))
         assert topics.presence is not None
-        self.part, self.writing, self.sweeping, self.routes = (
+        self.part, self.writing, self.expiry, self.routes = (
             topics.presence,
             topics.writing,
-            topics.sweeping,
+            topics.expiry,
             topics.routes,
         )
         self.under_way: list[News] = []  # of which a message is
@@ -336,15 +336,15 @@ class Ends(Told):
     def find(self) -> list[Stored]:
         """The walk comes to them; what the store is asked then."""
         self.desk.now += WALK_S_MAX
-        self.sweeping.tick()
+        self.expiry.tick()
         asked: list[Stored] = []
         while calls := self.take_stored():
             for call in calls:
-                if call.operation == "ending":
+                if call.operation == "expiring":
                     call.end((self.records, None))
                 elif call.operation == "tidy":
                     call.end(0)
-                elif call.operation == "ending_slots":
+                elif call.operation == "expiring_slots":
                     call.end([slot_of(ROOM)])
                 else:
                     asked.append(call)

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from ..model import Location
 
 
-class Rivals:
+class ConcurrentListens:
     """One endpoint's. ``there``: where each listens; ``outlived``: where each did not any more when that came into
     effect."""
 

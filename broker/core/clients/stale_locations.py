@@ -32,7 +32,7 @@ PER_QUESTION: Final = 500
 Place = tuple[str, Location]
 
 
-class Doubts:
+class StaleLocations:
     """One endpoint's, whose incarnation is ``me``. ``found`` is told of clients, each with its place here, that are not
     here."""
 

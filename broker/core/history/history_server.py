@@ -22,7 +22,7 @@ from ..cluster.slots import pack_slots
 from ..desk import Desk, Job
 from ..entries import FORGOTTEN, MOVED, Entry, TopicLog
 from ..links.calls import NOT_HOME, WAIT
-from ..links.requests import FetchRequest, KeptRow, MissedPage, MissedRequest, Request
+from ..links.requests import FetchRequest, HistoryPage, HistoryRequest, KeptRow, Request
 from ..part import Part, RequestHandler
 from ..retained.clock import Clock
 from ..retained.journal import Journal
@@ -61,7 +61,7 @@ TELL_S: Final = 2.0
 Found = deque[tuple[int, Entry]]
 """Entries by their stamps when they were found: one that is dispatched again has another one since."""
 
-Told = Callable[[Any, MissedPage | None], None]
+Told = Callable[[Any, HistoryPage | None], None]
 """Told (context, answer; ``None``: this endpoint is not the home, or cannot say just now)."""
 
 
@@ -82,7 +82,7 @@ class Search:
 
     __slots__ = ("asked", "context", "error", "job", "number", "parked", "peer", "question", "read", "tell_at", "told")
 
-    def __init__(self, question: MissedRequest, peer: str, number: int, told: Told | None, context: Any) -> None:
+    def __init__(self, question: HistoryRequest, peer: str, number: int, told: Told | None, context: Any) -> None:
         self.question = question
         self.peer = peer
         self.number = number
@@ -96,7 +96,7 @@ class Search:
         self.tell_at = 0.0
 
 
-class Missed(Part):
+class HistoryServer(Part):
     """One home's part."""
 
     def __init__(
@@ -132,9 +132,9 @@ class Missed(Part):
 
     def requests(self) -> dict[type[Request], RequestHandler]:
         """What endpoints ask."""
-        return {MissedRequest: self.missed_requested, FetchRequest: self.fetch_requested}
+        return {HistoryRequest: self.history_requested, FetchRequest: self.fetch_requested}
 
-    def missed_requested(self, peer: str, number: int, request: MissedRequest) -> None:
+    def history_requested(self, peer: str, number: int, request: HistoryRequest) -> None:
         """An endpoint asks for a client of its own."""
         self._ask(Search(request, peer, number, None, None))
 
@@ -146,11 +146,11 @@ class Missed(Part):
         else:
             self._desk.answer(peer, number, answer)
 
-    def ask(self, question: MissedRequest, told: Told, context: Any) -> None:
+    def ask(self, question: HistoryRequest, told: Told, context: Any) -> None:
         """This endpoint asks itself."""
         self._ask(Search(question, "", 0, told, context))
 
-    def fetch(self, peer: str, number: int) -> MissedPage | None:
+    def fetch(self, peer: str, number: int) -> HistoryPage | None:
         """The next page; ``None``: it is not there any more."""
         left = self._open.get((peer, number))
         if left is None:
@@ -162,7 +162,7 @@ class Missed(Part):
             left.expiry = self._desk.now + FETCHED_S
         else:
             self._close((peer, number))
-        return None if page is None else MissedPage(number if left.entries else 0, page[0], page[1], [], None, 0)
+        return None if page is None else HistoryPage(number if left.entries else 0, page[0], page[1], [], None, 0)
 
     def tick(self) -> None:
         """Let go of what nobody fetches."""
@@ -195,7 +195,7 @@ class Missed(Part):
         log, now, question = self._log, self._desk.now, search.question
         found: list[Entry] = []
         gaps: list[str] = []
-        mark = self._clock.mark
+        watermark = self._clock.watermark
         slice_at = ENTRIES_PER_SLICE
         version, round = self._homes.version, self._homes.round
         for topic in topics:
@@ -228,13 +228,13 @@ class Missed(Part):
             if not (whole and is_known):
                 gaps.append(topic)
         found.sort(key=_stamp)
-        self._answer(search, found, gaps, [], None, mark)
+        self._answer(search, found, gaps, [], None, watermark)
 
     def _go_through(self, search: Search) -> Iterator[bool]:
         """All that has been retained since, of all slots here."""
         log, question = self._log, search.question
         since, now = question.since, self._desk.now
-        mark = self._clock.mark  # before: what is accepted meanwhile goes to where the client listens
+        watermark = self._clock.watermark  # before: what is accepted meanwhile goes to where the client listens
         slots = [slot for slot in range(SLOTS) if self._is_home(slot)]
         version, round = self._homes.version, self._homes.round
         changed: list[TopicLog] = []
@@ -278,7 +278,7 @@ class Missed(Part):
         # Last: what a topic has forgotten may have been moved to its slot's floor meanwhile.
         floors = [slot for slot in slots if log.floor(slot) > since]
         found.sort(key=_stamp)
-        self._answer(search, found, gaps, floors, pack_slots(slots), mark)
+        self._answer(search, found, gaps, floors, pack_slots(slots), watermark)
 
     def _read(self, search: Search, result: Any, error: Exception | None) -> None:
         search.error = error is not None
@@ -294,7 +294,13 @@ class Missed(Part):
             self._desk.decline(search.peer, search.number, WAIT)
 
     def _answer(
-        self, search: Search, found: list[Entry], gaps: list[str], floors: list[int], slots: bytes | None, mark: int
+        self,
+        search: Search,
+        found: list[Entry],
+        gaps: list[str],
+        floors: list[int],
+        slots: bytes | None,
+        watermark: int,
     ) -> None:
         question = search.question
         entries = deque([(entry.stamp, entry) for entry in found])
@@ -318,9 +324,9 @@ class Missed(Part):
         gaps = gaps + page[1]
         if len(gaps) > GAPS_MAX:
             floors, gaps = sorted({*floors, *map(slot_of, gaps)}), []
-        self._tell(search, MissedPage(number, page[0], gaps, floors, slots, mark))
+        self._tell(search, HistoryPage(number, page[0], gaps, floors, slots, watermark))
 
-    def _tell(self, search: Search, answer: MissedPage | None) -> None:
+    def _tell(self, search: Search, answer: HistoryPage | None) -> None:
         if search.told is not None:
             search.told(search.context, answer)
         elif answer is None:

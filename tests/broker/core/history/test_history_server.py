@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.cluster.slots import unpack_slots
-from ingeborg.broker.core.history import missed as missed_module
-from ingeborg.broker.core.history.missed import FETCHED_S, GAPS_MAX, OPEN_MAX, PAGE_MESSAGES
+from ingeborg.broker.core.history import history_server as history_server_module
+from ingeborg.broker.core.history.history_server import FETCHED_S, GAPS_MAX, OPEN_MAX, PAGE_MESSAGES
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import NOT_HOME, WAIT
-from ingeborg.broker.core.links.requests import FetchRequest, MissedPage, MissedRequest
+from ingeborg.broker.core.links.requests import FetchRequest, HistoryPage, HistoryRequest
 from ingeborg.broker.core.retained import log as log_module
 from ingeborg.broker.core.topics.topic_filters import TopicFilters
 from ingeborg.protocol.hashes import slot_of
@@ -22,16 +22,16 @@ from .here import Here
 MUCH = Limits(history_bytes=1 << 24, history_size=5_000)
 
 
-def look(here: Here, *topics: str, since: int = 0, **more: Any) -> MissedPage | None:
+def look(here: Here, *topics: str, since: int = 0, **more: Any) -> HistoryPage | None:
     """What this endpoint says of these few topics."""
-    told: list[MissedPage | None] = []
-    here.missed.ask(
-        MissedRequest("anna", since, list(topics), **more), lambda context, answer: told.append(answer), None
+    told: list[HistoryPage | None] = []
+    here.history_server.ask(
+        HistoryRequest("anna", since, list(topics), **more), lambda context, answer: told.append(answer), None
     )
     return told[0]
 
 
-def stamps(answer: MissedPage | None) -> list[int]:
+def stamps(answer: HistoryPage | None) -> list[int]:
     assert answer is not None
     return [row[4] for row in answer.rows]
 
@@ -47,7 +47,7 @@ def test_of_few_topics_all_since_comes_by_the_stamps_with_the_mark() -> None:
     assert answer.number == 0
     assert stamps(answer) == [3, 4, 5]
     assert answer.rows[0] == ("t", b"1", "o", first.number, 3)
-    assert (answer.gap_topics, answer.gap_slots, answer.covered, answer.mark) == ([], [], None, open_stamp - 1)
+    assert (answer.gap_topics, answer.gap_slots, answer.covered, answer.watermark) == ([], [], None, open_stamp - 1)
 
 
 def test_a_gap_is_told_by_what_the_topic_has_forgotten_or_the_floor_of_its_slot() -> None:
@@ -87,18 +87,18 @@ def test_of_a_slot_of_another_home_or_one_that_is_read_nothing_is_said() -> None
     assert look(here, mine) is not None
     here.journal.loading[slot_of(mine)] = 1
     assert look(here, mine) is None
-    here.missed.missed_requested("a", 7, MissedRequest("anna", 0, [mine]))
+    here.history_server.history_requested("a", 7, HistoryRequest("anna", 0, [mine]))
     assert here.desk.declined == [("a", 7, NOT_HOME)]
 
 
 def test_nothing_is_said_while_this_endpoint_does_not_act() -> None:
     here = Here()
-    here.missed.lapsed()
+    here.history_server.lapsed()
     assert look(here, "t") is None
     told: list[Any] = []
-    here.missed.ask(MissedRequest("anna", 0, None), lambda context, answer: told.append(answer), None)
+    here.history_server.ask(HistoryRequest("anna", 0, None), lambda context, answer: told.append(answer), None)
     assert told == [None]
-    here.missed.joined()  # what belongs to its slots has arrived
+    here.history_server.joined()  # what belongs to its slots has arrived
     assert look(here, "t") is not None
 
 
@@ -108,31 +108,31 @@ def test_pages_are_fetched_one_by_one_and_each_once() -> None:
     for stamp in range(1, 2 * PAGE_MESSAGES + 11):
         here.keep(mine, stamp)
     here.desk.answers.clear()
-    here.missed.missed_requested("a", 7, MissedRequest("anna", 0, [mine]))
+    here.history_server.history_requested("a", 7, HistoryRequest("anna", 0, [mine]))
     [(_, _, answer)] = here.desk.answers
     number, found = answer.number, stamps(answer)
     assert number > 0
     while number:
-        page = here.missed.fetch("a", number)
+        page = here.history_server.fetch("a", number)
         assert page is not None
         found += stamps(page)
         assert page.number in (0, number)
         number = page.number
     assert found == list(range(1, 2 * PAGE_MESSAGES + 11))
     here.desk.answers.clear()
-    here.missed.fetch_requested("a", 8, FetchRequest(answer.number))  # there is no more of it
-    here.missed.fetch_requested("b", 9, FetchRequest(answer.number))  # nor was it another's
+    here.history_server.fetch_requested("a", 8, FetchRequest(answer.number))  # there is no more of it
+    here.history_server.fetch_requested("b", 9, FetchRequest(answer.number))  # nor was it another's
     assert [(peer, number) for peer, number, _ in here.desk.declined] == [("a", 8), ("b", 9)]
 
 
 def test_a_page_has_so_many_bytes_and_one_message_at_least() -> None:
     here = Here()
     for stamp in range(1, 4):
-        here.keep("t", stamp, b"x" * (missed_module.PAGE_BYTES + 1))
+        here.keep("t", stamp, b"x" * (history_server_module.PAGE_BYTES + 1))
     answer = look(here, "t")
     assert answer is not None
     assert (stamps(answer), answer.number > 0) == ([1], True)
-    page = here.missed.fetch("", answer.number)
+    page = here.history_server.fetch("", answer.number)
     assert stamps(page) == [2]
 
 
@@ -146,7 +146,7 @@ def test_what_is_forgotten_before_it_was_fetched_is_a_gap_and_what_was_taken_bac
     here.log.get(slot_of("t"), "t").expires = here.desk.now  # type: ignore[union-attr]
     here.log.stamp_anew(slot_of("t"), entries[-3], 2 * PAGE_MESSAGES)
     here.log.sweep(here.desk.now)
-    page = here.missed.fetch("", answer.number)
+    page = here.history_server.fetch("", answer.number)
     assert page is not None
     # By the stamps when it was found, so that nothing is passed over.
     assert (stamps(page), page.gap_topics) == ([PAGE_MESSAGES + 1, PAGE_MESSAGES + 2], ["t"])
@@ -159,8 +159,8 @@ def test_what_went_to_another_home_before_it_was_fetched_is_begun_anew_there() -
     answer = look(here, "t")
     assert answer is not None
     here.state.gone([slot_of("t")])
-    assert here.missed.fetch("", answer.number) is None
-    assert here.missed.fetch("", answer.number) is None
+    assert here.history_server.fetch("", answer.number) is None
+    assert here.history_server.fetch("", answer.number) is None
 
 
 def test_who_fetches_nothing_for_long_does_not_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,17 +171,17 @@ def test_who_fetches_nothing_for_long_does_not_want_it(monkeypatch: pytest.Monke
     assert kept is not None
     assert left is not None
     here.desk.now += FETCHED_S - 1.0
-    assert here.missed.fetch("", kept.number) is not None
+    assert here.history_server.fetch("", kept.number) is not None
     here.desk.now += 1.0
-    here.missed.tick()
-    assert here.missed.fetch("", left.number) is None
-    assert here.missed.fetch("", kept.number) is not None
+    here.history_server.tick()
+    assert here.history_server.fetch("", left.number) is None
+    assert here.history_server.fetch("", kept.number) is not None
 
 
 def test_too_many_are_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
     wants.interpreted()
     assert OPEN_MAX > 1
-    monkeypatch.setattr(missed_module, "OPEN_MAX", 1)
+    monkeypatch.setattr(history_server_module, "OPEN_MAX", 1)
     here = Here(limits=MUCH)
     for stamp in range(1, PAGE_MESSAGES + 5):
         here.keep("t", stamp)
@@ -205,15 +205,15 @@ def test_of_very_many_topics_with_a_gap_the_slots_are_named() -> None:
 
 def test_a_long_search_stops_where_the_slots_move_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     wants.interpreted()
-    monkeypatch.setattr(missed_module, "ENTRIES_PER_SLICE", 2)
+    monkeypatch.setattr(history_server_module, "ENTRIES_PER_SLICE", 2)
     here = Here("a")
     mine = here.topics_at("m", 3)
     for stamp, topic in enumerate([*mine, *mine], 1):
         here.keep(topic, stamp)
-    told: list[MissedPage | None] = []
+    told: list[HistoryPage | None] = []
 
     def ask() -> None:
-        here.missed.ask(MissedRequest("anna", 0, mine), lambda context, answer: told.append(answer), None)
+        here.history_server.ask(HistoryRequest("anna", 0, mine), lambda context, answer: told.append(answer), None)
 
     ask()
     assert told == []  # it goes on in the next turn
@@ -227,7 +227,7 @@ def test_a_long_search_stops_where_the_slots_move_meanwhile(monkeypatch: pytest.
 
 def test_what_is_left_of_all_answers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     wants.interpreted()
-    monkeypatch.setattr(missed_module, "LEFT_MAX", 4)
+    monkeypatch.setattr(history_server_module, "LEFT_MAX", 4)
     here = Here(limits=MUCH)
     for stamp in range(1, PAGE_MESSAGES + 6):
         here.keep("t", stamp)
@@ -235,21 +235,21 @@ def test_what_is_left_of_all_answers_is_bounded(monkeypatch: pytest.MonkeyPatch)
         fetched, over = look(here, "t"), None
         assert fetched is not None
         assert look(here, "t") is None  # five are left of the first
-        here.missed.fetch("", fetched.number)
+        here.history_server.fetch("", fetched.number)
         over = look(here, "t")
         assert over is not None
         here.desk.now += FETCHED_S
-        here.missed.tick()
+        here.history_server.tick()
     assert here.desk.drops["recoveries_put_off"] == 3
 
 
 # -- Going through what was kept
 
 
-def through(here: Here, since: int = 0) -> list[MissedPage | None]:
+def through(here: Here, since: int = 0) -> list[HistoryPage | None]:
     """It is asked for a client with very many topics; the answer comes to this list."""
-    told: list[MissedPage | None] = []
-    here.missed.ask(MissedRequest("anna", since, None), lambda context, answer: told.append(answer), None)
+    told: list[HistoryPage | None] = []
+    here.history_server.ask(HistoryRequest("anna", since, None), lambda context, answer: told.append(answer), None)
     return told
 
 
@@ -305,7 +305,7 @@ def test_gaps_are_of_the_clients_topics_and_of_slots() -> None:
 def test_what_moves_from_a_topic_to_its_floor_meanwhile_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     wants.interpreted()
     monkeypatch.setattr(log_module, "HOLES_MAX", 1)
-    monkeypatch.setattr(missed_module, "TOPICS_PER_SLICE", 1)
+    monkeypatch.setattr(history_server_module, "TOPICS_PER_SLICE", 1)
     here = Here()
     first, hole, third = sorted(("t", "u", "v"), key=slot_of)
     here.keep(first, 1)
@@ -347,8 +347,8 @@ def test_where_the_store_cannot_say_it_is_no_answer_and_who_waits_is_told_so() -
     here = Here("a")
     (mine,) = here.topics_at("m", 1)
     here.keep(mine, 3)
-    here.missed.missed_requested("a", 7, MissedRequest("anna", 0, None))
-    here.desk.now += missed_module.TELL_S
+    here.history_server.history_requested("a", 7, HistoryRequest("anna", 0, None))
+    here.desk.now += history_server_module.TELL_S
     here.desk.work()
     assert here.desk.declined == [("a", 7, WAIT)]
     here.stored("subscribed")[0].end(None, OSError("down"))

@@ -10,8 +10,7 @@ from ingeborg.broker.core.connections.hub import Binding
 from ingeborg.broker.core.dispatch import Dispatch
 from ingeborg.broker.core.message import Message
 from ingeborg.broker.core.model import Introduction, Location, Shape, StoreUnavailable, Subscription, Term
-from ingeborg.broker.core.topics.routes import Route
-from ingeborg.broker.core.topics.sweeping import (
+from ingeborg.broker.core.topics.expiry import (
     EMPTY_S,
     KEPT_S,
     PAUSE_S,
@@ -21,6 +20,7 @@ from ingeborg.broker.core.topics.sweeping import (
     SLOTS_PER_TICK,
     WALK_S_MAX,
 )
+from ingeborg.broker.core.topics.routes import Route
 from ingeborg.broker.core.topics.topic_filters import TopicFilters
 from ingeborg.protocol.filters import canonical_filter
 from ingeborg.protocol.hashes import SLOTS, slot_of
@@ -39,7 +39,7 @@ class Endpoint(Surroundings):
     def __init__(self, *peers: str, joined: bool = True, reads_memory: bool = True) -> None:
         super().__init__(*peers, joined=joined, unix_s=UNIX_S, shape=Shape(reads_memory=reads_memory))
         topics = self.make_topics()
-        self.part, self.terms, self.writing = topics.sweeping, topics.terms, topics.writing
+        self.part, self.terms, self.writing = topics.expiry, topics.terms, topics.writing
         self.routes, self.locations, self.writes = topics.routes, topics.locations, self.cluster.writes
         self.records: list[Subscription] = []
         self.places: dict[str, Location] = {}
@@ -51,7 +51,7 @@ class Endpoint(Surroundings):
         self.hold_operation = "end"  # that is held, or another one
         self.tells_slots = False  # the store says which slots have any
 
-    def ending(self, client: str, topic: str | None = None, term: Term = UNTIL, filter: str | None = None) -> str:
+    def expiring(self, client: str, topic: str | None = None, term: Term = UNTIL, filter: str | None = None) -> str:
         """A client's subscription; without a topic to one of ours."""
         topic = topic or self.topics_at("m", 1)[0]
         self.records.append(Subscription(topic, client, filter, term, len(self.records) + 1))
@@ -87,10 +87,10 @@ class Endpoint(Surroundings):
         self.walk(seconds)
         return sorted({record.client for record in before if record not in self.records})
 
-    def _ending_slots(self) -> list[int] | None:
+    def _expiring_slots(self) -> list[int] | None:
         return sorted({slot_of(record.topic) for record in self.records}) if self.tells_slots else None
 
-    def _ending(self, slot: int, cursor: str | None, limit: int) -> Any:
+    def _expiring(self, slot: int, cursor: str | None, limit: int) -> Any:
         of_slot = [record for record in self.records if slot_of(record.topic) == slot]
         start = int(cursor or 0)
         page = of_slot[start : start + limit]
@@ -123,7 +123,7 @@ def endpoint() -> Endpoint:
 
 @pytest.mark.parametrize("place", [None, Location(7, "m", False), Location(7, "dead", True)])
 def test_one_ends_when_its_client_has_been_away_for_the_grace_time(endpoint: Endpoint, place: Location | None) -> None:
-    endpoint.ending("anna")
+    endpoint.expiring("anna")
     endpoint.locations.learn("anna", Location(6, "m", False))
     if place is not None:
         endpoint.places["anna"] = place
@@ -142,17 +142,17 @@ def test_one_ends_when_its_client_has_been_away_for_the_grace_time(endpoint: End
 def test_where_endpoints_differ_the_least_grace_time_counts() -> None:
     endpoint = Endpoint("p")
     endpoint.members.connected(peer("p"), endpoint.desk.now, Introduction(GRACE_S / 4))
-    endpoint.ending("anna")
+    endpoint.expiring("anna")
     assert endpoint.gone() == endpoint.gone(GRACE_S / 4 - 3) == []
     assert endpoint.gone(3) == ["anna"]
     endpoint.members.left("p")
-    endpoint.ending("bert")
+    endpoint.expiring("bert")
     assert endpoint.gone() == endpoint.gone(GRACE_S - WALK_S_MAX) == []
     assert endpoint.gone() == ["bert"]
 
 
 def test_who_is_said_to_be_here_and_is_not_is_looked_for_first(endpoint: Endpoint) -> None:
-    endpoint.ending("anna")
+    endpoint.expiring("anna")
     endpoint.places["anna"] = Location(7, "m", True)
     assert endpoint.gone() == endpoint.gone(GRACE_S) == endpoint.gone(GRACE_S) == []
     assert set(endpoint.hub.missed) == {"anna"}
@@ -165,7 +165,7 @@ def test_who_is_said_to_be_here_and_is_not_is_looked_for_first(endpoint: Endpoin
 def test_a_location_that_the_store_has_forgotten_is_no_sign_of_life(seen_s: float, gone: list[str]) -> None:
     """Unless so much time has passed that one of which nothing was seen may have been forgotten, too."""
     endpoint = Endpoint()
-    endpoint.ending("anna")
+    endpoint.expiring("anna")
     endpoint.places["anna"] = Location(7, "m", False)
     endpoint.gone()
     del endpoint.places["anna"]
@@ -173,7 +173,7 @@ def test_a_location_that_the_store_has_forgotten_is_no_sign_of_life(seen_s: floa
 
 
 def test_who_came_back_and_went_again_is_away_from_then_on(endpoint: Endpoint) -> None:
-    endpoint.ending("anna")
+    endpoint.expiring("anna")
     endpoint.places["anna"] = Location(7, "m", False)
     endpoint.gone()
     endpoint.places["anna"] = Location(8, "m", False)
@@ -182,7 +182,7 @@ def test_who_came_back_and_went_again_is_away_from_then_on(endpoint: Endpoint) -
 
 
 def test_who_comes_back_while_it_is_being_ended_keeps_it(endpoint: Endpoint) -> None:
-    endpoint.ending("anna")
+    endpoint.expiring("anna")
     endpoint.gone()
     endpoint.hold = True
     endpoint.walk(GRACE_S)
@@ -194,8 +194,8 @@ def test_who_comes_back_while_it_is_being_ended_keeps_it(endpoint: Endpoint) -> 
 
 def test_one_whose_client_listens_stays() -> None:
     endpoint = Endpoint("p")
-    topic = endpoint.ending("anna")
-    endpoint.ending("bert", topic)
+    topic = endpoint.expiring("anna")
+    endpoint.expiring("bert", topic)
     endpoint.hub.bindings["anna"] = Binding(endpoint.client(), 1)
     endpoint.places["bert"] = Location(3, "p", True)
     for _ in range(5):
@@ -206,7 +206,7 @@ def test_one_whose_client_listens_stays() -> None:
 
 def test_who_was_at_an_endpoint_that_was_taken_for_dead_is_not_away_when_that_is_back() -> None:
     endpoint = Endpoint("p")
-    endpoint.ending("anna")
+    endpoint.expiring("anna")
     endpoint.places["anna"] = Location(3, "p", True)
     p = endpoint.members.peers["p"]
     p.dead_since = endpoint.desk.now
@@ -221,9 +221,9 @@ def test_who_was_at_an_endpoint_that_was_taken_for_dead_is_not_away_when_that_is
 
 
 def test_one_with_a_time_ends_then_whoever_listens(endpoint: Endpoint) -> None:
-    topic = endpoint.ending("anna", term=Term(False, UNIX_S + 30.0))
-    endpoint.ending("bert", topic, Term(True, UNIX_S + 30.0))
-    endpoint.ending("carl", topic, Term(True, UNIX_S + 3_000.0))
+    topic = endpoint.expiring("anna", term=Term(False, UNIX_S + 30.0))
+    endpoint.expiring("bert", topic, Term(True, UNIX_S + 30.0))
+    endpoint.expiring("carl", topic, Term(True, UNIX_S + 3_000.0))
     for client in ("anna", "bert"):
         endpoint.hub.bindings[client] = Binding(endpoint.client(), 1)
     assert endpoint.gone(29.0) == []
@@ -236,9 +236,9 @@ def test_one_with_a_time_ends_then_whoever_listens(endpoint: Endpoint) -> None:
 
 
 def test_all_of_a_client_in_a_page_end_together(endpoint: Endpoint) -> None:
-    first = endpoint.ending("anna")
+    first = endpoint.expiring("anna")
     second = next(f"x{n}" for n in range(100_000) if slot_of(f"x{n}") == slot_of(first))
-    endpoint.ending("anna", second)
+    endpoint.expiring("anna", second)
     endpoint.gone()
     endpoint.gone(GRACE_S)
     ((ends,),) = of(endpoint.asked, "end")
@@ -247,9 +247,9 @@ def test_all_of_a_client_in_a_page_end_together(endpoint: Endpoint) -> None:
 
 def test_only_those_of_our_slots_are_looked_at() -> None:
     endpoint = Endpoint("p")
-    endpoint.ending("anna", endpoint.topics_at("p", 1)[0])
+    endpoint.expiring("anna", endpoint.topics_at("p", 1)[0])
     endpoint.walk()
-    slots = {slot for slot, _, _ in of(endpoint.asked, "ending")}
+    slots = {slot for slot, _, _ in of(endpoint.asked, "expiring")}
     assert slots == {slot for slot in range(SLOTS) if endpoint.members.table[slot] == "m"}
 
 
@@ -257,7 +257,7 @@ def test_an_endpoint_that_may_not_act_looks_at_nothing() -> None:
     waiting = Endpoint("p", joined=False)
     assert waiting.walk() == []
     endpoint = Endpoint("p")
-    endpoint.ending("anna")
+    endpoint.expiring("anna")
     endpoint.tick()
     endpoint.desk.now += 10.0
     endpoint.lose_lease()
@@ -276,11 +276,11 @@ def test_an_endpoint_that_may_not_act_looks_at_nothing() -> None:
 )
 def test_a_tick_looks_at_so_many(reads_memory: bool, slots: int, records: int) -> None:
     endpoint = Endpoint(reads_memory=reads_memory)
-    assert len(of(endpoint.tick(), "ending")) == slots
+    assert len(of(endpoint.tick(), "expiring")) == slots
     endpoint = Endpoint(reads_memory=reads_memory)
     topic = next(f"x{n}" for n in range(100_000) if slot_of(f"x{n}") == 0)
     for number in range(records * 2 + 1):
-        endpoint.ending(f"c{number}", topic)
+        endpoint.expiring(f"c{number}", topic)
     for expected in (records, records, 1):
         read = of(endpoint.tick(), "locations")
         assert [len(clients) for (clients,) in read] == [expected]
@@ -288,31 +288,31 @@ def test_a_tick_looks_at_so_many(reads_memory: bool, slots: int, records: int) -
 
 def test_a_slot_without_any_is_left_alone_for_a_while(endpoint: Endpoint) -> None:
     endpoint.walk()
-    assert of(endpoint.walk(), "ending") == []
-    assert len(of(endpoint.walk(EMPTY_S), "ending")) == SLOTS
+    assert of(endpoint.walk(), "expiring") == []
+    assert len(of(endpoint.walk(EMPTY_S), "expiring")) == SLOTS
 
 
 def test_a_slot_that_is_written_into_is_looked_at_again(endpoint: Endpoint) -> None:
     endpoint.walk()
-    endpoint.ending("anna", "t")
+    endpoint.expiring("anna", "t")
     endpoint.terms.wrote(["t"])
     endpoint.tick()
-    assert of(endpoint.walk(), "ending") == [(slot_of("t"), None, RECORDS_PER_TICK)]
+    assert of(endpoint.walk(), "expiring") == [(slot_of("t"), None, RECORDS_PER_TICK)]
     endpoint.records.clear()
-    assert of(endpoint.walk(), "ending") == [(slot_of("t"), None, RECORDS_PER_TICK)]
-    assert of(endpoint.walk(), "ending") == []
+    assert of(endpoint.walk(), "expiring") == [(slot_of("t"), None, RECORDS_PER_TICK)]
+    assert of(endpoint.walk(), "expiring") == []
 
 
 @pytest.mark.parametrize("tells_slots", [False, True])
 def test_one_that_is_written_during_a_walk_is_found_by_the_next(endpoint: Endpoint, tells_slots: bool) -> None:
     """The slot has been looked into, or the store has not named it; and this walk finds nothing."""
     endpoint.tells_slots = tells_slots
-    endpoint.hold_operation = "ending_slots" if tells_slots else "ending"
+    endpoint.hold_operation = "expiring_slots" if tells_slots else "expiring"
     endpoint.tick(WALK_S_MAX)
     (read,) = endpoint.held
     endpoint.hold_operation = ""
     topic = next(f"x{n}" for n in range(100_000) if slot_of(f"x{n}") == 0)
-    endpoint.ending("anna", topic)
+    endpoint.expiring("anna", topic)
     endpoint.terms.wrote([topic])
     read.end([] if tells_slots else ([], None))
     endpoint.walk(0.0)
@@ -322,28 +322,28 @@ def test_one_that_is_written_during_a_walk_is_found_by_the_next(endpoint: Endpoi
 
 def test_where_the_store_says_which_slots_have_any_no_other_is_looked_into(endpoint: Endpoint) -> None:
     endpoint.tells_slots = True
-    assert of(endpoint.walk(), "ending") == []
-    topic = endpoint.ending("anna")
+    assert of(endpoint.walk(), "expiring") == []
+    topic = endpoint.expiring("anna")
     endpoint.terms.wrote([topic])
     endpoint.tick()
-    assert of(endpoint.walk(), "ending") == [(slot_of(topic), None, RECORDS_PER_TICK)]
-    endpoint.ending("bob", "of a home before")
+    assert of(endpoint.walk(), "expiring") == [(slot_of(topic), None, RECORDS_PER_TICK)]
+    endpoint.expiring("bob", "of a home before")
     endpoint.part.view_changed()
-    assert {slot for slot, _, _ in of(endpoint.walk(), "ending")} == {slot_of(topic), slot_of("of a home before")}
+    assert {slot for slot, _, _ in of(endpoint.walk(), "expiring")} == {slot_of(topic), slot_of("of a home before")}
     endpoint.records.clear()
-    assert of(endpoint.walk(), "ending") == []
-    asked = len(of(endpoint.asked, "ending_slots"))
+    assert of(endpoint.walk(), "expiring") == []
+    asked = len(of(endpoint.asked, "expiring_slots"))
     endpoint.walk()
-    assert len(of(endpoint.asked, "ending_slots")) == asked  # it is asked again in a while
+    assert len(of(endpoint.asked, "expiring_slots")) == asked  # it is asked again in a while
     endpoint.walk(EMPTY_S)
-    assert len(of(endpoint.asked, "ending_slots")) == asked + 1
+    assert len(of(endpoint.asked, "expiring_slots")) == asked + 1
 
 
 def test_where_it_cannot_say_so_it_is_asked_again_a_moment_later(endpoint: Endpoint) -> None:
-    endpoint.down_for = {"ending_slots"}
-    assert of(endpoint.tick(), "ending") == []
+    endpoint.down_for = {"expiring_slots"}
+    assert of(endpoint.tick(), "expiring") == []
     endpoint.down_for = set()
-    assert len(of(endpoint.walk(PAUSE_S), "ending")) == SLOTS
+    assert len(of(endpoint.walk(PAUSE_S), "expiring")) == SLOTS
 
 
 def test_slots_that_come_are_looked_into() -> None:
@@ -351,18 +351,18 @@ def test_slots_that_come_are_looked_into() -> None:
     endpoint.walk()
     endpoint.members.left("p")
     endpoint.part.view_changed()
-    assert len(of(endpoint.walk(), "ending")) == SLOTS
+    assert len(of(endpoint.walk(), "expiring")) == SLOTS
 
 
 # The store
 
 
 def test_a_store_that_fails_is_left_alone_for_a_moment_and_nothing_ends(endpoint: Endpoint) -> None:
-    endpoint.ending("anna")
+    endpoint.expiring("anna")
     endpoint.gone()
     endpoint.down = True
-    assert [call.operation for call in endpoint.tick(GRACE_S)] == ["tidy", "ending_slots"]
-    assert of(endpoint.tick(PAUSE_S / 2), "ending_slots") == []
+    assert [call.operation for call in endpoint.tick(GRACE_S)] == ["tidy", "expiring_slots"]
+    assert of(endpoint.tick(PAUSE_S / 2), "expiring_slots") == []
     endpoint.down = False
     assert endpoint.gone(PAUSE_S) == ["anna"]
 
@@ -378,8 +378,8 @@ def in_use(endpoint: Endpoint, topic: str) -> Route:
 
 
 def test_the_caches_have_what_has_ended(endpoint: Endpoint) -> None:
-    topic = endpoint.ending("anna", filter=LOUD)
-    endpoint.ending("anna", topic)
+    topic = endpoint.expiring("anna", filter=LOUD)
+    endpoint.expiring("anna", topic)
     route = in_use(endpoint, topic)
     endpoint.gone()
     endpoint.hold = True
@@ -399,7 +399,7 @@ def test_the_caches_have_what_has_ended(endpoint: Endpoint) -> None:
 def test_where_it_is_not_certain_what_is_there_it_is_read_again_as_soon_as_it_is_not_in_use(
     endpoint: Endpoint, why: str
 ) -> None:
-    topic = endpoint.ending("anna")
+    topic = endpoint.expiring("anna")
     route = in_use(endpoint, topic)
     endpoint.gone()
     if why == "a write of the client is under way":
@@ -421,7 +421,7 @@ def test_where_it_is_not_certain_what_is_there_it_is_read_again_as_soon_as_it_is
 
 
 def test_a_newcomer_waits_for_what_is_being_ended(endpoint: Endpoint) -> None:
-    endpoint.ending("anna")
+    endpoint.expiring("anna")
     endpoint.gone()
     endpoint.hold = True
     endpoint.walk(GRACE_S)
@@ -439,7 +439,7 @@ def test_a_walk_that_is_overtaken_by_a_newcomer_begins_anew() -> None:
     endpoint.members.joined_by("q", 1, 1)
     endpoint.part.view_changed()
     first = next(slot for slot in range(SLOTS) if endpoint.members.table[slot] == "m")
-    assert of(endpoint.tick(), "ending")[0][0] == first
+    assert of(endpoint.tick(), "expiring")[0][0] == first
 
 
 def test_the_home_of_the_first_slot_clears_up() -> None:

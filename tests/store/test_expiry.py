@@ -24,7 +24,7 @@ from ingeborg.broker.store.base import (
 )
 from ingeborg.broker.store.embedded import operations as soft_operations
 from ingeborg.broker.store.embedded import slices
-from ingeborg.broker.store.embedded.endings import EndedItem, EndedRecord, pack_ended, unpack_ended
+from ingeborg.broker.store.embedded.expiry import EndedItem, EndedRecord, pack_ended, unpack_ended
 from ingeborg.broker.store.embedded.layout import FRAME_ITEMS, Lane, prepare
 from ingeborg.broker.store.embedded.operations import operations
 from ingeborg.broker.store.embedded.store import EmbeddedStore
@@ -50,11 +50,11 @@ async def made(
     return [each for record in records for each in record if each.filter == text]
 
 
-async def all_ending(store: EmbeddedStore) -> list[Subscription]:
+async def all_expiring(store: EmbeddedStore) -> list[Subscription]:
     """All that have a term."""
     found: list[Subscription] = []
-    for slot in await store.ending_slots() or []:
-        page, cursor = await store.ending(slot, None, 100_000)
+    for slot in await store.expiring_slots() or []:
+        page, cursor = await store.expiring(slot, None, 100_000)
         assert cursor is None
         found += page
     return found
@@ -63,7 +63,7 @@ async def all_ending(store: EmbeddedStore) -> list[Subscription]:
 def between(store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch, operation: str, then: Step) -> None:
     """Before a writer is asked for the operation the next time, something else is done."""
     for name in ("_soft", "_durable"):
-        call = getattr(store._endings, name)
+        call = getattr(store._expiry, name)
 
         async def interrupted(asked: str, frames: Any, call: Any = call) -> Any:
             nonlocal then
@@ -72,7 +72,7 @@ def between(store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch, operation: st
                 await step()
             return await call(asked, frames)
 
-        monkeypatch.setattr(store._endings, name, interrupted)
+        monkeypatch.setattr(store._expiry, name, interrupted)
 
 
 async def nothing() -> None:
@@ -92,7 +92,7 @@ async def run():
     await store.open()
     await other.open()
     mine = [each for record in await store.subscriptions_of([("ann", "rock"), ("ann", "jazz")]) for each in record]
-    soft, durable = store._endings._soft, store._endings._durable
+    soft, durable = store._expiry._soft, store._expiry._durable
     def dying(call):
         async def called(operation, frames):
             if operation == last:
@@ -101,7 +101,7 @@ async def run():
                 await other.subscribe([Subscribe("ann", ["jazz"], None, Term(False, 4e9))])
             return await call(operation, frames)
         return called
-    store._endings._soft, store._endings._durable = dying(soft), dying(durable)
+    store._expiry._soft, store._expiry._durable = dying(soft), dying(durable)
     await store.end([(mine, None, True)])
     os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(run())
@@ -117,7 +117,7 @@ async def test_kill_9_between_two_steps_loses_none_without_a_word(tmp_path: Path
     assert process.wait(60) == -signal.SIGKILL
     kill(process)
     async with opened(tmp_path) as store:
-        left = {each.topic for each in await all_ending(store)}
+        left = {each.topic for each in await all_expiring(store)}
         (said,) = await store.ended(["ann"])
         named = {topic for topic, _ in said.subscriptions} if said else set()
         assert left | named == {"rock", "jazz"}
@@ -127,8 +127,8 @@ async def test_kill_9_between_two_steps_loses_none_without_a_word(tmp_path: Path
             "has_not_ended": ({"jazz"}, {"rock", "jazz"}),
             "none": ({"jazz"}, {"rock"}),
         }[last]
-        # The next sweep goes on from there, whichever stamps it has.
-        mine = await all_ending(store)
+        # The next expiry walk goes on from there, whichever stamps it has.
+        mine = await all_expiring(store)
         assert await store.end([([*before, *mine], None, True)]) == [
             [each for each in [*before, *mine] if each in mine or each.topic == "rock"]
         ]
@@ -235,7 +235,7 @@ async def test_what_ends_before_its_subscribe_has_returned_is_named(
         await store.end([(mine, None, True)])
 
         async def ended() -> None:
-            later = await all_ending(other)
+            later = await all_expiring(other)
             assert await other.end([(later, None, True)]) == [later]
 
         between(store, monkeypatch, "subscribed", ended)
@@ -302,9 +302,9 @@ async def test_a_listen_that_comes_while_many_end_keeps_the_rest(
     topics = [f"{index}" for index in range(2 * FRAME_ITEMS + 50)]
     async with opened(tmp_path) as store, opened(tmp_path) as other:
         await store.subscribe([Subscribe("ann", topics, None, LATER), Subscribe("bob", topics[:5], None, LATER)])
-        mine = await all_ending(store)
+        mine = await all_expiring(store)
         batch = [[each for each in mine if each.client == client] for client in ("bob", "ann")]
-        soft, durable, steps = store._endings._soft, store._endings._durable, list[tuple[str, int]]()
+        soft, durable, steps = store._expiry._soft, store._expiry._durable, list[tuple[str, int]]()
 
         def counted(call: Any) -> Any:
             async def called(operation: str, frames: Any) -> Any:
@@ -317,8 +317,8 @@ async def test_a_listen_that_comes_while_many_end_keeps_the_rest(
 
             return called
 
-        monkeypatch.setattr(store._endings, "_soft", counted(soft))
-        monkeypatch.setattr(store._endings, "_durable", counted(durable))
+        monkeypatch.setattr(store._expiry, "_soft", counted(soft))
+        monkeypatch.setattr(store._expiry, "_durable", counted(durable))
         assert await store.end([(each, None, True) for each in batch]) == [batch[0], batch[1][: FRAME_ITEMS - 5]]
         part = FRAME_ITEMS
         assert steps == [
@@ -336,7 +336,7 @@ async def test_a_listen_that_comes_while_many_end_keeps_the_rest(
         assert set((await other.topics("ann", None, 10_000))[0]) == left
 
 
-# --- what a sweep reads
+# --- what expiry reads
 
 
 class Counted:
@@ -360,7 +360,7 @@ class Counted:
 
 
 @pytest.mark.parametrize("term", [AWAY, LATER])
-async def test_a_sweep_reads_none_without_a_term(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, term: Term) -> None:
+async def test_expiry_reads_none_without_a_term(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, term: Term) -> None:
     """As many calls of the database with two thousand of them as with none."""
     monkeypatch.setattr(slices, "SLICE_S", 60.0)
     topics = [f"song {index}" for index in range(20)]
@@ -384,7 +384,7 @@ async def test_a_sweep_reads_none_without_a_term(tmp_path: Path, monkeypatch: py
         counts = []
         for number in range(2):
             calls.clear()
-            mine = await all_ending(store)
+            mine = await all_expiring(store)
             assert {each.topic for each in mine} == set(topics)
             await store.end([([each._replace(stamp=1_000) for each in mine], None, True)])
             counts.append(len(calls))

@@ -1,11 +1,12 @@
 """How far all homes have come, and so what a position may say. SPEC section 8.10, ADR 36.
 
-Owns: the mark of every endpoint, the position that follows from them, and which clients of which endpoints have missed
-a delivery. Must never: hand out a position that covers a message which a client that was connected has not been sent.
+Owns: the watermark of every endpoint, the position that follows from them, and which clients of which endpoints have
+missed a delivery. Must never: hand out a position that covers a message which a client that was connected has not been
+sent.
 
-Each endpoint tells all others once a second its *mark* (``clock``). The least mark of all is *stable*: each retained
-message up to it has ended, so every endpoint has put it into the outboxes of all its clients that were to get it. That
-is a position, with the *line* in front of it: the life of the cluster that the stamps belong to.
+Each endpoint tells all others once a second its *watermark* (``clock``). The least of all is the *cluster's watermark*:
+each retained message up to it has ended, so every endpoint has put it into the outboxes of all its clients that were to
+get it. That is a position, with the *epoch* in front of it: the life of the cluster that the stamps belong to.
 
 With a journal, a cold start continues the earlier lives of the cluster up to the greatest stamp in the journal. So the
 journal has to know of a stamp before a position with it is told. A position beyond that comes from a journal that is
@@ -13,8 +14,8 @@ gone, because somebody has restored an older backup.
 
 Who comes into the view is told the clock before it is let in, so that it gives no stamp up to any position that there
 is. Whose lease has lapsed may have missed messages: it hands out no later position before its clients have been
-recovered (``recovering``). A delivery to an endpoint that failed is told to it with every mark until it has heard of
-it, so no position passes such a message unseen either.
+recovered (``replaying``). A delivery to an endpoint that failed is told to it with every watermark until it has heard
+of it, so no position passes such a message unseen either.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from typing import Any, Final
 from ..cluster.membership import Membership
 from ..desk import Desk
 from ..links.calls import Call
-from ..links.requests import MarkRequest, Request
-from ..model import LINES_MAX
+from ..links.requests import Request, WatermarkRequest
+from ..model import EPOCHS_MAX
 from ..part import Part, RequestHandler
 from .clock import Clock
 
@@ -39,14 +40,14 @@ MISSED_MAX: Final = 1_000
 #: In place of a stamp: there is no journal, so positions are not bounded by one.
 ANY: Final = 1 << 64
 
-#: In place of a mark: this endpoint does not act yet.
+#: In place of a watermark: this endpoint does not act yet.
 NOT_YET: Final = -1
 
 #: Of a stamp in a position, in hexadecimal.
 _STAMP_DIGITS: Final = 16
 
 
-class Marks(Part):
+class Watermarks(Part):
     """One endpoint's part. ``clock``: its own."""
 
     def __init__(self, desk: Desk, members: Membership, clock: Clock) -> None:
@@ -54,16 +55,16 @@ class Marks(Part):
         self._members = members
         self._me = members.me.incarnation
         self._clock = clock
-        self.stable = 0
-        #: Every endpoint in the view has told its mark since this one joined.
+        self.cluster_watermark = 0
+        #: Every endpoint in the view has told its watermark since this one joined.
         self.known = False
-        #: The present lines. There is more than one only if endpoints began at the same moment.
-        self.lines: dict[str, None] = {}
-        #: Lines of earlier lives whose positions are accepted, each up to a stamp.
+        #: The present epochs. There is more than one only if endpoints began at the same moment.
+        self.epochs: dict[str, None] = {}
+        #: Epochs of earlier lives whose positions are accepted, each up to a stamp.
         self.past: dict[str, int] = {}
         #: The journal has recorded that positions go up to this stamp; -1: it has recorded nothing yet.
         self.proven = ANY
-        self._marks: dict[str, int] = {}
+        self._watermarks: dict[str, int] = {}
         #: By peer: its clients to which a delivery failed, each with the number of its latest failure; ``None`` alone:
         #: any may be concerned. The number tells whether one has missed something since it was named.
         self._failed: dict[str, dict[str | None, int]] = {}
@@ -73,35 +74,35 @@ class Marks(Part):
         #: By peer: how many endpoints take part, as it sees it.
         self._counts: dict[str, int] = {}
         self._tell_at = desk.now
-        #: The stable stamp has grown: ``Positions`` tells it.
+        #: The cluster's watermark has grown: ``Positions`` tells it.
         self.advances = False
-        #: Clients here that have missed something (None: any may have), as peers have said: ``Recovering`` takes them.
-        #: The stable stamp does not grow before that.
+        #: Clients here that have missed something (None: any may have), as peers have said: ``Replaying`` takes them.
+        #: The cluster's watermark does not grow before that.
         self.missing: list[list[str] | None] = []
-        #: Up to this stamp positions may be told once the journal knows of it and of the lines: ``Journal`` takes it.
+        #: Up to this stamp positions may be told once the journal knows of it and of the epochs: ``Journal`` takes it.
         #: -1: there is nothing that the journal has to know.
         self.unproven = -1
 
     def requests(self) -> dict[type[Request], RequestHandler]:
         """What the others tell."""
-        return {MarkRequest: self.mark_told}
+        return {WatermarkRequest: self.watermark_told}
 
     # Positions
 
     @property
     def position(self) -> str:
-        """What a client may be told that has been sent all up to the stable stamp."""
-        return self.position_at(self.stable)
+        """What a client may be told that has been sent all up to the cluster's watermark."""
+        return self.position_at(self.cluster_watermark)
 
     def position_at(self, stamp: int) -> str:
         """The same of another stamp."""
-        return f"{min(self.lines, default='')}.{stamp:x}"
+        return f"{min(self.epochs, default='')}.{stamp:x}"
 
     def stamp_of(self, position: str) -> int | None:
         """``None``: no endpoint of this cluster's present life, or of one that it goes on from, has given such a
         position."""
-        line, _, text = position.rpartition(".")
-        last = self._clock.value if line in self.lines else self.past.get(line, -1)
+        epoch, _, text = position.rpartition(".")
+        last = self._clock.value if epoch in self.epochs else self.past.get(epoch, -1)
         if not 0 < len(text) <= _STAMP_DIGITS or not text.isalnum():
             return None
         try:
@@ -111,7 +112,7 @@ class Marks(Part):
         return stamp if 0 <= stamp <= last else None
 
     def prove(self, stamp: int) -> None:
-        """The journal has to know the present lines, and that positions may go up to this stamp."""
+        """The journal has to know the present epochs, and that positions may go up to this stamp."""
         self.unproven = max(self.unproven, stamp)
 
     def reached(self, past: dict[str, int], proven: int) -> None:
@@ -132,28 +133,28 @@ class Marks(Part):
         self.advance()
 
     def greet(self, peer: str) -> None:
-        """Tell the peer; before it is let in, too. Where no endpoint keeps messages nobody needs a mark."""
+        """Tell the peer; before it is let in, too. Where no endpoint keeps messages nobody needs a watermark."""
         if not self._members.keep_messages:
             return
         failed = self._failed.get(peer, {})
         again = None if None in failed else [client for client in failed if client is not None]
-        mark = self._clock.mark if self._acts else NOT_YET
-        request = MarkRequest(mark, self._clock.value, list(self.lines), again, self._count)
+        watermark = self._clock.watermark if self._acts else NOT_YET
+        request = WatermarkRequest(watermark, self._clock.value, list(self.epochs), again, self._count)
         self._desk.ask(peer, request, self, (again, self._failures))
 
-    def mark_told(self, peer: str, number: int, request: MarkRequest) -> None:
+    def watermark_told(self, peer: str, number: int, request: WatermarkRequest) -> None:
         """A peer has come so far; these of our clients have missed a message of its topics."""
-        mark, clock, again = request.mark, request.clock, request.missed
+        watermark, clock, again = request.watermark, request.clock, request.missed
         self._counts[peer] = request.count
         self._clock.see(clock)
-        for line in request.lines:
-            if line not in self.lines and len(self.lines) < LINES_MAX:
-                self.lines[line] = None
+        for epoch in request.epochs:
+            if epoch not in self.epochs and len(self.epochs) < EPOCHS_MAX:
+                self.epochs[epoch] = None
                 self.prove(0)
         if again is None or again:
             self.missing.append(again)
-        if mark != NOT_YET:
-            self._marks[peer] = max(mark, self._marks.get(peer, 0))
+        if watermark != NOT_YET:
+            self._watermarks[peer] = max(watermark, self._watermarks.get(peer, 0))
             self._begun.setdefault(peer, clock)
         self._desk.answer(peer, number)
         self.advance()
@@ -190,15 +191,15 @@ class Marks(Part):
         return len(self._members.view()) + 1
 
     def advance(self) -> None:
-        """The stable stamp grows, as far as all have come."""
+        """The cluster's watermark grows, as far as all have come."""
         if not self._acts or self.missing:
             return
-        least = self._clock.mark
+        least = self._clock.watermark
         for peer in self._members.view():
-            mark = self._marks.get(peer)
-            if mark is None:
+            watermark = self._watermarks.get(peer)
+            if watermark is None:
                 return
-            least = min(least, mark)
+            least = min(least, watermark)
         if least > self.proven:
             self.prove(least)
             least = self.proven
@@ -206,21 +207,22 @@ class Marks(Part):
             least < max(self._begun.values(), default=0)
             or max([self._counts.get(peer, 0) for peer in self._members.view()], default=0) > self._count
         ):
-            # Endpoints that begin at the same time have floors above each other's marks. Before all of them have heard
-            # of each other, a position would have a gap for nothing. A peer may see one that is not in this view yet.
+            # Endpoints that begin at the same time have floors above each other's watermarks. Before all of them have
+            # heard of each other, a position would have a gap for nothing. A peer may see one that is not in this view
+            # yet.
             return
         known, self.known = self.known, True
-        if least > self.stable or not known:
-            self.stable = max(least, self.stable)
+        if least > self.cluster_watermark or not known:
+            self.cluster_watermark = max(least, self.cluster_watermark)
             self.advances = True
 
     # The cluster
 
     def view_changed(self) -> None:
-        """Who is not in the view any more has no say; who comes back tells its mark anew."""
+        """Who is not in the view any more has no say; who comes back tells its watermark anew."""
         in_view = self._members.in_view
-        for peer in [peer for peer in self._marks if not in_view(peer)]:
-            del self._marks[peer]
+        for peer in [peer for peer in self._watermarks if not in_view(peer)]:
+            del self._watermarks[peer]
         for peer in [peer for peer in self._failed if not in_view(peer)]:
             del self._failed[peer]
         for peer in [peer for peer in self._counts if not in_view(peer)]:
@@ -229,16 +231,16 @@ class Marks(Part):
             del self._begun[peer]
 
     def joined(self) -> None:
-        """This endpoint acts. Nobody has told it of a line: it begins one."""
-        if not self.lines:
-            self.lines[self._me] = None
+        """This endpoint acts. Nobody has told it of an epoch: it begins one."""
+        if not self.epochs:
+            self.epochs[self._me] = None
         self.prove(0)
         self._begun[self._me] = self._clock.value
         self._tell_at = self._desk.now
 
     def lapsed(self) -> None:
         """Others may go on without this endpoint."""
-        self._marks.clear()
+        self._watermarks.clear()
         self._begun.clear()
         self._counts.clear()
         self.known = False

@@ -1,6 +1,6 @@
 """A connection whose client recovers what it has missed, and one recovery of it. SPEC section 8.10, ADR 36.
 
-Owns: what is known of each. Must never: act; ``recovering`` moves them along.
+Owns: what is known of each. Must never: act; ``replaying`` moves them along.
 """
 
 from __future__ import annotations
@@ -26,59 +26,62 @@ class Source:
         self.asked = False  # for the next page
 
 
-class Round:
-    """One recovery: everything since a stamp. ``topics``: of which; ``None``: of all that the client has. ``latest``:
-    so many of each of these instead. ``done``: is told whether it has come to its end, and whether there was a gap."""
+class Attempt:
+    """One attempt to replay what is kept: everything since a stamp. A failure on the way begins it anew (``retries``).
+
+    ``topics``: of which; ``None``: of all that the client has. ``latest``: so many of each of these instead. ``done``:
+    is told whether it has come to its end, and whether there was a gap.
+    """
 
     __slots__ = (
         "after",
         "asked",
         "covered",
         "done",
-        "follower",
         "gap_slots",
         "gap_topics",
         "has_gap",
         "is_over",
         "job",
         "latest",
-        "mark",
         "names",
         "parked",
         "patterns",
         "pushed",
+        "retries",
+        "session",
         "since",
         "sources",
         "topics",
-        "tries",
         "until",
         "wanted",
+        "watermark",
     )
 
     def __init__(
         self,
-        follower: Follower,
+        session: ReplaySession,
         since: int,
         topics: list[str] | None = None,
         latest: int = 0,
         done: Callable[[bool, bool], None] | None = None,
     ) -> None:
-        self.follower = follower
+        self.session = session
         self.since = since
         self.wanted = topics
         self.latest = latest
         self.done = done
-        self.until = 0.0  # it is tried; 0: as long as the connection is there
-        self.tries = 0
+        self.until = 0.0  # it goes on; 0: as long as the connection is there
+        self.retries = 0
         self.after = 0.0  # it is begun anew then
         self.is_over = False
-        self.pushed: set[tuple[str, int]] = set()  # of a command's: what tries have sent
-        # Of this try:
+        self.pushed: set[tuple[str, int]] = set()  # of a command's: what has been sent, before it was begun anew, too
+        # Since it was begun, or begun anew:
         self.topics: list[str] | None = None
         self.asked = 0  # homes that have not answered
         self.covered = bytearray()  # slots that they have answered for
         self.sources: dict[str, Source] = {}
-        self.mark = -1  # the least of the homes', and of all endpoints' when it was begun
+        self.watermark = -1  # the least of the homes', and of all endpoints' when it was begun
         self.gap_topics: list[str] = []
         self.gap_slots: list[int] = []
         self.has_gap = False
@@ -124,13 +127,14 @@ class Round:
         return True
 
 
-class Follower:
+class ReplaySession:
     """A connection on which a client listens that recovers, or that asks for retained messages just now (not
     ``stays``).
 
-    While there are ``rounds``, what comes for its clients is *held* behind them."""
+    While there are ``attempts``, what comes for its clients is *held* behind them."""
 
     __slots__ = (
+        "attempts",
         "client",
         "connection",
         "ended",
@@ -143,7 +147,6 @@ class Follower:
         "missed",
         "overflowed",
         "owed",
-        "rounds",
         "sent",
         "settled",
         "since",
@@ -159,12 +162,12 @@ class Follower:
         self.waits = False  # its `listen` has not succeeded yet
         self.missed = False  # something, while it waited
         self.listened = False  # one has
-        self.since = 0  # all up to this stamp has been sent, while there are rounds
-        self.rounds: deque[Round] = deque()
+        self.since = 0  # all up to this stamp has been sent, while there are attempts
+        self.attempts: deque[Attempt] = deque()
         self.held: deque[tuple[str, int, bytes]] = deque()
         self.held_bytes = 0
         self.overflowed = False  # some of what was held has been let go of
-        self.sent: set[tuple[str, int]] = set()  # by the rounds, of what may be among the held, too
+        self.sent: set[tuple[str, int]] = set()  # by the attempts, of what may be among the held, too
         self.settled = 0  # what has a stamp up to this had ended before anything was held
         self.owed = 0  # tellings of positions that it has still to get
         self.told = -1  # the stamp of the last one
@@ -183,4 +186,4 @@ class Follower:
     @property
     def holds(self) -> bool:
         """What comes for it waits."""
-        return self.waits or bool(self.rounds)
+        return self.waits or bool(self.attempts)

@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 
 from ingeborg.broker.core.links.calls import Call
-from ingeborg.broker.core.links.requests import MarkRequest
-from ingeborg.broker.core.model import LINES_MAX, NO_INTRODUCTION, NO_SETTINGS
-from ingeborg.broker.core.retained.marks import MISSED_MAX, NOT_YET, PERIOD_S, Marks
+from ingeborg.broker.core.links.requests import WatermarkRequest
+from ingeborg.broker.core.model import EPOCHS_MAX, NO_INTRODUCTION, NO_SETTINGS
+from ingeborg.broker.core.retained.watermarks import MISSED_MAX, NOT_YET, PERIOD_S, Watermarks
 
 from ..surroundings import peer
-from .here import IN_MEMORY, LINE, Keeper, at
+from .here import EPOCH, IN_MEMORY, Keeper, at
 
 
-def heard(marks: Marks) -> list[object]:
-    """The turn ends: what others find in the trays of these marks, in the order in which they look. First who has
-    missed something, then the stable stamp, if it has grown."""
+def heard(watermarks: Watermarks) -> list[object]:
+    """The turn ends: what others find in the trays of these watermarks, in the order in which they look. First who has
+    missed something, then the cluster's watermark, if it has grown."""
     found: list[object] = []
-    if marks.missing:
-        assert not marks.advances
-        found += marks.missing
-        marks.missing = []
-        marks.advance()
-    if marks.advances:
-        marks.advances = False
-        found.append(marks.stable)
+    if watermarks.missing:
+        assert not watermarks.advances
+        found += watermarks.missing
+        watermarks.missing = []
+        watermarks.advance()
+    if watermarks.advances:
+        watermarks.advances = False
+        found.append(watermarks.cluster_watermark)
     return found
 
 
@@ -36,49 +36,49 @@ def here() -> Keeper:
 def told_to(here: Keeper, to: str) -> Call:
     """What this peer is told with the next period."""
     here.desk.now += PERIOD_S
-    here.marks.tick()
-    (call,) = [call for call in here.take_asked(MarkRequest) if call.target == to]
+    here.watermarks.tick()
+    (call,) = [call for call in here.take_asked(WatermarkRequest) if call.target == to]
     return call
 
 
 def test_no_position_passes_a_message_that_has_not_ended_at_one_of_the_homes(here: Keeper) -> None:
-    marks = here.marks
+    watermarks = here.watermarks
     first = here.clock.stamp()
     here.clock.stamp()
     here.told("a", 5)
     here.told("b", 7)
-    assert (marks.stable, heard(here.marks)) == (0, [])
+    assert (watermarks.cluster_watermark, heard(here.watermarks)) == (0, [])
     here.clock.close(first)
-    marks.tick()
-    assert (marks.stable, heard(here.marks)) == (1, [1])
+    watermarks.tick()
+    assert (watermarks.cluster_watermark, heard(here.watermarks)) == (1, [1])
     here.clock.close(2)
     here.told("a", 6)
-    assert (marks.stable, heard(here.marks)) == (6, [6])
+    assert (watermarks.cluster_watermark, heard(here.watermarks)) == (6, [6])
     here.told("b", 3)  # an older word, which came late
     here.told("a", 9)
-    assert (marks.stable, marks.position) == (7, at(7))
+    assert (watermarks.cluster_watermark, watermarks.position) == (7, at(7))
 
 
-def test_a_mark_is_told_once_a_second(here: Keeper) -> None:
+def test_a_watermark_is_told_once_a_second(here: Keeper) -> None:
     here.desk.now += PERIOD_S
-    here.marks.tick()
-    assert [call.target for call in here.take_asked(MarkRequest)] == ["a", "b"]
+    here.watermarks.tick()
+    assert [call.target for call in here.take_asked(WatermarkRequest)] == ["a", "b"]
     here.desk.now += PERIOD_S / 2
-    here.marks.tick()
+    here.watermarks.tick()
     assert here.take_asked() == []
     here.clock.stamp()
     here.clock.see(9)
-    assert told_to(here, "a").request == MarkRequest(0, 9, [LINE], [], 3)
+    assert told_to(here, "a").request == WatermarkRequest(0, 9, [EPOCH], [], 3)
 
 
-def test_marks_are_told_where_at_least_one_endpoint_keeps_messages() -> None:
+def test_watermarks_are_told_where_at_least_one_endpoint_keeps_messages() -> None:
     here = Keeper("a", settings=NO_SETTINGS)
 
     def told() -> list[str]:
         here.desk.now += PERIOD_S
-        here.marks.tick()
-        here.marks.greet("a")
-        return [call.target for call in here.take_asked(MarkRequest)]
+        here.watermarks.tick()
+        here.watermarks.greet("a")
+        return [call.target for call in here.take_asked(WatermarkRequest)]
 
     assert told() == []
     here.members.connected(peer("b"), here.desk.now, NO_INTRODUCTION._replace(settings=IN_MEMORY))
@@ -89,13 +89,13 @@ def test_marks_are_told_where_at_least_one_endpoint_keeps_messages() -> None:
 
 
 def test_clients_that_missed_something_are_named_until_their_endpoint_has_heard_of_it(here: Keeper) -> None:
-    here.marks.delivery_failed("a", ["anna"])
+    here.watermarks.delivery_failed("a", ["anna"])
     call = told_to(here, "a")
     assert call.request.missed == ["anna"]
-    here.marks.delivery_failed("a", ["bert"])
+    here.watermarks.delivery_failed("a", ["bert"])
     call = told_to(here, "a")  # the first one was not answered
     assert call.request.missed == ["anna", "bert"]
-    here.marks.answered(call, None)
+    here.watermarks.answered(call, None)
     assert told_to(here, "a").request.missed == []
     assert told_to(here, "b").request.missed == []
 
@@ -104,27 +104,27 @@ def test_clients_that_missed_something_are_named_until_their_endpoint_has_heard_
 def test_what_failed_after_the_peer_was_told_is_told_again(here: Keeper, count: int) -> None:
     """The client may have recovered by then, without the second message."""
     clients = [f"c{number}" for number in range(count)]
-    here.marks.delivery_failed("a", clients)
+    here.watermarks.delivery_failed("a", clients)
     call = told_to(here, "a")
     assert call.request.missed == (clients if count == 1 else None)
-    here.marks.delivery_failed("a", ["c0"])
-    here.marks.answered(call, None)
+    here.watermarks.delivery_failed("a", ["c0"])
+    here.watermarks.answered(call, None)
     call = told_to(here, "a")
     assert call.request.missed == (["c0"] if count == 1 else None)
-    here.marks.answered(call, None)
+    here.watermarks.answered(call, None)
     assert told_to(here, "a").request.missed == []
 
 
 def test_of_too_many_it_is_told_that_any_may_have_missed_something(here: Keeper) -> None:
-    here.marks.delivery_failed("a", [f"c{number}" for number in range(MISSED_MAX)])
+    here.watermarks.delivery_failed("a", [f"c{number}" for number in range(MISSED_MAX)])
     few = told_to(here, "a")
     assert len(few.request.missed) == MISSED_MAX
-    here.marks.delivery_failed("a", ["one more"])
+    here.watermarks.delivery_failed("a", ["one more"])
     many = told_to(here, "a")
     assert many.request.missed is None
-    here.marks.answered(few, None)  # which has not heard of the last one
+    here.watermarks.answered(few, None)  # which has not heard of the last one
     assert told_to(here, "a").request.missed is None
-    here.marks.answered(many, None)
+    here.watermarks.answered(many, None)
     assert told_to(here, "a").request.missed == []
 
 
@@ -132,89 +132,89 @@ def test_clients_are_told_of_what_they_missed_before_a_position_passes_it(here: 
     here.told("b", 4)
     here.clock.see(9)
     here.told("a", 3, 9, ["anna"])
-    assert here.marks.stable == 0
-    assert heard(here.marks) == [["anna"], 3]
+    assert here.watermarks.cluster_watermark == 0
+    assert heard(here.watermarks) == [["anna"], 3]
     here.told("a", 4, 9, None)
-    assert heard(here.marks) == [None, 4]
+    assert heard(here.watermarks) == [None, 4]
     here.told("a", 5, 9, [])
-    assert heard(here.marks) == []
+    assert heard(here.watermarks) == []
 
 
-def test_after_a_lapse_no_position_is_told_before_all_have_told_their_marks_anew(here: Keeper) -> None:
+def test_after_a_lapse_no_position_is_told_before_all_have_told_their_watermarks_anew(here: Keeper) -> None:
     here.clock.see(9)
     here.told("a", 4)
     here.told("b", 4)
-    assert heard(here.marks) == [4]
-    here.marks.lapsed()
-    assert not here.marks.known
+    assert heard(here.watermarks) == [4]
+    here.watermarks.lapsed()
+    assert not here.watermarks.known
     here.told("a", 4)
-    assert (here.marks.known, here.marks.stable, heard(here.marks)) == (False, 4, [])
+    assert (here.watermarks.known, here.watermarks.cluster_watermark, heard(here.watermarks)) == (False, 4, [])
     here.told("b", 4)
     # It has not grown, but what waits for its being known goes on.
-    assert (here.marks.known, here.marks.stable, heard(here.marks)) == (True, 4, [4])
+    assert (here.watermarks.known, here.watermarks.cluster_watermark, heard(here.watermarks)) == (True, 4, [4])
 
 
 def test_no_position_is_told_before_all_that_act_have_heard_of_each_others_beginning(here: Keeper) -> None:
-    here.marks.lapsed()
-    here.told("a", 5, 8)  # it has set floors up to 8, and has not heard of anybody's mark
+    here.watermarks.lapsed()
+    here.told("a", 5, 8)  # it has set floors up to 8, and has not heard of anybody's watermark
     here.told("b", NOT_YET, 9)
-    assert not here.marks.known
+    assert not here.watermarks.known
     here.told("b", 9)
-    assert not here.marks.known  # a client that came back with 5 would be told a gap by b
+    assert not here.watermarks.known  # a client that came back with 5 would be told a gap by b
     here.told("a", 9)
-    assert (here.marks.known, here.marks.stable) == (True, 9)
+    assert (here.watermarks.known, here.watermarks.cluster_watermark) == (True, 9)
 
 
 def test_no_position_is_told_before_this_endpoint_sees_all_that_a_peer_sees(here: Keeper) -> None:
     here.clock.see(9)
-    here.marks.lapsed()
+    here.watermarks.lapsed()
     here.told("a", 9, count=4)
     here.told("b", 9)
-    assert not here.marks.known  # who comes may have set floors above
+    assert not here.watermarks.known  # who comes may have set floors above
     here.members.connected(peer("c"), here.desk.now, here.members.introduction)
     here.members.joined_by("c", 1, 1)
-    here.marks.view_changed()
+    here.watermarks.view_changed()
     here.told("c", 9)
-    assert (here.marks.known, here.marks.stable) == (True, 9)
+    assert (here.watermarks.known, here.watermarks.cluster_watermark) == (True, 9)
     here.told("a", 9, count=5)  # once all is known a newcomer is told before it comes
-    assert here.marks.known
-    here.marks.lapsed()
+    assert here.watermarks.known
+    here.watermarks.lapsed()
     for incarnation in "abc":
         here.told(incarnation, 9)
-    assert here.marks.known
+    assert here.watermarks.known
 
 
 def test_who_is_gone_has_no_say_and_is_told_nothing_of_before_when_it_comes_back(here: Keeper) -> None:
     here.clock.see(9)
     here.told("a", 8)
     here.told("b", 2)
-    here.marks.delivery_failed("b", ["anna"])
+    here.watermarks.delivery_failed("b", ["anna"])
     here.members.left("b")
-    here.marks.view_changed()
-    here.marks.delivery_failed("b", ["anna"])  # it recovers all its clients when it comes back
-    here.marks.tick()
-    assert here.marks.stable == 8
+    here.watermarks.view_changed()
+    here.watermarks.delivery_failed("b", ["anna"])  # it recovers all its clients when it comes back
+    here.watermarks.tick()
+    assert here.watermarks.cluster_watermark == 8
     here.members.connected(peer("c"), here.desk.now, here.members.introduction)
     here.members.joined_by("c", 1, 1)
-    here.marks.view_changed()
+    here.watermarks.view_changed()
     here.told("a", 9)
-    assert here.marks.stable == 8  # the newcomer has not told its own
+    assert here.watermarks.cluster_watermark == 8  # the newcomer has not told its own
     here.told("c", 9)
-    assert here.marks.stable == 9
+    assert here.watermarks.cluster_watermark == 9
 
 
 def test_who_begins_alone_begins_a_line_and_who_comes_takes_over_the_others(here: Keeper) -> None:
-    assert list(here.marks.lines) == [LINE]
-    first = Marks(here.desk.real, here.members, here.clock)
-    first.mark_told("a", 1, MarkRequest(0, 0, ["z"], [], 1))
+    assert list(here.watermarks.epochs) == [EPOCH]
+    first = Watermarks(here.desk.real, here.members, here.clock)
+    first.watermark_told("a", 1, WatermarkRequest(0, 0, ["z"], [], 1))
     first.joined()
-    assert (list(first.lines), first.unproven) == (["z"], 0)
+    assert (list(first.epochs), first.unproven) == (["z"], 0)
     # Two that began at one moment: positions of either are good, and all give the same.
-    first.mark_told("b", 1, MarkRequest(0, 7, ["k"], [], 1))
+    first.watermark_told("b", 1, WatermarkRequest(0, 7, ["k"], [], 1))
     assert (first.position_at(7), first.stamp_of("z.7"), first.stamp_of("k.7")) == ("k.7", 7, 7)
-    for number in range(LINES_MAX + 5):
-        first.mark_told("b", 1, MarkRequest(0, 7, [f"line {number}"], [], 1))
-    assert len(first.lines) == LINES_MAX
+    for number in range(EPOCHS_MAX + 5):
+        first.watermark_told("b", 1, WatermarkRequest(0, 7, [f"epoch {number}"], [], 1))
+    assert len(first.epochs) == EPOCHS_MAX
     # A life of before is known up to where it had come; one that goes on is none of these.
     first.reached({"old": 5, "z": 3}, 9)
     assert [first.stamp_of(text) for text in ("old.5", "old.6", "z.7", "older.1")] == [5, None, 7, None]
@@ -226,27 +226,27 @@ def test_who_begins_alone_begins_a_line_and_who_comes_takes_over_the_others(here
         "",
         ".",
         "5",
-        LINE,
-        f"{LINE}.",
+        EPOCH,
+        f"{EPOCH}.",
         ".5",
         "other.5",
-        f"{LINE}.x",
-        f"{LINE}.-1",
-        f"{LINE}.+5",
-        f"{LINE}. 5",
-        f"{LINE}.0_5",
-        f"{LINE}.{'0' * 17}",
-        f"{LINE}.a",
+        f"{EPOCH}.x",
+        f"{EPOCH}.-1",
+        f"{EPOCH}.+5",
+        f"{EPOCH}. 5",
+        f"{EPOCH}.0_5",
+        f"{EPOCH}.{'0' * 17}",
+        f"{EPOCH}.a",
         "\0",
     ],
 )
 def test_a_position_that_nobody_here_gave_is_none(here: Keeper, forged: str) -> None:
     here.clock.see(9)
-    assert here.marks.stamp_of(at(9)) == 9
-    assert here.marks.stamp_of(forged) is None
+    assert here.watermarks.stamp_of(at(9)) == 9
+    assert here.watermarks.stamp_of(forged) is None
 
 
 @pytest.mark.parametrize("stamp", [0, 1, 9, 1 << 40])
 def test_a_position_is_read_as_it_was_given(here: Keeper, stamp: int) -> None:
     here.clock.see(stamp)
-    assert here.marks.stamp_of(here.marks.position_at(stamp)) == stamp
+    assert here.watermarks.stamp_of(here.watermarks.position_at(stamp)) == stamp

@@ -44,7 +44,7 @@ async def rows(store: RiakStore, *topics: str, limit: int = 100) -> list[Subscri
     for slot in {slot_of(topic) for topic in topics}:
         cursor = None
         while True:
-            page, cursor = await store.ending(slot, cursor, limit)
+            page, cursor = await store.expiring(slot, cursor, limit)
             assert len(page) <= limit
             found += page
             if cursor is None:
@@ -84,7 +84,7 @@ def names(*topics: str) -> Ended:
 
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("is_large", [False, True])
-async def test_a_writer_that_dies_at_any_moment_leaves_no_term_without_a_row_and_no_row_stops_a_sweep(
+async def test_a_writer_that_dies_at_any_moment_leaves_no_term_without_a_row_and_no_row_stops_expiry(
     single: RiakDouble,
     store_on: StoreOn,
     monkeypatch: pytest.MonkeyPatch,
@@ -130,25 +130,25 @@ async def test_a_writer_that_dies_at_any_moment_leaves_no_term_without_a_row_and
 async def test_a_write_that_is_on_its_way_keeps_its_row(
     riak: RiakDouble, store_on: StoreOn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The row is there, the record not yet: a sweep in between tells that nothing is there, and leaves the row."""
+    """The row is there, the record not yet: expiry in between tells that nothing is there, and leaves the row."""
     store, home = await store_on(riak), await store_on(riak)
-    put, swept = store._records._writer._put, list[Subscription]()
+    put, expired = store._records._writer._put, list[Subscription]()
 
     async def late(round_: Round) -> None:
-        swept.extend(await rows(home, "rock"))
-        assert await home.end([(swept, None, False)]) == [swept]
+        expired.extend(await rows(home, "rock"))
+        assert await home.end([(expired, None, False)]) == [expired]
         await put(round_)
 
     monkeypatch.setattr(store._records._writer, "_put", late)
     await add(store, "ann", ["rock"], PIZZA, GONE)
-    assert len(swept) == 1
-    assert await rows(home, "rock") == swept
-    assert await home.end([(swept, None, False)]) == [swept]
+    assert len(expired) == 1
+    assert await rows(home, "rock") == expired
+    assert await home.end([(expired, None, False)]) == [expired]
     assert await record(home, "ann") == {}
     assert await rows(home, "rock") == []
 
 
-async def test_a_sweep_takes_out_the_term_that_it_has_read_and_no_other(
+async def test_expiry_takes_out_the_term_that_it_has_read_and_no_other(
     riak: RiakDouble, store_on: StoreOn, clock: Clock
 ) -> None:
     store = await store_on(riak, wall_clock=clock)
@@ -160,7 +160,7 @@ async def test_a_sweep_takes_out_the_term_that_it_has_read_and_no_other(
     assert await record(store, "ann") == {None: LATER, PIZZA: None}
     assert await ended(store, "ann") is None
     assert {row.term for row in await rows(store, "rock")} == {LATER}
-    # A row of a term that the record has lost, as a crash leaves it, goes with the first sweep that meets it.
+    # A row of a term that the record has lost, as a crash leaves it, goes with the first expiry walk that meets it.
     await store._terms.add(read)
     assert len(await rows(store, "rock")) == 3
     assert await store.end([(read, None, False)]) == [[]]
@@ -215,7 +215,7 @@ async def test_a_slot_with_many_is_read_in_pages_and_ended(
         assert {(row.client, row.topic) for row in found} == set(itertools.product(clients, topics))
     # Nothing but the index is read for it, whatever else there is in the slot.
     before = other.counters["gets"]
-    await other.ending(slot_of(topics[0]), None, 10)
+    await other.expiring(slot_of(topics[0]), None, 10)
     assert is_large or other.counters["gets"] - before == 1
     half = [row for row in found if row.client in clients[::2]]
     assert await other.end([([row], None, False) for row in half]) == [[row] for row in half]

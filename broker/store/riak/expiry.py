@@ -67,7 +67,7 @@ class Ends:
         self._locations = locations
 
     async def page(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
-        """``Store.ending``."""
+        """``Store.expiring``."""
         rows = await self._terms.page(slot, after_cursor(cursor), limit + 1)
         last = place_of(rows[limit - 1][1]).hex() if len(rows) > limit else None
         return [row for row, _ in rows[:limit]], last

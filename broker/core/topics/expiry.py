@@ -71,7 +71,7 @@ Away = tuple[Location | None, float, float]
 seconds)."""
 
 
-class Ending:
+class Expiration:
     """A call that ends subscriptions. ``clients``: ``Writing`` writes nothing of these until it is over (``hold``)."""
 
     __slots__ = ("clients", "ends", "held", "round")
@@ -83,7 +83,7 @@ class Ending:
         self.round = round  # of membership
 
 
-class Sweeping(Part):
+class Expiry(Part):
     """One endpoint's part. ``writes``: what has to end before another may be home. ``reads_memory``: see ``Shape``.
     ``presence`` learns who leaves topics with presence; ``None``: no topic has it."""
 
@@ -141,11 +141,11 @@ class Sweeping(Part):
                 "Subscriptions that this endpoint, as home, has found to be over",
             ),
             gauge(
-                "ending_subscriptions",
+                "expiring_subscriptions",
                 "Subscriptions that end, to topics of this endpoint's, at its last walk",
                 self.found,
             ),
-            gauge("ending_clients_away", "Their clients that listen nowhere", self.away),
+            gauge("expiring_clients_away", "Their clients that listen nowhere", self.away),
         ]
 
     def view_changed(self) -> None:
@@ -176,7 +176,7 @@ class Sweeping(Part):
             self._version, self._round, self._slots = members.version, members.round, None
             self._written.clear()
             self._busy = True
-            self._desk.store("ending_slots", (), self._begin)
+            self._desk.store("expiring_slots", (), self._begin)
         else:
             self._go_on()
 
@@ -217,7 +217,7 @@ class Sweeping(Part):
                 self._slots_left -= 1
                 self._busy = True
                 arguments = (self._slots[-1], self._cursor, self._records_left)
-                self._desk.store("ending", arguments, self._page, self._cursor is None)
+                self._desk.store("expiring", arguments, self._page, self._cursor is None)
             return
         self._slots = None
         self._whole = True
@@ -310,52 +310,52 @@ class Sweeping(Part):
         """End these. While a write of the client is under way, this endpoint cannot know what to tell the caches, nor
         whether the client leaves. At topics with presence it leaves such a client's subscriptions to the next walk."""
         presence = self._presence
-        ending = Ending([], set(), self._round)
+        expiration = Expiration([], set(), self._round)
         pairs: list[tuple[str, str]] = []
         for end in ends:
             client = end[0][0].client
-            is_held = client in ending.clients or self._writing.hold(client)
+            is_held = client in expiration.clients or self._writing.hold(client)
             if is_held:
-                ending.clients.add(client)
+                expiration.clients.add(client)
             if presence is not None:
                 watched = presence.of(dict.fromkeys(record.topic for record in end[0]))
                 if watched and not is_held:
                     continue
                 pairs += [(client, topic) for topic in watched]
-            ending.ends.append(end)
-        if not ending.ends:
+            expiration.ends.append(end)
+        if not expiration.ends:
             self._go_on()
             return
         self._busy = True
         if pairs:
-            self._desk.store("subscriptions_of", (pairs,), self._looked, (ending, pairs))
+            self._desk.store("subscriptions_of", (pairs,), self._looked, (expiration, pairs))
         else:
-            self._take_out(ending)
+            self._take_out(expiration)
 
-    def _looked(self, context: tuple[Ending, list[tuple[str, str]]], result: Any, error: Exception | None) -> None:
-        ending, pairs = context
+    def _looked(self, context: tuple[Expiration, list[tuple[str, str]]], result: Any, error: Exception | None) -> None:
+        expiration, pairs = context
         outdated = self._is_outdated()
         if outdated or error is not None:
-            for client in ending.clients:
+            for client in expiration.clients:
                 self._writing.release(client)
             if not outdated:
                 self._walk_at = self._desk.now + PAUSE_S
         else:
             self._busy = True
-            ending.held.update(zip(pairs, result, strict=True))
-            self._take_out(ending)
+            expiration.held.update(zip(pairs, result, strict=True))
+            self._take_out(expiration)
 
-    def _take_out(self, ending: Ending) -> None:
-        self._writes.begin(ending)
-        self._desk.store("end", (ending.ends,), self._ended, ending)
+    def _take_out(self, expiration: Expiration) -> None:
+        self._writes.begin(expiration)
+        self._desk.store("end", (expiration.ends,), self._ended, expiration)
 
-    def _ended(self, ending: Ending, result: Any, error: Exception | None) -> None:
-        certain = error is None and self._members.round == ending.round
-        over: list[list[Subscription]] = result if error is None else [records for records, _, _ in ending.ends]
+    def _ended(self, expiration: Expiration, result: Any, error: Exception | None) -> None:
+        certain = error is None and self._members.round == expiration.round
+        over: list[list[Subscription]] = result if error is None else [records for records, _, _ in expiration.ends]
         doubtful: dict[str, None] = {}
         for records in over:
             for topic, client, filter, *_ in records:
-                if not certain or client not in ending.clients:
+                if not certain or client not in expiration.clients:
                     doubtful[topic] = None  # the client may have subscribed again meanwhile: the store knows
                 elif filter is None:
                     self._routes.change(client, (topic,), False)
@@ -363,15 +363,15 @@ class Sweeping(Part):
                     self._filtering.change(client, (topic,), filter, False, False)
         self._doubtful.update(dict.fromkeys(self._routes.doubt(doubtful)))
         if self._presence is not None:
-            self._tell(self._presence, _left(ending.held, over), certain)
+            self._tell(self._presence, _left(expiration.held, over), certain)
         if error is None:
             self._desk.counts["subscriptions_ended"] += sum(map(len, over))
-            for records, _, has_gone in ending.ends:
+            for records, _, has_gone in expiration.ends:
                 if has_gone:  # and with a fresh id each time it never comes back
                     self._locations.forget(records[0].client)
-        for client in ending.clients:
+        for client in expiration.clients:
             self._writing.release(client)
-        self._writes.end(ending)
+        self._writes.end(expiration)
         if not self._is_outdated():
             self._go_on()
 

@@ -1,6 +1,6 @@
 """How subscriptions end in the embedded store, and what the store remembers of their ends.
 
-Owns: the database ``terms`` as a sweep reads it, ``ended`` as an endpoint sees it, and the steps of ``end``. What the
+Owns: the database ``terms`` as expiry reads it, ``ended`` as an endpoint sees it, and the steps of ``end``. What the
 writers do in a transaction is in ``subscription_operations.py`` and ``operations.py``. Must never: hold a transaction
 across an ``await``, read for longer than ``SLICE_S`` without one, or look at a subscription without a term.
 
@@ -16,10 +16,10 @@ A subscription of the durable environment ends in three transactions, in this or
 
 A ``listen`` that was committed before the first step is seen by it. One that comes later finds ``ended`` written. A
 process that dies after the first step leaves a subscription that ``ended`` names: its client subscribes once more, and
-the next sweep ends it otherwise. A subscription that is gone before the first step is not named.
+the next expiry walk ends it otherwise. A subscription that is gone before the first step is not named.
 
 Where both environments have a subscription, the durable one counts. ``end`` first takes the soft one out, and names
-nothing: a sweep may see it, if a process died before it could take it out.
+nothing: expiry may see it, if a process died before it could take it out.
 
 ``ended`` has the stamp of each subscription, so that nobody takes out a name that a later subscription has: the third
 step compares it, and ``subscribe``, which takes names out after it has written, goes up to the stamps that its own
@@ -84,7 +84,7 @@ def unpack_ended(value: bytes) -> EndedRecord:
     return EndedRecord(int.from_bytes(value[:ENDED_AT_BYTES], "big"), total, named)
 
 
-class Endings:
+class Expiry:
     """Those of one open store."""
 
     def __init__(
@@ -161,21 +161,21 @@ class Endings:
             soft = await self._slices.each(Lane.SOFT, "terms", rows, _stamp)
         found = await self._slices.each(Lane.DURABLE, "subscribers", rows, self._state)
         left: list[_Row] = []
-        ending: dict[Lane, list[int]] = {Lane.SOFT: [], Lane.DURABLE: []}
+        expiring: dict[Lane, list[int]] = {Lane.SOFT: [], Lane.DURABLE: []}
         for number, ((_, one), stamp, state) in enumerate(zip(rows, soft, found, strict=True)):
             if stamp and state == GONE:
                 found[number] = STAYS
                 if stamp == one.stamp:
-                    ending[Lane.SOFT].append(number)
+                    expiring[Lane.SOFT].append(number)
                 continue
             if stamp:
                 left.append((None, one._replace(stamp=stamp)))
             if state == TAKEN_OUT:
-                ending[Lane.DURABLE].append(number)
+                expiring[Lane.DURABLE].append(number)
         if left:
             await self._soft("take_out", frames_of_subscriptions(left))
         # Each part goes through all steps before the next: a `listen` waits for one of them, not for all.
-        for numbers, end in ((ending[Lane.SOFT], self._end_soft), (ending[Lane.DURABLE], self._end_durable)):
+        for numbers, end in ((expiring[Lane.SOFT], self._end_soft), (expiring[Lane.DURABLE], self._end_durable)):
             for start in range(0, len(numbers), FRAME_ITEMS):
                 part = numbers[start : start + FRAME_ITEMS]
                 for number, state in zip(part, await end([rows[number] for number in part]), strict=True):

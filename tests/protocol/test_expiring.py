@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingeborg.protocol.ending import AGAIN_TOPICS_MAX, Again, Ended, Kept, Key, Now, term_fields
 from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.expiring import AGAIN_TOPICS_MAX, Again, Ended, Kept, Key, Now, term_fields
 from ingeborg.protocol.listings import Subscription
 
 UNTIL = {"until": "disconnect"}

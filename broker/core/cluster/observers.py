@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ..part import Part
 
 
-class Followers:
+class ClusterObservers:
     """One endpoint's. Until ``bind`` nobody is told."""
 
     def __init__(self) -> None:

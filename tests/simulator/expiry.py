@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from ingeborg.broker.core.model import Subscription
-from ingeborg.broker.core.topics.sweeping import SLOT_REQUESTS_PER_TICK, WALK_S_MAX
+from ingeborg.broker.core.topics.expiry import SLOT_REQUESTS_PER_TICK, WALK_S_MAX
 from ingeborg.protocol.filters import canonical_filter
 from ingeborg.protocol.hashes import SLOTS
 
@@ -50,7 +50,7 @@ class Believer(Subscriber):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.lasting: set[Name] = set()
-        self.ending: dict[Name, float] = {}  # when it is over by time
+        self.expiring: dict[Name, float] = {}  # when it is over by time
         self.uncertain: dict[Name, float] = {}  # until when what has failed can still take effect
         self.pending: dict[str, object] = {}  # by topic: what is under way about it
         self.changed_at: dict[Name, float] = {}  # when it was last told of a command's success
@@ -67,7 +67,7 @@ class Believer(Subscriber):
     def forget(self, name: Name) -> None:
         """It has none."""
         self.lasting.discard(name)
-        self.ending.pop(name, None)
+        self.expiring.pop(name, None)
 
 
 def names_at(topic: str) -> list[Name]:
@@ -75,7 +75,7 @@ def names_at(topic: str) -> list[Name]:
     return [(topic, text) for text in dict.fromkeys(FILTERS)]
 
 
-class EndingHistory(History):
+class ExpiryHistory(History):
     """Runs one seed. ``ended``: how many have ended; ``checked``: beliefs that were compared."""
 
     def __init__(self, seed: int, **options: Any) -> None:
@@ -139,8 +139,8 @@ class EndingHistory(History):
             for each in reply.get("ended", ()):
                 name = each["topic"], canonical_filter(each["filter"]) if "filter" in each else None
                 if subscriber.changed_at.get(name, 0.0) < begun_at:  # else it may have been said before that
-                    subscriber.told += name in subscriber.ending
-                    subscriber.ending.pop(name, None)
+                    subscriber.told += name in subscriber.expiring
+                    subscriber.expiring.pop(name, None)
 
         self.command(client, then, command="listen")
 
@@ -213,10 +213,10 @@ class EndingHistory(History):
                         believer.uncertain[each] = now
                         return
             if added and not has_term:
-                believer.ending.pop(name, None)
+                believer.expiring.pop(name, None)
                 believer.lasting.add(name)
             elif added and name not in believer.lasting:
-                believer.ending[name] = NEVER if ttl_s is None else now + ttl_s
+                believer.expiring[name] = NEVER if ttl_s is None else now + ttl_s
 
         def cut_off() -> None:
             """Its connection ended before the reply came."""
@@ -294,13 +294,13 @@ class EndingHistory(History):
                 held = self.world.store.record(name[0], believer.name).get(name[1])
                 if (held is not None and held.term is None) is not (name in believer.lasting):
                     self.violations.append(f"{believer.name} {name}: there is {held}, and it was told otherwise")
-                over_at = believer.ending.get(name)
-                is_ending = held is not None and held.term is not None
+                over_at = believer.expiring.get(name)
+                is_expiring = held is not None and held.term is not None
                 if over_at is not None and over_at > now + 1.0 and held is None:
                     self.violations.append(f"{believer.name} {name}: it has ended, and nobody has said so")
-                elif is_ending and (over_at is None or over_at < now - FOUND_S):
+                elif is_expiring and (over_at is None or over_at < now - FOUND_S):
                     self.violations.append(f"{believer.name} {name}: it should be over, and is there: {held}")
-                self.kept += is_ending
+                self.kept += is_expiring
 
     def publish_to_all(self) -> None:
         """A message to each topic reaches whoever believes in a subscription that it meets."""
@@ -323,9 +323,9 @@ class EndingHistory(History):
         now = self.world.now
         for believer in self.believers:
             names = names_at(topic)
-            overs = [believer.ending.get(name, NEVER) for name in names]
+            overs = [believer.expiring.get(name, NEVER) for name in names]
             if all(map(believer.is_certain, names)) and all(over_at >= now + FOUND_S for over_at in overs):
-                held = believer.lasting | believer.ending.keys()
+                held = believer.lasting | believer.expiring.keys()
                 yield believer, int(any(name in held and name[1] in met for name in names))
 
     def leave_for_good(self) -> None:

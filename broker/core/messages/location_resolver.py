@@ -14,8 +14,8 @@ from ..desk import Desk
 from ..dispatch import Dispatch
 from ..limits import SIZES, Sizes
 from ..model import Subscribers
-from ..topics.locations import NEVER_LISTENED, Found, Locations, Places, Whereabouts, add
-from ..topics.routes import CROWDED, FINDING, PLACING, READY, Route, Routes, Search
+from ..topics.locations import NEVER_LISTENED, Found, LocationGroups, Locations, Places, add
+from ..topics.routes import CROWDED, LOCATING, READY, RESOLVING, LocationSearch, Route, Routes
 
 #: A message for more clients may have to wait for another turn (``Sizes.places_per_turn``).
 FEW: Final = 20
@@ -23,7 +23,7 @@ FEW: Final = 20
 NOBODY: Final[Found] = {}
 
 
-class Placing:
+class LocationResolver:
     """One home's. ``Routes.ready`` gets the topics whose messages go on, and those of which the store cannot say where
     somebody is."""
 
@@ -32,13 +32,13 @@ class Placing:
         desk: Desk,
         routes: Routes,
         locations: Locations,
-        whereabouts: Whereabouts,
+        location_groups: LocationGroups,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
         self._routes = routes
         self._locations = locations
-        self._whereabouts = whereabouts
+        self._location_groups = location_groups
         self._sizes = sizes
         self._many = sizes.delivery_slice
         self.recipients = 0  # of messages for many that are being dispatched
@@ -46,7 +46,7 @@ class Placing:
         self.placed = 0  # recipients of messages of this turn for more than a few
         self.matching = 0  # messages of this turn that were compared with filters, by what that costs
         self._wanted: list[str] = []  # clients to ask for at the end of the turn
-        self._waiting: dict[str, list[Search]] = {}  # client -> who waits for its location
+        self._waiting: dict[str, list[LocationSearch]] = {}  # client -> who waits for its location
 
     def places(self, topic: str, route: Route, clients: Subscribers | list[str]) -> Places | None:
         """Where they are. ``None``: the topic waits for what the route's stage says, and then goes on."""
@@ -54,7 +54,7 @@ class Placing:
         if search is not None and search.clients is not None:
             clients = search.clients
         if len(clients) <= FEW:
-            places = self._whereabouts.places(clients, NOBODY if search is None else search.found)
+            places = self._location_groups.places(clients, NOBODY if search is None else search.found)
         else:
             of_many = self._of_many(topic, route, clients)
             if of_many is None:
@@ -70,10 +70,10 @@ class Placing:
         """Have the store asked where those are that are missing; the topic waits for it."""
         search = route.search
         if search is None:
-            search = route.search = Search(topic, route)
+            search = route.search = LocationSearch(topic, route)
         if search.clients is None:
             search.clients = list(clients)
-        route.stage = FINDING
+        route.stage = LOCATING
         search.unfound += len(missing)
         for client in missing:
             waiting = self._waiting.get(client)
@@ -98,11 +98,11 @@ class Placing:
         self.placed += count
         if search is not None and search.places is not None:
             places, search.places = search.places, None
-            self._whereabouts.leave_out_the_gone(places[1])
+            self._location_groups.leave_out_the_gone(places[1])
             return places
         if count <= self._sizes.clients_per_slice:
-            return self._whereabouts.places(clients, NOBODY if search is None else search.found)
-        route.stage = PLACING
+            return self._location_groups.places(clients, NOBODY if search is None else search.found)
+        route.stage = RESOLVING
         self._desk.job(self._in_slices(topic, route, list(clients)))
         return None
 
@@ -116,7 +116,7 @@ class Placing:
                 self._desk.store("locations", (part,), self._found, part)
 
     def _found(self, clients: list[str], result: Any, error: Exception | None) -> None:
-        over: dict[Search, None] = {}
+        over: dict[LocationSearch, None] = {}
         for index, client in enumerate(clients):
             location = None if error is not None else result[index]
             if error is None:
@@ -129,7 +129,7 @@ class Placing:
         for search in over:
             self._end(search, error)
 
-    def _end(self, search: Search, error: Exception | None) -> None:
+    def _end(self, search: LocationSearch, error: Exception | None) -> None:
         """The store has said it of all of them, or cannot."""
         route = search.route
         if self._routes.get(search.topic) is route and route.search is search:
@@ -141,7 +141,7 @@ class Placing:
 
     def later(self, topic: str, route: Route) -> None:
         """The topic's messages go on in another turn."""
-        route.stage = PLACING
+        route.stage = RESOLVING
         self._desk.job(self._rest(topic, route))
 
     def _rest(self, topic: str, route: Route) -> Iterator[bool]:
@@ -153,12 +153,12 @@ class Placing:
         """Where the many are that the topic's first message is for."""
         search = route.search
         if search is None:
-            search = route.search = Search(topic, route)
+            search = route.search = LocationSearch(topic, route)
         search.clients = clients
         places: Places = [], {}, []
         per_slice = self._sizes.clients_per_slice
         for start in range(0, len(clients), per_slice):
-            add(places, self._whereabouts.places(clients[start : start + per_slice], search.found))
+            add(places, self._location_groups.places(clients[start : start + per_slice], search.found))
             yield False
             if self._routes.get(topic) is not route:
                 return  # the topic's messages are another home's by now

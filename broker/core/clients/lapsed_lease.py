@@ -19,11 +19,11 @@ from ..connections.hub import Hub
 from ..desk import Desk
 from ..outgoing.sending import Sending
 from ..part import Part
-from ..topics.sweeping import KEPT_S
-from .doubts import PER_QUESTION
+from ..topics.expiry import KEPT_S
+from .stale_locations import PER_QUESTION
 
 
-class CutOff(Part):
+class LapsedLease(Part):
     """One endpoint's part. ``members``: have the grace time; ``homes``: say whether this endpoint acts."""
 
     def __init__(self, desk: Desk, homes: Homes, members: Membership, hub: Hub, sending: Sending) -> None:

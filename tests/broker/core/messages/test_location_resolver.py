@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from ingeborg.broker.core.cluster.membership import Membership
 from ingeborg.broker.core.effects import StoreCall
 from ingeborg.broker.core.limits import SIZES, Sizes
-from ingeborg.broker.core.messages.placing import Placing
+from ingeborg.broker.core.messages.location_resolver import LocationResolver
 from ingeborg.broker.core.model import Location, StoreUnavailable
-from ingeborg.broker.core.topics.locations import NEVER_LISTENED, Locations, Whereabouts
-from ingeborg.broker.core.topics.routes import FINDING, READY, Routes, Search
+from ingeborg.broker.core.topics.locations import NEVER_LISTENED, LocationGroups, Locations
+from ingeborg.broker.core.topics.routes import LOCATING, READY, LocationSearch, Routes
 from tests.simulator.world import Node
 
 from ..fake_desk import ME, FakeDesk
@@ -29,20 +29,20 @@ class Seeker:
     def __init__(self, sizes: Sizes = SIZES) -> None:
         self.desk = FakeDesk()
         self.locations, self.routes = Locations(100), Routes(100, 1_000)
-        whereabouts = Whereabouts(self.locations, Membership(ME, self.desk.now), self.desk.drops)
-        self.placing = Placing(self.desk.real, self.routes, self.locations, whereabouts, sizes)
+        location_groups = LocationGroups(self.locations, Membership(ME, self.desk.now), self.desk.drops)
+        self.resolver = LocationResolver(self.desk.real, self.routes, self.locations, location_groups, sizes)
 
     @property
     def told(self) -> list[tuple[str, Exception | None]]:
         """The topics that go on, or of which the store cannot say where somebody is."""
         return [(topic, error) for topic, _, error in self.routes.ready]
 
-    def search(self, topic: str, *clients: str) -> Search:
+    def search(self, topic: str, *clients: str) -> LocationSearch:
         """These have to be found for the topic's first message."""
         route = self.routes.add(topic)
-        self.placing.search(topic, route, list(clients), list(clients))
+        self.resolver.search(topic, route, list(clients), list(clients))
         assert route.search is not None
-        assert route.stage == FINDING
+        assert route.stage == LOCATING
         return route.search
 
     def asked(self) -> list[list[str]]:
@@ -58,17 +58,17 @@ def test_the_store_is_asked_at_the_end_of_the_turn_once_for_all_of_it(seeker: Se
     seeker.search("x", "anna", "bert")
     seeker.search("y", "bert", "carl")
     assert seeker.asked() == []
-    seeker.placing.ask()
+    seeker.resolver.ask()
     assert seeker.asked() == [["anna", "bert", "carl"]]
-    seeker.placing.ask()
+    seeker.resolver.ask()
     assert len(seeker.desk.stored) == 1  # nobody else is looked for
 
 
 def test_a_search_is_over_when_nobody_is_left_to_be_found(seeker: Seeker) -> None:
     x = seeker.search("x", "anna")
-    seeker.placing.ask()
+    seeker.resolver.ask()
     y = seeker.search("y", "anna", "bert")  # anna is asked for already
-    seeker.placing.ask()
+    seeker.resolver.ask()
     assert seeker.asked() == [["anna"], ["bert"]]
     seeker.desk.stored[0].end([at(ANN)])
     assert seeker.told == [("x", None)]
@@ -80,7 +80,7 @@ def test_a_search_is_over_when_nobody_is_left_to_be_found(seeker: Seeker) -> Non
 
 def test_what_the_store_says_is_learnt_even_that_a_client_has_never_listened(seeker: Seeker) -> None:
     seeker.search("x", "anna", "bert")
-    seeker.placing.ask()
+    seeker.resolver.ask()
     seeker.desk.stored[0].end([at(ANN), None])
     assert seeker.locations.get("anna") == at(ANN)
     assert seeker.locations.get("bert") == NEVER_LISTENED
@@ -88,7 +88,7 @@ def test_what_the_store_says_is_learnt_even_that_a_client_has_never_listened(see
 
 def test_what_was_announced_meanwhile_is_not_undone_by_the_stores_older_answer(seeker: Seeker) -> None:
     seeker.search("x", "anna")
-    seeker.placing.ask()
+    seeker.resolver.ask()
     seeker.locations.learn("anna", at(BOB, number=2))
     seeker.desk.stored[0].end([at(ANN, number=1)])
     assert seeker.locations.get("anna") == at(BOB, number=2)
@@ -97,15 +97,15 @@ def test_what_was_announced_meanwhile_is_not_undone_by_the_stores_older_answer(s
 def test_when_the_store_does_not_answer_every_search_for_these_is_told_and_nothing_is_learnt(seeker: Seeker) -> None:
     seeker.search("x", "anna", "bert")
     seeker.search("y", "bert")
-    seeker.placing.ask()
+    seeker.resolver.ask()
     seeker.search("z", "carl")
-    seeker.placing.ask()
+    seeker.resolver.ask()
     error = StoreUnavailable("down")
     seeker.desk.stored[0].end(error=error)
     assert seeker.told == [("x", error), ("y", error)]
     assert len(seeker.locations) == 0
     seeker.search("x again", "anna")
-    seeker.placing.ask()
+    seeker.resolver.ask()
     assert seeker.asked()[-1] == ["anna"]
     seeker.desk.stored[1].end([at(ANN)])
     assert seeker.told[2:] == [("z", None)]
@@ -114,7 +114,7 @@ def test_when_the_store_does_not_answer_every_search_for_these_is_told_and_nothi
 def test_many_are_asked_for_in_parts_and_the_search_ends_with_the_last() -> None:
     seeker = Seeker(Sizes(clients_per_slice=2))
     search = seeker.search("x", *"abcde")
-    seeker.placing.ask()
+    seeker.resolver.ask()
     assert seeker.asked() == [["a", "b"], ["c", "d"], ["e"]]
     for part in reversed(seeker.desk.stored):
         assert seeker.told == []
@@ -126,7 +126,7 @@ def test_many_are_asked_for_in_parts_and_the_search_ends_with_the_last() -> None
 def test_a_search_has_failed_as_soon_as_one_part_of_it_has() -> None:
     seeker = Seeker(Sizes(clients_per_slice=1))
     seeker.search("x", "anna", "bert")
-    seeker.placing.ask()
+    seeker.resolver.ask()
     error = StoreUnavailable("down")
     seeker.desk.stored[0].end(error=error)
     assert seeker.told == [("x", error)]
@@ -135,7 +135,7 @@ def test_a_search_has_failed_as_soon_as_one_part_of_it_has() -> None:
 def test_a_topic_that_was_dropped_meanwhile_does_not_go_on(seeker: Seeker) -> None:
     seeker.search("x", "anna")
     seeker.search("y", "anna")
-    seeker.placing.ask()
+    seeker.resolver.ask()
     seeker.routes.drop("x")
     seeker.routes.add("x")
     seeker.desk.stored[0].end([at(ANN)])
@@ -160,7 +160,7 @@ def test_nobody_is_asked_for_twice_at_once_and_every_search_ends_once_with_all_i
     steps: list[tuple[str, list[str]]],
 ) -> None:
     seeker = Seeker()
-    wanted: dict[str, tuple[Search, list[str]]] = {}
+    wanted: dict[str, tuple[LocationSearch, list[str]]] = {}
     true: dict[str, Location | None] = {client: at(ANN) if client < "d" else None for client in "abcdef"}
 
     def answer(number: int) -> None:
@@ -172,7 +172,7 @@ def test_nobody_is_asked_for_twice_at_once_and_every_search_ends_once_with_all_i
             name = f"search {len(wanted)}"
             wanted[name] = (seeker.search(name, *words), words)
         elif what == "flush":
-            seeker.placing.ask()
+            seeker.resolver.ask()
         elif int(words[0]) < len(seeker.desk.stored):
             answer(int(words[0]))
         under_way = [client for call in seeker.desk.stored for client in call.arguments[0]]
@@ -180,7 +180,7 @@ def test_nobody_is_asked_for_twice_at_once_and_every_search_ends_once_with_all_i
         for name, error in seeker.told:
             assert error is None
             assert sorted(wanted[name][0].found) == wanted[name][1]
-    seeker.placing.ask()
+    seeker.resolver.ask()
     while seeker.desk.stored:
         answer(0)
     assert sorted(name for name, _ in seeker.told) == sorted(wanted)

@@ -11,8 +11,8 @@ from ingeborg.broker.core.codec import Lines, TextFrames
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.connections.outbox import Outbox
 from ingeborg.broker.core.history.positions import IDLE_S
-from ingeborg.broker.core.history.recovering import COMMAND_S, LINGER_S
-from ingeborg.broker.core.links.requests import FetchRequest, MissedRequest
+from ingeborg.broker.core.history.replaying import COMMAND_S, LINGER_S
+from ingeborg.broker.core.links.requests import FetchRequest, HistoryRequest
 from ingeborg.broker.core.message import Message
 from ingeborg.protocol.frames import text_frame
 from ingeborg.protocol.hashes import slot_of
@@ -34,13 +34,13 @@ def restored(connection: Connection) -> None:
 
 def is_gone(here: Here, connection: Connection) -> bool:
     """The connection follows nothing any more: messages go straight into its outbox."""
-    return connection.receiver is None and connection not in here.part.followers
+    return connection.receiver is None and connection not in here.part.replay_sessions
 
 
 def advance(here: Here) -> int:
     """All that has been stamped so far has ended; the stamp."""
-    here.marks.tick()
-    return here.marks.stable
+    here.watermarks.tick()
+    return here.watermarks.cluster_watermark
 
 
 def test_without_a_position_one_is_told_at_once_and_messages_have_names(here: Here) -> None:
@@ -55,7 +55,7 @@ def test_without_a_position_one_is_told_at_once_and_messages_have_names(here: He
 
 def test_as_soon_as_there_is_a_position_it_is_told() -> None:
     here = Here("a")
-    here.marks.lapsed()
+    here.watermarks.lapsed()
     anna, reply = here.listens()
     assert reply == {"recovering": False}
     here.clock.see(4)
@@ -169,18 +169,18 @@ def test_of_a_position_that_is_not_of_this_cluster_any_may_be_lacking(here: Here
 
 def test_such_a_recovery_ends_once_there_is_a_position() -> None:
     here = Here("a")
-    here.marks.lapsed()
+    here.watermarks.lapsed()
     anna, _ = here.listens(recover="other.5")
     assert here.said(anna) == []
     here.told("a", 4)
     here.clock.see(4)
-    here.marks.tick()
+    here.watermarks.tick()
     here.goes_on()
     here.has_topics()
     assert here.said(anna) == ["gap any", "recovered at 4"]
 
 
-def test_what_does_not_fit_behind_a_recovery_comes_with_one_more_round(here: Here) -> None:
+def test_what_does_not_fit_behind_a_recovery_comes_with_one_more_attempt(here: Here) -> None:
     first = here.keep("t", 3)
     anna = here.begins()
     anna.outbox = Outbox(1_000)
@@ -280,18 +280,18 @@ def test_a_listen_that_fails_lets_pass_what_has_waited(here: Here) -> None:
     here.part.not_listened(anna, "anna")
     assert here.said(anna) == ["t 9"]
     assert is_gone(here, anna)
-    assert here.part.followers == {}
+    assert here.part.replay_sessions == {}
 
 
 def close(here: Here, connection: object) -> None:
-    anna = next(iter(here.part.followers))
+    anna = next(iter(here.part.replay_sessions))
     here.hub.unbind("anna", anna)
     anna.closed = True
     here.part.closed(anna)
 
 
 def unlisten(here: Here, connection: object) -> None:
-    anna = next(iter(here.part.followers))
+    anna = next(iter(here.part.replay_sessions))
     here.hub.unbind("anna", anna)
     assert anna.receiver is not None
     anna.receiver.gone("anna")
@@ -313,7 +313,7 @@ def test_at_whatever_moment_its_client_goes_nothing_is_left(end: Callable[[Here,
         here.part.read_retained(anna, [topic], None, 1, None, lambda *end: ends.append(end))
 
     def answer_all() -> None:
-        for call in here.take_asked(MissedRequest):
+        for call in here.take_asked(HistoryRequest):
             call.asker.answered(call, answer((topic, 5, 4), number=1))
 
     steps: list[Callable[[], object]] = [
@@ -334,11 +334,11 @@ def test_at_whatever_moment_its_client_goes_nothing_is_left(end: Callable[[Here,
     for call in here.take_asked():
         call.asker.answered(call, answer((topic, 6, 5)))
     here.goes_on()
-    assert here.part.followers == {}
+    assert here.part.replay_sessions == {}
     assert is_gone(here, anna)
     assert anna.waiting == 0
     assert ends == ([(False, False)] if moment > 1 else [])
-    assert here.rounds._again == []
+    assert here.attempts._again == []
     assert not here.desk.jobs
     before = list(here.take_asked())
     assert before == []
@@ -355,7 +355,7 @@ def test_who_missed_a_delivery_recovers_from_what_it_has_had_for_sure() -> None:
     here.told("a", 10, again=["anna", "nobody"])
     here.turn()
     here.comes(anna, "x", 77)
-    here.rounds.tick()
+    here.attempts.tick()
     here.has_topics(missed.topic)
     assert here.said(anna)[0] == f"{missed.topic} {missed.number} kept"
     assert here.said(bert) == ["at 10"]
@@ -368,7 +368,7 @@ def test_a_lapse_has_all_recover_and_no_message_passes_before(here: Here) -> Non
     here.comes(anna, "t", 9)
     assert here.said(anna) == []
     missed = here.keep("t", 3)
-    here.rounds.tick()
+    here.attempts.tick()
     here.has_topics("t")
     advance(here)
     assert here.said(anna) == [f"t {missed.number} kept", "t 9", "recovered at 3"]
@@ -378,7 +378,7 @@ def test_a_lapse_has_all_recover_and_no_message_passes_before(here: Here) -> Non
     assert here.said(waiting) == [f"t {missed.number} kept", "at 3", "recovered at 3"]
 
 
-def test_no_position_on_the_way_is_above_what_was_stable_when_it_began(here: Here) -> None:
+def test_no_position_on_the_way_is_above_the_watermark_when_it_began(here: Here) -> None:
     """What the client subscribes to meanwhile is no part of the recovery, and waits behind it."""
     first = here.keep("t", 2)
     advance(here)
@@ -406,7 +406,7 @@ def overflow(here: Here, anna: Connection) -> None:
     assert anna.waiting == 0
 
 
-def test_what_does_not_fit_behind_a_subscribe_that_fails_comes_with_a_round_of_its_own(here: Here) -> None:
+def test_what_does_not_fit_behind_a_subscribe_that_fails_comes_with_an_attempt_of_its_own(here: Here) -> None:
     anna, _ = here.listens()
     here.part.hold_for(anna, "anna")
     overflow(here, anna)
@@ -528,7 +528,7 @@ def test_a_second_listen_that_fails_leaves_the_first_where_it_was(here: Here) ->
     here.part.not_listened(anna, "anna")
     here.has_topics("t")
     assert here.said(anna) == [f"t {missed.number} kept", "t 9", "recovered at 0"]
-    assert anna in here.part.followers
+    assert anna in here.part.replay_sessions
 
 
 def test_who_listens_here_again_since_its_listen_elsewhere_has_failed_recovers(here: Here) -> None:
@@ -543,7 +543,7 @@ def test_who_listens_here_again_since_its_listen_elsewhere_has_failed_recovers(h
     here.part.hold_for(other, "bert")
     here.part.read_retained(other, ["x"], None, 1, None, lambda *end: None)
     restored(other)
-    assert len(here.follower(other).rounds) == 1
+    assert len(here.session(other).attempts) == 1
 
 
 def test_one_that_fails_during_the_first_recovery_has_that_go_on(here: Here) -> None:
@@ -572,7 +572,7 @@ def test_who_listens_here_again_in_the_midst_of_a_recovery_is_asked_for_once_mor
     here.sending.drained(anna)
     assert here.said(anna) == [f"t {first.number} kept"]
     here.has_topics("t")
-    # Both, since no position has been told: the first round began before there was one.
+    # Both, since no position has been told: the first attempt began before there was one.
     assert here.said(anna) == [f"t {first.number} kept", f"t {missed.number} kept", "at 4", "recovered at 4"]
 
 
@@ -618,14 +618,14 @@ def test_what_a_subscribe_was_sent_before_a_failure_is_not_sent_once_more() -> N
     here.part.hold_for(anna, "anna")
     ends: list[tuple[bool, bool]] = []
     here.part.read_retained(anna, [of_a], None, 9, None, lambda *end: ends.append(end))
-    (call,) = here.take_asked(MissedRequest)
-    call.asker.answered(call, answer((of_a, 51, 3), number=7, mark=9))
+    (call,) = here.take_asked(HistoryRequest)
+    call.asker.answered(call, answer((of_a, 51, 3), number=7, watermark=9))
     assert here.said(anna) == [f"{of_a} 51 kept"]
     (fetch,) = here.take_asked(FetchRequest)
     fetch.asker.failed(fetch, "internal", "nothing is left of that answer")
     here.goes_on()
-    (call,) = here.take_asked(MissedRequest)
-    call.asker.answered(call, answer((of_a, 51, 3), (of_a, 52, 4), mark=9))
+    (call,) = here.take_asked(HistoryRequest)
+    call.asker.answered(call, answer((of_a, 51, 3), (of_a, 52, 4), watermark=9))
     assert here.said(anna)[0] == f"{of_a} 52 kept"
     assert ends == [(True, False)]
 
@@ -638,14 +638,14 @@ EVENTS: dict[str, Callable[[Here, Connection], None]] = {
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_a_command_whose_round_is_over_is_told_so_once_whatever_else_its_turn_brings(here: Here, event: str) -> None:
+def test_a_command_whose_attempt_is_over_is_told_so_once_whatever_else_its_turn_brings(here: Here, event: str) -> None:
     here.keep("t", 3)
     anna, _ = here.listens()
     ends: list[tuple[bool, bool]] = []
     here.part.hold_for(anna, "anna")
     here.part.read_retained(anna, ["t"], None, 1, None, lambda *end: ends.append(end))
     here.desk.now += COMMAND_S
-    while not here.rounds.over:  # in slices of a job; the turn goes on
+    while not here.attempts.over:  # in slices of a job; the turn goes on
         here.desk.work()
         here.has_no_filters()
     EVENTS[event](here, anna)

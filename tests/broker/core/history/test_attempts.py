@@ -7,11 +7,11 @@ import pytest
 from ingeborg.broker.core.cluster.slots import pack_slots
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.connections.outbox import Outbox
-from ingeborg.broker.core.history import rounds as rounds_module
-from ingeborg.broker.core.history.missed import PAGE_MESSAGES
-from ingeborg.broker.core.history.rounds import ALL_SLOTS, GAP_NAMES_MAX, ROWS_PER_SLICE
+from ingeborg.broker.core.history import attempts as attempts_module
+from ingeborg.broker.core.history.attempts import ALL_SLOTS, GAP_NAMES_MAX, ROWS_PER_SLICE
+from ingeborg.broker.core.history.history_server import PAGE_MESSAGES
 from ingeborg.broker.core.links.calls import Call
-from ingeborg.broker.core.links.requests import FetchRequest, MissedRequest
+from ingeborg.broker.core.links.requests import FetchRequest, HistoryRequest
 from ingeborg.broker.core.model import Subscription
 from ingeborg.protocol.hashes import SLOTS
 from tests import wants
@@ -35,19 +35,19 @@ def begun(here: Here, *topics: str, since: int = 0) -> tuple[Connection, dict[st
     """A client recovers that has these topics; what the peers are asked, by peer."""
     anna, _ = here.listens(recover=at(since))
     here.has_topics(*topics)
-    return anna, {call.target: call for call in here.take_asked(MissedRequest)}
+    return anna, {call.target: call for call in here.take_asked(HistoryRequest)}
 
 
 def test_each_home_is_asked_for_its_topics_and_what_they_answer_is_merged_by_the_stamps(here: Here) -> None:
     [mine], [of_a, also_a], [of_b] = here.topics_at("m", 1), here.topics_at("a", 2), here.topics_at("b", 1)
     first, last = here.keep(mine, 2), here.keep(mine, 9)
     anna, asked = begun(here, mine, of_a, of_b, also_a, since=1)
-    assert asked["a"].request == MissedRequest("anna", 1, [of_a, also_a])
-    assert asked["b"].request == MissedRequest("anna", 1, [of_b])
+    assert asked["a"].request == HistoryRequest("anna", 1, [of_a, also_a])
+    assert asked["b"].request == HistoryRequest("anna", 1, [of_b])
     assert here.said(anna) == []
-    end(asked["a"], answer((of_a, 51, 3), (also_a, 52, 7), mark=9))
+    end(asked["a"], answer((of_a, 51, 3), (also_a, 52, 7), watermark=9))
     assert here.said(anna) == []
-    end(asked["b"], answer((of_b, 61, 1), (of_b, 62, 8), mark=9))
+    end(asked["b"], answer((of_b, 61, 1), (of_b, 62, 8), watermark=9))
     heard = [said for said in here.said(anna) if "at" not in said]
     assert heard == [
         f"{of_b} 61 kept",
@@ -76,25 +76,25 @@ def test_of_all_homes_it_is_the_least_of_their_marks(here: Here) -> None:
     anna, _ = here.listens(recover=at(0))
     (call,) = here.stored("topics")
     call.end((["t"], "more"))
-    asked = {call.target: call for call in here.take_asked(MissedRequest)}
+    asked = {call.target: call for call in here.take_asked(HistoryRequest)}
     assert [call.request.topics for call in asked.values()] == [None, None]
     here.desk.work()
     assert here.stored() == []
-    end(asked["a"], answer(("t", 51, 3), ("t", 52, 12), slots=ALL_SLOTS, mark=8))
-    end(asked["b"], answer(("u", 61, 5), slots=NOT_MINE, mark=11))
-    assert here.said(anna) == ["t 51 kept", "u 61 kept", "t 52 kept", "recovered at 0"]  # our own mark
+    end(asked["a"], answer(("t", 51, 3), ("t", 52, 12), slots=ALL_SLOTS, watermark=8))
+    end(asked["b"], answer(("u", 61, 5), slots=NOT_MINE, watermark=11))
+    assert here.said(anna) == ["t 51 kept", "u 61 kept", "t 52 kept", "recovered at 0"]  # our own watermark
 
 
 def test_slots_that_nobody_answered_for_have_it_begun_anew(here: Here) -> None:
     anna, _ = here.listens(recover=at(0))
     here.stored("topics")[0].end((["t"], "more"))
-    for call in here.take_asked(MissedRequest):
-        end(call, answer((call.target, 51, 3), slots=pack_slots([1]), floors=[1], mark=8))
+    for call in here.take_asked(HistoryRequest):
+        end(call, answer((call.target, 51, 3), slots=pack_slots([1]), floors=[1], watermark=8))
     assert here.said(anna) == []
     here.goes_on()
     here.stored("topics")[0].end((["t"], "more"))
-    for call in here.take_asked(MissedRequest):
-        end(call, answer(slots=ALL_SLOTS, mark=8))
+    for call in here.take_asked(HistoryRequest):
+        end(call, answer(slots=ALL_SLOTS, watermark=8))
     # What was said before does not count.
     assert here.said(anna) == ["recovered at 0"]
 
@@ -121,8 +121,8 @@ def test_pages_are_fetched_before_anything_behind_them_is_sent(here: Here) -> No
     here.told("a", 9)
     here.told("b", 9)
     anna, asked = begun(here, of_a, of_b)
-    end(asked["a"], answer((of_a, 51, 3), number=7, mark=9))
-    end(asked["b"], answer((of_b, 61, 2), (of_b, 62, 5), mark=9))
+    end(asked["a"], answer((of_a, 51, 3), number=7, watermark=9))
+    end(asked["b"], answer((of_b, 61, 2), (of_b, 62, 5), watermark=9))
     assert here.said(anna) == [f"{of_b} 61 kept", f"{of_a} 51 kept", "at 2"]  # its next may have the same stamp
     (fetch,) = here.take_asked(FetchRequest)
     assert (fetch.target, fetch.request) == ("a", FetchRequest(7))
@@ -140,7 +140,7 @@ def test_after_a_failure_it_goes_on_from_where_it_had_got_to(here: Here, how: st
     here.told("a", 9)
     here.told("b", 9)
     anna, asked = begun(here, of_a, since=1)
-    end(asked["a"], answer((of_a, 51, 3), number=7, mark=9))
+    end(asked["a"], answer((of_a, 51, 3), number=7, watermark=9))
     assert here.said(anna) == [f"{of_a} 51 kept", "at 2"]
     (fetch,) = here.take_asked(FetchRequest)
     if how == "lost":
@@ -154,10 +154,10 @@ def test_after_a_failure_it_goes_on_from_where_it_had_got_to(here: Here, how: st
     assert here.stored() == []
     here.goes_on()
     here.has_topics(of_a)
-    (again,) = here.take_asked(MissedRequest)
+    (again,) = here.take_asked(HistoryRequest)
     assert (again.request.client, again.request.since) == ("anna", 2)
-    end(fetch, answer((of_a, 99, 4)))  # of the try before: it is too late
-    end(again, answer((of_a, 52, 5), mark=9))
+    end(fetch, answer((of_a, 99, 4)))  # of before it was begun anew: it is too late
+    end(again, answer((of_a, 52, 5), watermark=9))
     assert here.said(anna) == [f"{of_a} 52 kept", "at 5", f"{of_a} 60", "recovered at 9"]
 
 
@@ -169,11 +169,11 @@ def test_it_is_tried_again_and_again_while_the_store_or_a_home_is_out_of_reach(h
         here.goes_on()
     here.has_topics(of_a)
     for _ in range(3):
-        (call,) = here.take_asked(MissedRequest)
+        (call,) = here.take_asked(HistoryRequest)
         call.asker.failed(call, "peer_unavailable", "")
         here.goes_on()
         here.has_topics(of_a)
-    end(here.take_asked(MissedRequest)[0], answer())
+    end(here.take_asked(HistoryRequest)[0], answer())
     assert here.said(anna) == ["recovered at 0"]
     assert here.desk.counts["recoveries"] == 1
 
@@ -195,7 +195,7 @@ def test_it_waits_until_this_endpoint_acts_again(here: Here) -> None:
     here.join()
     here.goes_on()
     here.has_topics(of_a)
-    end(here.take_asked(MissedRequest)[0], answer())
+    end(here.take_asked(HistoryRequest)[0], answer())
     assert here.said(anna)[-1] == "recovered at 0"
 
 
@@ -274,7 +274,7 @@ def test_a_subscribe_gives_up_after_a_while_and_what_came_meanwhile_goes_on(here
     here.part.read_retained(anna, [of_a], None, 1, None, lambda *end: ends.append(end))
     here.comes(anna, of_a, 9)
     for _ in range(5):
-        for call in here.take_asked(MissedRequest):
+        for call in here.take_asked(HistoryRequest):
             call.asker.failed(call, "peer_unavailable", "")
         here.goes_on()
     assert ends == [(False, False)]
@@ -307,14 +307,14 @@ def test_a_fast_reader_is_not_closed_by_large_messages_of_its_own_home(here: Her
 
 def test_many_that_are_begun_later_are_begun_some_with_each_tick(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     wants.interpreted()
-    monkeypatch.setattr(rounds_module, "ROUNDS_PER_TICK", 2)
+    monkeypatch.setattr(attempts_module, "ATTEMPTS_PER_TICK", 2)
     for number in range(5):
         here.listens(f"c{number}")
     here.part.missed_some(None)
     assert here.stored() == []
     begun = []
     for _ in range(4):
-        here.rounds.tick()
+        here.attempts.tick()
         begun.append(len(here.desk.stored))
         here.desk.stored.clear()
     assert begun == [2, 2, 1, 0]
@@ -329,13 +329,13 @@ def test_the_home_here_is_asked_for_a_page_when_the_last_one_has_been_sent(here:
             count += 1
             here.keep(topic, count)
     anna, _ = begun(here, *topics)
-    round = here.follower(anna).rounds[0]
+    attempt = here.session(anna).attempts[0]
     heard: list[str] = []
     most = 0
     while here.desk.jobs or here.has_no_filters():
         if not next(job := here.desk.jobs.popleft(), True):
             here.desk.jobs.append(job)
-        most = max([most, *(len(source.rows) for source in round.sources.values())])
+        most = max([most, *(len(source.rows) for source in attempt.sources.values())])
         heard += [short(frame) for frame in here.heard(anna)]
     assert len([said for said in heard if said.endswith("kept")]) == count
     assert most <= PAGE_MESSAGES

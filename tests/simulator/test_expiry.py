@@ -18,13 +18,13 @@ from ingeborg.broker.core.model import (
     Subscribers,
     Subscription,
 )
-from ingeborg.broker.core.topics.sweeping import KEPT_S, Sweeping
+from ingeborg.broker.core.topics.expiry import KEPT_S, Expiry
 from ingeborg.broker.core.topics.topic_filters import Change, TopicFilters
 from tests import wants
 from tests.planted import fault, search
 from tests.proof import seeds
 
-from .ending import EndingHistory
+from .expiry import ExpiryHistory
 from .store import End, SortedSet, Store, key_of
 from .world import World
 
@@ -47,7 +47,7 @@ def test_they_end_when_they_should_and_whoever_loses_one_is_told(
     drawn = seeds(150_000, histories)
     ended = kept = told = 0
     for seed in drawn:
-        history = EndingHistory(seed, **options)
+        history = ExpiryHistory(seed, **options)
         assert not history.run(), f"seed {seed}: {history.violations[:5]}"
         ended += history.ended
         kept += history.kept
@@ -58,14 +58,14 @@ def test_they_end_when_they_should_and_whoever_loses_one_is_told(
 
 
 def test_nothing_at_all_is_left_of_clients_that_never_come_back() -> None:
-    history = EndingHistory(150_500, faults=False)
+    history = ExpiryHistory(150_500, faults=False)
     assert not history.run()
     store = history.world.store
     assert store.ended_of
     assert store.location_of
     history.world.run(KEPT_S + 30.0)
     assert (store.ended_of, store.location_of) == ({}, {})
-    assert all(not node.router.topics.sweeping._since for node in history.world.live())
+    assert all(not node.router.topics.expiry._since for node in history.world.live())
 
 
 # Planted faults
@@ -86,12 +86,12 @@ def whoever_came_back(patch: pytest.MonkeyPatch) -> None:
 def whoever_came_back_with_a_filter(patch: pytest.MonkeyPatch) -> None:
     """A home has those with filters end, wherever the client listens by then."""
     wants.interpreted()
-    true = Sweeping._end
+    true = Expiry._end
 
-    def end(sweeping: Sweeping, ends: list[Any]) -> None:
-        true(sweeping, [(each, where, only and all(one.filter is None for one in each)) for each, where, only in ends])
+    def end(expiry: Expiry, ends: list[Any]) -> None:
+        true(expiry, [(each, where, only and all(one.filter is None for one in each)) for each, where, only in ends])
 
-    patch.setattr(Sweeping, "_end", end)
+    patch.setattr(Expiry, "_end", end)
     patch.setattr(World, "delay", lambda world: world.random.uniform(0.0, 0.3))
 
 
@@ -115,31 +115,31 @@ def a_newer_one(patch: pytest.MonkeyPatch) -> None:
 def too_early(patch: pytest.MonkeyPatch) -> None:
     """Half the grace time has to do."""
     wants.interpreted()
-    true = Sweeping.__init__
+    true = Expiry.__init__
 
-    def impatient(sweeping: Sweeping, *arguments: Any) -> None:
-        true(sweeping, *arguments)
-        members = sweeping._members
+    def impatient(expiry: Expiry, *arguments: Any) -> None:
+        true(expiry, *arguments)
+        members = expiry._members
         grace_s, settings = members.introduction
         members.introduction = Introduction(grace_s / 2, settings)
 
-    patch.setattr(Sweeping, "__init__", impatient)
+    patch.setattr(Expiry, "__init__", impatient)
 
 
 def never(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks."""
     wants.interpreted()
-    patch.setattr(Sweeping, "tick", lambda sweeping: None)
+    patch.setattr(Expiry, "tick", lambda expiry: None)
 
 
 def who_is_elsewhere(patch: pytest.MonkeyPatch) -> None:
     """A home takes whoever listens at another endpoint for away."""
     wants.interpreted()
 
-    def listens(sweeping: Sweeping, client: str, location: Location | None) -> bool:
-        return client in sweeping._hub.bindings
+    def listens(expiry: Expiry, client: str, location: Location | None) -> bool:
+        return client in expiry._hub.bindings
 
-    patch.setattr(Sweeping, "_listens", listens)
+    patch.setattr(Expiry, "_listens", listens)
 
 
 def untold(patch: pytest.MonkeyPatch) -> None:
@@ -177,16 +177,16 @@ def replaced_filters_stay(patch: pytest.MonkeyPatch) -> None:
 def ended_filters_stay(patch: pytest.MonkeyPatch) -> None:
     """A home goes on with filters that have ended."""
     wants.interpreted()
-    true = Sweeping.__init__
+    true = Expiry.__init__
 
     class Deaf:
         change = staticmethod(lambda *_: 0)
 
-    def init(sweeping: Sweeping, *arguments: Any) -> None:
-        true(sweeping, *arguments)
-        sweeping._filtering = Deaf()  # type: ignore[assignment]
+    def init(expiry: Expiry, *arguments: Any) -> None:
+        true(expiry, *arguments)
+        expiry._filtering = Deaf()  # type: ignore[assignment]
 
-    patch.setattr(Sweeping, "__init__", init)
+    patch.setattr(Expiry, "__init__", init)
 
 
 def changed(patch: pytest.MonkeyPatch, of: Callable[[Store, Subscribe, str], bool]) -> None:
@@ -261,4 +261,4 @@ def test_a_planted_fault_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    search(plant, seed, range(151_000, 151_030), lambda seed: EndingHistory(seed, faults=False).run())
+    search(plant, seed, range(151_000, 151_030), lambda seed: ExpiryHistory(seed, faults=False).run())

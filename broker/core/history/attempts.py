@@ -1,0 +1,371 @@
+"""An attempt on its way: the homes are asked, and what they answer is sent by its stamps. SPEC section 8.10, ADR 36.
+
+Owns: what each home has answered, and what of it has been sent. Must never: know why somebody recovers, or send what a
+position before it covers already.
+
+A failure on the way begins it anew, from where it had got to: an endpoint that has died, a slot that has moved.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ingeborg.protocol.hashes import SLOTS, slot_of
+from ingeborg.protocol.messages import mid_of, named_notification
+from ingeborg.protocol.wire import encode
+
+from ..cluster.membership import Membership
+from ..connections.hub import Connection
+from ..desk import Desk
+from ..filters.pattern import conjunctions, matches
+from ..links.calls import Call
+from ..links.requests import FetchRequest, HistoryPage, HistoryRequest, KeptRow
+from ..metrics import Metric
+from ..model import Subscription
+from ..outgoing.sending import Sending
+from ..part import Part
+from ..retained.watermarks import Watermarks
+from .history_server import HistoryServer
+from .replay_session import Attempt, Source
+
+#: A client with more topics is looked for in what was retained, and not by its topics.
+TOPICS_MAX: Final = 2_000
+
+#: What is sent of a recovery in one slice: some 1 ms.
+ROWS_PER_SLICE: Final = 200
+
+#: And bytes of payloads, or one message.
+BYTES_PER_SLICE: Final = 128 << 10
+
+#: Attempts that are begun in one tick: a store call each.
+ATTEMPTS_PER_TICK: Final = 500
+
+#: A failed attempt is begun anew after so many seconds, more each time, and at the most.
+AGAIN_S: Final = 0.1
+AGAIN_MAX_S: Final = 2.0
+
+#: Topics in one frame of a gap.
+GAP_NAMES_MAX: Final = 1_000
+
+ALL_SLOTS: Final = b"\xff" * (SLOTS // 8)
+
+
+class Attempts(Part):
+    """One endpoint's. ``history_server``: what it answers as a home."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        members: Membership,
+        watermarks: Watermarks,
+        history_server: HistoryServer,
+        sending: Sending,
+    ) -> None:
+        self._desk = desk
+        self._members = members
+        self._me = members.me.incarnation
+        self._watermarks = watermarks
+        self._history_server = history_server
+        self._sending = sending
+        self._again: list[Attempt] = []  # that are begun anew
+        #: Attempts that are over, and whether each is whole: ``Replaying`` takes them.
+        self.over: list[tuple[Attempt, bool]] = []
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        return [
+            self._desk.counted(
+                "messages_sent_again",
+                "Retained messages sent by this endpoint to clients that recover, or ask for the latest",
+            ),
+            self._desk.counted("recoveries", "Times a client of this endpoint began to recover what it has missed"),
+            self._desk.counted(
+                "gaps_told",
+                "Times a client of this endpoint was told that retained messages may be lacking",
+            ),
+        ]
+
+    def start(self, attempt: Attempt) -> None:
+        """Find out what its client has subscribed to, and ask the homes."""
+        session = attempt.session
+        attempt.sources = {}
+        attempt.covered = bytearray(SLOTS // 8)
+        # Before it is known what the client has subscribed to: what it subscribes to behind that is no part of this.
+        attempt.watermark = self._watermarks.cluster_watermark
+        attempt.names = []
+        attempt.parked = False
+        if not self._members.joined or (session.is_unknown and not self._watermarks.known):
+            self._retry(attempt)  # it does not act, or has no position to end the recovery with
+            return
+        if attempt.wanted is not None:
+            attempt.topics = attempt.wanted
+            self._ask(attempt)
+            return
+        self._desk.counts["recoveries"] += attempt.retries == 0
+        attempt.since = max(attempt.since, session.since)
+        attempt.gap_topics, attempt.gap_slots = [], []
+        attempt.patterns = {}
+        self._desk.store("topics", (session.client, None, TOPICS_MAX), self._topics, attempt)
+
+    def _topics(self, attempt: Attempt, result: Any, error: Exception | None) -> None:
+        if attempt.is_over:
+            return
+        if error is not None:
+            self._retry(attempt)
+            return
+        topics: list[str] = result[0]
+        attempt.topics = topics if result[1] is None else None
+        self._ask(attempt)
+
+    def _ask(self, attempt: Attempt) -> None:
+        members = self._members
+        if not members.joined:
+            self._retry(attempt)
+            return
+        homes: dict[str, list[str] | None]
+        if attempt.topics is None:
+            homes = dict.fromkeys([self._me, *members.view()])
+        else:
+            by_home: dict[str, list[str]] = {}
+            for topic in attempt.topics:
+                by_home.setdefault(members.table[slot_of(topic)], []).append(topic)
+            homes = dict(by_home)
+        if not homes:
+            self._go_on(attempt)
+            return
+        attempt.asked = len(homes)
+        retries = attempt.retries
+        for home, topics in homes.items():
+            question = HistoryRequest(attempt.session.client, attempt.since, topics, attempt.latest)
+            if home == self._me:
+                self._history_server.ask(question, self._told, (attempt, home, retries))
+            else:
+                self._desk.ask(home, question, self, (attempt, home, retries))
+
+    def answered(self, call: Call, value: Any) -> None:
+        """A home has said what there is."""
+        self._told(call.context, value)
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It could not, or did not answer in time."""
+        self._told(call.context, None)
+
+    def lost(self, call: Call) -> str | None:
+        """It is gone, or not the home any more."""
+        self._told(call.context, None)
+        return None
+
+    def _told(self, context: Any, answer: HistoryPage | None) -> None:
+        attempt: Attempt = context[0]
+        home: str = context[1]
+        if attempt.is_over or context[2] != attempt.retries:
+            return  # of before it was begun anew
+        if answer is None:
+            self._retry(attempt)
+            return
+        number, rows = answer.number, deque(answer.rows)
+        attempt.gap_topics += answer.gap_topics
+        source = attempt.sources.get(home)
+        if source is not None:
+            source.asked = False
+            source.number, source.page = number, len(rows)
+            source.rows.extend(rows)
+        else:
+            attempt.sources[home] = Source(rows, number)
+            attempt.gap_slots += answer.gap_slots
+            for index, bits in enumerate(answer.covered or ()):
+                attempt.covered[index] |= bits
+            attempt.watermark = min(answer.watermark, attempt.watermark)
+            attempt.asked -= 1
+            if attempt.asked:
+                return
+            if attempt.topics is None and bytes(attempt.covered) != ALL_SLOTS:
+                self._retry(attempt)  # a slot was on its way from one to the other
+                return
+            self._go_on(attempt)
+            return
+        self.wake(attempt)
+
+    def begin_later(self, attempt: Attempt) -> None:
+        """There are many, or this endpoint does not act just now: it is begun with one of the next ticks."""
+        attempt.after = self._desk.now
+        self._again.append(attempt)
+
+    def _retry(self, attempt: Attempt) -> None:
+        attempt.retries += 1
+        if attempt.job is not None and attempt.parked:
+            attempt.parked = False
+            self._desk.job(attempt.job)
+        attempt.job = None
+        if not attempt.session.is_here or (attempt.until and self._desk.now >= attempt.until):
+            self.over.append((attempt, False))
+            return
+        attempt.after = self._desk.now + min(AGAIN_S * attempt.retries, AGAIN_MAX_S)
+        self._again.append(attempt)
+
+    def _go_on(self, attempt: Attempt) -> None:
+        """All homes have answered."""
+        attempt.job = self._send(attempt, attempt.retries)
+        self._desk.job(attempt.job)
+
+    def _send(self, attempt: Attempt, retries: int) -> Iterator[bool]:
+        session = attempt.session
+        connection = session.connection
+        if session.gap_any and session.stays:
+            session.gap_any = False
+            self._desk.counts["gaps_told"] += 1
+            self._tell(connection, {"gap": None})
+        while True:
+            if attempt.is_over or attempt.retries != retries:
+                return
+            if not session.is_here or (attempt.until and self._desk.now >= attempt.until):
+                self.over.append((attempt, False))
+                return
+            self._tell_gaps(attempt)
+            is_full = self._is_full(connection)
+            if is_full or not self._have_rows(attempt):
+                if attempt.retries != retries:
+                    return
+                attempt.parked = connection.outbox.blocked or not is_full
+                yield attempt.parked
+                continue
+            rows = attempt.next_rows(ROWS_PER_SLICE, min(BYTES_PER_SLICE, connection.outbox.bytes_max // 4))
+            if not rows:
+                break
+            self._know_patterns(attempt, rows)
+            while attempt.names:
+                attempt.parked = True
+                yield True
+                if attempt.is_over or attempt.retries != retries:
+                    return
+            self._push_rows(attempt, rows)
+            yield False
+        self.over.append((attempt, True))
+
+    @staticmethod
+    def _is_full(connection: Connection) -> bool:
+        outbox = connection.outbox
+        return outbox.blocked or outbox.size + connection.unsent > outbox.bytes_max // 4
+
+    def _have_rows(self, attempt: Attempt) -> bool:
+        """Is the next row of each home known? Of which little is left is asked for more."""
+        ready = True
+        for home, source in attempt.sources.items():
+            while home == self._me and source.number > 0 and not source.rows:
+                answer = self._history_server.fetch("", source.number)
+                if answer is None:
+                    self._retry(attempt)
+                    return False
+                source.number = answer.number
+                source.rows.extend(answer.rows)
+                attempt.gap_topics += answer.gap_topics
+            if source.number > 0 and not source.asked and home != self._me and 2 * len(source.rows) <= source.page:
+                source.asked = True
+                self._desk.ask(home, FetchRequest(source.number), self, (attempt, home, attempt.retries))
+            ready = ready and (bool(source.rows) or source.number <= 0)
+        return ready
+
+    def _know_patterns(self, attempt: Attempt, rows: list[KeptRow]) -> None:
+        """At which of their topics has the client filters? The store is asked about ``names``."""
+        if attempt.wanted is not None:
+            return
+        names = [topic for topic in dict.fromkeys(row[0] for row in rows) if topic not in attempt.patterns]
+        if names:
+            attempt.names = names
+            client = attempt.session.client
+            pairs = [(client, topic) for topic in names]
+            self._desk.store("subscriptions_of", (pairs,), self._held_read, (attempt, attempt.retries))
+
+    def _held_read(self, context: Any, result: Any, error: Exception | None) -> None:
+        attempt: Attempt = context[0]
+        if attempt.is_over or context[1] != attempt.retries:
+            return
+        if error is not None:
+            self._retry(attempt)
+            return
+        subscriptions: list[list[Subscription]] = result
+        for topic, held in zip(attempt.names, subscriptions, strict=True):
+            filters = [one.filter for one in held if one.filter is not None]
+            if len(filters) < len(held):
+                attempt.patterns[topic] = None  # one is for all messages
+            else:
+                attempt.patterns[topic] = [pattern for text in filters for pattern in conjunctions(text)]
+        attempt.names = []
+        self.wake(attempt)
+
+    def _push_rows(self, attempt: Attempt, rows: list[KeptRow]) -> None:
+        session = attempt.session
+        connection, push = session.connection, self._sending.push
+        codec = connection.codec
+        for topic, payload, origin, number, stamp in rows:
+            pattern = attempt.patterns.get(topic)
+            if pattern is not None and not matches(pattern, payload):
+                continue
+            name = (origin, number)
+            if attempt.wanted is not None:
+                if name in attempt.pushed:
+                    continue  # before it was begun anew
+                attempt.pushed.add(name)
+            if attempt.wanted is not None or stamp > session.settled:
+                session.sent.add(name)
+            frame = codec.frame(named_notification(topic, payload, mid_of(origin, number), kept=True))
+            push(connection, frame, True)
+            self._desk.counts["messages_sent_again"] += 1
+        if (
+            attempt.wanted is None and len(session.attempts) == 1
+        ):  # else what a `subscribe` has asked for waits behind it
+            # Two homes may give the same stamp, so the last row's counts only if no home can bring another row with it.
+            # A home's rows that are accepted later have greater stamps than its watermark.
+            last = rows[-1][4]
+            reached = min(last if attempt.brings_after(last) else last - 1, attempt.watermark)
+            if reached > session.since:
+                session.since = session.told = reached
+                self._tell(connection, {"position": self._watermarks.position_at(reached)})
+
+    def _tell_gaps(self, attempt: Attempt) -> None:
+        topics, slots = list(dict.fromkeys(attempt.gap_topics)), attempt.gap_slots
+        if not topics and not slots:
+            return
+        attempt.gap_topics, attempt.gap_slots = [], []
+        if attempt.session.is_unknown and attempt.wanted is None:
+            return  # its client has been told that any message may be lacking
+        attempt.has_gap = True
+        connection = attempt.session.connection
+        self._desk.counts["gaps_told"] += 1
+        for start in range(0, len(topics), GAP_NAMES_MAX):
+            self._tell(connection, {"gap": {"topics": topics[start : start + GAP_NAMES_MAX]}})
+        if slots:
+            self._tell(connection, {"gap": {"slots": slots}})
+
+    def _tell(self, connection: Connection, word: dict[str, Any]) -> None:
+        self._sending.push(connection, connection.codec.frame(encode(word)), True)
+
+    def wake(self, attempt: Attempt) -> None:
+        """What it waits for may have come."""
+        if attempt.parked and attempt.job is not None and not attempt.names:
+            attempt.parked = False
+            self._desk.job(attempt.job)
+
+    def cancel(self, attempt: Attempt) -> None:
+        """Nobody wants it any more."""
+        attempt.is_over = True
+        attempt.names = []
+        self.wake(attempt)
+
+    def tick(self) -> None:
+        """Begin anew what has failed."""
+        if self._again:
+            again, self._again = self._again, []
+            left = ATTEMPTS_PER_TICK
+            for attempt in again:
+                if attempt.is_over:
+                    continue
+                if not attempt.session.is_here:
+                    self.over.append((attempt, False))
+                elif attempt.after <= self._desk.now and left and self._members.joined:
+                    left -= 1
+                    self.start(attempt)
+                else:
+                    self._again.append(attempt)

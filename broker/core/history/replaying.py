@@ -1,0 +1,428 @@
+"""Clients that recover: what they have missed, behind it what has come meanwhile, and positions. SPEC section 8.10,
+ADR 36.
+
+Owns: the connections of such clients here, and their recoveries. Must never: send a position that covers what has not
+been put into the connection's outbox before it, or let go of a message without a word.
+
+A recovery asks all homes, and sends what they answer in the order of the stamps, as fast as the socket takes it. What
+comes for the client meanwhile is held, up to half an outbox; beyond, it is let go of, and the recovery takes one
+attempt more, since it is in the homes' logs by then. Each failure on the way begins the attempt anew, from where it had
+got to.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ingeborg.protocol.wire import encode
+
+from ..connections.hub import Connection, Hub, Receiver
+from ..desk import Desk
+from ..filters.pattern import conjunctions
+from ..links.calls import TIMEOUT_S
+from ..message import Message
+from ..metrics import Metric, gauge
+from ..outgoing.memory import Memory
+from ..outgoing.sending import Sending
+from ..part import Part
+from ..retained.watermarks import Watermarks
+from .attempts import Attempts
+from .positions import Positions
+from .replay_session import Attempt, ReplaySession
+
+#: A message is retained so long before it is dispatched, in seconds, at the most.
+LINGER_S: Final = 2 * TIMEOUT_S
+
+#: A command waits for its retained messages for so long, in seconds.
+COMMAND_S: Final = 10.0
+
+
+class Replaying(Part):
+    """One endpoint's part."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        hub: Hub,
+        watermarks: Watermarks,
+        attempts: Attempts,
+        positions: Positions,
+        sending: Sending,
+        memory: Memory,
+    ) -> None:
+        self._desk = desk
+        self._hub = hub
+        self._watermarks = watermarks
+        self._attempts = attempts
+        self._sending = sending
+        self._memory = memory
+        self._positions = positions
+        self.replay_sessions = positions.replay_sessions
+        self._lingering: deque[tuple[float, ReplaySession]] = (
+            deque()
+        )  # that have been sent what may come live, until when
+        self._timed: deque[Attempt] = deque()  # those of commands, in the order in which their time is over
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        help = "Connections at this endpoint whose clients recover, or wait for retained messages"
+        return [gauge("replay_sessions", help, len(self.replay_sessions))]
+
+    # Messages
+
+    def take(self, session: ReplaySession, message: Message) -> None:
+        """A message for the client of a session's connection."""
+        codec = session.connection.codec
+        frame = message.named_for(codec) if session.stays else message.frame_for(codec)
+        if session.holds:
+            self._hold(session, message, frame)
+            return
+        if not session.stays and (message.origin, message.number) in session.sent:
+            session.sent.discard((message.origin, message.number))  # it was dispatched when it was retained already
+            return
+        self._sending.push(session.connection, frame, True)
+        if session.stays:
+            self._positions.owe(session)
+
+    def _hold(self, session: ReplaySession, message: Message, frame: bytes) -> None:
+        if session.overflowed and session.stays:
+            self._desk.drops["behind_recovery"] += 1
+            return
+        session.held.append((message.origin, message.number, frame))
+        session.held_bytes += len(frame)
+        self._memory.wait(session.connection, len(frame))
+        if session.held_bytes <= session.connection.outbox.bytes_max // 2:
+            return
+        if session.stays:
+            # What of it is retained comes with the next attempt; the rest has no promise.
+            self._desk.drops["behind_recovery"] += len(session.held)
+            session.overflowed = True
+            self._let_go(session)
+        else:
+            self._push_held(session)
+
+    def _let_go(self, session: ReplaySession) -> None:
+        self._memory.wait(session.connection, -session.held_bytes)
+        session.held.clear()
+        session.held_bytes = 0
+
+    def _push_held(self, session: ReplaySession) -> None:
+        held, sent = list(session.held), session.sent
+        self._let_go(session)
+        for origin, number, frame in held:
+            if (origin, number) in sent:
+                sent.discard((origin, number))  # several clients of a connection may get the same one
+            else:
+                self._sending.push(session.connection, frame, True)
+        if held and session.stays:
+            self._positions.owe(session)
+
+    # Beginning and end of a session
+
+    def _open_session(self, connection: Connection, client: str, stays: bool) -> ReplaySession:
+        session = self.replay_sessions[connection] = ReplaySession(client, connection, stays)
+        connection.receiver = ReplayReceiver(self, session)
+        return session
+
+    def listens(self, connection: Connection, client: str) -> None:
+        """A `listen` with `recover` has begun: what comes for its client waits until it is known to have succeeded."""
+        session = self.replay_sessions.get(connection)
+        if session is None or not session.stays:
+            session = self._open_session(connection, client, True)
+        if not session.holds:
+            session.settled = session.since = max(session.since, self._watermarks.cluster_watermark)
+        self._stop(session)
+        session.waits, session.missed = True, False
+
+    def listened(self, connection: Connection, client: str, position: str) -> dict[str, Any]:
+        """It has succeeded. Returns what its reply says beside."""
+        session = self.replay_sessions.get(connection)
+        if session is None or session.client != client or not session.waits:
+            return {}
+        missed = session.missed
+        session.waits = session.missed = session.gap_any = session.is_unknown = False
+        session.listened = True
+        if not position:
+            if missed:
+                self._begin(Attempt(session, session.since))
+                return {"recovering": False}
+            # What has come meanwhile goes before the reply, whose position may cover it.
+            self._next(session)
+            is_known = self._watermarks.known and not session.holds
+            return {"recovering": False, **({"position": self._positions.of(session)} if is_known else {})}
+        stamp = self._watermarks.stamp_of(position)
+        if stamp is None:
+            session.gap_any = session.is_unknown = True  # it is told so, and is sent all there is
+            stamp = 0
+        session.since = stamp
+        self._begin(Attempt(session, stamp))
+        return {"recovering": True}
+
+    def not_listened(self, connection: Connection, client: str) -> None:
+        """It has failed: what has come for the client goes to it, and no position; unless it recovers here already."""
+        session = self.replay_sessions.get(connection)
+        if session is None or session.client != client or not session.stays:
+            return
+        if session.listened and client in connection.clients:
+            session.waits = False
+            self._begin(Attempt(session, session.since))
+            return
+        self._forget(session)
+        self._push_held(session)
+
+    def restored(self, session: ReplaySession) -> None:
+        """Its client listens there again, since its `listen` elsewhere has failed."""
+        if not session.stays:
+            return
+        if session.waits:
+            session.missed = True
+        elif not session.attempts:
+            session.settled = 0
+            self._begin(Attempt(session, session.since))
+        else:
+            # The homes may have been asked before that came which it has missed.
+            self._once_more(session)
+
+    def unlistens(self, session: ReplaySession, client: str) -> None:
+        """The client listens here no longer."""
+        if session.client == client:
+            self._forget(session)
+            self._let_go(session)
+
+    def closed(self, connection: Connection) -> None:
+        """See ``Part``."""
+        if (session := self.replay_sessions.get(connection)) is not None:
+            self._forget(session)
+            self._let_go(session)
+
+    def _forget(self, session: ReplaySession) -> None:
+        self._stop(session)
+        session.ended = True
+        if self.replay_sessions.get(session.connection) is session:
+            session.connection.receiver = None
+            self.replay_sessions.pop(session.connection, None)
+        self._positions.forget(session)
+
+    def _stop(self, session: ReplaySession) -> None:
+        attempts = list(session.attempts)
+        session.attempts.clear()
+        session.overflowed = session.ends_untold = False
+        session.sent.clear()
+        for attempt in attempts:
+            self._attempts.cancel(attempt)
+            if attempt.done is not None:
+                attempt.done(False, False)
+
+    # What a subscribe asks for
+
+    def hold_for(self, connection: Connection, client: str) -> None:
+        """A `subscribe` that asks for retained messages has begun: what comes waits behind these."""
+        session = self.replay_sessions.get(connection)
+        if session is None:
+            session = self._open_session(connection, client, False)
+        elif not session.holds:
+            session.settled = session.since = max(session.since, self._watermarks.cluster_watermark)
+        session.attempts.append(Attempt(session, 0, [], 0))
+
+    def read_retained(
+        self,
+        connection: Connection,
+        topics: list[str],
+        since: str | None,
+        latest: int,
+        filter: str | None,
+        done: Callable[[bool, bool], None],
+    ) -> None:
+        """It has been written: send what is retained of its topics. ``done``: see ``Attempt``."""
+        session = self.replay_sessions.get(connection)
+        if session is None or not session.attempts:
+            done(False, False)
+            return
+        stamp = self._watermarks.stamp_of(since) if since is not None else 0
+        attempt = Attempt(session, 0 if stamp is None else stamp, topics, latest, done)
+        attempt.until = self._desk.now + COMMAND_S
+        attempt.patterns = dict.fromkeys(topics, None if filter is None else conjunctions(filter))
+        if stamp is None:
+            attempt.gap_topics = list(topics)
+        self._timed.append(attempt)
+        if not self._replace(session, attempt):
+            self._end(attempt, False)  # a `listen` has come in between, and has ended what was asked for
+
+    def not_subscribed(self, connection: Connection) -> None:
+        """It could not be written."""
+        session = self.replay_sessions.get(connection)
+        if session is not None and session.attempts:
+            self._replace(session, None)
+
+    def _replace(self, session: ReplaySession, by: Attempt | None) -> bool:
+        """The first of the attempts that stand for one of a `subscribe`. False: there is none."""
+        index = next((index for index, attempt in enumerate(session.attempts) if attempt.stands_for_one), None)
+        if index is None:
+            return False
+        del session.attempts[index]
+        if by is not None:
+            session.attempts.insert(index, by)
+        if index == 0:
+            self._next(session)
+        return True
+
+    # Attempts
+
+    def _begin(self, attempt: Attempt) -> None:
+        session = attempt.session
+        session.attempts.append(attempt)
+        if len(session.attempts) == 1:
+            self._next(session)
+
+    def _next(self, session: ReplaySession) -> None:
+        """The next attempt, or none any more."""
+        if not session.attempts and session.overflowed:
+            session.overflowed = False
+            session.sent.clear()
+            session.attempts.append(Attempt(session, session.since))
+        if not session.attempts:
+            self._caught_up(session)
+        elif not session.attempts[0].stands_for_one:
+            self._attempts.start(session.attempts[0])
+
+    def _caught_up(self, session: ReplaySession) -> None:
+        if session.stays and not session.is_here:
+            # Its client recovers where it listens now; here this would come without what was before it.
+            self._desk.drops["behind_recovery"] += len(session.held)
+            self._let_go(session)
+            return
+        self._push_held(session)
+        if not session.stays:
+            if session.sent and len(session.connection.clients) == 1:
+                # What was retained before it was dispatched comes live, too, and this client cannot tell by a `mid`.
+                self._lingering.append((self._desk.now + LINGER_S, session))
+            else:
+                self._forget(session)
+            return
+        session.sent.clear()
+        self._positions.owe(session)
+        if session.ends_untold:
+            # The last of several may be what a `subscribe` asked for.
+            session.ends_untold = False
+            connection = session.connection
+            frame = connection.codec.frame(encode({"position": self._positions.of(session), "recovered": True}))
+            self._sending.push(connection, frame, True)
+
+    def _end(self, attempt: Attempt, is_whole: bool) -> None:
+        """The attempt is over."""
+        session = attempt.session
+        attempt.is_over = True
+        if attempt.done is not None:
+            attempt.done(is_whole, attempt.has_gap)
+        is_next = bool(session.attempts) and session.attempts[0] is attempt
+        if attempt in session.attempts:
+            session.attempts.remove(attempt)
+        if session.ended:
+            return
+        if is_whole and attempt.done is None:
+            session.ends_untold = True
+            session.is_unknown = False
+            if attempt.wanted is None:
+                session.since = max(session.since, attempt.watermark)
+        if is_next:
+            self._next(session)
+
+    def drained(self, session: ReplaySession) -> None:
+        """The connection takes more again."""
+        if session.attempts:
+            self._attempts.wake(session.attempts[0])
+
+    def flush(self) -> None:
+        """The turn ends: see to those that have missed something, to attempts that are over, and to positions."""
+        if self._watermarks.missing:
+            missing, self._watermarks.missing = self._watermarks.missing, []
+            for clients in missing:
+                self.missed_some(clients)
+            self._watermarks.advance()
+        while self._attempts.over:
+            over, self._attempts.over = self._attempts.over, []
+            for attempt, is_whole in over:
+                if not attempt.is_over:  # what else the turn has brought may have ended it
+                    self._end(attempt, is_whole)
+        if self._watermarks.advances:
+            self._positions.advance()
+
+    def tick(self) -> None:
+        """End what a command has waited for too long."""
+        now = self._desk.now
+        while self._lingering and self._lingering[0][0] <= now:
+            _, session = self._lingering.popleft()
+            if not session.ended and not session.attempts:
+                self._forget(session)
+        while self._timed and (self._timed[0].is_over or self._timed[0].until <= now):
+            attempt = self._timed.popleft()
+            if not attempt.is_over:
+                self._attempts.cancel(attempt)
+                self._end(attempt, False)
+
+    def missed_some(self, clients: Sequence[str] | None) -> None:
+        """A message may not have come here for these (None: for any): they recover from what they have had for sure."""
+        sessions: list[ReplaySession] = []
+        if clients is None:
+            sessions = list(self.replay_sessions.values())
+        else:
+            for client in clients:
+                binding = self._hub.bindings.get(client)
+                session = None if binding is None else self.replay_sessions.get(binding.connection)
+                if session is not None:
+                    sessions.append(session)
+        self._recover(sessions)
+
+    def _recover(self, sessions: Sequence[ReplaySession]) -> None:
+        watermark = self._watermarks.cluster_watermark
+        for session in sessions:
+            if not session.stays or session.missed or not session.is_here:
+                continue
+            if session.waits:
+                session.missed, session.since = True, watermark
+                continue
+            if not session.attempts:
+                session.settled = session.since = max(session.since, watermark)
+                attempt = Attempt(session, session.since)
+                session.attempts.append(attempt)
+                self._attempts.begin_later(attempt)
+            else:
+                self._once_more(session)
+
+    @staticmethod
+    def _once_more(session: ReplaySession) -> None:
+        """An attempt behind those on their way, unless there is one that has not been begun."""
+        if len(session.attempts) < 2 or session.attempts[-1].wanted is not None:
+            session.attempts.append(Attempt(session, session.since))
+
+    def lapsed(self) -> None:
+        """Others may act without this endpoint: what comes from here on waits until all is known."""
+        self._recover(list(self.replay_sessions.values()))
+
+
+class ReplayReceiver(Receiver):
+    """The receiver of a session's connection."""
+
+    __slots__ = ("_follower", "_replaying")
+
+    def __init__(self, replaying: Replaying, session: ReplaySession) -> None:
+        self._replaying = replaying
+        self._follower = session
+
+    def take(self, message: Message) -> None:
+        """See ``Receiver``."""
+        self._replaying.take(self._follower, message)
+
+    def drained(self) -> None:
+        """See ``Receiver``."""
+        self._replaying.drained(self._follower)
+
+    def gone(self, client: str) -> None:
+        """See ``Receiver``."""
+        self._replaying.unlistens(self._follower, client)
+
+    def restored(self) -> None:
+        """See ``Receiver``."""
+        self._replaying.restored(self._follower)
