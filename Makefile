@@ -108,7 +108,7 @@ pages: $(READY) ## make the pages (report.html) and summaries of the result sets
 
 .PHONY: bench-self
 bench-self: $(READY) ## this broker's figures beside their goals: a quarter of an hour (FULL=1: an hour, rivals too)
-	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME && $(BIN)/python -m ingeborg.bench.guards $(if $(FULL),--full) $(ARGS)
+	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME && $(BIN)/python -m ingeborg.bench.budgets $(if $(FULL),--full) $(ARGS)
 
 # Most tests wait for something: more processes than two cores. What shares endpoints or a Spark session stays in one
 # process, and what takes long comes first (tests/order.py). A thousand processes of ours are started: each would compile

@@ -58,7 +58,7 @@ while read -r programs package name; do
 done <tests/tools.txt
 if [ -n "${KAFKA:-}${RULER:-}" ] && ! there mvn; then absent+=("mvn maven Maven"); fi
 if [ -n "${RULER:-}" ] && ! there javac; then absent+=("javac default-jdk-headless JDK"); fi
-# The release that bench/peers/centrifuge/go.mod and bench/peers/nats/go.mod ask for.
+# The release that bench/rivals/centrifuge/go.mod and bench/rivals/nats/go.mod ask for.
 if [ -n "${CENTRIFUGE:-}${NATS:-}" ] && ! there go; then absent+=("go golang-go>=2:1.26~ Go"); fi
 
 # Packages, each once, whether or not one of them has two of the programs.
@@ -94,11 +94,11 @@ if [ -n "${KAFKA:-}" ] && there mvn; then
     # make test-tools KAFKA=1 has made the environment before.
     JAVA_HOME=$(bash bench/java.sh) && export JAVA_HOME && .venv/bin/python - <<'END' || status=1
 import sys
-from ingeborg.bench import peers
-from ingeborg.bench.peers import kafka_jars
+from ingeborg.bench import rivals
+from ingeborg.bench.rivals import kafka_jars
 try:
     kafka_jars.ensure(kafka_jars.CACHE, kafka_jars.java_home())
-except peers.PeerError as error:
+except rivals.RivalError as error:
     sys.exit(f"Kafka: {error}")
 END
 fi
@@ -106,25 +106,25 @@ fi
 if [ -n "${RULER:-}" ] && there mvn && there javac; then
     .venv/bin/python - <<'END' || status=1
 import sys
-from ingeborg.bench import peers
+from ingeborg.bench import rivals
 from tests.filters import ruler
 try:
     ruler.ensure()
-except peers.PeerError as error:
+except rivals.RivalError as error:
     sys.exit(f"Event Ruler: {error}")
 END
 fi
 
-# built NAME: one of bench/peers/go_programs.py, with Go.
+# built NAME: one of bench/rivals/go_programs.py, with Go.
 built() {
     .venv/bin/python - "$1" <<'END'
 import sys
-from ingeborg.bench import peers
-from ingeborg.bench.peers import go_programs
+from ingeborg.bench import rivals
+from ingeborg.bench.rivals import go_programs
 [program] = [each for each in go_programs.PROGRAMS if each.name == sys.argv[1]]
 try:
     go_programs.ensure(program)
-except peers.PeerError as error:
+except rivals.RivalError as error:
     sys.exit(f"{program.title}: {error}")
 END
 }

@@ -37,7 +37,7 @@ examples:
   bench convert digest --out digest.parquet          the digest as one small file, to be kept; and back
   bench check causal runs/2026-03-01                 did anything come before what it depends on?
   bench compare bench/matrices/thesis.toml --out c   several systems under several workloads, in one report
-  bench peers up rabbitmq nats                       real servers on loopback, to run loadgen against
+  bench rivals up rabbitmq nats                       real servers on loopback, to run loadgen against
 Each command has its own --help.
 """
 
@@ -145,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
         from ingeborg.bench.drift import command as drift
         from ingeborg.bench.overlay import command as overlay
         from ingeborg.bench.packing import command as packing
-        from ingeborg.bench.peers import commands as peers
+        from ingeborg.bench.rivals import commands as rivals
     except ModuleNotFoundError as error:
         _add_absent(commands, "compare", error)
         _add_absent(commands, "drift", error)
@@ -153,7 +153,7 @@ def _parser() -> argparse.ArgumentParser:
         _add_absent(commands, "overlay", error)
         _add_absent(commands, "packing", error)
         _add_absent(commands, "caching", error)
-        _add_absent(commands, "peers", error)
+        _add_absent(commands, "rivals", error)
     else:
         compare.add(commands, digest, write_report)
         drift.add(commands)
@@ -161,7 +161,7 @@ def _parser() -> argparse.ArgumentParser:
         overlay.add(commands)
         packing.add(commands)
         caching.add(commands)
-        peers.add(commands)
+        rivals.add(commands)
     return parser
 
 

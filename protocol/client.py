@@ -115,14 +115,14 @@ class Client:
     With ``recover`` it is sent what it has missed, of what the broker keeps (SPEC section 8.10): it listens with its
     *position*. ``True``: it has none yet, and keeps one in memory, so that a lost connection makes it miss nothing that
     is kept. A string: a former ``position``, which the application has saved. A path (``Path``): of a file for the
-    position, and for the names of what has been worked off behind it. ``connect`` reads it; where it is absent that is
+    position, and for the names of what has been processed behind it. ``connect`` reads it; where it is absent that is
     as ``True``. It is written as a whole, once a second at most, and by ``close``. Where that fails
     ``on_unsaved(error)`` is told, or a warning is given, and it is tried again; ``close`` raises what its own try
     raises. A file is for one client id. Repeats of the latest 10,000 messages are dropped, and counted in ``repeats``.
     Each client that recovers has a connection of its own. ``bad_state``: the broker keeps nothing; that ends the
     client.
 
-    A notification is *worked off* when the next one is asked for, or ``worked_off`` is called, or ``on_notification``
+    A notification is *processed* when the next one is asked for, ``mark_processed`` is called, or ``on_notification``
     has returned. What is not yet comes again in the next program, so a message may come to two programs. Where kept
     messages may be lacking ``on_gap(gap)`` is told, in its place among the notifications: by the iterator, when it
     comes to it. Gaps are counted in ``gaps``; without ``on_gap`` each is a warning (``RuntimeWarning``).
@@ -245,7 +245,7 @@ class Client:
 
     @property
     def position(self) -> str | None:
-        """With ``recover``: all kept messages up to it have been worked off; to be saved by the application, and given
+        """With ``recover``: all kept messages up to it have been processed; to be saved by the application, and given
         to the next program. ``None``: there is none yet."""
         return None if self._recovery is None else self._recovery.position
 
@@ -508,7 +508,7 @@ class Client:
 
     async def __anext__(self) -> Notification:
         """The next notification, however long it takes; what was read before the end comes before it. The one before it
-        has been worked off. Gaps that stand before it are told.
+        has been processed. Gaps that stand before it are told.
 
         Ends after ``close``; raises ``ClosedForGood`` or ``ProtocolError`` when the endpoint ended it.
         """
@@ -536,8 +536,8 @@ class Client:
                 return item
             self._tell(item)
 
-    def worked_off(self) -> None:
-        """What the iteration gave last has been worked off, too: for who asks for no more. ``position``, or its file,
+    def mark_processed(self) -> None:
+        """What the iteration gave last has been processed, too: for who asks for no more. ``position``, or its file,
         then covers it."""
         self._is_done()
         while self._queue and isinstance(item := self._queue[0], Position):
@@ -766,7 +766,7 @@ class Client:
             self._tell(item)
 
     def _tell(self, item: Gap | Position) -> None:
-        """All that came before it has been worked off."""
+        """All that came before it has been processed."""
         if isinstance(item, Gap):
             self.gaps += 1
             if self._on_gap is not None:
@@ -782,7 +782,7 @@ class Client:
             self._file.changed()
 
     def _is_done(self) -> None:
-        """What was handed to the application has been worked off."""
+        """What was handed to the application has been processed."""
         mid, self._handed = self._handed, None
         if mid is not None and self._file is not None:
             assert self._recovery is not None

@@ -1,6 +1,6 @@
 """How a client catches up with what it missed: its position, repeats, what it asks for of what is kept. SPEC 2 and 9.
 
-Owns: which position the client listens with, which one its application has worked off, and which messages have come
+Owns: which position the client listens with, which one its application has processed, and which messages have come
 already. Must never: send anything, write a file, or call the application.
 
 There are two positions. Up to the *received* one everything has come, though it may wait for the application: the
@@ -40,14 +40,14 @@ class Position(NamedTuple):
 
 
 class Recovery:
-    """One client's. ``position``: what its application has worked off; ``None``: there is none yet."""
+    """One client's. ``position``: what its application has processed; ``None``: there is none yet."""
 
     def __init__(self, position: str | None = None) -> None:
         self.position = position
         self.repeats = 0  # messages that came again, and were dropped
         self._received = position
         self._mids: BoundedMap[str, None] = BoundedMap(MIDS_MAX)
-        self._done: deque[str] = deque(maxlen=MIDS_MAX)  # worked off since the position
+        self._done: deque[str] = deque(maxlen=MIDS_MAX)  # processed since the position
         self._has_listened = False
         self._left = False  # it had listened, and does not any more
         self._topics: set[str] | None = None  # None: nobody has asked which they are, so that none is kept here
@@ -80,7 +80,7 @@ class Recovery:
         return Position(position)
 
     def passed(self, position: Position) -> None:
-        """The application has worked off all that came before it."""
+        """The application has processed all that came before it."""
         self.position = position.text
         self._done.clear()
 
@@ -95,10 +95,10 @@ class Recovery:
         return False
 
     def done(self, mid: str) -> None:
-        """The application has worked it off."""
+        """The application has processed it."""
         self._done.append(mid)
 
-    # -- what a file keeps of it: the position, and the names of what was worked off behind it
+    # -- what a file keeps of it: the position, and the names of what was processed behind it
 
     def text(self) -> bytes | None:
         """The file's content; ``None``: there is no position to be kept."""

@@ -137,12 +137,12 @@ class Socket(asyncio.Protocol):
         self._large: LargeMessage | None = None  # under way
         self._abort: asyncio.TimerHandle | None = None
         self._ended = False  # by us: it is cut when its time is over
-        self._held = False  # the answer to the request has to wait, and what comes behind that waits with it
+        self._response_pending = False  # the answer to the request waits, and so does what comes behind it
 
     # What a subclass says to
 
     def handshake(self, event: Request | Response) -> None:
-        """The peer's HTTP request or response came. Set ``_held`` where the answer has to wait."""
+        """The peer's HTTP request or response came. Set ``_response_pending`` where the answer has to wait."""
         raise NotImplementedError
 
     def message(self, data: bytes) -> None:
@@ -237,7 +237,7 @@ class Socket(asyncio.Protocol):
 
     def next_quantum(self) -> None:
         """Take some more of what has come, if there is any left."""
-        if self._rest is None or self._held:
+        if self._rest is None or self._response_pending:
             return
         (data, at), self._rest = self._rest, None
         try:
@@ -273,7 +273,7 @@ class Socket(asyncio.Protocol):
         size = end + len(_HEAD_ENDS) - len(self._head)
         self._head = None
         self._receive(data[:size])
-        if self._held:
+        if self._response_pending:
             self._rest = data, size  # though it may be nothing: what comes now is put to it
         elif len(data) > size:
             self._receive_frames(data[size:])
@@ -464,7 +464,7 @@ class Socket(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """The peer has half-closed: with WebSocket there is nothing more to be said."""
-        while self._rest is not None and not self.lined and not self._held:
+        while self._rest is not None and not self.lined and not self._response_pending:
             self.next_quantum()
         if self._rest is None:
             self._receive_eof()

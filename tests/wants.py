@@ -20,8 +20,8 @@ from typing import NamedTuple, NoReturn
 import pytest
 
 from ingeborg import form
-from ingeborg.bench.peers import NotInstalledError, go_programs, kafka_jars
-from ingeborg.bench.peers.servers import ALIASES
+from ingeborg.bench.rivals import NotInstalledError, go_programs, kafka_jars
+from ingeborg.bench.rivals.servers import ALIASES
 from tests.filters import ruler as ruler_jars
 
 #: Debian puts servers where a user's PATH need not look.
@@ -32,7 +32,7 @@ BY_MAKE = "make test-tools installs them"
 
 JAVA, BY_MAKE_JAVA = "Java 17 or newer", "make java finds it, or says how to install it"
 
-#: By their names in `bench peers`: what is built with Go, and what has `make test-tools` build it.
+#: By their names in `bench rivals`: what is built with Go, and what has `make test-tools` build it.
 GO_PROGRAMS = {
     "centrifuge": (go_programs.CENTRIFUGE, "CENTRIFUGE=1"),
     "nats-current": (go_programs.NATS, "NATS=1"),
@@ -80,7 +80,7 @@ def module(name: str, extra: str) -> None:
 
 
 def server(name: str) -> None:
-    """Without the server of `bench peers` of this name, the test skips."""
+    """Without the server of `bench rivals` of this name, the test skips."""
     __tracebackhide__ = True
     system = ALIASES.get(name, name)
     if system in GO_PROGRAMS:
@@ -98,7 +98,7 @@ def server(name: str) -> None:
 
 
 def go_program(name: str) -> Path:
-    """The path of the program of this server of `bench peers`; where nobody has had it built the test skips, for that
+    """The path of the program of this server of `bench rivals`; where nobody has had it built the test skips, for that
     takes minutes and the network."""
     __tracebackhide__ = True
     wanted, remedy = GO_PROGRAMS[name]

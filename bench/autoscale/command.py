@@ -21,7 +21,7 @@ import orjson
 import uvloop
 
 from ingeborg import autoscaler
-from ingeborg.bench import peers, units
+from ingeborg.bench import rivals, units
 from ingeborg.bench.autoscale import cases, scale
 from ingeborg.bench.errors import BenchError, ExtraMissing, UsageError
 
@@ -105,7 +105,7 @@ def _autoscale(options: argparse.Namespace) -> int:
             import psutil  # noqa: F401
         except ImportError as error:
             raise ExtraMissing(
-                f"{error}: pip install 'ingeborg[server,autoscale,bench,peers]', or prepare the repository: make setup"
+                f"{error}: pip install 'ingeborg[server,autoscale,bench,rivals]', or prepare the repository: make setup"
             ) from error
         units.hold(out, {"iterations": options.iterations, "delta": options.delta, "sources": sources()})
         with units.alone(out):
@@ -148,7 +148,7 @@ def _run(options: argparse.Namespace, out: Path) -> None:
     if not due:
         return
     progress = _Progress(len(due), out)
-    with peers.running("kafka", state=out / "kafka") as server:
+    with rivals.running("kafka", state=out / "kafka") as server:
         for may_share, some in itertools.groupby(due, lambda job: job.may_share):
             uvloop.run(_lanes(list(some), options.at_once if may_share else 1, server, progress))
     if progress.failed:
@@ -188,7 +188,7 @@ class _Progress:
         print(f"  {job.name}: {error}", flush=True)
 
 
-async def _lanes(jobs: list[_Job], lanes: int, server: peers.Server, progress: _Progress) -> None:
+async def _lanes(jobs: list[_Job], lanes: int, server: rivals.Server, progress: _Progress) -> None:
     waiting = iter(jobs)
     servers = server.url.partition("://")[2]
 

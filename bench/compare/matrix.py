@@ -9,7 +9,7 @@ Owns: what a matrix file may say (unknown keys are an error), and the order of i
     time_limit_s = 240                 # then the run is cut short, which keeps what it measured
 
     [systems.rabbitmq]                 # a name; unique
-    system = "rabbitmq"                # as `bench peers` or loadgen call it; "ingeborg": this broker
+    system = "rabbitmq"                # as `bench rivals` or loadgen call it; "ingeborg": this broker
     dedup = ["traffic"]                # workloads in which the deduplication layer stands in front
     skip = []                          # workloads it does not run
     options = { topics = { last = 4096 } }      # settings of a workload, for this system only
@@ -30,7 +30,7 @@ from typing import Any
 from ingeborg.bench.errors import BenchError
 
 WORKLOAD_KINDS = ("traffic", "topics", "radio", "replay", "causal")
-#: What a matrix can name, by its name in `bench peers` (but `mqtt`), and the adapter of loadgen that drives it.
+#: What a matrix can name, by its name in `bench rivals` (but `mqtt`), and the adapter of loadgen that drives it.
 SYSTEMS = {
     "ingeborg": "ingeborg",
     "rabbitmq": "rabbitmq",

@@ -20,7 +20,7 @@ from typing import Any
 from ingeborg.bench.compare import servers
 from ingeborg.bench.compare.matrix import Cell, Matrix
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.peers import releases
+from ingeborg.bench.rivals import releases
 
 RECORD = "comparison.json"
 LOGS = "logs"

@@ -1,6 +1,6 @@
 """Everything that has to run for a cell of a comparison: the system, and the Redis of the deduplication layer.
 
-Owns: starting and stopping this broker as a user would (`ingeborg serve`), and asking `ingeborg.bench.peers` for the
+Owns: starting and stopping this broker as a user would (`ingeborg serve`), and asking `ingeborg.bench.rivals` for the
 others. Must never: leave a process behind, or know a workload.
 """
 
@@ -14,10 +14,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from ingeborg.bench import peers, starting
+from ingeborg.bench import rivals, starting
 from ingeborg.bench.compare.matrix import System
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.peers import releases
+from ingeborg.bench.rivals import releases
 
 #: `serve` itself ends its endpoints after 15 s.
 _STOP_S_MAX = 30.0
@@ -49,24 +49,24 @@ def running(
     with contextlib.ExitStack() as stack:
         dedup_url = None
         if layer:
-            dedup_url = stack.enter_context(_peer("redis", state / "layer")).url
+            dedup_url = stack.enter_context(_rival("redis", state / "layer")).url
         if system.system == "ingeborg":
             broker = stack.enter_context(_broker(system, state / "ingeborg", prepare))
             inside = broker.inside if broker.inside != broker.urls else ()
             # It is of the same installation as we are, and so of the same version.
             yield Running(broker.urls, version("ingeborg"), dedup_url, inside=inside)
             return
-        server = stack.enter_context(_peer(system.system, state))
+        server = stack.enter_context(_rival(system.system, state))
         year = releases.year(server.name, server.version)
         yield Running([server.url], server.version, dedup_url, year)
 
 
 @contextlib.contextmanager
-def _peer(name: str, state: Path) -> Iterator[peers.Server]:
+def _rival(name: str, state: Path) -> Iterator[rivals.Server]:
     try:
-        with peers.running(name, state=state) as server:
+        with rivals.running(name, state=state) as server:
             yield server
-    except peers.NotInstalledError as error:
+    except rivals.NotInstalledError as error:
         raise Skipped(str(error)) from error
 
 

@@ -12,8 +12,8 @@ from typing import Any, Self
 
 import orjson
 
+from ingeborg.bench.budgets.light import dial
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.guards.light import dial
 from ingeborg.protocol.outgoing import OutgoingSocket
 
 #: For all that one chunk leads to, in seconds: milliseconds, but under valgrind, on a machine that others use.

@@ -1,6 +1,6 @@
 """The cores of two trees, alone: one trace through the router of each, counted segment by segment.
 
-Owns: how `bench.parts.replay` is run under callgrind. Must never: compare trees that did not do the same.
+Owns: how `bench.micro.replay` is run under callgrind. Must never: compare trees that did not do the same.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.bench.starting import Child, awaited
 
 #: Below a tree: what replays a trace through its router.
-REPLAY = Path("bench", "parts", "replay.py")
+REPLAY = Path("bench", "micro", "replay.py")
 #: Ours, for a tree that has none; it has worked with all routers since the first compiled one.
-OURS = Path(__file__).parents[1] / "parts" / "replay.py"
+OURS = Path(__file__).parents[1] / "micro" / "replay.py"
 #: A replay's exit code where it does not know the router.
 CANNOT = 3
 #: A replay takes no longer, in seconds; a quarter of a minute on an idle machine.

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import orjson
 import psutil
 
+from ingeborg.bench.budgets import cost
+from ingeborg.bench.budgets.light import TIMEOUT_S, cpu_s, dial
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.guards import cost
-from ingeborg.bench.guards.light import TIMEOUT_S, cpu_s, dial
 from ingeborg.protocol.outgoing import OutgoingSocket
 
 #: Commands of each kind, all of them sent at once, by one client each.

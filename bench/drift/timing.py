@@ -12,10 +12,10 @@ from statistics import median
 import uvloop
 
 from ingeborg.bench import starting
+from ingeborg.bench.budgets.light import TIMEOUT_S
 from ingeborg.bench.drift import loads
 from ingeborg.bench.drift.ratio import CONFIDENCE, ratio
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.guards.light import TIMEOUT_S
 from ingeborg.form import VARIABLE
 
 PAIRS, SECONDS, BUDGET = 30, 2.0, 0.02

@@ -90,6 +90,6 @@ def segments() -> list[Segment]:
 
 
 def text() -> str:
-    """The trace as ``bench.parts.replay`` reads it."""
+    """The trace as ``bench.micro.replay`` reads it."""
     chunks = [{"chunks": segment.chunks} for segment in segments()]
     return json.dumps({"connections": CONNECTIONS, "segments": chunks})

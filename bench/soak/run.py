@@ -25,8 +25,8 @@ import orjson
 import psutil
 
 from ingeborg import form
+from ingeborg.bench.budgets.clients import OTHER_FILES, allow_files, each
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.guards.clients import OTHER_FILES, allow_files, each
 
 from . import ramp
 from .clients import Subscriber

@@ -179,7 +179,7 @@ async def sub(
                 if left is not None:
                     left -= 1
                     if left <= 0:
-                        client.worked_off()
+                        client.mark_processed()
                         return OK
         if beginning is not None:
             await beginning

@@ -11,33 +11,33 @@ import stat
 from collections.abc import MutableMapping
 from typing import NamedTuple
 
-from ..shell.board import Board, Place
+from ..shell.status_table import StatusEntry, StatusTable
 from .config import ConfigError
 
 #: The descriptor that closes when the supervisor is gone.
 SUPERVISOR_FD = "INGEBORG_SUPERVISOR_FD"
-#: The table that all its processes share, and which place there is this one's: ``FD:PLACE``.
-BOARD_FD = "INGEBORG_BOARD_FD"
+#: The table that all its processes share, and which entry there is this one's: ``FD:ENTRY``.
+STATUS_TABLE_FD = "INGEBORG_STATUS_TABLE_FD"
 #: The listening socket that all its processes share.
 PORT_FD = "INGEBORG_PORT_FD"
 
 
 class Inherited(NamedTuple):
-    """``pipe``: closes when the supervisor is gone; ``place``: on its board; ``port``: the socket that is shared, if
-    one is."""
+    """``pipe``: closes when the supervisor is gone; ``entry``: in its status table; ``port``: the socket that is
+    shared, if one is."""
 
     pipe: int
-    place: Place
+    entry: StatusEntry
     port: socket.socket | None = None
 
 
 def inherited(environment: MutableMapping[str, str]) -> Inherited | None:
     """What the variables say; they are taken out. ``None``: no supervisor has started this process. Raises
     ``ConfigError``: they are set by others than us."""
-    pipe, board, port = (environment.pop(name, None) for name in (SUPERVISOR_FD, BOARD_FD, PORT_FD))
-    if not pipe and not board and not port:
+    pipe, status_table, port = (environment.pop(name, None) for name in (SUPERVISOR_FD, STATUS_TABLE_FD, PORT_FD))
+    if not pipe and not status_table and not port:
         return None
-    return Inherited(_pipe(pipe or ""), _place(board or ""), _port(port) if port else None)
+    return Inherited(_pipe(pipe or ""), _entry(status_table or ""), _port(port) if port else None)
 
 
 def _pipe(text: str) -> int:
@@ -51,14 +51,14 @@ def _pipe(text: str) -> int:
     return fd
 
 
-def _place(text: str) -> Place:
+def _entry(text: str) -> StatusEntry:
     try:
         fd, _, number = text.partition(":")
-        place = Board(int(fd)).place(int(number))
+        entry = StatusTable(int(fd)).entry(int(number))
         os.set_inheritable(int(fd), False)  # what this process starts has no business with it
-        return place
+        return entry
     except (ValueError, OverflowError, OSError) as error:
-        raise _wrong(BOARD_FD, text, f"a supervisor's table and a place there ({error})") from None
+        raise _wrong(STATUS_TABLE_FD, text, f"a supervisor's table and an entry there ({error})") from None
 
 
 def _port(text: str) -> socket.socket:

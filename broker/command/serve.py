@@ -375,7 +375,7 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
             options.origins,
             options.max_connections_per_address,
             options.proxies,
-            given.place.counting() if given is not None and shared is not None else None,
+            given.entry.counting() if given is not None and shared is not None else None,
             callback=Callback(calling.ask) if calling is not None else None,
             headers=options.headers_sent_on,
         ),
@@ -383,7 +383,7 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
         drain_s=options.drain_time,
         settings=settings,
         alone_at_url=alone_at_url(options),
-        place=given.place if given is not None else None,
+        entry=given.entry if given is not None else None,
         on_fatal=finish,
         on_broken=_end_at_once,
     )

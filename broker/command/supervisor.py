@@ -1,6 +1,6 @@
 """`ingeborg serve --endpoints N`: N endpoint processes, kept running, restarted in turn, ended together.
 
-They are on consecutive ports, or all on one (ADR 27). Owns: the processes, and the socket and the board that they
+They are on consecutive ports, or all on one (ADR 27). Owns: the processes, and the socket and status table that they
 share. Must never: handle a message, or accept a connection; each process is an endpoint like any other and finds the
 others through the store.
 """
@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 from ingeborg import form
 
-from ..shell import board, machine
+from ..shell import machine, status_table
 from ..shell.accepting import HANDSHAKES_S
 from .config import ENVIRONMENT_PREFIX, ConfigError, ServeOptions, default_name
-from .inherited import BOARD_FD, PORT_FD, SUPERVISOR_FD
+from .inherited import PORT_FD, STATUS_TABLE_FD, SUPERVISOR_FD
 from .rolling import Rolling
 from .serve import NAME_TAKEN, Told, listen
 
@@ -44,20 +44,20 @@ GONE_S = 5.0
 
 
 class Shared(NamedTuple):
-    """What all the processes inherit: the pipe that closes when the supervisor is gone, the board, and the socket that
+    """What all the processes inherit: the pipe that closes with the supervisor, the status table, and the socket that
     they accept on, if they share one."""
 
     pipe_read: int
-    board: board.Board
+    status_table: status_table.StatusTable
     port: socket.socket | None = None
 
 
 class Child:
-    """One endpoint process, over all its lives. ``place``: on the board."""
+    """One endpoint process, over all its lives. ``entry``: in the status table."""
 
-    def __init__(self, options: ServeOptions, shared: Shared, place: int = 0) -> None:
+    def __init__(self, options: ServeOptions, shared: Shared, entry: int = 0) -> None:
         self.options = options
-        self.place = place
+        self.entry = entry
         self.process: subprocess.Popen[bytes] | None = None
         self.start_at = 0.0
         self.given_up = False
@@ -73,8 +73,8 @@ class Child:
         return self.options.name
 
     def ready(self) -> bool:
-        """Does it take part, and accept clients? By what it shows on the board."""
-        is_ready = self._shared.board.accepts(self.place, time.monotonic())
+        """Does it take part, and accept clients? By what it shows in the status table."""
+        is_ready = self._shared.status_table.accepts(self.entry, time.monotonic())
         if is_ready:
             self.was_ready = self.ever_ready = True
         return is_ready
@@ -97,15 +97,15 @@ class Child:
         for field in fields(self.options):
             environment[ENVIRONMENT_PREFIX + field.name.upper()] = str(getattr(self.options, field.name))
         shared = self._shared
-        fds = [shared.pipe_read, shared.board.fd]
+        fds = [shared.pipe_read, shared.status_table.fd]
         environment[SUPERVISOR_FD] = str(shared.pipe_read)
-        environment[BOARD_FD] = f"{shared.board.fd}:{self.place}"
+        environment[STATUS_TABLE_FD] = f"{shared.status_table.fd}:{self.entry}"
         if shared.port is not None:
             fds.append(shared.port.fileno())
             environment[PORT_FD] = str(shared.port.fileno())
         self._started_at = time.monotonic()
         self.was_ready = False
-        shared.board.begin(self.place)
+        shared.status_table.begin(self.entry)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "ingeborg.broker.command.cli", "serve"],
             env=environment,
@@ -128,12 +128,12 @@ class Child:
             self.process.kill()
 
     def ended(self) -> int | None:
-        """The exit code of a process that has ended and was not asked before. What it has counted on the board is
-        cleared."""
+        """The exit code of a process that has ended and was not asked before. What it has counted in the status table
+        is cleared."""
         code = self.process.poll() if self.process is not None else None
         if code is not None:
             self.process = None
-            self._shared.board.begin(self.place)
+            self._shared.status_table.begin(self.entry)
         return code
 
     def died(self, code: int) -> None:
@@ -187,7 +187,9 @@ def run(options: ServeOptions) -> int:
         options = _at(options, port.getsockname()[1])
     base = options.name or default_name(options.port)
     pipe_read, pipe_write = os.pipe()
-    shared = Shared(pipe_read, board.make(options.endpoints, resource.getrlimit(resource.RLIMIT_NOFILE)[0]), port)
+    shared = Shared(
+        pipe_read, status_table.make(options.endpoints, resource.getrlimit(resource.RLIMIT_NOFILE)[0]), port
+    )
     children = [Child(_options_of(options, base, index), shared, index) for index in range(options.endpoints)]
     asked: list[int] = []  # a second one: to end at once
     told = Told()
@@ -249,7 +251,7 @@ def run(options: ServeOptions) -> int:
             exit_code = 1
         os.close(pipe_write)
         os.close(pipe_read)
-        shared.board.close()
+        shared.status_table.close()
     return exit_code
 
 

@@ -50,7 +50,7 @@ class Close(NamedTuple):
     code: CloseCode
 
 
-class Hold(NamedTuple):
+class PauseOrResume(NamedTuple):
     """Stop or go on reading the client's connection, as its ``paused`` now says."""
 
     connection: Connection
@@ -106,7 +106,21 @@ class Left(NamedTuple):
     in_time: bool
 
 
-Act = Read | Forget | Close | Hold | Ping | Dial | DropLink | Gone | Joined | Knows | Stop | SlotsTransferred | Left
+Act = (
+    Read
+    | Forget
+    | Close
+    | PauseOrResume
+    | Ping
+    | Dial
+    | DropLink
+    | Gone
+    | Joined
+    | Knows
+    | Stop
+    | SlotsTransferred
+    | Left
+)
 
 
 class Effects(NamedTuple):

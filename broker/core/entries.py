@@ -25,10 +25,10 @@ MOVED: Final = 3
 
 class Entry:
     """A retained message. ``expires``: monotonic seconds of this endpoint. ``gone``: 0, or why the log does not have it
-    any more. ``owed``: how many subscribers have not had it; one, where nobody has counted. ``is_old``: see
+    any more. ``pending_readers``: how many subscribers have not had it; one, where nobody has counted. ``is_old``: see
     ``room``."""
 
-    __slots__ = ("expires", "gone", "is_old", "number", "origin", "owed", "payload", "stamp", "topic")
+    __slots__ = ("expires", "gone", "is_old", "number", "origin", "payload", "pending_readers", "stamp", "topic")
 
     def __init__(self, topic: str, payload: bytes, origin: str, number: int, stamp: int, expires: float) -> None:
         self.topic = topic
@@ -38,7 +38,7 @@ class Entry:
         self.stamp = stamp
         self.expires = expires
         self.gone = 0
-        self.owed = 1
+        self.pending_readers = 1
         self.is_old = False
 
     @property

@@ -30,9 +30,9 @@ from websockets.http11 import Request, Response
 
 from ..access.admission import Refused
 from ..web.pages import Later
-from .board import Other, Place
 from .client_socket import Clients, ClientSocket
 from .logs import Sparing
+from .status_table import Other, StatusEntry
 
 log = logging.getLogger("ingeborg.endpoint")
 
@@ -128,8 +128,8 @@ class Share:
 
 class Accepting:
     """One listening socket of an endpoint. ``tls``: further arguments of ``connect_accepted_socket``; ``counts``: the
-    core's counters; ``place``: on the board of those who share the socket, ``None``: nobody does; ``internal``: it is
-    the internal address."""
+    core's counters; ``entry``: in the status table of those who share the socket, ``None``: nobody does; ``internal``:
+    it is the internal address."""
 
     def __init__(
         self,
@@ -138,11 +138,11 @@ class Accepting:
         tls: dict[str, Any],
         counts: Counter[str],
         *,
-        place: Place | None = None,
+        entry: StatusEntry | None = None,
         internal: bool = False,
     ) -> None:
         self._sock = sock
-        self._place = place
+        self._entry = entry
         self._internal = internal
         self._clients = clients
         self._tls = tls
@@ -199,8 +199,8 @@ class Accepting:
     def _come(self) -> None:
         """Something waits."""
         most = AT_ONCE
-        if self._place is not None:
-            others = self._place.others(time.monotonic())
+        if self._entry is not None:
+            others = self._entry.others(time.monotonic())
             most = self._share.turn(len(self._connections), others, self._is_full())
         if not most:
             self._look_away(self._share.pause_s, self._come_again)
@@ -277,8 +277,8 @@ class Accepting:
             log.warning("%s", text)
 
     def _show(self) -> None:
-        if self._place is not None:
-            self._place.hold(len(self._connections), self._taken)
+        if self._entry is not None:
+            self._entry.show_counts(len(self._connections), self._taken)
 
     def settled(self, client: AcceptedSocket) -> None:
         """The handshake is over, in whichever way."""

@@ -33,7 +33,7 @@ from ..core.connections.grants import Grant
 from ..core.connections.hub import Connection
 from ..core.connections.large import Large
 from ..core.connections.outbox import PIECE_BYTES
-from ..core.effects import Close, Hold, Ping
+from ..core.effects import Close, PauseOrResume, Ping
 from ..web.pages import Later, Pages, path_of, refusal
 from .driver import Driver
 from .fairness import QUANTUM_BYTES, RoundRobin
@@ -192,7 +192,7 @@ class ClientSocket(Socket):
 
     def _respond_later(self, later: Later) -> None:
         """Nothing is read meanwhile. The time for the handshake goes on, and ends the connection."""
-        self._held = True
+        self._response_pending = True
         self._clients.asking.add(self)
         self._asking = asyncio.get_running_loop().create_task(self._respond_when_known(later))
 
@@ -211,7 +211,7 @@ class ClientSocket(Socket):
         self._driver.turn()
 
     def _stop_asking(self) -> None:
-        self._held = False
+        self._response_pending = False
         self._asking = None  # they hold each other
         self._clients.asking.discard(self)
 
@@ -435,7 +435,7 @@ class Clients:
         self._loop = asyncio.get_running_loop()
         driver.write_with(self._write)
         driver.carry_out(Close, self._close)
-        driver.carry_out(Hold, self._hold)
+        driver.carry_out(PauseOrResume, self._pause_or_resume)
         driver.carry_out(Ping, self._ping)
 
     def connected(self, client: ClientSocket) -> Connection:
@@ -501,8 +501,8 @@ class Clients:
             # What a client has sent before it hears that it is to go still counts, though it gets no reply.
             client.close(close.code, deaf=close.code is not GOING_AWAY)
 
-    def _hold(self, hold: Hold) -> None:
-        client = self.sockets.get(hold.connection)
+    def _pause_or_resume(self, act: PauseOrResume) -> None:
+        client = self.sockets.get(act.connection)
         if client is not None:
             client.read_or_not()
 

@@ -143,7 +143,7 @@ class Driver:
         for act in effects.acts:
             try:
                 self._acts[type(act)](act)
-            except Exception:  # one act's fault is not the others': a lost `Hold` would never be made good
+            except Exception:  # one act's fault is not the others': a lost `PauseOrResume` would never be made good
                 self.failed(f"a {type(act).__name__}")
         if effects.more:
             self._loop.call_soon(self._work)

@@ -28,13 +28,13 @@ from ..web import operating
 from ..web.pages import Pages
 from . import machine
 from .accepting import Accepting
-from .board import Place, State
 from .client_socket import Clients, Terms
 from .driver import Driver
 from .logs import cut
 from .peer_socket import Peers
 from .reading import Reader
 from .status import Status
+from .status_table import State, StatusEntry
 from .tls import Certificate
 
 log = logging.getLogger("ingeborg.endpoint")
@@ -54,7 +54,7 @@ BACKLOG = 4096
 
 class EndpointServer:
     """One endpoint process. ``secret`` is what the peers share; ``alone_at_url``: nobody else can be at the URL of
-    ``me``; ``states``: what belongs to slots, beside the core's own; ``place``: on its supervisor's board; ``on_fatal``
+    ``me``; ``states``: what belongs to slots, beside the core's own; ``entry``: in the supervisor's table; ``on_fatal``
     is told why the process has to end: its name is another's, or the store is lost; ``on_broken`` ends it at once, for
     its core has failed."""
 
@@ -81,7 +81,7 @@ class EndpointServer:
         settings: Settings = NO_SETTINGS,
         alone_at_url: bool = True,
         states: Sequence[SlotState] = (),
-        place: Place | None = None,
+        entry: StatusEntry | None = None,
         on_fatal: Callable[[str], None] | None = None,
         on_broken: Callable[[], None] | None = None,
     ) -> None:
@@ -133,7 +133,7 @@ class EndpointServer:
         self._reasons: list[str] = []  # why it was not ready, as last logged
         self._gone = asyncio.Event()
         self._own: list[Accepting] = []  # from ports that nobody else accepts from
-        self._place = place
+        self._entry = entry
         self._ending = False
         self._shared: Accepting | None = None  # from a port that it shares
 
@@ -156,8 +156,8 @@ class EndpointServer:
         self.status.internal = internal is not None
         counts = self.router.counters.counts
         if shared:
-            assert self._place is not None, "who shares a port has a place on the board"
-            self._shared = Accepting(sock, self.clients, tls, counts, place=self._place)
+            assert self._entry is not None, "who shares a port has an entry in the status table"
+            self._shared = Accepting(sock, self.clients, tls, counts, entry=self._entry)
         else:
             self._own.append(Accepting(sock, self.clients, tls, counts))
         if internal is not None:
@@ -244,10 +244,10 @@ class EndpointServer:
 
     def _show(self, now: float) -> None:
         """Tell those who share the port, and the supervisor; and accept from the port, or not."""
-        if self._place is None:
+        if self._entry is None:
             return
         ready = not self._ending and not self.status.not_ready()
-        self._place.show(State.LEAVING if self._ending else State.ACCEPTING if ready else State.WAITING, now)
+        self._entry.show(State.LEAVING if self._ending else State.ACCEPTING if ready else State.WAITING, now)
         if self._shared is not None:
             self._shared.follow(ready)
 

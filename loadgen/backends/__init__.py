@@ -59,7 +59,7 @@ def open_backend(
         if error.name and error.name.startswith(__name__):
             raise
         raise BackendError(
-            "not_installed", f"{system}: the package {error.name} is not installed: pip install 'ingeborg[peers]'"
+            "not_installed", f"{system}: the package {error.name} is not installed: pip install 'ingeborg[rivals]'"
         ) from error
     ours: dict[str, Any] = {"lines": True} if lines else {}
     if metrics_urls:

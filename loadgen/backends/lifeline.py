@@ -12,11 +12,11 @@ from types import TracebackType
 from .base import BackendError, OnError
 
 
-def no_server(where: str, server: str, peer: str, error: Exception) -> BackendError:
-    """Of a connection that could not be made. ``server``: what it should have been; ``peer``: `bench peers`' name."""
+def no_server(where: str, server: str, rival: str, error: Exception) -> BackendError:
+    """Of a connection that could not be made. ``server``: what it should have been; ``rival``: `bench rivals`' name."""
     why = str(error) or "it does not answer"
     return BackendError(
-        "connect", f"{where}: no {server} ({why}): start one there (bench peers up {peer}), or mend --url"
+        "connect", f"{where}: no {server} ({why}): start one there (bench rivals up {rival}), or mend --url"
     )
 
 

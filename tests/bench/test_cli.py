@@ -85,7 +85,7 @@ def test_help_shows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
-    for text in ("digest", "report", "summary", "peers", "bench digest runs/"):
+    for text in ("digest", "report", "summary", "rivals", "bench digest runs/"):
         assert text in shown
 
 
@@ -96,7 +96,7 @@ def test_help_shows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         ("report", ("FILE.html", "summary.md")),
         ("summary", ("DIGEST",)),
         ("convert", ("DIGEST", "FILE.parquet|DIR", "value by value")),
-        ("peers", ("up", "down", "status")),
+        ("rivals", ("up", "down", "status")),
     ],
 )
 def test_every_command_has_its_help(command: str, said: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,11 +111,11 @@ def test_every_command_has_its_help(command: str, said: tuple[str, ...], capsys:
 def test_a_library_that_is_not_installed_is_the_trouble_of_its_own_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "ingeborg.bench.peers.commands", None)
-    monkeypatch.delattr("ingeborg.bench.peers.commands", raising=False)
-    assert cli.main(["peers", "up", "redis"]) == 2
+    monkeypatch.setitem(sys.modules, "ingeborg.bench.rivals.commands", None)
+    monkeypatch.delattr("ingeborg.bench.rivals.commands", raising=False)
+    assert cli.main(["rivals", "up", "redis"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("bench: bench peers is not installed")
+    assert said.startswith("bench: bench rivals is not installed")
     assert said.endswith("pip install 'ingeborg[bench]'\n")
     assert cli.main(["summary", str(tmp_path)]) == 1
     assert "is not a digest" in capsys.readouterr().err

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from ingeborg.bench.peers import fetching
-from ingeborg.bench.peers.errors import NotInstalledError, PeerError
-from ingeborg.bench.peers.kafka_jars import CACHE
+from ingeborg.bench.rivals import fetching
+from ingeborg.bench.rivals.errors import NotInstalledError, RivalError
+from ingeborg.bench.rivals.kafka_jars import CACHE
 
 ORACLE = Path(__file__).with_name("oracle")
 POM = ORACLE / "pom.xml"
@@ -69,7 +69,7 @@ def java() -> Path:
 
 def ensure(cache: Path = CACHE) -> Path:
     """The directory of the jars, by Maven if it is not there yet (half a minute, with network).
-    ``NotInstalledError`` without Maven or a JDK, ``PeerError`` where Maven fails or brings other files."""
+    ``NotInstalledError`` without Maven or a JDK, ``RivalError`` where Maven fails or brings other files."""
     jars = directory(cache)
     if jars.is_dir():
         return jars
@@ -96,12 +96,12 @@ def ensure(cache: Path = CACHE) -> Path:
             if found != pinned():
                 other = sorted(name for name, _ in found.items() ^ pinned().items())
                 names = ", ".join(dict.fromkeys(other))
-                raise PeerError(f"these of Event Ruler's jars are not those of jars.txt: {names}")
+                raise RivalError(f"these of Event Ruler's jars are not those of jars.txt: {names}")
             # Whole or not at all. Where another process was faster, its set is as good.
             if not jars.is_dir():
                 partial.rename(jars)
     except OSError as error:
-        raise PeerError(f"cannot keep Event Ruler's jars in {error.filename or jars}: {error.strerror}") from error
+        raise RivalError(f"cannot keep Event Ruler's jars in {error.filename or jars}: {error.strerror}") from error
     return jars
 
 

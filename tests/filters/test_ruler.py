@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ingeborg.bench.peers.errors import PeerError
+from ingeborg.bench.rivals.errors import RivalError
 from ingeborg.broker.core.filters.pattern import attributes, conjunctions, holds
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.filters import canonical_filter
@@ -220,7 +220,7 @@ def test_jars_that_are_others_are_not_used(tmp_path: Path, monkeypatch: pytest.M
     )
     maven.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda *_args, **_words: str(maven))
-    with pytest.raises(PeerError, match=r"not those of jars\.txt: event-ruler"):
+    with pytest.raises(RivalError, match=r"not those of jars\.txt: event-ruler"):
         ruler.ensure(tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 

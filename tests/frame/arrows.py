@@ -100,10 +100,10 @@ LAYERS = (
     # Real programs on a real Kafka; in place of their monitor it speaks to them itself.
     Layer("bench.autoscale", ("protocol", "bench", "ingeborg.form", "autoscaler")),
     Layer("bench.cli", ("protocol", "bench", "ingeborg.streams"), known_to_none=True),
-    # Measurements of single parts: they import what they measure, and nothing imports them.
-    Layer("bench.parts", ("protocol", "broker", "loadgen", "bench"), known_to_none=True),
+    # Microbenchmarks of single parts: they import what they measure, and nothing imports them.
+    Layer("bench.micro", ("protocol", "broker", "loadgen", "bench"), known_to_none=True),
     # One of several files.
-    Layer("bench.parts.history", ("protocol", "broker", "loadgen", "bench")),
+    Layer("bench.micro.history", ("protocol", "broker", "loadgen", "bench")),
 )
 
 NOT_EACH_OTHER = (("broker.store.riak", "broker.store.embedded"), ("broker.core", "protocol.client"))

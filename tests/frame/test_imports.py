@@ -219,7 +219,7 @@ DISTRIBUTIONS = {
 
 def test_every_package_that_is_imported_is_declared() -> None:
     """The client must do with ``dependencies``. The broker may also use the extra ``server``, the autoscaler this and
-    ``autoscale``, loadgen and bench the extra ``bench``, and the adapters of other systems the extra ``peers``. What
+    ``autoscale``, loadgen and bench the extra ``bench``, and the adapters of other systems the extra ``rivals``. What
     measures parts, or puts some together, may use what these do."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -238,14 +238,14 @@ def test_every_package_that_is_imported_is_declared() -> None:
     }
 
     def allowed(module: str) -> set[str]:
-        more = extras["peers"] if module.startswith("loadgen.backends.") else set()
+        more = extras["rivals"] if module.startswith("loadgen.backends.") else set()
         if module.startswith("bench.autoscale."):
-            more = extras["autoscale"] | extras["peers"]
-        if module.startswith("bench.parts."):
+            more = extras["autoscale"] | extras["rivals"]
+        if module.startswith("bench.micro."):
             more = extras["server"]
         if module.startswith("bench.caching.live."):
-            more = extras["server"] | extras["peers"]
-        if module == "bench.parts.framing.picows_echo":  # which another interpreter runs
+            more = extras["server"] | extras["rivals"]
+        if module == "bench.micro.framing.picows_echo":  # which another interpreter runs
             more = more | {"picows"}
         return may_use[module.partition(".")[0]] | more
 

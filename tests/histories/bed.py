@@ -52,7 +52,7 @@ class Endpoint(EndpointProcess):
             variables,
             host=wires.host(name),
             through=wires.through(name),
-            serving=python("ingeborg.bench.parts.paged"),
+            serving=python("ingeborg.bench.micro.paged"),
         )
         self._advertised = wires.advertised(name, self.url)
         self.inside = wires.inside(name, self.url)

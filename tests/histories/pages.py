@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from ingeborg.bench.guards.pages import Side, SideLost
+from ingeborg.bench.budgets.pages import Side, SideLost
 
 from .bed import Bed, Endpoint
 from .plan import Writing

@@ -82,7 +82,7 @@ async def test_a_saved_position_is_what_it_begins_with(endpoint: ScriptedEndpoin
             client_of(endpoint, recover=bad)
 
 
-async def test_a_position_is_its_own_only_when_what_came_before_it_has_been_worked_off(
+async def test_a_position_is_its_own_only_when_what_came_before_it_has_been_processed(
     endpoint: ScriptedEndpoint,
 ) -> None:
     async with client_of(endpoint, listen=True, recover=True) as client:
@@ -98,7 +98,7 @@ async def test_a_position_is_its_own_only_when_what_came_before_it_has_been_work
         await tell(endpoint, {"position": "p3"}, {"position": "p4"}, note(4), {"position": "p5"})
         await flushed(client)
         assert client.position == "p2"
-        client.worked_off()
+        client.mark_processed()
         assert client.position == "p4"
         assert (await anext(client)).broadcast == 4
         endpoint.cut()
@@ -128,7 +128,7 @@ async def test_positions_that_nobody_takes_are_one(endpoint: ScriptedEndpoint) -
         await tell(endpoint, *({"position": f"p{number}"} for number in range(100)))
         await flushed(client)
         assert len(client._queue) == 1
-        client.worked_off()
+        client.mark_processed()
         assert client.position == "p99"
 
 
@@ -144,7 +144,7 @@ async def test_a_listen_that_comes_later_recovers_too(endpoint: ScriptedEndpoint
     endpoint.script = with_position
     async with client_of(endpoint, recover=True) as client:
         await client.listen()
-        client.worked_off()
+        client.mark_processed()
         assert client.position == "first"
         await client.unlisten()
         await client.listen()
@@ -393,7 +393,7 @@ async def test_a_file_keeps_the_position_from_one_program_to_the_next(
         await tell(endpoint, *(note(number, kept=True) for number in range(1, 5)), {"position": "p2"})
         await flushed(client)
         assert [(await anext(client)).broadcast for _ in range(2)] == [3, 4]
-        client.worked_off()
+        client.mark_processed()
     assert saved(file) == {"position": "p2", "mids": []}
     assert os.listdir(tmp_path) == ["ann.position"]
 

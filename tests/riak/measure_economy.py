@@ -4,7 +4,7 @@
 
 Owns: the figures of docs/adr/0003. Everything is counted on the wire between the store's driver and the nodes
 (``tap``): those of the cluster that ``INGEBORG_TEST_RIAK`` names, or else of the double. Each part has a namespace of
-its own, which stays behind in a real cluster. It is here and not among ``ingeborg.bench.guards`` because it drives the
+its own, which stays behind in a real cluster. It is here and not among ``ingeborg.bench.budgets`` because it drives the
 driver itself, and ``bench`` may not know the broker. A minute on the double, of which the latencies need an idle
 machine. Must never: be collected as a test.
 """
@@ -27,8 +27,8 @@ from typing import NamedTuple
 
 import orjson
 
-from ingeborg.bench.guards.light import dial, started
-from ingeborg.bench.guards.model import Check, show
+from ingeborg.bench.budgets.light import dial, started
+from ingeborg.bench.budgets.model import Check, show
 from ingeborg.broker.store.base import Subscribe
 from ingeborg.broker.store.riak import RiakStore
 from ingeborg.broker.store.riak.entries import PLAIN, Pair, Wanted

@@ -126,7 +126,7 @@ class ExpiryHistory(History):
         if node is None:
             return
         client = Client(self.world, subscriber.name, node)
-        client.on_going = lambda: self.told_to_go(client)
+        client.on_going_away = lambda: self.told_to_go(client)
         subscriber.connections.append(client)
         self.say(f"{subscriber.name} listens at {node.me.name}")
         begun_at = self.world.now

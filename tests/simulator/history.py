@@ -165,7 +165,7 @@ class History:
         self.tokens = Tokens(self) if revokes else None
         self.conflicts_checked = 0  # keys given to two payloads, of which one had to be refused
         self.slow = slow  # clients that do not read for a while, bursts, and little room for either
-        self.blocked = self.held = self.slow_closed = 0  # how often that was noticed
+        self.blocked = self.paused = self.slow_closed = 0  # how often that was noticed
         self.cuts = cuts
         self.whole_at = 0.0  # all links are up again by then
         self.drains = drains  # every endpoint in turn is drained and started anew
@@ -228,7 +228,7 @@ class History:
         self.check_conflicts()
         self.check_tokens()
         for node in world.nodes.values():
-            self.held += node.holds
+            self.paused += node.pauses
             self.blocked += node.blocks
         clients = [client for subscriber in self.subscribers for client in subscriber.connections]
         self.slow_closed = sum(client.close_code == SLOW_CONSUMER.code for client in clients)
@@ -296,7 +296,7 @@ class History:
             self.tokens.connected(subscriber, client)
             if client.is_refused:
                 return
-        client.on_going = lambda: self.told_to_go(client)
+        client.on_going_away = lambda: self.told_to_go(client)
         subscriber.connections.append(client)
         self.say(f"{subscriber.name} listens at {node.me.name}")
 

@@ -2,7 +2,7 @@
 
 Owns: what the client has been sent, told and promised, and the verdict. Must never: act, or ask the core anything.
 
-The client saves a position when it has worked off what came before it, and comes back with the last one it has read.
+The client saves a position when it has processed what came before it, and comes back with the last one it has read.
 Of two connections it believes the positions of the one on which it listened last. Other clients may save any position
 that they are told, at any moment, and come back with it much later. So a *chain* keeps account of what has come by each
 position: the connection on which it was told, and before that connection those of the position it began with.

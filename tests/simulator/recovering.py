@@ -253,7 +253,7 @@ class RecoveringHistory(History):
         client = Client(self.world, reader.name, node)
         line = Line(client, recover, genuine)
         reader.lines.append(line)
-        client.on_going = lambda: self._come_back(reader, self.random.uniform(0.0, 0.3))
+        client.on_going_away = lambda: self._come_back(reader, self.random.uniform(0.0, 0.3))
         client.on_word = lambda word: self._heard(reader, line, word)
         client.on_named = lambda message: reader.took(line, message)
         self.say(f"{reader.name} listens at {node.me.name} with {line.recover}")

@@ -136,15 +136,15 @@ def test_guarantees_hold_when_every_change_and_what_has_waited_begins_and_ends_i
 
 def test_guarantees_hold_when_clients_do_not_read_and_send_more_than_there_is_room_for() -> None:
     drawn = seeds(80_000, 60, 8)
-    held = blocked = closed = deliveries = 0
+    paused = blocked = closed = deliveries = 0
     for seed in drawn:
         history = History(seed, slow=True)
         assert not history.run(), f"seed {seed}: {history.violations[:5]}"
-        held, blocked = held + history.held, blocked + history.blocked
+        paused, blocked = paused + history.paused, blocked + history.blocked
         closed, deliveries = closed + history.slow_closed, deliveries + history.steady_deliveries
     check(seeds(81_000, 20), slow=True, faults=False)
     check(seeds(82_000, 10), slow=True, drains=True, faults=False)
-    assert min(held, blocked, closed) >= drawn.enough(20)
+    assert min(paused, blocked, closed) >= drawn.enough(20)
     assert deliveries >= drawn.enough(500)
 
 

@@ -36,9 +36,9 @@ from ingeborg.broker.core.effects import (
     DropLink,
     Effects,
     Gone,
-    Hold,
     Joined,
     Left,
+    PauseOrResume,
     Ping,
     Read,
     StoreCall,
@@ -86,7 +86,7 @@ class Client:
         self.on_reply: Callable[[dict[str, Any]], None] = lambda _: None
         self.on_word: Callable[[dict[str, Any]], None] = lambda _: None  # what is neither a message nor a reply
         self.on_named: Callable[[dict[str, Any]], None] = lambda _: None  # a message with a name, beside the notes
-        self.on_going: Callable[[], None] = lambda: None  # it is told that its endpoint ends
+        self.on_going_away: Callable[[], None] = lambda: None  # it is told that its endpoint ends
         self.number = next(world.numbers)
         self.grant = grant
         self.written_at: list[float] = []  # when the endpoint wrote to its socket
@@ -111,7 +111,7 @@ class Client:
     def _arrive(self, data: bytes) -> None:
         if self.core is None or not self.node.alive:
             return
-        if self._unread or self.core in self.node.held:
+        if self._unread or self.core in self.node.paused:
             self._unread.append(data)
         else:
             self._read(self.core, data)
@@ -128,7 +128,7 @@ class Client:
     def _read_next(self) -> None:
         self._reads_on = False
         core = self.core
-        if core is None or not self.node.alive or core in self.node.held:
+        if core is None or not self.node.alive or core in self.node.paused:
             return
         if self._unread:
             self._read(core, self._unread.popleft())
@@ -182,7 +182,7 @@ class Client:
 
     def close(self) -> None:
         """The client goes away."""
-        if self.node.alive and (self._unread or self.core in self.node.held):
+        if self.node.alive and (self._unread or self.core in self.node.paused):
             self._has_left = True
         else:
             self.closed(0)
@@ -196,7 +196,7 @@ class Client:
         self.close_code = code
         self._unread.clear()
         self.node.clients.pop(core, None)
-        self.node.held.discard(core)
+        self.node.paused.discard(core)
         if self.node.alive:
             self.node.event(lambda now: self.node.router.disconnected(core, now))
 
@@ -229,12 +229,12 @@ class Node:
         self.alive = True
         self.stalled_until = 0.0
         self.clients: dict[Connection, Client] = {}
-        self.held: set[Connection] = set()  # it does not read these
+        self.paused: set[Connection] = set()  # it does not read these
         self.on_gone: Callable[[Endpoint], None] = lambda _: None  # it takes a peer for gone
         self.on_joined: Callable[[], None] = lambda: None  # all others have let it in
         self.left = False  # in order, and has nothing to do any more
         self.on_turn: Callable[[], object] = lambda: None  # a turn is about to end
-        self.holds = self.blocks = 0  # how often it stopped reading one, or one did not take more
+        self.pauses = self.blocks = 0  # how often it stopped reading one, or one did not take more
         self._turn_due = False
         self.links: dict[str, int] = {}  # the connections to others that it has and has not seen to end
         self._deferred: list[Callable[[float], object]] = []
@@ -314,15 +314,15 @@ class Node:
                     client.ended_full = client.is_full
                     client.told_to_go_at = client.told_to_go_at or world.now
                     if code is GOING_AWAY:
-                        client.on_going()
+                        client.on_going_away()
                     world.deliver(("client", client.number, "down"), world.delay(), client.closed, code.code)
-            case Hold(connection):
+            case PauseOrResume(connection):
                 client = self.clients.get(connection)
                 if client is not None and connection.paused:
-                    self.held.add(connection)
-                    self.holds += 1
+                    self.paused.add(connection)
+                    self.pauses += 1
                 elif client is not None and world.forgets != "to read on":
-                    self.held.discard(connection)
+                    self.paused.discard(connection)
                     client.read_on()
             case Ping(connection):
                 client = self.clients.get(connection)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from ingeborg.bench import peers
+from ingeborg.bench import rivals
 from ingeborg.bench.caching.live import cases, work
 from ingeborg.bench.caching.live.cases import Unit
 from ingeborg.bench.caching.live.database import LOOP, READS
@@ -123,8 +123,8 @@ def _kafka(wanted: str | None, due: Sequence[Unit], out: Path, stack: ExitStack)
     if not any(unit.via == cases.KAFKA for unit in due):
         return ""
     try:
-        server = stack.enter_context(peers.running("kafka", state=out / "kafka"))
-    except peers.NotInstalledError as error:
+        server = stack.enter_context(rivals.running("kafka", state=out / "kafka"))
+    except rivals.NotInstalledError as error:
         print(f"  {error} (make test-tools KAFKA=1)", flush=True)
         return ""
     return server.url.partition("://")[2]

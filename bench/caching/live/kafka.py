@@ -1,6 +1,6 @@
 """Kafka in front of the broker: a topic of one partition that publishers write and the broker reads.
 
-Owns: the calls to aiokafka, each of which ends in time. Must never: start a Kafka (``bench.peers`` does), or leave a
+Owns: the calls to aiokafka, each of which ends in time. Must never: start a Kafka (``bench.rivals`` does), or leave a
 topic behind that could be removed.
 
 One partition, as records have one order. The producer waits for the acknowledgement of the node that has it.

@@ -13,7 +13,7 @@ from ingeborg.bench.caching.policies.ruled import Ruled
 from ingeborg.bench.caching.policies.rules import Buffer, Everything, Mean, Nothing, Rule, Threshold
 from ingeborg.bench.caching.policies.tinylfu import TinyLfu
 from ingeborg.broker.core.caches.lru import Lru
-from ingeborg.broker.core.caches.owed import Owed
+from ingeborg.broker.core.caches.pending_readers import PendingReaders
 from ingeborg.broker.core.caches.policy import Policy
 from ingeborg.broker.core.caches.sieve import Sieve
 
@@ -38,11 +38,13 @@ ONLINE: Final[Mapping[str, Maker]] = {
     "threshold": lambda _room, _entries: Ruled(Threshold()),
     "mean": lambda _room, _entries: Ruled(Mean()),
     "buffer": lambda _room, _entries: Ruled(Buffer()),
-    "owed": lambda _room, _entries: Owed(),
-    "owed inflated": lambda _room, _entries: Owed(ages=True),
+    "owed": lambda _room, _entries: PendingReaders(),
+    "owed inflated": lambda _room, _entries: PendingReaders(ages=True),
 }
 
 OWED: Final = "owed"
+"""``PendingReaders``, by its name in results that are kept."""
+
 BELADY: Final = "belady"
 
 #: Ours: told who has had a record, or they are nothing.

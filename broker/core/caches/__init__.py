@@ -1,5 +1,5 @@
 """What a cache keeps and what it lets go, without a word of what an entry is.
 
-Owns: policies (SIEVE, what subscribers are owed, LRU) and a cache that obeys one. Must never: know what an entry is, or
+Owns: policies (SIEVE, pending readers, LRU) and a cache that obeys one. Must never: know what an entry is, or
 read a clock.
 """

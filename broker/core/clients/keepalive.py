@@ -68,7 +68,7 @@ class Keepalive(Part):
         desk = self._desk
         for connection in self._pings.due(desk.now):
             connection.ping_slot = self._pings.add(connection, desk.now + self._ping_s)
-            if connection.ends_at is not None or connection.held:
+            if connection.ends_at is not None or connection.backpressure:
                 continue  # it is told to go already; or its answers are not read
             if connection.pings_unanswered >= PINGS_UNANSWERED_MAX:
                 desk.counts["pings_unanswered"] += 1

@@ -128,7 +128,7 @@ class Leaving:
         for _ in range(batch):
             connection = self._untold.pop()
             if not connection.closed and connection.ends_at is None:
-                self._sessions.hush(connection)
+                self._sessions.drain(connection)
                 self._told_soon.append((connection, now + self._patience.replies_s))
         waiting = []
         for connection, deadline in self._told_soon:

@@ -24,7 +24,7 @@ from ..connections.large import Large, Outcome
 from ..connections.outbox import DroppingOutbox, Outbox
 from ..dedup.inflight import InFlight
 from ..desk import Desk
-from ..effects import Forget, Hold, Read
+from ..effects import Forget, PauseOrResume, Read
 from ..limits import SIZES, Limits, Sizes
 from ..metrics import Metric, gauge
 from ..outgoing.memory import Memory
@@ -132,15 +132,15 @@ class Sessions:
         connection.unread = size
         self._memory.weigh(connection)
 
-    def hush(self, connection: Connection) -> None:
+    def drain(self, connection: Connection) -> None:
         """This endpoint ends: read nothing more of the client until it is told to go."""
-        connection.quiet = True
-        self._desk.emit(Hold(connection))
+        connection.draining = True
+        self._desk.emit(PauseOrResume(connection))
 
     def send_away(self, connection: Connection) -> None:
         """It is told to go now, and read for its close only."""
-        connection.quiet, connection.going = False, True
-        self._desk.emit(Hold(connection))
+        connection.draining, connection.closing = False, True
+        self._desk.emit(PauseOrResume(connection))
 
     def let_go(self) -> None:
         """The connections hold more together than they may: the greatest holders go."""
@@ -175,7 +175,7 @@ class Sessions:
 
     def frame(self, connection: Connection, data: bytes | Large, is_text: bool) -> None:
         """A whole message came from a client; that a text is UTF-8 has been seen, unless it is large."""
-        if connection.held and connection.going:  # what it may not send now it never will
+        if connection.backpressure and connection.closing:  # what it may not send now it never will
             self._desk.drops["command_of_closed_connection"] += 1
             return
         frame = data
@@ -185,7 +185,7 @@ class Sessions:
             connection.backlog.append(frame)
             self._memory.wait(connection, len(frame))
             if len(connection.backlog) >= READ_AHEAD or len(frame) > READ_AHEAD_BYTES:
-                self._hold(connection)
+                self._pause(connection)
 
     def _begin(self, connection: Connection, frame: bytes | Large) -> bool:
         """Begin the command in the frame. False: it has to wait for the commands before it, or to be read."""
@@ -241,7 +241,7 @@ class Sessions:
             self._spend(connection, max(len(command.topics), len(frame) // BYTES_PER_COMMAND))
         spec.handler(connection, command)
         if self._inflight.congested and connection.replies and spec.publishes:
-            self._hold(connection)
+            self._pause(connection)
             self.holding[connection] = None
         return True
 
@@ -259,7 +259,7 @@ class Sessions:
     def _spend(self, connection: Connection, commands: int) -> None:
         if self._throttle.spend(connection, max(commands, 1), self._desk.now):
             self._desk.counts["commands_throttled"] += 1
-            self._hold(connection)
+            self._pause(connection)
 
     def tick(self) -> None:
         """Those who have sent too fast and have waited long enough go on."""
@@ -269,8 +269,8 @@ class Sessions:
         """The turn ends: begin what has waited and may go on, so much of it as a turn may have."""
         if self.holding and self._inflight.eased:
             for connection in self.holding:
-                if connection.held and not connection.backlog and not connection.throttled:
-                    self._release(connection)
+                if connection.backpressure and not connection.backlog and not connection.throttled:
+                    self._resume(connection)
             self.holding.clear()
         left = self._backlog_bytes_per_turn
         while self.ready and left > 0:
@@ -282,21 +282,21 @@ class Sessions:
                 left -= size
             if backlog and left <= 0:
                 self.ready.append(connection)
-            if backlog or not connection.held or connection.throttled:
+            if backlog or not connection.backpressure or connection.throttled:
                 continue
             if self._inflight.congested:
                 self.holding[connection] = None
             else:
-                self._release(connection)
+                self._resume(connection)
 
-    def _hold(self, connection: Connection) -> None:
-        if not connection.held and not connection.closed:
-            connection.held = True
-            self._desk.emit(Hold(connection))
+    def _pause(self, connection: Connection) -> None:
+        if not connection.backpressure and not connection.closed:
+            connection.backpressure = True
+            self._desk.emit(PauseOrResume(connection))
 
-    def _release(self, connection: Connection) -> None:
-        connection.held = False
-        self._desk.emit(Hold(connection))
+    def _resume(self, connection: Connection) -> None:
+        connection.backpressure = False
+        self._desk.emit(PauseOrResume(connection))
 
     # Large frames
 

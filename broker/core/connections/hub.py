@@ -57,21 +57,21 @@ class Connection:
         "allowance",
         "allowed_at",
         "backlog",
+        "backpressure",
         "clients",
         "closed",
+        "closing",
         "codec",
         "dirty",
+        "draining",
         "ends_at",
         "expiry_slot",
-        "going",
         "grant",
-        "held",
         "kind",
         "number",
         "outbox",
         "ping_slot",
         "pings_unanswered",
-        "quiet",
         "receiver",
         "replaces",
         "replies",
@@ -96,9 +96,9 @@ class Connection:
         self.grant: Grant | None = None  # None: it may do everything
         self.receiver: Receiver | None = None  # None: messages go straight into the outbox
         self.dirty = False  # already on the list of connections to be written to
-        self.held = False  # it has sent more than can be dealt with for now
-        self.quiet = False  # this endpoint ends: it is told to go as soon as its commands are done
-        self.going = False  # it has been told to go; it is read for its close only
+        self.backpressure = False  # it has sent more than can be dealt with for now
+        self.draining = False  # this endpoint ends: it is told to go as soon as its commands are done
+        self.closing = False  # it has been told to go; it is read for its close only
         self.closed = False
         self.revoked = False  # its token has been: nothing of it is begun, and nothing is sent to it
         self.pings_unanswered = 0
@@ -115,7 +115,7 @@ class Connection:
     @property
     def paused(self) -> bool:
         """It is not to be read for now."""
-        return (self.held and not self.going) or self.quiet
+        return (self.backpressure and not self.closing) or self.draining
 
 
 class Binding:

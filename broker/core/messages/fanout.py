@@ -220,7 +220,7 @@ class Fanout(Part):
             assert places is not None
             self._not_listening(absent, places, gone)
             if dispatch.entry is not None:
-                dispatch.entry.owed += len(absent)
+                dispatch.entry.pending_readers += len(absent)
         self._confirmed_by_one(dispatch)
 
     def _relocated(self, context: Any, result: Any, error: Exception | None) -> None:
@@ -241,7 +241,7 @@ class Fanout(Part):
             clients = [client for client in clients if client not in last]
         local, remote, _ = self._location_groups.places(clients, found)
         if dispatch.entry is not None:
-            dispatch.entry.owed += len(clients) - placed(local, remote)
+            dispatch.entry.pending_readers += len(clients) - placed(local, remote)
         # The place it kept open stays so until all that is resent is on its way.
         self.send(dispatch, local, remote, found)
         self._confirmed_by_one(dispatch)

@@ -240,7 +240,7 @@ class Home(Part):
                 return False
             dispatch = route.take()
             if dispatch.entry is not None:
-                dispatch.entry.owed = len(subscribers) - placed(local, remote)
+                dispatch.entry.pending_readers = len(subscribers) - placed(local, remote)
             if self._fanout.send(dispatch, local, remote):
                 self._ended(dispatch, None)
             elif self._fanout.dispatched:
@@ -276,9 +276,9 @@ class Home(Part):
         if count > self._many:
             self._resolver.begin(dispatch, count)
         if dispatch.entry is not None:
-            dispatch.entry.owed = count - placed(places[0], places[1])
+            dispatch.entry.pending_readers = count - placed(places[0], places[1])
             if matched is not None and matched.plain is not None:
-                dispatch.entry.owed -= placed(matched.plain[0], matched.plain[1])
+                dispatch.entry.pending_readers -= placed(matched.plain[0], matched.plain[1])
         if matched is None:
             at_once = self._fanout.send(dispatch, places[0], places[1])
         else:

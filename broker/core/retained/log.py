@@ -206,7 +206,7 @@ class Log:
                 room.aged(self._of(aged), aged)
             else:
                 entry = log.entries[0]
-                self._forget(log, entry, now, "bytes" if entry.owed else "read")
+                self._forget(log, entry, now, "bytes" if entry.pending_readers else "read")
 
     def served(self, entry: Entry) -> None:
         """A subscriber that has not had it gets it now."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from ..caches.owed import Owed
+from ..caches.pending_readers import PendingReaders
 from ..caches.policy import Entry as Rank
 from ..entries import Entry, TopicLog
 
@@ -34,7 +34,7 @@ class Room:
         self._young_max = bytes_max // YOUNG_PART
         self._young = 0  # bytes
         self._row: deque[Entry] = deque()  # the young ones as they came, and such as are gone
-        self._policy = Owed(ages=True)
+        self._policy = PendingReaders(ages=True)
         self._ranked = 0  # topics in it
 
     @property
@@ -72,8 +72,8 @@ class Room:
 
     def served(self, log: TopicLog, entry: Entry) -> None:
         """A subscriber that has not had it gets it now."""
-        if entry.owed:
-            entry.owed -= 1
+        if entry.pending_readers:
+            entry.pending_readers -= 1
             if log.rank is not None and log.entries[0] is entry:
                 self._policy.used(log.rank)
 
@@ -105,7 +105,7 @@ class Room:
 
     def _rank(self, log: TopicLog, first: Entry) -> None:
         if first.is_old:
-            log.rank = Rank(log, first.size, first.owed)
+            log.rank = Rank(log, first.size, first.pending_readers)
             self._policy.admit(log.rank)
             self._ranked += 1
 

@@ -223,7 +223,7 @@ export class Client {
   }
 
   /**
-   * With `recover`: all that was kept up to here has been worked off. It is what a program saves, and gives to `recover`
+   * With `recover`: all that was kept up to here has been processed. It is what a program saves, and gives to `recover`
    * the next time. null: none is known yet.
    */
   get position() {

@@ -5,7 +5,7 @@
  * its place among the notifications. Must never: know a connection, or call the program's handlers.
  *
  * A position covers everything that came before it. So it is *received* when it comes, and *reached* when the program
- * has worked off what came before it; only that one is saved.
+ * has processed what came before it; only that one is saved.
  */
 
 import { isPosition } from "./history.js";
@@ -95,7 +95,7 @@ export class Recovery {
     else if (first !== true && first !== null) this.#isGapDue = true; // what was saved there is no position any more
   }
 
-  /** What the program has worked off. null: no position is known yet. */
+  /** What the program has processed. null: no position is known yet. */
   get position() {
     return this.#reached;
   }
@@ -158,7 +158,7 @@ export class Recovery {
   }
 
   /**
-   * The program has worked off what came before this one.
+   * The program has processed what came before this one.
    * @param {string} position
    */
   reach(position) {

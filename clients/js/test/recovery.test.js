@@ -101,7 +101,7 @@ test("a position that a program has saved is where it begins; without `recover` 
   assert.equal(plain.position, null);
 });
 
-test("a position is reached when the program has worked off what came before it: by iterating", async (t) => {
+test("a position is reached when the program has processed what came before it: by iterating", async (t) => {
   const endpoint = await ScriptedEndpoint.start(t, recovering("p1"));
   const client = await opened(t, endpoint, { recover: true });
   for (const number of [1, 2]) message(endpoint.connection, "t", number, `o.${number}`);

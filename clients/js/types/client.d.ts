@@ -62,7 +62,7 @@ export declare class Client {
     /** Notifications that wait. */
     get queued(): number;
     /**
-     * With `recover`: all that was kept up to here has been worked off. It is what a program saves, and gives to `recover`
+     * With `recover`: all that was kept up to here has been processed. It is what a program saves, and gives to `recover`
      * the next time. null: none is known yet.
      */
     get position(): string | null;

@@ -2,7 +2,7 @@
  * What has come for the program: notifications, gaps and positions, each handed over in its turn. SPEC section 9.
  *
  * Owns: the queue, its limit, the iteration, and which handler is at work. Must never: know a connection, hand over what
- * comes later before what comes first is worked off, or drop a notification without counting and telling it.
+ * comes later before what comes first is processed, or drop a notification without counting and telling it.
  */
 import type { ClientOptions } from "./options.js";
 import type { Notification } from "./queue.js";
@@ -72,7 +72,7 @@ export declare class Inbox {
     /** @param {Notification} notification */
     put(notification: Notification): void;
     /**
-     * To be told, or reached, when the program has worked off what came before.
+     * To be told, or reached, when the program has processed what came before.
      * @param {Omit<Mark, "after">} mark
      */
     mark(mark: Omit<Mark, "after">): void;

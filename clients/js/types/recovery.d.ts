@@ -5,7 +5,7 @@
  * its place among the notifications. Must never: know a connection, or call the program's handlers.
  *
  * A position covers everything that came before it. So it is *received* when it comes, and *reached* when the program
- * has worked off what came before it; only that one is saved.
+ * has processed what came before it; only that one is saved.
  */
 /** Messages whose repetition is noticed: what may come twice is what was under way at the moment of a failure. */
 export declare const MIDS_MAX = 10000;
@@ -67,7 +67,7 @@ export declare class Recovery {
     constructor(recover: true | string | {
         key: string;
     }, storage?: Saving);
-    /** What the program has worked off. null: no position is known yet. */
+    /** What the program has processed. null: no position is known yet. */
     get position(): string | null;
     /** What has come is in the program's queue, up to here: since when messages may have been missed. */
     get received(): string | null;
@@ -98,7 +98,7 @@ export declare class Recovery {
     /** @returns {string | null} The latest that was held, which holds now. */
     release(): string | null;
     /**
-     * The program has worked off what came before this one.
+     * The program has processed what came before this one.
      * @param {string} position
      */
     reach(position: string): void;

@@ -63,7 +63,7 @@ def settings_of(
 
 
 def address_of(url: str) -> str:
-    """``HOST:PORT`` of a server of `bench peers`."""
+    """``HOST:PORT`` of a server of `bench rivals`."""
     return urlsplit(url).netloc
 
 

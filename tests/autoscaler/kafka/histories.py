@@ -29,7 +29,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from ingeborg.autoscaler.kafka.connecting import ensure_topic, running
 from ingeborg.autoscaler.sinks import reading
-from ingeborg.bench import peers
+from ingeborg.bench import rivals
 
 ROOT = Path(__file__).resolve().parents[3]
 PARTITIONS = 8
@@ -304,7 +304,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=25.0, help="of faults in each (25)")
     given = parser.parse_args()
     failed = 0
-    with tempfile.TemporaryDirectory() as name, peers.running("kafka", state=Path(name) / "kafka") as server:
+    with tempfile.TemporaryDirectory() as name, rivals.running("kafka", state=Path(name) / "kafka") as server:
         address = server.url.partition("://")[2]
         for seed in range(given.first, given.first + given.seeds):
             folder = Path(name) / str(seed)

@@ -18,8 +18,8 @@ from ingeborg.autoscaler.kafka.connecting import KafkaProblem, running
 from ingeborg.autoscaler.kafka.monitor import FLOWS_MAX, SPEEDS_TOPIC, Monitor, in_parts
 from ingeborg.autoscaler.model import MESSAGE_BYTES_MAX, Flow, Queue, Speeds, decode, encode
 from ingeborg.autoscaler.settings import Settings, SettingsError
-from ingeborg.bench import peers
-from ingeborg.bench.peers import servers
+from ingeborg.bench import rivals
+from ingeborg.bench.rivals import servers
 from tests import wants
 from tests.loadgen.backends.conftest import BRIEF, PATIENCE_S, Server
 
@@ -346,7 +346,7 @@ async def test_while_kafka_is_down_nothing_is_sent_and_it_is_said_once(
     monkeypatch.setattr(connecting, "_CLOSE_S", 0.5)
     brief = servers._environment() | BRIEF
     monkeypatch.setattr(servers, "_environment", lambda: brief)
-    server = await asyncio.to_thread(peers.up, "kafka", tmp_path)
+    server = await asyncio.to_thread(rivals.up, "kafka", tmp_path)
     try:
         cluster = Cluster(address_of(server.url), "outage")
         await cluster.open()
@@ -361,9 +361,9 @@ async def test_while_kafka_is_down_nothing_is_sent_and_it_is_said_once(
         [[last]] = await read(cluster, settings.speeds_topic, 1)
         await cluster.close()
 
-        await asyncio.to_thread(peers.down, "kafka", tmp_path)
+        await asyncio.to_thread(rivals.down, "kafka", tmp_path)
         await heard.has("nothing is measured")
-        await asyncio.to_thread(peers.up, "kafka", tmp_path, server.port, False)
+        await asyncio.to_thread(rivals.up, "kafka", tmp_path, server.port, False)
         await heard.has("it is measured again")
 
         cluster = Cluster(cluster.address, "outage")
@@ -380,7 +380,7 @@ async def test_while_kafka_is_down_nothing_is_sent_and_it_is_said_once(
         assert [line.partition(":")[0] for line in heard.lines] == ["nothing is measured", "it is measured again"]
         assert cluster.address in heard.lines[0]
     finally:
-        await asyncio.to_thread(peers.down, "kafka", tmp_path)
+        await asyncio.to_thread(rivals.down, "kafka", tmp_path)
 
 
 async def test_a_server_that_does_not_answer_fails_the_measurement(

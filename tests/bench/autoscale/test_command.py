@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ingeborg.bench import cli, peers
+from ingeborg.bench import cli, rivals
 from ingeborg.bench.autoscale import command, job, response, scale, throughput, work
 from ingeborg.bench.autoscale.cases import Unit, units
 from ingeborg.bench.errors import BenchError
@@ -57,7 +57,7 @@ class Bench:
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     found = Bench()
     nothing = dict.fromkeys(("throughput", "steps", "changes", "runs", "systems", "handovers", "over_time"))
-    monkeypatch.setattr(peers, "running", found.running)
+    monkeypatch.setattr(rivals, "running", found.running)
     monkeypatch.setattr(throughput, "run", found.read)
     monkeypatch.setattr(response, "changes", found.change)
     monkeypatch.setattr(response, "steps", found.step)

@@ -16,7 +16,7 @@ from ingeborg.bench.caching.replay import Ways, replay, unbounded
 from ingeborg.bench.caching.restaurants import stream as read_by
 from ingeborg.bench.caching.restaurants import world
 from ingeborg.broker.core.caches.lru import Lru
-from ingeborg.broker.core.caches.owed import Owed
+from ingeborg.broker.core.caches.pending_readers import PendingReaders
 
 from . import small
 
@@ -92,7 +92,7 @@ def test_owed_is_replayed_as_looking_at_all_is(seed: int, room: int, reads_in: b
                 del inside[record]
         elif reads_in and left[record]:
             put(record)
-    assert replay(stream, Owed(), room, Ways(reads_in, told=True)).hits == hits
+    assert replay(stream, PendingReaders(), room, Ways(reads_in, told=True)).hits == hits
 
 
 class Noting(Rule):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingeborg.bench import peers
+from ingeborg.bench import rivals
 from ingeborg.bench.compare import matrix
 from ingeborg.bench.errors import BenchError
 from ingeborg.loadgen import backends as loadgen
@@ -60,8 +60,8 @@ def test_lines_are_wished_for_by_the_system(tmp_path: Path) -> None:
 
 def test_every_system_is_one_that_can_be_started_and_loaded() -> None:
     assert set(matrix.SYSTEMS.values()) == set(loadgen.SYSTEMS)
-    started = {peers.ALIASES.get(name, name) for name in matrix.SYSTEMS if name != "ingeborg"}
-    assert started == set(peers.PEERS)
+    started = {rivals.ALIASES.get(name, name) for name in matrix.SYSTEMS if name != "ingeborg"}
+    assert started == set(rivals.RIVALS)
     assert matrix.System("new", "nats-current").adapter == "nats"
 
 

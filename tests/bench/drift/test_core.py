@@ -10,7 +10,7 @@ import pytest
 from ingeborg.bench.drift import core, trace
 from ingeborg.bench.drift.trace import Segment
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.parts import replay
+from ingeborg.bench.micro import replay
 from ingeborg.broker.core.model import Endpoint
 
 SEGMENTS = [Segment("", 0, 2, []), Segment("listen", 10, 10, []), Segment("subscribe", 5, 5, [])]

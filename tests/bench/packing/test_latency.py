@@ -112,7 +112,7 @@ def test_what_moves_waits_for_the_pause_and_less_and_less() -> None:
     assert one.over_positive[PERCENTILES.index(0.9)] == pytest.approx(0.9 * PAUSE_S)
 
 
-def test_a_backlog_grows_from_iteration_to_iteration_and_is_worked_off() -> None:
+def test_a_backlog_grows_from_iteration_to_iteration_and_is_processed() -> None:
     more, less = 1.5 * CONSUMED, 0.5 * CONSUMED
     growing = latencies([[more], [more]], [[0], [0]])
     assert growing.most == pytest.approx(2 * ITERATION_S * 0.5)

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 
 from ingeborg.broker.command.config import ConfigError
-from ingeborg.broker.command.inherited import BOARD_FD, PORT_FD, SUPERVISOR_FD, inherited
-from ingeborg.broker.shell import board
+from ingeborg.broker.command.inherited import PORT_FD, STATUS_TABLE_FD, SUPERVISOR_FD, inherited
+from ingeborg.broker.shell import status_table
 
 
 @pytest.fixture
 def variables() -> Iterator[dict[str, str]]:
     """As a supervisor sets them, with an option."""
     ends = os.pipe()
-    made = board.make(2, 1000)
+    made = status_table.make(2, 1000)
     with socket.create_server(("127.0.0.1", 0)) as sock:
         sock.set_inheritable(True)
         yield {
             SUPERVISOR_FD: str(ends[0]),
-            BOARD_FD: f"{os.dup(made.fd)}:1",
+            STATUS_TABLE_FD: f"{os.dup(made.fd)}:1",
             PORT_FD: str(os.dup(sock.fileno())),
             "INGEBORG_NAME": "e",
         }
@@ -38,7 +38,7 @@ def test_the_variables_say_what_there_is_and_are_taken_out(variables: dict[str, 
     assert variables == {"INGEBORG_NAME": "e"}
     assert found is not None
     assert found.pipe == pipe
-    assert found.place.others(0.0) == []
+    assert found.entry.others(0.0) == []
     assert found.port is not None
     with found.port as sock:
         assert sock.fileno() == port
@@ -54,7 +54,7 @@ def test_a_process_may_have_a_port_of_its_own_and_no_supervisor(variables: dict[
     assert inherited(variables) is None
 
 
-@pytest.mark.parametrize("name", [SUPERVISOR_FD, BOARD_FD, PORT_FD])
+@pytest.mark.parametrize("name", [SUPERVISOR_FD, STATUS_TABLE_FD, PORT_FD])
 @pytest.mark.parametrize("value", ["", "x", "-1", "99999", "1" * 30, "a file", "a file:0", "2:"])
 def test_what_somebody_else_has_set_is_refused(
     variables: dict[str, str], tmp_path: Path, name: str, value: str
@@ -77,6 +77,6 @@ def test_a_socket_that_does_not_listen_is_refused(variables: dict[str, str]) -> 
 
 
 def test_a_place_that_is_not_there_is_refused(variables: dict[str, str]) -> None:
-    variables[BOARD_FD] = variables[BOARD_FD].replace(":1", ":2")
-    with pytest.raises(ConfigError, match="it has no place 2"):
+    variables[STATUS_TABLE_FD] = variables[STATUS_TABLE_FD].replace(":1", ":2")
+    with pytest.raises(ConfigError, match="it has no entry 2"):
         inherited(variables)

@@ -22,9 +22,9 @@ import pytest
 from ingeborg.bench.starting import claim, environment
 from ingeborg.broker.command import supervisor
 from ingeborg.broker.command.config import ServeOptions
-from ingeborg.broker.command.inherited import BOARD_FD, PORT_FD, SUPERVISOR_FD
+from ingeborg.broker.command.inherited import PORT_FD, STATUS_TABLE_FD, SUPERVISOR_FD
 from ingeborg.broker.command.serve import AGAIN_S, CORE_FAILED, NAME_TAKEN, Told
-from ingeborg.broker.shell import board
+from ingeborg.broker.shell import status_table
 from ingeborg.protocol.pages import PageError, fetch
 
 from ..running import PATIENCE_S, Process, alive, children, ingeborg, plain, round_trip, started_by
@@ -375,7 +375,7 @@ def test_an_endpoint_is_told_to_end_in_order(monkeypatch: pytest.MonkeyPatch) ->
     told: list[int] = []
     popen = SimpleNamespace(send_signal=told.append, poll=lambda: 0)
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **more: popen)
-    made = board.make(1, 1000)
+    made = status_table.make(1, 1000)
     child = supervisor.Child(ServeOptions(name="e-1"), supervisor.Shared(7, made))
     assert not child.tell_to_end()
     for lives in (1, 2):
@@ -391,7 +391,7 @@ def test_where_no_process_can_be_started_it_is_tried_again(monkeypatch: pytest.M
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(subprocess, "Popen", popen)
-    made = board.make(1, 1000)
+    made = status_table.make(1, 1000)
     child = supervisor.Child(ServeOptions(name="e-1"), supervisor.Shared(7, made))
     before = time.monotonic()
     child.start()
@@ -422,7 +422,7 @@ def test_an_endpoint_that_keeps_dying_is_started_at_growing_intervals(monkeypatc
     monkeypatch.setattr(time, "monotonic", lambda: now)
     started = []
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **more: started.append(more["env"]))
-    made = board.make(2, 1000)
+    made = status_table.make(2, 1000)
     child = supervisor.Child(ServeOptions(name="e-1", dedup_ttl=5.0), supervisor.Shared(7, made), 1)
     waits = []
     for lived_s in (0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, supervisor.STABLE_S, 0.1):
@@ -436,7 +436,7 @@ def test_an_endpoint_that_keeps_dying_is_started_at_growing_intervals(monkeypatc
     assert started[0]["INGEBORG_NAME"] == "e-1"
     assert started[0]["INGEBORG_DEDUP_TTL"] == "5.0"
     assert started[0][SUPERVISOR_FD] == "7"
-    assert started[0][BOARD_FD] == f"{made.fd}:1"
+    assert started[0][STATUS_TABLE_FD] == f"{made.fd}:1"
     assert PORT_FD not in started[0]
     # What its lives have counted is cleared, each in its turn.
     assert (made.life(0), made.life(1)) == (0, len(started))

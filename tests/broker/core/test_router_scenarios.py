@@ -12,7 +12,7 @@ import pytest
 
 from ingeborg.broker.core.clients.sessions import AFTER_CLOSE_S, READ_AHEAD, READ_AHEAD_BYTES
 from ingeborg.broker.core.connections.hub import Connection
-from ingeborg.broker.core.effects import Effects, Hold
+from ingeborg.broker.core.effects import Effects, PauseOrResume
 from ingeborg.broker.core.limits import SIZES, Limits
 from ingeborg.protocol.hashes import slot_of
 from tests.simulator.world import Node
@@ -80,8 +80,8 @@ def test_commands_of_one_kind_overlap_and_of_another_kind_wait() -> None:
     assert router.counters.counts["publishes_received"] == 1
 
 
-@pytest.mark.parametrize(("waiting", "held"), [(READ_AHEAD - 1, False), (READ_AHEAD, True)])
-def test_what_waits_is_read_up_to_a_bound(waiting: int, held: bool) -> None:
+@pytest.mark.parametrize(("waiting", "paused"), [(READ_AHEAD - 1, False), (READ_AHEAD, True)])
+def test_what_waits_is_read_up_to_a_bound(waiting: int, paused: bool) -> None:
     cluster = Cluster("a")
     anna = cluster.client("anna", "a")
     anna.send(command="subscribe", topic="t")
@@ -90,9 +90,9 @@ def test_what_waits_is_read_up_to_a_bound(waiting: int, held: bool) -> None:
     core = anna.core
     assert core is not None
     cluster.world.run(0.015)
-    assert (len(core.backlog), core.held) == (waiting, held)
+    assert (len(core.backlog), core.backpressure) == (waiting, paused)
     assert anna.hear() == ["ok"] + waiting * ["ok"]
-    assert not core.held
+    assert not core.backpressure
 
 
 def test_a_large_command_that_waits_is_the_last_one_read() -> None:
@@ -103,9 +103,9 @@ def test_a_large_command_that_waits_is_the_last_one_read() -> None:
     core = anna.core
     assert core is not None
     cluster.world.run(0.015)
-    assert (len(core.backlog), core.held) == (1, True)
+    assert (len(core.backlog), core.backpressure) == (1, True)
     assert anna.hear() == ["ok", "ok"]
-    assert not core.held
+    assert not core.backpressure
 
 
 def test_what_has_waited_begins_in_parts_and_connections_take_turns() -> None:
@@ -435,7 +435,7 @@ def test_a_fast_publisher_is_not_read_until_there_is_room() -> None:
     for number in range(10):
         fast.send(command="publish", topic=f"t{number}", payload="x", ack=True, id=number)
     cluster.world.run(0.015)
-    assert cluster.nodes["a"].router.inflight.messages == 10  # what had been read before it was held
+    assert cluster.nodes["a"].router.inflight.messages == 10  # what had been read before it was paused
     assert holds == [("fast", True)]
     assert fast.hear() == [f"ok {number}" for number in range(10)]
     assert holds == [("fast", True), ("fast", False)]
@@ -468,9 +468,9 @@ def test_a_connection_that_waited_for_its_own_commands_is_read_again_after_a_con
     assert [note[2] for note in anna.notes] == ["warm", "x", "y"]
     assert not cluster.nodes["a"].router.inflight.congested
     assert publisher.core is not None
-    assert not publisher.core.held
+    assert not publisher.core.backpressure
     assert other.core is not None
-    assert not other.core.held
+    assert not other.core.backpressure
 
 
 def test_the_routing_cache_counts_subscribers_that_come_later() -> None:
@@ -487,7 +487,7 @@ def test_the_routing_cache_counts_subscribers_that_come_later() -> None:
 
 
 def watch_holds(cluster: Cluster) -> list[tuple[str, bool]]:
-    """What endpoint ``a`` decides from here on about reading its connections: (client, held?)."""
+    """What endpoint ``a`` decides from here on about reading its connections: (client, paused?)."""
     node = cluster.nodes["a"]
     holds: list[tuple[str, bool]] = []
 
@@ -496,7 +496,11 @@ def watch_holds(cluster: Cluster) -> list[tuple[str, bool]]:
 
     def watch(of: Node, effects: Effects) -> None:
         if of is node:
-            holds.extend((name(act.connection), act.connection.held) for act in effects.acts if isinstance(act, Hold))
+            holds.extend(
+                (name(act.connection), act.connection.backpressure)
+                for act in effects.acts
+                if isinstance(act, PauseOrResume)
+            )
 
     cluster.world.on_effects = watch
     return holds

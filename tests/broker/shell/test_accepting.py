@@ -25,10 +25,10 @@ from hypothesis import strategies as st
 
 from ingeborg.broker.command.serve import listen
 from ingeborg.broker.core.model import Endpoint
-from ingeborg.broker.shell import accepting, board
+from ingeborg.broker.shell import accepting, status_table
 from ingeborg.broker.shell.accepting import AT_ONCE, HANDSHAKES_S, PAUSES_MAX, SLACK, Accepting, Share
-from ingeborg.broker.shell.board import Board, Other, State
 from ingeborg.broker.shell.server import EndpointServer
+from ingeborg.broker.shell.status_table import Other, State, StatusTable
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol.pages import fetch
 from tests.cluster.processes import eventually
@@ -148,7 +148,7 @@ class World:
 
     def stops(self, process: int) -> None:
         self.stands[process] = True
-        self.at(self.now + board.FRESH_S, lambda: self.known_to_stand.add(process))
+        self.at(self.now + status_table.FRESH_S, lambda: self.known_to_stand.add(process))
 
 
 def ordinary(drawn: random.Random, _: int) -> float:
@@ -231,23 +231,23 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class Shared:
-    """A port that this process accepts from beside an endpoint's own, and the board."""
+    """A port that this process accepts from beside an endpoint's own, and the status table."""
 
-    def __init__(self, endpoint: Running, made: Board) -> None:
+    def __init__(self, endpoint: Running, made: StatusTable) -> None:
         self.endpoint = endpoint
-        self.board = made
+        self.status_table = made
         self.sock = listen("127.0.0.1", 0)
         self.url = f"{scheme()}://127.0.0.1:{self.sock.getsockname()[1]}/"
         tls: dict[str, Any] = {}
         if (shown := certificate()) is not None:
             tls = {"ssl": shown.context, "ssl_handshake_timeout": 5, "ssl_shutdown_timeout": 5}
         self.counts = endpoint.server.router.counters.counts
-        self.accepting = Accepting(self.sock, endpoint.server.clients, tls, self.counts, place=made.place(0))
+        self.accepting = Accepting(self.sock, endpoint.server.clients, tls, self.counts, entry=made.entry(0))
 
     def held(self) -> int:
         """How many connections the others think that there are."""
-        self.board.place(0).show(State.ACCEPTING, time.monotonic())
-        [other] = self.board.place(1).others()
+        self.status_table.entry(0).show(State.ACCEPTING, time.monotonic())
+        [other] = self.status_table.entry(1).others()
         return other.connections
 
     async def until_held(self, count: int) -> None:
@@ -256,7 +256,7 @@ class Shared:
 
 @pytest_asyncio.fixture
 async def shared(tmp_path: Path) -> AsyncIterator[Shared]:
-    made = board.make(2, 1000)
+    made = status_table.make(2, 1000)
     for number in range(2):
         made.begin(number)
     async with running(tmp_path) as endpoint:
@@ -339,10 +339,10 @@ async def test_it_takes_what_others_with_fewer_connections_do_not_come_for(share
     """The other one says that it accepts, and never comes."""
     shared.accepting.follow(True)
     for _ in range(3 * SLACK):
-        shared.board.place(1).show(State.ACCEPTING, time.monotonic())
+        shared.status_table.entry(1).show(State.ACCEPTING, time.monotonic())
         await round_trip(shared.url)
     keep = [await asyncio.open_connection("127.0.0.1", shared.sock.getsockname()[1]) for _ in range(3 * SLACK)]
-    shared.board.place(1).show(State.ACCEPTING, time.monotonic())
+    shared.status_table.entry(1).show(State.ACCEPTING, time.monotonic())
     await shared.until_held(len(keep))
     for _, writer in keep:
         writer.transport.abort()
@@ -503,9 +503,9 @@ async def test_a_port_of_its_own_that_cannot_be_accepted_from_is_tried_again(
 
 
 @pytest_asyncio.fixture
-async def serving(tmp_path: Path) -> AsyncIterator[tuple[EndpointServer, Board, str]]:
-    """An endpoint whose port is a shared one, the board, and its URL."""
-    made = board.make(2, 1000)
+async def serving(tmp_path: Path) -> AsyncIterator[tuple[EndpointServer, StatusTable, str]]:
+    """An endpoint whose port is a shared one, the status table, and its URL."""
+    made = status_table.make(2, 1000)
     for number in range(2):
         made.begin(number)
     sock = listen("127.0.0.1", 0)
@@ -518,7 +518,7 @@ async def serving(tmp_path: Path) -> AsyncIterator[tuple[EndpointServer, Board, 
         certificate=certificate(),
         patience=UNHURRIED,
         drain_s=0.0,
-        place=made.place(0),
+        entry=made.entry(0),
     )
     await server.start(sock, shared=True)
     async with asyncio.timeout(PATIENCE_S):
@@ -531,7 +531,7 @@ async def serving(tmp_path: Path) -> AsyncIterator[tuple[EndpointServer, Board, 
 
 @with_sockets
 async def test_an_endpoint_accepts_while_it_is_ready(
-    serving: tuple[EndpointServer, Board, str], logged: Logged, monkeypatch: pytest.MonkeyPatch
+    serving: tuple[EndpointServer, StatusTable, str], logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, made, url = serving
     assert made.accepts(0, time.monotonic())  # as soon as it says that it is ready
@@ -548,11 +548,11 @@ async def test_an_endpoint_accepts_while_it_is_ready(
 
 @with_sockets
 async def test_an_endpoint_that_leaves_turns_nobody_away_whose_handshake_it_has_begun(
-    serving: tuple[EndpointServer, Board, str],
+    serving: tuple[EndpointServer, StatusTable, str],
 ) -> None:
     server, made, url = serving
     async with raw(url) as late:
-        await until(lambda: bool(made.place(1).others()) and made.place(1).others()[0].connections == 1)
+        await until(lambda: bool(made.entry(1).others()) and made.entry(1).others()[0].connections == 1)
         stopping = asyncio.create_task(server.stop())
         await asyncio.sleep(0)
         assert not made.accepts(0, time.monotonic())

@@ -73,10 +73,10 @@ async def test_what_was_sent_before_the_close_counts(tmp_path: Path, logged: Log
         await endpoint.until(lambda metrics: metrics["ingeborg_store_calls_total"] > 0)
         stopping = asyncio.create_task(endpoint.server.stop())
 
-        async def going() -> bool:
-            return any(connection.quiet for connection in endpoint.server.clients.sockets)
+        async def drains() -> bool:
+            return any(connection.draining for connection in endpoint.server.clients.sockets)
 
-        await eventually(going, "the client's turn to go")
+        await eventually(drains, "the client's turn to go")
         # It is read no more, since its reply is waited for; then it is told to go.
         await anna.send(*({"command": "publish", "client_id": "anna", "topic": "t", "payload": n} for n in range(100)))
         assert endpoint.server.router.counters.counts["publishes_received"] == 0

@@ -199,7 +199,7 @@ async def test_lines_that_have_to_wait_stay_one_object(tmp_path: Path) -> None:
         rest = [{"command": "unlisten", "client_id": "w"}] * 15_000
         connection.writer.write(raw_frame(TEXT, lined([first, *rest])))
         (waits,) = endpoint.server.router.sessions.connections.values()
-        held = await endpoint.until(lambda _: waits.held)
+        held = await endpoint.until(lambda _: waits.backpressure)
         assert READ_AHEAD <= len(waits.backlog) <= READ_AHEAD + QUANTUM_BYTES // 30
         assert held["ingeborg_held_bytes"] <= 2 * LINES_BYTES_MAX
         gate.reopen()

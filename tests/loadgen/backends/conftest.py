@@ -1,4 +1,4 @@
-"""Real servers for the adapters' tests: those of `bench peers`, in temporary directories, stopped whatever happens.
+"""Real servers for the adapters' tests: those of `bench rivals`, in temporary directories, stopped whatever happens.
 
 Owns: when a test is skipped for want of a server, and servers with settings of a test's own. Must never: touch a server
 that it did not start.
@@ -17,9 +17,9 @@ import psutil
 import pytest
 import uvloop
 
-from ingeborg.bench import peers
-from ingeborg.bench.peers import processes
-from ingeborg.bench.peers import servers as plans
+from ingeborg.bench import rivals
+from ingeborg.bench.rivals import processes
+from ingeborg.bench.rivals import servers as plans
 from ingeborg.bench.starting import Child, blocking
 from ingeborg.bench.starting.steps import Steps, pauses
 from tests import wants
@@ -92,13 +92,13 @@ def _accepts(server: Child, port: int) -> Steps[None]:
 
 @contextmanager
 def start(system: str, directory: Path) -> Iterator[Server]:
-    """The server that `bench peers up` would start, and so with the settings that are measured, but for ``BRIEF``.
+    """The server that `bench rivals up` would start, and so with the settings that are measured, but for ``BRIEF``.
     Skips where it is not installed; Kafka, where its jars have not been fetched before."""
     wants.server(system)
     brief = plans._environment() | BRIEF
     with ExitStack() as stack:
         with mock.patch.object(plans, "_environment", return_value=brief):
-            running = stack.enter_context(peers.running(system, state=directory))
+            running = stack.enter_context(rivals.running(system, state=directory))
         server = Server(running.url, running.processes[0])
         try:
             yield server

@@ -92,8 +92,8 @@ class Contract:
     """Subclass, name ``Test…``."""
 
     system: ClassVar[str]
-    #: The server's name in `bench peers`, where it is another one.
-    peer: ClassVar[str] = ""
+    #: The server's name in `bench rivals`, where it is another one.
+    rival: ClassVar[str] = ""
     #: How long to wait for what must not come, where a fence proves nothing.
     linger_s: ClassVar[float] = 0.0
     #: Constants of the adapter's module, in seconds: of connecting, and of a call that makes no progress.
@@ -103,7 +103,7 @@ class Contract:
     @pytest.fixture
     def shared(self, servers: Callable[[str], Servers]) -> Server:
         """Tests share it. Nobody may kill it."""
-        return servers(self.system)(self.peer or self.system)
+        return servers(self.system)(self.rival or self.system)
 
     @pytest.fixture
     def url(self, shared: Server) -> str:
@@ -113,7 +113,7 @@ class Contract:
     @pytest.fixture
     def mortal(self, servers: Callable[[str], Servers]) -> Iterator[Server]:
         """A server that the test may kill: the shared one, whose tests are over."""
-        server = servers(self.system).mortal(self.peer or self.system)
+        server = servers(self.system).mortal(self.rival or self.system)
         yield server
         server.kill()
 

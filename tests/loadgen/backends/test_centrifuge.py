@@ -159,7 +159,7 @@ async def test_a_server_that_hangs_up_at_once_is_none(monkeypatch: pytest.Monkey
     async with serve(handle, "127.0.0.1", 0) as server:
         url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
         errors: list[str] = []
-        with pytest.raises(BackendError, match=r"3501.*bad request.*bench peers up centrifuge") as caught:
+        with pytest.raises(BackendError, match=r"3501.*bad request.*bench rivals up centrifuge") as caught:
             await Centrifuge([url], "run").connect(0, lambda topic, payload: None, errors.append)
     assert caught.value.code == "connect"
     assert errors == []

@@ -90,7 +90,7 @@ class TestNats(Contract):
 
 class TestNatsCurrent(Contract):
     system = "nats"
-    peer = "nats-current"
+    rival = "nats-current"
 
     async def test_it_tells_the_same_counters(self, url: str) -> None:
         (told,) = await Nats([url], "counters").counters()

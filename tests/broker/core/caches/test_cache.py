@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ingeborg.broker.core.caches.cache import COUNTED, Cache
 from ingeborg.broker.core.caches.lru import Lru
-from ingeborg.broker.core.caches.owed import Owed
+from ingeborg.broker.core.caches.pending_readers import PendingReaders
 from ingeborg.broker.core.caches.policy import Entry, Policy
 from ingeborg.broker.core.caches.sieve import Sieve
 
@@ -62,7 +62,7 @@ def test_each_way_in_and_out_has_its_counter() -> None:
 
 
 def test_a_large_one_has_several_go_and_may_be_the_one_that_goes() -> None:
-    cache = Cache(Owed(), 10)
+    cache = Cache(PendingReaders(), 10)
     for key, utility in (("a", 1), ("b", 2), ("c", 9)):
         assert cache.put(Entry(key, 3, utility))
     assert cache.put(Entry("d", 6, 10))
@@ -107,7 +107,7 @@ def test_a_key_is_put_once() -> None:
 
 
 @given(
-    st.sampled_from([Lru, Sieve, Owed, Small]),
+    st.sampled_from([Lru, Sieve, PendingReaders, Small]),
     st.integers(0, 12),
     st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6), st.integers(0, 5), st.booleans()), max_size=80),
 )

@@ -99,10 +99,10 @@ def test_who_is_closed_or_told_to_go_is_left_alone(endpoint: Endpoint) -> None:
 
 def test_while_a_client_is_not_read_its_answers_are_not_missed(endpoint: Endpoint) -> None:
     connection = endpoint.connect()
-    connection.held = True
+    connection.backpressure = True
     assert endpoint.pinged(5 * PING_S) == []
     assert endpoint.closes() == []
-    connection.held = False
+    connection.backpressure = False
     assert endpoint.pinged(PING_S) == [connection.number]
 
 

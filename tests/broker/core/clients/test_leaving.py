@@ -8,7 +8,7 @@ from ingeborg.broker.core.clients.leaving import LEAVE_S, STEP_S, Leaving
 from ingeborg.broker.core.clients.sessions import Sessions
 from ingeborg.broker.core.cluster.joining import Joining
 from ingeborg.broker.core.connections.hub import Connection
-from ingeborg.broker.core.effects import Act, Hold, Left, SlotsTransferred
+from ingeborg.broker.core.effects import Act, Left, PauseOrResume, SlotsTransferred
 from ingeborg.broker.core.limits import PATIENCE, SIZES
 from ingeborg.protocol.errors import GOING_AWAY, SLOW_CONSUMER
 
@@ -62,8 +62,8 @@ class Endpoint(Surroundings):
 
     def reading_changed(self) -> list[int]:
         """Numbers of the connections that are to be read, or not to be, otherwise than at the last look."""
-        numbers = [act.connection.number for act in self.desk.acts if isinstance(act, Hold)]
-        self.desk.acts[:] = [act for act in self.desk.acts if not isinstance(act, Hold)]
+        numbers = [act.connection.number for act in self.desk.acts if isinstance(act, PauseOrResume)]
+        self.desk.acts[:] = [act for act in self.desk.acts if not isinstance(act, PauseOrResume)]
         return list(dict.fromkeys(numbers))
 
     def out(self) -> bool:
@@ -164,7 +164,7 @@ def test_who_is_owed_something_is_read_no_more_and_told_when_it_has_it(waits_for
     endpoint.later()
     assert endpoint.told() == [second.number]
     assert first.paused
-    assert Hold(first) in endpoint.desk.acts
+    assert PauseOrResume(first) in endpoint.desk.acts
     first.replies.clear()
     first.backlog.clear()
     first.unread = 0

@@ -13,7 +13,7 @@ from ingeborg.broker.core.connections.grants import Grant
 from ingeborg.broker.core.connections.hub import Connection, Reply
 from ingeborg.broker.core.connections.large import Large, Outcome
 from ingeborg.broker.core.connections.outbox import PIECE_BYTES, DroppingOutbox
-from ingeborg.broker.core.effects import Act, Close, Forget, Hold, Read
+from ingeborg.broker.core.effects import Act, Close, Forget, PauseOrResume, Read
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.outgoing.assembly import Outgoing
 from ingeborg.broker.core.outgoing.replies import REPLIES_MAX
@@ -173,12 +173,12 @@ def test_a_connection_with_much_that_waits_is_not_read_until_all_of_it_has_begun
     room.say(one, "publish 0", *(f"listen {number}" for number in range(READ_AHEAD - 1)))
     assert room.acts() == []
     room.say(one, "listen 99")
-    assert room.acts() == [Hold(one)]
+    assert room.acts() == [PauseOrResume(one)]
     assert one.paused
     room.finish()
     room.sessions.go_on()
     assert len(room.take_begun()) == 1 + READ_AHEAD
-    assert room.acts() == [Hold(one)]
+    assert room.acts() == [PauseOrResume(one)]
     assert not one.paused
 
 
@@ -196,10 +196,10 @@ def test_who_publishes_while_too_much_is_in_flight_is_not_read_until_it_is_littl
     room.inflight.end(1)
     room.sessions.go_on()
     assert not one.paused
-    assert room.acts() == [Hold(one), Hold(one)]
+    assert room.acts() == [PauseOrResume(one), PauseOrResume(one)]
 
 
-def test_who_is_held_for_its_backlog_stays_so_while_too_much_is_in_flight(room: Room) -> None:
+def test_who_is_paused_for_its_backlog_stays_so_while_too_much_is_in_flight(room: Room) -> None:
     one = room.connection()
     room.say(one, "publish 0", *(f"listen {number}" for number in range(READ_AHEAD)))
     room.inflight.begin(1)
@@ -249,15 +249,15 @@ def test_a_command_costs_by_its_topics_and_by_its_bytes_even_where_it_is_refused
 
 def test_an_endpoint_that_ends_reads_nothing_more_until_it_tells_a_client_to_go(room: Room) -> None:
     one = room.connection()
-    room.sessions.hush(one)
-    assert room.acts() == [Hold(one)]
+    room.sessions.drain(one)
+    assert room.acts() == [PauseOrResume(one)]
     assert one.paused
     room.sessions.send_away(one)
-    assert room.acts() == [Hold(one)]
+    assert room.acts() == [PauseOrResume(one)]
     assert not one.paused  # it is read for its close
 
 
-def test_what_a_held_client_that_is_told_to_go_still_sends_is_counted_as_dropped(room: Room) -> None:
+def test_what_a_paused_client_that_is_told_to_go_still_sends_is_counted_as_dropped(room: Room) -> None:
     one = room.connection()
     room.say(one, "publish 0", *(f"listen {number}" for number in range(READ_AHEAD)))
     room.sessions.send_away(one)
@@ -296,7 +296,7 @@ def test_later_it_is_not_begun_any_more_and_counted(room: Room) -> None:
     assert room.memory.total == 0
 
 
-def test_a_connection_that_is_gone_holds_nothing_and_is_not_held(room: Room) -> None:
+def test_a_connection_that_is_gone_holds_nothing_and_is_not_paused(room: Room) -> None:
     one = room.connection()
     room.sessions.unread(one, 500)
     room.sending.blocked(one, 100)

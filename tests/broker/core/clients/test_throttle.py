@@ -74,12 +74,12 @@ def test_commands_that_come_too_fast_are_taken_later_and_none_is_lost(command: s
     anna.hear(0.08)
     assert len(anna.heard) == PER_S + 1  # its allowance, and the one that passes it
     assert anna.core is not None
-    assert anna.core.held
+    assert anna.core.backpressure
     anna.hear(1.0)
     assert PER_S + 1 < len(anna.heard) <= 2 * PER_S + 2
     anna.hear(4.0)
     assert [reply["id"] for _, reply in anna.replies] == list(range(50))
-    assert not anna.core.held
+    assert not anna.core.backpressure
     assert cluster.nodes["a"].router.counters.counts["commands_throttled"] >= 3
 
 

@@ -261,12 +261,12 @@ def test_what_comes_behind_a_large_frame_waits_for_it() -> None:
     talk = Talk()
     talk.send(subscribe(1, 0), subscribe(2, 20_000), subscribe(3, 0), subscribe(4))
     assert [reply["id"] for reply in talk.heard()] == [1]
-    assert talk.connection.held  # it is not read further
+    assert talk.connection.backpressure  # it is not read further
     talk.read()
     assert [reply["id"] for reply in talk.heard()] == [2, 3]
     talk.read()
     assert [reply["id"] for reply in talk.heard()] == [4]
-    assert not talk.connection.held
+    assert not talk.connection.backpressure
     assert talk.connection.waiting == 0
     assert talk.router.memory.total == 0
 

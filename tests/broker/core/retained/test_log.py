@@ -63,7 +63,11 @@ class Naive:
 
     def value(self, first: Entry) -> None:
         self.ranked += 1
-        worth = self.inflation + first.owed / (ENTRY_BYTES + len(first.payload)) if first.owed else -1.0
+        worth = (
+            self.inflation + first.pending_readers / (ENTRY_BYTES + len(first.payload))
+            if first.pending_readers
+            else -1.0
+        )
         self.ranks[first.topic] = first, worth, self.ranked
 
     def young(self) -> list[Entry]:
@@ -111,7 +115,7 @@ class Naive:
             if self.ranks:
                 first, worth, _ = min(self.ranks.values(), key=lambda rank: rank[1:])
                 self.inflation = max(self.inflation, worth)
-                self.forget(first, now, "bytes" if first.owed else "read")
+                self.forget(first, now, "bytes" if first.pending_readers else "read")
             else:
                 self.old.append(self.young()[0])
             self.rank()
@@ -168,7 +172,7 @@ def test_it_does_as_a_naive_one(data: st.DataObject) -> None:
                 topic, lives = data.draw(st.sampled_from(TOPICS)), data.draw(st.sampled_from((1.0, 60.0)))
                 size = data.draw(st.one_of(st.integers(0, 30), st.sampled_from((BYTES_MAX // 2, BYTES_MAX))))
                 new = entry(topic, number, stamp, now + lives, b"x" * size)
-            new.owed = data.draw(st.integers(0, 3))
+            new.pending_readers = data.draw(st.integers(0, 3))
             before = naive.entries[:]
             naive.add(new, now)
             log.add(slot_of(new.topic), new, now)
@@ -182,9 +186,9 @@ def test_it_does_as_a_naive_one(data: st.DataObject) -> None:
             if is_first:
                 naive.ranks.pop(one.topic, None)
         elif what == "serve" and one is not None:
-            owed = one.owed
+            owed = one.pending_readers
             log.served(one)
-            assert one.owed == max(0, owed - 1)
+            assert one.pending_readers == max(0, owed - 1)
             if owed and one.topic in naive.ranks and naive.ranks[one.topic][0] is one:
                 naive.value(one)
         elif what == "remove" and one is not None:
@@ -238,7 +242,7 @@ def test_the_young_stay_and_of_the_old_what_most_subscribers_have_not_had() -> N
     log = log_of(room, 10)
     for number in range(100, 300):
         one = entry(f"{number}", number, number)
-        one.owed = number % 10 if number < 290 else 0
+        one.pending_readers = number % 10 if number < 290 else 0
         log.add(slot_of(one.topic), one, NOW)
     left = [
         number for number in range(100, 300) if (found := log.get(slot_of(f"{number}"), f"{number}")) and found.entries
@@ -301,7 +305,7 @@ def test_what_nobody_ever_fetches_goes_in_the_end() -> None:
     log = log_of(20 * (TOPIC_BYTES + 3 + ENTRY_BYTES + 10), 10)
     entries = [entry(f"{number}", number, number) for number in range(100, 500)]
     for one in entries:
-        one.owed = 9 if one.number < 110 else 1
+        one.pending_readers = 9 if one.number < 110 else 1
         log.add(slot_of(one.topic), one, NOW)
         if one.number == 140:
             assert not any(former.gone for former in entries[:10])

@@ -1,0 +1,119 @@
+"""All of them: `make bench-self` (FULL=1: at full length).
+
+    python -m ingeborg.bench.budgets [--full] [--only NAME …] [--out FILE]
+
+Prints which version and form of the code are measured, each figure beside its goal as soon as there is one, and a table
+at the end. The table goes to FILE as well. Ends with 1 if one could not be measured. A goal not met is a result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import uvloop
+
+from ingeborg.bench.errors import BenchError
+
+from . import cost, hops, idle, latency, loads, misses, rivals, scaling, slots, standby, storm
+from .model import Check, measured, show, table
+
+
+def _cost(full: bool) -> list[Check]:
+    return list(cost.checks(*uvloop.run(cost.measure(3 if full else 1))))
+
+
+def _misses(full: bool) -> list[Check]:
+    return misses.checks(uvloop.run(misses.measure(misses.sizes(full))))
+
+
+def _latency(full: bool) -> list[Check]:
+    return latency.checks(uvloop.run(latency.measure(20_000 if full else 4_000)))
+
+
+def _storm(full: bool) -> list[Check]:
+    clients, endpoints = (100_000, 7) if full else (20_000, 4)
+    return storm.checks(uvloop.run(storm.measure(clients, endpoints)))
+
+
+def _slots(full: bool) -> list[Check]:
+    return slots.measure()
+
+
+def _idle(full: bool) -> list[Check]:
+    return idle.checks(uvloop.run(idle.measure(15_000, 120.0 if full else 30.0)))
+
+
+def _scaling(full: bool) -> list[Check]:
+    return scaling.report(4 if full else 1)
+
+
+def _hops(full: bool) -> list[Check]:
+    return hops.report(hops.ROUNDS if full else 1)
+
+
+def _standby(full: bool) -> list[Check]:
+    return standby.report(4 if full else 1)
+
+
+def _rivals(full: bool) -> list[Check]:
+    return rivals.measure()
+
+
+#: In the order of the figures; what takes longest last.
+BUDGETS: Mapping[str, Callable[[bool], list[Check]]] = {
+    "latency": _latency,
+    "cost": _cost,
+    "misses": _misses,
+    "traffic": loads.traffic,
+    "scaling": _scaling,
+    "hops": _hops,
+    "slots": _slots,
+    "standby": _standby,
+    "storm": _storm,
+    "idle": _idle,
+    "memory": loads.memory,
+    "topics": loads.topics,
+    "radio": loads.radio,
+    "rivals": _rivals,
+}
+#: Skipped in a short run, if not asked for by name: it wants other programs, and has no shorter form.
+FULL_ONLY = frozenset({"rivals"})
+
+
+def main() -> int:
+    """The command. Returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--full", action="store_true", help="at full length: an hour")
+    parser.add_argument("--only", choices=BUDGETS, nargs="+", metavar="NAME", help=", ".join(BUDGETS))
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the table, as Markdown")
+    options = parser.parse_args()
+    print(measured(), flush=True)
+    found: list[Check] = []
+    failed = False
+    for name in options.only or BUDGETS:
+        if name in FULL_ONLY and not options.full and not options.only:
+            print(f"{name}: skipped: FULL=1 measures it too, ARGS='--only {name}' it alone", flush=True)
+            continue
+        started_s = time.monotonic()
+        try:
+            checks = BUDGETS[name](options.full)
+        except BenchError as error:
+            print(f"{name}: not measured: {error}", file=sys.stderr, flush=True)
+            failed = True
+            continue
+        show(checks)
+        print(f"  ({name}: {time.monotonic() - started_s:.0f} s)", flush=True)
+        found += checks
+    text = f"{table(found)}\nMeasured: {measured()}.\n"
+    print("\n" + text, end="")
+    if options.out is not None:
+        options.out.write_text(text, encoding="utf-8")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""What this broker and its rivals carry of the traffic workload within its limit of latency, and at what CPU: by turns.
+
+    python -m ingeborg.bench.budgets.rivals traffic
+
+Each system, started on an empty store, gets the search for its greatest rate (``traffic.toml``: p99 within 50 ms) that
+a comparison makes. NATS, the machine's own and that of today, drops no duplicates and gets none. RabbitMQ has the
+deduplication layer in front, as in the thesis; the CPU of that is not counted here, only the server's. This broker is
+measured once more with several messages in a frame (``--lines``). Medians of three; a quarter of an hour.
+
+Owns: what is wanted of this broker's traffic beside others. Must never: compute a figure that the digest has.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from ingeborg.bench.compare.matrix import System
+from ingeborg.bench.compare.servers import running
+from ingeborg.bench.comparison.traffic import main_phase
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.rivals import go_programs
+
+from .loads import digest, loadgen
+from .model import Check
+
+ROUNDS = 3
+
+OURS = System("ingeborg", "ingeborg", serve=("--dedup-ttl", "10"))
+IN_LINES = dataclasses.replace(OURS, name="ingeborg-lines", lines=True)
+#: What `loadgen` makes of the names of the one that speaks in lines, and of the one behind the layer.
+LINES, LAYERED = f"{OURS.name}, lines", "rabbitmq, with dedup layer"
+NATS = {"nats": "the machine's NATS", "nats-current": f"NATS {go_programs.NATS.release()}"}
+RABBITMQ = System("rabbitmq", "rabbitmq", dedup=("traffic",))
+SYSTEMS = (OURS, IN_LINES, *(System(name, name) for name in NATS), RABBITMQ)
+
+#: Of the search: where it begins, near what the slowest carries, and how long a step and a measurement are.
+SEARCH = ("--processes", "2", "--start-rate", "2000", "--step-s", "2", "--measure-s", "4")
+
+#: What a delivered message may cost the server, by what it costs NATS; and by what it costs RabbitMQ, with a message in
+#: each frame and with several.
+NATS_RATIO, RABBITMQ_SHARE, RABBITMQ_SHARE_LINES = 1.3, 1 / 6, 1 / 8
+
+Json = dict[str, Any]
+
+
+class Carried(NamedTuple):
+    """``in_all``: messages in and out, a second; ``server_us``: the server's CPU for each that is delivered; ``lost``:
+    messages of all turns; ``unheld``: turns in which no rate was held."""
+
+    in_all: float
+    server_us: float
+    lost: int
+    unheld: int = 0
+
+
+def carried(runs: Iterable[Json]) -> dict[str, Carried]:
+    """By system, medians of the runs of a digest. A run that held no rate is one of 0 messages a second, and tells no
+    CPU. ``BenchError``: a system has no other, or nobody knows its CPU."""
+    groups: dict[str, list[Json]] = {}
+    for run in runs:
+        groups.setdefault(run["facts"]["variant"], []).append(run)
+    found = {}
+    for name, group in groups.items():
+        rates, costs = [], []
+        for run in group:
+            phase = main_phase(run)
+            if phase is None:
+                rates.append(0.0)
+                continue
+            if (cost_us := phase["cpu_us_per_delivered"]["server"]) is None:
+                raise BenchError(f"{run['run']}: it is not known what CPU its server used")
+            rates.append(phase["reports_per_s"] + phase["delivered_per_s"])
+            costs.append(cost_us)
+        if not costs:
+            raise BenchError(f"{name}: no rate was held")
+        lost = sum(run["measured"]["lost"] for run in group)
+        found[name] = Carried(median(rates), median(costs), lost, len(rates) - len(costs))
+    return found
+
+
+def measure(systems: Sequence[System] = SYSTEMS, words: Sequence[str] = SEARCH, rounds: int = ROUNDS) -> list[Check]:
+    """All of them. ``BenchError``: one is not installed, or has failed."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for turn in range(rounds):
+            for system in systems:
+                with running(system, folder / "servers", layer=bool(system.dedup)) as server:
+                    loadgen(
+                        *("traffic", "traffic.toml", server.urls, folder / "logs" / f"{system.name}-{turn}"),
+                        *("--system", system.adapter, "--variant", system.system, *words),
+                        *(("--lines",) if system.lines else ()),
+                        *(("--dedup", server.dedup_url) if server.dedup_url is not None else ()),
+                    )
+        return checks(carried(digest(folder)))
+
+
+def checks(found: Mapping[str, Carried]) -> list[Check]:
+    """This broker beside each of the others, as it is and in lines."""
+    ours, lined, rabbitmq = found[OURS.system], found[LINES], found[LAYERED]
+    rows = []
+    for name, words in NATS.items():
+        theirs = found[name]
+        ratio = ours.in_all / theirs.in_all
+        rows.append(
+            Check(
+                f"traffic in and out, beside {words}",
+                "ahead of it",
+                f"{_rate(ours)}, {ratio:.2f} times {_rate(theirs)}",
+                ratio > 1 and not ours.lost,
+            )
+        )
+    for name, words in NATS.items():
+        rows.append(_cost_check("traffic, CPU per delivered", ours, words, found[name], NATS_RATIO, f"{NATS_RATIO:g}"))
+    for figure, mine, share in (
+        ("traffic, CPU per delivered", ours, RABBITMQ_SHARE),
+        ("traffic in lines, CPU per delivered", lined, RABBITMQ_SHARE_LINES),
+    ):
+        rows.append(_cost_check(figure, mine, "RabbitMQ", rabbitmq, share, f"1/{1 / share:.0f}"))
+    rows.append(
+        Check(
+            "traffic in and out, several messages in a frame",
+            "reported, and nothing lost",
+            f"{_rate(lined)}, {lined.in_all / ours.in_all:.2f} times {_rate(ours)}",
+            not lined.lost,
+        )
+    )
+    return rows
+
+
+def _cost_check(figure: str, ours: Carried, words: str, theirs: Carried, most: float, written: str) -> Check:
+    ratio = ours.server_us / theirs.server_us
+    return Check(
+        f"{figure}, beside {words}",
+        f"at most {written} of its",
+        f"{ours.server_us:.2f} us, {ratio:.2f} times {theirs.server_us:.2f} us",
+        ratio <= most,
+    )
+
+
+def _rate(of: Carried) -> str:
+    unheld = f" ({of.unheld} of its turns held no rate)" if of.unheld else ""
+    return f"{of.in_all:,.0f}/s" + (f" (lost {of.lost})" if of.lost else "") + unheld

@@ -1,0 +1,158 @@
+"""What a second endpoint costs where both are busy: a hop in full batches, and the traffic that two carry beside one.
+
+    python -m ingeborg.bench.budgets.hops [hop traffic]
+
+**A hop.** ``topics`` with its publisher at one endpoint and its subscriber at the other: whichever is the home of a
+topic, each message goes over the link once, and its confirmation comes back. There are always 10,000 messages in
+flight, so batches are full. What the same costs beyond that on one endpoint is the hop, both sides together.
+
+**Traffic.** The same rate on one endpoint and on two that share a port, over which the kernel spreads the connections:
+CPU for each publish, of all endpoints together. Where each endpoint has a core of its own, two carry ``2 * one / two``
+times what one does (docs/scaling.md, the model). This is said and not measured: here the generator has part of the same
+cores.
+
+Each by turns, medians of three; four minutes of an idle machine.
+
+Owns: how the two are set side by side. Must never: compute a figure that the digest has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from ingeborg.bench.compare.matrix import System
+from ingeborg.bench.compare.servers import running
+from ingeborg.bench.comparison.groups import of_kind
+from ingeborg.bench.errors import BenchError
+
+from . import echo
+from .loads import digest, loadgen
+from .model import Check, measured, show
+
+ROUNDS = 3
+
+#: Few topics, so that no cache is too small; messages of a run: some seconds of them.
+TOPICS, MESSAGES = 2_048, 200_000
+#: Microseconds of both sides together.
+HOP_US = 15.0
+
+#: Publishes a second, which both hold on two cores, with the generator beside them; for so many seconds.
+RATE_PER_S, RATE_S = 25_000, 8
+#: What two with a core each should carry, by what one does.
+GAIN = 1.3
+
+_ONE = ("--dedup-ttl", "10")
+_TWO = (*_ONE, "--endpoints", "2")
+
+#: One endpoint and two. For a hop the generator says which client is at which, so each has a port of its own.
+SYSTEMS = {1: System("one", "ingeborg", serve=_ONE), 2: System("two", "ingeborg", serve=_TWO)}
+SHARED = {1: SYSTEMS[1], 2: System("two", "ingeborg", serve=(*_TWO, "--share-port"))}
+
+Json = dict[str, Any]
+
+
+class Cost(NamedTuple):
+    """``server_us``: CPU of all endpoints for each message that came in; ``lost``: messages of all turns."""
+
+    server_us: float
+    lost: int
+
+
+def costs(runs: Sequence[Json], turns: int) -> dict[int, Cost]:
+    """By number of endpoints, of a digest's runs, which are in the order of ``SYSTEMS``, turn by turn. ``BenchError``
+    where one of them does not know what its servers used."""
+    found = {}
+    for index, endpoints in enumerate(SYSTEMS):
+        used, lost = [], 0
+        for turn in range(turns):
+            run = runs[turn * len(SYSTEMS) + index]
+            phase = of_kind(run, "run")
+            if phase is None or (delivered_us := phase["cpu_us_per_delivered"]["server"]) is None:
+                raise BenchError(f"{run['run']}: it is not known what CPU its servers used")
+            used.append(delivered_us * phase["delivered_per_s"] / phase["reports_per_s"])
+            lost += run["measured"]["lost"]
+        found[endpoints] = Cost(median(used), lost)
+    return found
+
+
+def measure(
+    workload: str, file: str, words: Sequence[str], rounds: int, systems: Mapping[int, System]
+) -> dict[int, Cost]:
+    """The workload on each of the systems, by turns. ``BenchError``."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for turn in range(rounds):
+            for endpoints, system in systems.items():
+                with running(system, folder / "servers", layer=False) as server:
+                    loadgen(workload, file, server.urls, folder / "logs" / f"{turn}-{endpoints}", *words)
+        return costs(digest(folder), rounds)
+
+
+def hop_check(found: Mapping[int, Cost], speed: float) -> Check:
+    """``speed``: of this machine (``echo``), by which the goal is judged."""
+    one, two = found[1], found[2]
+    hop_us, most_us = two.server_us - one.server_us, HOP_US / speed
+    return Check(
+        "a hop in full batches, both sides",
+        f"at most {most_us:.1f} us: {HOP_US:g} / {speed:.2f}",
+        f"{hop_us:.1f} us: {two.server_us:.1f} us with it, {one.server_us:.1f} without{_lost(found)}",
+        hop_us <= most_us and not one.lost + two.lost,
+    )
+
+
+def traffic_check(found: Mapping[int, Cost]) -> Check:
+    """What two endpoints with a core each carry, by what one does."""
+    one, two = found[1], found[2]
+    gain = 2 * one.server_us / two.server_us
+    return Check(
+        "traffic, two endpoints with a core each on a shared port, by the model",
+        f"at least {GAIN:g} times one",
+        f"{gain:.2f} times: {two.server_us:.1f} us a publish of {RATE_PER_S:,}/s, {one.server_us:.1f} on one"
+        f"{_lost(found)}",
+        gain >= GAIN and not one.lost + two.lost,
+    )
+
+
+def _lost(found: Mapping[int, Cost]) -> str:
+    lost = sum(cost.lost for cost in found.values())
+    return f"; {lost} lost" if lost else ""
+
+
+def _hop(rounds: int) -> list[Check]:
+    speed = echo.factor()
+    words = ("--first", str(TOPICS), "--last", str(TOPICS), "--messages", str(MESSAGES))
+    return [hop_check(measure("topics", "topics.toml", words, rounds, SYSTEMS), speed)]
+
+
+def _traffic(rounds: int) -> list[Check]:
+    words = ("--processes", "2", "--rate", str(RATE_PER_S), "--duration-s", str(RATE_S))
+    return [traffic_check(measure("traffic", "traffic.toml", words, rounds, SHARED))]
+
+
+#: What is measured, in this order.
+PARTS: Mapping[str, Callable[[int], list[Check]]] = {"hop": _hop, "traffic": _traffic}
+
+
+def report(rounds: int = ROUNDS) -> list[Check]:
+    """Both. ``BenchError``."""
+    return [check for part in PARTS.values() for check in part(rounds)]
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "part", choices=[*PARTS, []], nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all"
+    )
+    print(measured(), flush=True)
+    for part in parser.parse_args().part or PARTS:
+        show(PARTS[part](ROUNDS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""What an idle client takes: of an endpoint's memory, and of the kernel's. Linux only.
+
+    python -m ingeborg.bench.budgets.idle [--clients 20000] [--hold-s 30]
+
+Bare connections from processes of their own, each of one client that listens, subscribes to nothing and gets nothing
+but pings; as many endpoints over one embedded store as that many connections need. Endpoints are looked at when the
+first of them are connected, and again when all have been there for ``--hold-s`` seconds, so that each was pinged once.
+About a minute of a machine where nothing else opens or closes connections: the kernel's memory is everybody's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import re
+import resource
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import uvloop
+
+from ingeborg.bench.errors import BenchError
+
+from .clients import OTHER_FILES, ClientProcess, all_told, allow_files, shares, started_clients
+from .light import started
+from .model import Check, measured, show
+
+#: The figure's goal, in bytes of 1,000 a kB.
+GOAL_BYTES = 16_000
+#: Clients of an endpoint, where not said: within 20,000 open files.
+_PER_ENDPOINT = 10_000
+#: Connected before the first look, by each process: what the first connections bring into memory stays whatever comes.
+_WARM_UP = 200
+#: From so many on, what else a machine does is small beside it.
+_CLIENTS_MIN = 500
+#: An endpoint pings a silent connection every 25 s.
+_HOLD_S = 30.0
+_SLABINFO = Path("/proc/slabinfo")
+_CONNECT_S_MAX = 180.0
+
+
+class Levels(NamedTuple):
+    """Bytes. ``anon``, ``pss``: of all endpoints, their own memory, and with their part of what is shared (the store's
+    map); ``objects``, ``buffers``: of the kernel, what it keeps of files and sockets, and what sockets hold of data.
+    ``sockets``: TCP sockets of this machine."""
+
+    anon: int
+    pss: int
+    objects: int
+    buffers: int
+    sockets: int
+
+
+def kilobytes(text: str, name: str) -> int:
+    """Bytes of a line such as ``RssAnon:   1234 kB``, of /proc/PID/status, smaps_rollup or meminfo."""
+    match = re.search(rf"^{name}:\s+(\d+) kB$", text, re.MULTILINE)
+    if match is None:
+        raise BenchError(f"this kernel does not tell {name}")
+    return int(match[1]) * 1024
+
+
+def tcp(text: str) -> tuple[int, int]:
+    """Sockets, and the pages of data that they hold, of /proc/net/sockstat."""
+    match = re.search(r"^TCP: inuse (\d+) .*mem (\d+)$", text, re.MULTILINE)
+    if match is None:
+        raise BenchError("this kernel does not tell the memory of TCP sockets")
+    return int(match[1]), int(match[2])
+
+
+def objects_in_use(text: str) -> int:
+    """Bytes, of /proc/slabinfo: two lines of heading; name, objects in use, objects there is room for, bytes of one."""
+    rows = [line.split() for line in text.splitlines()[2:]]
+    return sum(int(row[1]) * int(row[3]) for row in rows)
+
+
+def _kernel_objects() -> int:
+    """For root. To others the kernel tells only the pages that they are in."""
+    if os.access(_SLABINFO, os.R_OK):
+        return objects_in_use(_SLABINFO.read_text())
+    return kilobytes(Path("/proc/meminfo").read_text(), "Slab")
+
+
+def levels(endpoints: Sequence[psutil.Process]) -> Levels:
+    """As they are now."""
+    folders = [Path("/proc", str(endpoint.pid)) for endpoint in endpoints]
+    try:
+        sockets, pages = tcp(Path("/proc/net/sockstat").read_text())
+        return Levels(
+            anon=sum(kilobytes((folder / "status").read_text(), "RssAnon") for folder in folders),
+            pss=sum(kilobytes((folder / "smaps_rollup").read_text(), "Pss") for folder in folders),
+            objects=_kernel_objects(),
+            buffers=pages * resource.getpagesize(),
+            sockets=sockets,
+        )
+    except OSError as error:
+        raise BenchError(f"{error.filename}: {error.strerror}") from None
+
+
+class Found(NamedTuple):
+    """``clients``: connected between the two looks; ``lost``: connections that were not there any more at the end."""
+
+    clients: int
+    before: Levels
+    after: Levels
+    lost: int
+
+
+async def measure(clients: int, hold_s: float) -> Found:
+    """``BenchError``."""
+    endpoints = -(-clients // _PER_ENDPOINT)
+    allow_files(min(clients, _PER_ENDPOINT) + OTHER_FILES)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        serve = ("serve", "--port", "0", "--store", f"lmdb:{folder}/store")
+        servers = [stack.enter_context(started("ingeborg.broker.command.cli", *serve)) for _ in range(endpoints)]
+        assignments = [{"urls": [url for url, _ in servers], "numbers": share} for share in shares(clients)]
+        async with started_clients("ingeborg.bench.budgets.idle_clients", assignments) as processes:
+            first = await _connected(processes, {"connect": _WARM_UP})
+            before = levels([endpoint for _, endpoint in servers])
+            connected = await _connected(processes, {"connect": clients})
+            await asyncio.sleep(hold_s)
+            after = levels([endpoint for _, endpoint in servers])
+            left = await _connected(processes, {})
+    return Found(connected - first, before, after, connected - left)
+
+
+async def _connected(processes: Sequence[ClientProcess], command: dict[str, int]) -> int:
+    for process in processes:
+        process.tell(command)
+    return sum(answer["connected"] for answer in await all_told(processes, _CONNECT_S_MAX))
+
+
+class PerClient(NamedTuple):
+    """Bytes: as in ``Levels``; those of the kernel at the endpoint's end of a connection."""
+
+    anon: float
+    pss: float
+    objects: float
+    buffers: float
+
+
+def per_client(found: Found) -> PerClient:
+    """Both ends of a connection are on this machine, and alike to the kernel: one socket, file and entry of epoll each.
+    So what the kernel keeps of the endpoint's end is its growth by the sockets that there are more, twice the clients
+    (and what others have opened meanwhile). ``BenchError`` where others have closed as many."""
+    anon, pss, objects, buffers, sockets = (
+        after - before for before, after in zip(found.before, found.after, strict=True)
+    )
+    if sockets < found.clients:
+        raise BenchError("others closed their connections meanwhile: this needs a machine of its own")
+    return PerClient(anon / found.clients, pss / found.clients, objects / sockets, buffers / sockets)
+
+
+def checks(found: Found) -> list[Check]:
+    """An endpoint's memory per client, and that all were still there."""
+    each = per_client(found)
+    return [
+        Check(
+            "memory of an endpoint per idle client",
+            f"at most {GOAL_BYTES / 1000:g} kB",
+            f"{each.anon / 1000:.1f} kB (PSS {each.pss / 1000:.1f} kB); "
+            f"{(each.objects + each.buffers) / 1000:.1f} kB of the kernel beside it",
+            each.anon <= GOAL_BYTES,
+        ),
+        Check("connections of idle clients that were lost", "none", f"{found.lost:,}", found.lost == 0),
+    ]
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--clients", type=int, default=20_000)
+    parser.add_argument("--hold-s", type=float, default=_HOLD_S)
+    options = parser.parse_args()
+    if options.clients < _CLIENTS_MIN:
+        parser.error(f"at least {_CLIENTS_MIN} clients")
+    print(measured(), flush=True)
+    try:
+        found = uvloop.run(measure(options.clients, options.hold_s))
+        each = per_client(found)
+    except BenchError as error:
+        parser.exit(1, f"{error}\n")
+    print(
+        f"memory of the kernel per connection, at the endpoint's end: {(each.objects + each.buffers) / 1000:.1f} kB "
+        f"(objects {each.objects / 1000:.1f} kB, data in sockets {each.buffers / 1000:.1f} kB)"
+    )
+    if not os.access(_SLABINFO, os.R_OK):
+        print("(objects by pages, since only root may read them by kind: too few where former connections left room)")
+    show(checks(found))
+
+
+if __name__ == "__main__":
+    main()

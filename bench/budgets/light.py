@@ -1,0 +1,66 @@
+"""Bare connections, and processes to measure: what the budgets share.
+
+Owns: connections that hand over bytes as they come, so that on few cores the server is what is measured. Must never:
+know what a message means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+
+from ingeborg.bench import starting
+from ingeborg.protocol.outgoing import OutgoingSocket, connect
+
+TIMEOUT_S = 30.0
+
+OnMessage = Callable[[OutgoingSocket, bytes], None]
+
+
+async def dial(url: str, on_message: OnMessage = lambda socket, message: None) -> OutgoingSocket:
+    """A connection to a server on this machine."""
+    async with asyncio.timeout(TIMEOUT_S):
+        return await connect(url, on_message)
+
+
+async def ask(socket: OutgoingSocket, message: bytes) -> bytes:
+    """Send a message and wait for the next one that comes."""
+    before, answer = socket.on_message, asyncio.get_running_loop().create_future()
+
+    def answered(_: OutgoingSocket, data: bytes) -> None:
+        if not answer.done():
+            answer.set_result(data)
+
+    socket.on_message = answered
+    try:
+        socket.write(message)
+        async with asyncio.timeout(TIMEOUT_S):
+            return bytes(await answer)
+    finally:
+        socket.on_message = before
+
+
+@contextlib.contextmanager
+def started(module: str, *arguments: str) -> Iterator[tuple[str, psutil.Process]]:
+    """A server of ours that prints `ready at URL`: its URL and process, until the block ends. ``BenchError``."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        starting.started(module, starting.python(module, *arguments), Path(folder, "log"), patience_s=TIMEOUT_S) as it,
+    ):
+        yield it.url, it.child.process
+
+
+def cpu_s(process: psutil.Process) -> float:
+    """CPU seconds so far, of the process and those it has started: on Linux to the nanosecond, elsewhere as the system
+    counts them, in hundredths mostly."""
+    found = 0.0
+    for each in (process, *process.children(recursive=True)):
+        exact = [int(file.read_text().split()[0]) for file in Path(f"/proc/{each.pid}/task").glob("*/schedstat")]
+        times = each.cpu_times()
+        found += sum(exact) / 1e9 if exact else times.user + times.system
+    return found

@@ -1,0 +1,222 @@
+"""What replicas cost: the same load on two endpoints that wait for their replicas and on two without, by turns.
+
+    python -m ingeborg.bench.budgets.standby [--rounds 4]
+
+Both clusters run on embedded stores, the one with `serve --replication on`. Publishes want a reply. They come one by
+one, which costs most, and then in bursts, as they do where an endpoint is busy; both at a rate that leaves the machine
+mostly idle. Half of them come in at their home. CPU time is of both endpoints, less what they use when idle; latency is
+from the publisher's write to its reply, in one process. Two minutes of an idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import tempfile
+import time
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+import uvloop
+
+from ingeborg.bench.compare.matrix import System
+from ingeborg.bench.compare.servers import running
+from ingeborg.bench.errors import BenchError
+from ingeborg.protocol.outgoing import OutgoingSocket
+from ingeborg.protocol.pages import PageError, fetch, samples
+
+from .latency import percentile_us
+from .light import TIMEOUT_S
+from .model import Check, measured, show
+from .scaling import TOPICS, Cluster, Metrics
+
+ENDPOINTS = 2
+FANOUTS = (1, 5)
+
+
+class Kind(NamedTuple):
+    """How publishes come. ``burst``: so many at once to each endpoint; ``rate``: a second, to both together."""
+
+    words: str
+    burst: int
+    rate: float
+
+
+KINDS = (Kind("one by one", 1, 400), Kind("in bursts", 16, 1_600))
+#: Seconds of one load.
+LOAD_S = 2.56
+#: The way to the replica and back: two wake-ups of a process that was asleep, and what a busy machine adds to them.
+P50_MORE_US = 1_000
+#: Between two looks whether all slots have replicas.
+LOOK_S = 0.1
+
+
+class Turn(NamedTuple):
+    """One load on one of the two. ``cpu_us``, ``copied``: microseconds of CPU and bytes of copies per publish;
+    ``replies_ns``: until each reply."""
+
+    cpu_us: float
+    copied: float
+    replies_ns: list[int]
+
+
+class Cost(NamedTuple):
+    """Of all rounds: the least CPU (whatever else runs on the machine only adds), all replies, sorted."""
+
+    cpu_us: float
+    copied: float
+    replies_ns: list[int]
+
+    @classmethod
+    def of(cls, turns: Sequence[Turn]) -> Cost:
+        """The turns of one kind of load."""
+        replies_ns = sorted(chain.from_iterable(turn.replies_ns for turn in turns))
+        return cls(min(turn.cpu_us for turn in turns), max(turn.copied for turn in turns), replies_ns)
+
+
+Load = tuple[Kind, int]
+"""How publishes come, and to how many subscribers."""
+
+LOADS: Sequence[Load] = [(kind, fanout) for kind in KINDS for fanout in FANOUTS]
+
+
+def publishes(kind: Kind) -> int:
+    """Of one load: as many times all topics at all endpoints as fit into ``LOAD_S``."""
+    even = TOPICS * ENDPOINTS
+    return round(LOAD_S * kind.rate / even) * even
+
+
+class _Replied(Cluster):
+    """Each publish has a number, by which its reply is known."""
+
+    async def __aenter__(self) -> _Replied:
+        await super().__aenter__()
+        for publisher in self._publishers:
+            publisher.on_message = self._replied
+        return self
+
+    def _replied(self, socket: OutgoingSocket, data: bytes) -> None:
+        now_ns = time.perf_counter_ns()
+        reply = orjson.loads(data)
+        if reply.get("result") == "success":
+            self._replies_ns.append(now_ns - self._sent_ns[reply["id"]])
+        self._came(socket, data)
+
+    def _wants_reply(self, fanout: int, number: int) -> bytes:
+        frame = self._frame(fanout, number // len(self._urls) % TOPICS)
+        return frame[:-1] + b',"ack":true,"id":%d}' % number
+
+    async def turn(self, kind: Kind, fanout: int) -> Turn:
+        """One load. ``BenchError``: not all was delivered, or replied to with success."""
+        count = publishes(kind)
+        frames = [self._wants_reply(fanout, number) for number in range(count)]
+        self._sent_ns = [0] * count
+        self._replies_ns: list[int] = []
+        self._expect(count * (fanout + 1))
+        before, start_s = await Metrics.read(self._urls), time.monotonic()
+        async for publisher, numbers in self._due(count, kind.rate, kind.burst):
+            now_ns = time.perf_counter_ns()
+            for number in numbers:
+                self._sent_ns[number] = now_ns
+            publisher.write(*(frames[number] for number in numbers))
+        await self._answers(count * (fanout + 1))
+        used = (await Metrics.read(self._urls)).since(before)
+        cpu_s = used.cpu_s - self._idle_s * (time.monotonic() - start_s)
+        if len(self._replies_ns) != count or used.delivered != count * fanout:
+            text = f"{len(self._replies_ns):,} replies of success, {used.delivered:,.0f} deliveries"
+            raise BenchError(f"{count:,} publishes to {fanout} subscribers each: {text}")
+        return Turn(cpu_s / count * 1e6, used.copied / count, self._replies_ns)
+
+
+async def ready(urls: Sequence[str]) -> None:
+    """Wait until every slot has its replica. ``BenchError``: that takes too long."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            for url in urls:
+                while not has_replicas((await fetch(url, "/metrics")).text):  # noqa: ASYNC110 - only its page says
+                    await asyncio.sleep(LOOK_S)
+    except PageError as error:
+        raise BenchError(str(error)) from None
+    except TimeoutError:
+        raise BenchError(f"there are slots without a replica after {TIMEOUT_S:g} s") from None
+
+
+def has_replicas(page: str) -> bool:
+    """What an endpoint's page of metrics says."""
+    values = {sample.name: sample.value for sample in samples(page)}
+    return values["ingeborg_slots_without_replica"] == 0
+
+
+async def measure(rounds: int) -> dict[Load, tuple[Cost, Cost]]:
+    """Of each load: without replicas, and with them."""
+    async with contextlib.AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        clusters: list[_Replied] = []
+        for name in ("off", "on"):
+            serve = ("--endpoints", str(ENDPOINTS), "--replication", name)
+            system = System(name=name, system="ingeborg", serve=serve)
+            urls = stack.enter_context(running(system, folder / name, layer=False)).urls
+            if name == "on":
+                await ready(urls)
+            clusters.append(await stack.enter_async_context(_Replied(urls, FANOUTS)))
+        for cluster in clusters:
+            for fanout in FANOUTS:  # from here on all topics are in the routing caches
+                await cluster.turn(KINDS[-1], fanout)
+        await asyncio.gather(*(cluster.idle() for cluster in clusters))
+        turns: dict[Load, tuple[list[Turn], list[Turn]]] = {load: ([], []) for load in LOADS}
+        for number in range(rounds):
+            for load, both in turns.items():
+                # Who goes first changes: what the machine does in the course of a minute is no advantage.
+                for place in (0, 1) if number % 2 else (1, 0):
+                    both[place].append(await clusters[place].turn(*load))
+        return {load: (Cost.of(off), Cost.of(on)) for load, (off, on) in turns.items()}
+
+
+def checks(found: dict[Load, tuple[Cost, Cost]]) -> list[Check]:
+    """The latency of publishes that come one by one has a goal, the rest is reported."""
+    rows = []
+    for (kind, fanout), (off, on) in found.items():
+        words = f"{kind.words}, {fanout} subscriber{'s' * (fanout > 1)}"
+        more_us, times = on.cpu_us - off.cpu_us, on.cpu_us / off.cpu_us
+        text = f"{more_us:+.0f} us, {times:.2f} times {off.cpu_us:.0f} us"
+        rows.append(Check(f"CPU per publish with replicas, {words}", "reported", text, True))
+        p50, p50_off = (percentile_us(cost.replies_ns, 0.5) for cost in (on, off))
+        text = f"{p50 - p50_off:+.0f} us, {p50:.0f} after {p50_off:.0f}"
+        is_met = kind.burst > 1 or p50 - p50_off <= P50_MORE_US
+        goal = "reported" if kind.burst > 1 else f"at most {P50_MORE_US / 1e3:g} ms more than without"
+        rows.append(Check(f"p50 of a reply with replicas, {words}", goal, text, is_met))
+    return rows
+
+
+def report(rounds: int = 4) -> list[Check]:
+    """Measure, print the table, and return what is to be met. ``BenchError``."""
+    found = uvloop.run(measure(rounds))
+    print(f"{'':12}  {'subscribers':11}  replicas  CPU us per publish  p50 us   p99 us  copied bytes per publish")
+    for (kind, fanout), both in found.items():
+        for words, cost in zip(("off", "on"), both, strict=True):
+            p50, p99 = (percentile_us(cost.replies_ns, share) for share in (0.5, 0.99))
+            print(
+                f"{kind.words:12}  {fanout:11}  {words:8}  {cost.cpu_us:18.0f}  {p50:6.0f}  {p99:7.0f}"
+                f"  {cost.copied:24.0f}"
+            )
+    return checks(found)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=4)
+    options = parser.parse_args()
+    print(measured(), flush=True)
+    try:
+        show(report(options.rounds))
+    except BenchError as error:
+        parser.exit(1, f"{error}\n")
+
+
+if __name__ == "__main__":
+    main()

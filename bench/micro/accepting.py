@@ -1,0 +1,181 @@
+"""What it takes to accept clients at one port of several processes: ``python -m ingeborg.bench.micro.accepting``.
+
+Connects, does the opening handshake of WebSocket and leaves, at a rate, to an endpoint with a port of its own and to 1,
+2 and 4 that share one: CPU of all endpoints per connect, and how long a connect took to its answer. With a little load
+every process that waits wakes up for every connection, so this is where sharing costs most. Then one of four is stopped
+(SIGSTOP) in the middle: how long those waited who came after that. At last many stay connected: how they are spread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import psutil
+import uvloop
+
+from ingeborg.bench.budgets.model import measured
+from ingeborg.bench.starting import Started, serve, started
+from ingeborg.protocol.pages import fetch, samples
+
+#: What a client waits for at the most, as a rule, in seconds.
+TIMEOUT_S = 10.0
+#: How long one of four is stopped, in seconds: longer than it takes the others to know.
+STOPPED_S = 3.0
+
+_REQUEST = (
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+class Connect(NamedTuple):
+    """``began``: on the monotonic clock, when it was due; ``took_s``: to the answer; infinite: it came too late, or
+    was refused."""
+
+    began: float
+    took_s: float
+
+
+async def connect(port: int, began: float, kept: list[asyncio.StreamWriter] | None) -> Connect:
+    """One client. ``kept``: it stays connected there."""
+    writer = None
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(_REQUEST)
+            head = await reader.readuntil(b"\r\n\r\n")
+        took_s = time.monotonic() - began if head.startswith(b"HTTP/1.1 101 ") else float("inf")
+    except (OSError, asyncio.IncompleteReadError):  # a time-out, too
+        took_s = float("inf")
+    if writer is not None:
+        if kept is None:
+            writer.transport.abort()
+        else:
+            kept.append(writer)
+    return Connect(began, took_s)
+
+
+async def stream(
+    port: int, rate: float, seconds: float, kept: list[asyncio.StreamWriter] | None = None
+) -> list[Connect]:
+    """Clients at a rate, whether or not those before them have their answers."""
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        tasks = []
+        for number in range(int(rate * seconds)):
+            due = began + number / rate
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            tasks.append(group.create_task(connect(port, due, kept)))
+    return [task.result() for task in tasks]
+
+
+@contextlib.contextmanager
+def endpoints(count: int, *, shared: bool) -> Iterator[tuple[Started, list[psutil.Process]]]:
+    """So many endpoints, and their processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--port", "0", "--name", "e", "--store", f"lmdb:{folder}/store", "--endpoints", str(count)]
+        options += ["--share-port"] if shared else []
+        with started("endpoints", serve(*options), Path(folder, "log"), endpoints=count) as broker:
+            supervisor = psutil.Process(broker.child.pid)
+            yield broker, supervisor.children() if shared else [supervisor]
+
+
+def cpu_s(processes: Sequence[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+def port_of(broker: Started) -> int:
+    return urlsplit(broker.url).port or 0
+
+
+def row(name: str, connects: Sequence[Connect]) -> str:
+    """Times in words."""
+    took = sorted(each.took_s for each in connects)
+    answered = [each for each in took if each != float("inf")]
+    if not answered:
+        return f"{name:34} {len(took):6,} connects, none of them answered"
+    at = {share: 1000 * answered[min(len(answered) - 1, int(share * len(answered)))] for share in (0.5, 0.99, 1.0)}
+    late = len(took) - len(answered)
+    times = f"p50 {at[0.5]:.1f}  p99 {at[0.99]:.1f}  max {at[1.0]:.1f} ms"
+    return f"{name:34} {len(took):6,} connects  {times}  not answered {late}"
+
+
+async def cost(rate: float, seconds: float, count: int, shared: bool) -> str:
+    with endpoints(count, shared=shared) as (broker, processes):
+        await stream(port_of(broker), rate, 1.0)
+        before = cpu_s(processes)
+        await asyncio.sleep(seconds)
+        idle_s = cpu_s(processes) - before
+        before = cpu_s(processes)
+        connects = await stream(port_of(broker), rate, seconds)
+        each_us = 1e6 * (cpu_s(processes) - before - idle_s) / len(connects)
+    name = f"{count} on one port" if shared else "1 on a port of its own"
+    return row(f"{name}: {each_us:.0f} µs of CPU", connects)
+
+
+async def stopped(rate: float) -> list[str]:
+    """One of four is stopped for a while in the middle of a stream."""
+    with endpoints(4, shared=True) as (broker, processes):
+        streaming = asyncio.create_task(stream(port_of(broker), rate, STOPPED_S + 3.0))
+        await asyncio.sleep(1.0)
+        at = time.monotonic()
+        processes[0].send_signal(signal.SIGSTOP)
+        await asyncio.sleep(STOPPED_S)
+        processes[0].send_signal(signal.SIGCONT)
+        connects = await streaming
+    before = [each for each in connects if each.began < at]
+    held = [each for each in before if each.began + each.took_s >= at + 1.0]
+    during = [each for each in connects if at <= each.began < at + STOPPED_S]
+    return [
+        row("one of four: before it stops", before),
+        row("  connects while it is stopped", during),
+        row("  when it goes on", [each for each in connects if each.began >= at + STOPPED_S]),
+        f"  handshakes that it had under way: {len(held)}",
+    ]
+
+
+async def spread(clients: int, rate: float) -> str:
+    """How many connections each of four has."""
+    with endpoints(4, shared=True) as (broker, _):
+        kept: list[asyncio.StreamWriter] = []
+        await stream(port_of(broker), rate, clients / rate, kept)
+        counts = []
+        for url in broker.inside:
+            page = await fetch(url, "/metrics", timeout_s=TIMEOUT_S)
+            counts.append(next(int(s.value) for s in samples(page.text) if s.name == "ingeborg_connections"))
+        for writer in kept:
+            writer.transport.abort()
+    return f"{clients:,} that stay, at {rate:,.0f}/s: {', '.join(map(str, sorted(counts)))}"
+
+
+async def measure(rate: float, seconds: float, rounds: int, clients: int) -> None:
+    for _ in range(rounds):
+        for count, shared in ((1, False), (1, True), (2, True), (4, True)):
+            print(await cost(rate, seconds, count, shared), flush=True)
+    print(*await stopped(rate), sep="\n", flush=True)
+    for faster in (1, 4):
+        print(await spread(clients, faster * rate), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=float, default=1_000, help="connects a second (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=5, help="of each (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="of the costs, by turns (%(default)s)")
+    parser.add_argument("--clients", type=int, default=4_000, help="that stay connected (%(default)s)")
+    options = parser.parse_args()
+    print(measured(), flush=True)
+    uvloop.run(measure(options.rate, options.seconds, options.rounds, options.clients))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The command: ``python -m ingeborg.bench.micro.history``.
+
+Owns: which figures there are, and their table. Must never: measure.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable, Sequence
+
+from ingeborg.bench.budgets.model import Check, measured, table
+from ingeborg.bench.budgets.recoverers import run
+from ingeborg.bench.errors import BenchError
+
+from . import costs, crowd, memory, recoveries
+
+Figure = Callable[[float], Awaitable[list[Check]]]
+
+FIGURES: dict[str, Figure] = {
+    "missed": recoveries.missed,
+    "few": recoveries.few,
+    "many": crowd.many,
+    "keep": costs.keep,
+    "unused": costs.unused,
+    "bytes": memory.retained_bytes,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ingeborg.bench.micro.history", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--only", nargs="+", metavar="FIGURE", choices=list(FIGURES), default=list(FIGURES))
+    parser.add_argument("--share", type=float, default=1.0, help="so much of each size; goals are of the whole")
+    options = parser.parse_args(arguments)
+    if not 0 < options.share <= 1:
+        parser.error("--share is above 0, and 1 at the most")
+    print(measured(), flush=True)
+    rows: list[Check] = []
+    for name in options.only:
+        try:
+            found = run(FIGURES[name](options.share))
+        except BenchError as error:
+            parser.exit(1, f"{name}: {error}\n")
+        for check in found:
+            print(f"{name}: {check.figure}: {check.measured}", flush=True)
+        rows += found
+    print()
+    print(table(rows), end="")
+
+
+if __name__ == "__main__":
+    main()

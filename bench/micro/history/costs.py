@@ -1,0 +1,139 @@
+"""What a message costs an endpoint that is kept, beside one that is not; and what history costs one that is not.
+
+Owns: the figures `keep` and `unused`. Must never: compare endpoints, or kinds of messages, of different minutes.
+
+Both take turns of half a second at the same rate, on one topic with one subscriber, and which goes first changes. A
+figure is the median of the turns' differences: whatever else the machine does meets both. The topic has as many
+retained messages as it may have all the time, so that each new one has an old one forgotten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator
+from statistics import median
+from typing import NamedTuple
+
+import psutil
+
+from ingeborg.bench.budgets.cost import Load
+from ingeborg.bench.budgets.light import cpu_s, started
+from ingeborg.bench.budgets.model import Check
+from ingeborg.bench.budgets.recoverers import KEEP_S
+
+MEMORY_US, STORE_US = 5.0, 30.0
+#: A message that is not retained may cost so much more on an endpoint with history, in microseconds: a test or two.
+UNUSED_US = 1.0
+#: Publishes a second, and seconds of a turn: no more than an endpoint carries at a quarter of a core.
+RATE, TURN_S = 2_000, 0.5
+#: Pairs of turns.
+PAIRS = 24
+BYTES = ("--history-bytes", str(64 << 20))
+MEMORY = ("--history", "memory", *BYTES)
+
+
+class Turn(NamedTuple):
+    """CPU microseconds per publish: of the endpoint by itself, and of the processes that write its store."""
+
+    endpoint_us: float
+    writers_us: float
+
+
+class Publishing(Load):
+    """A topic with one subscriber. ``keeps``: its messages are kept."""
+
+    keeps = False
+
+    def __init__(self, url: str, process: psutil.Process) -> None:
+        super().__init__(url, process, 1)
+
+    def _publish(self, number: int, payload: str, ack: bool) -> bytes:
+        frame = super()._publish(number, payload, ack)
+        return frame[:-1] + b',"keep_s":%d}' % KEEP_S if self.keeps else frame
+
+    async def __aenter__(self) -> Publishing:
+        await super().__aenter__()
+        return self
+
+    async def turn(self, seconds: float, *, keeps: bool) -> Turn:
+        """One."""
+        self.keeps = keeps
+        count = int(RATE * seconds)
+        alone_s = own_cpu_s(self._process)
+        both_us = await self.cost_us(RATE, seconds)
+        alone_us = (own_cpu_s(self._process) - alone_s) / count * 1e6
+        return Turn(alone_us, max(0.0, both_us - alone_us))
+
+
+def own_cpu_s(process: psutil.Process) -> float:
+    """CPU seconds so far, without those that it has started."""
+    children = sum(cpu_s(child) for child in process.children())
+    return cpu_s(process) - children
+
+
+@contextlib.asynccontextmanager
+async def _publishing(*options: str) -> AsyncIterator[Publishing]:
+    """At an endpoint with these options."""
+    with tempfile.TemporaryDirectory() as folder:
+        serve = ("serve", "--port", "0", "--store", f"lmdb:{folder}/store", *options)
+        with started("ingeborg.broker.command.cli", *serve) as (url, process):
+            async with Publishing(url, process) as publishing:
+                yield publishing
+
+
+class Pair(NamedTuple):
+    """Medians: of what it costs without, of the differences, and of the writers' part of these."""
+
+    plain_us: float
+    more_us: float
+    writers_us: float
+
+    def __str__(self) -> str:
+        return f"{self.more_us:+.1f} us, after {self.plain_us:.1f} us; its store's writers {self.writers_us:+.1f} us"
+
+
+async def _by_turns(plain: Publishing, other: Publishing, keeps: bool, pairs: int, seconds: float) -> Pair:
+    """``other``'s turns beside those of ``plain``, which are of messages that are not retained."""
+    for _ in range(2):  # what is there only at first: routes, a topic that is not full yet
+        await plain.turn(seconds, keeps=False)
+        await other.turn(seconds, keeps=keeps)
+    without: list[Turn] = []
+    beside: list[Turn] = []
+    for number in range(pairs):
+        if number % 2:
+            without.append(await plain.turn(seconds, keeps=False))
+        beside.append(await other.turn(seconds, keeps=keeps))
+        if not number % 2:
+            without.append(await plain.turn(seconds, keeps=False))
+    return Pair(
+        median(turn.endpoint_us for turn in without),
+        median(turn.endpoint_us - base.endpoint_us for turn, base in zip(beside, without, strict=True)),
+        median(turn.writers_us - base.writers_us for turn, base in zip(beside, without, strict=True)),
+    )
+
+
+def _sizes(share: float) -> tuple[int, float]:
+    return max(1, round(PAIRS * share)), max(0.05, TURN_S * share)
+
+
+async def keep(share: float) -> list[Check]:
+    """Kept beside not kept, at the same endpoint: in memory, and in the store as well."""
+    rows: list[Check] = []
+    for words, most, options in (
+        ("in memory", MEMORY_US, MEMORY),
+        ("in the store, too", STORE_US, ("--history", "store", *BYTES)),
+    ):
+        async with _publishing(*options) as publishing:
+            pair = await _by_turns(publishing, publishing, True, *_sizes(share))
+        figure = f"CPU of the endpoint to keep a message {words}"
+        rows.append(Check(figure, f"at most {most:g} us more", str(pair), pair.more_us <= most))
+    return rows
+
+
+async def unused(share: float) -> list[Check]:
+    """A message that is not retained, at an endpoint with history and at one without."""
+    async with _publishing() as plain, _publishing(*MEMORY) as other:
+        pair = await _by_turns(plain, other, False, *_sizes(share))
+    figure = "CPU of a message that is not retained, at an endpoint with history, beside one without"
+    return [Check(figure, f"at most {UNUSED_US:g} us more", str(pair), pair.more_us <= UNUSED_US)]

@@ -1,0 +1,205 @@
+"""One of two endpoints is killed, and all its clients recover at the other.
+
+Owns: the figure `many`. Must never: count a client as recovered that lacks something.
+
+The clients take down their positions, then what they are to miss is published to all, then the one endpoint is killed.
+Its clients connect to the other one with these positions: so each has missed the same number of messages, half of which
+were kept by the endpoint that is gone, and are at their replica. The time runs from the first lost connection until the
+last `recovered`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import math
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ingeborg.bench.budgets.clients import OTHER_FILES, allow_files
+from ingeborg.bench.budgets.light import cpu_s, started
+from ingeborg.bench.budgets.model import Check
+from ingeborg.bench.budgets.recoverers import (
+    HISTORY_BYTES,
+    PATIENCE_S,
+    Message,
+    Publisher,
+    Recoverer,
+    Recovery,
+    load_subscriptions,
+    message,
+    metrics,
+)
+from ingeborg.bench.errors import BenchError
+from ingeborg.protocol.hashes import SLOTS
+
+MANY_S = 5.0
+#: Clients that connect at once: as many as the endpoint's queue of connections takes easily.
+AT_ONCE = 200
+TOPICS, MISSED = 10, 10
+#: Between two looks at its page, which it has to make beside all else.
+LOOK_S = 0.25
+#: A process that takes so much of a core is what bounds a figure.
+BUSY = 0.9
+
+
+class Storm(NamedTuple):
+    """``ends_s``: when each client had recovered, since the first lost its connection, sorted; ``connected_s``: when
+    the last one had sent its `listen`; ``homes_s``: until the other endpoint acted for all slots; ``endpoint_s``,
+    ``clients_s``: CPU seconds in this time, of the endpoint that is left, and of this process, which is the clients."""
+
+    ends_s: list[float]
+    connected_s: float
+    homes_s: float
+    endpoint_s: float
+    clients_s: float
+
+
+class Crowd:
+    """The clients, and which of them have lost their connections."""
+
+    def __init__(self, clients: int) -> None:
+        self.clients = [Recoverer(f"client {number:06}", self._lost) for number in range(clients)]
+        self.lost: asyncio.Queue[Recoverer] = asyncio.Queue()
+        self.first_lost = 0.0
+
+    def _lost(self, client: Recoverer) -> None:
+        if not self.first_lost:
+            self.first_lost = time.monotonic()
+        self.lost.put_nowait(client)
+
+    def topics(self, number: int) -> list[str]:
+        """Of a client: its own."""
+        return [f"topic {number:06}-{topic}" for topic in range(TOPICS)]
+
+    def missed(self, number: int) -> list[Message]:
+        """By a client."""
+        topics = self.topics(number)
+        return [message(topics[each % TOPICS], each) for each in range(MISSED)]
+
+    async def introduce(self, urls: Sequence[str]) -> None:
+        """Evenly at the endpoints."""
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(number: int) -> None:
+            async with room:
+                await self.clients[number].introduce(urls[number % len(urls)])
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(len(self.clients)):
+                group.create_task(one(number))
+
+    async def recover(self, url: str, count: int) -> list[tuple[Recoverer, Recovery]]:
+        """So many of them lose their connections: each recovers as soon as its turn comes. They connect ``AT_ONCE`` at
+        a time, and wait for what they have missed all together."""
+        room = asyncio.Semaphore(AT_ONCE)
+        found: list[tuple[Recoverer, Recovery]] = []
+
+        async def one(client: Recoverer) -> None:
+            found.append((client, await client.recover(url, room)))
+
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+            for _ in range(count):
+                group.create_task(one(await self.lost.get()))
+        return found
+
+
+async def _ready(urls: Sequence[str]) -> None:
+    """All slots have replicas. ``BenchError``."""
+    deadline = time.monotonic() + PATIENCE_S
+    for url in urls:
+        while True:
+            if not (await metrics(url))["ingeborg_slots_without_replica"]:
+                break
+            if time.monotonic() > deadline:
+                raise BenchError(f"{url}: no replicas for all slots within {PATIENCE_S:g} s")
+            await asyncio.sleep(LOOK_S)
+
+
+async def storm(clients: int) -> Storm:
+    """One. ``BenchError``: a client did not recover, or not what it had missed."""
+    allow_files(clients + OTHER_FILES)
+    crowd = Crowd(clients)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        store = f"lmdb:{folder}/store"
+        wanted = {client.name: crowd.topics(number) for number, client in enumerate(crowd.clients)}
+        await load_subscriptions(folder, store, wanted)
+        options = (
+            "--store",
+            store,
+            "--replication",
+            "on",
+            "--history",
+            "memory",
+            "--history-bytes",
+            str(HISTORY_BYTES),
+        )
+        serve = ("ingeborg.broker.command.cli", "serve", "--port", "0", *options)
+        servers = [stack.enter_context(started(*serve)) for _ in range(2)]
+        (killed_url, killed), (url, process) = servers
+        await _ready([url, killed_url])
+        await crowd.introduce([killed_url, url])
+        all_of = [each for number in range(clients) for each in crowd.missed(number)]
+        await asyncio.gather(Publisher().publish(url, all_of[::2]), Publisher().publish(killed_url, all_of[1::2]))
+        victims = len(range(0, clients, 2))
+        gc.collect()
+        stack.callback(gc.unfreeze)
+        gc.freeze()  # what exists now lives to the end, and need not be looked at while times are taken
+        endpoint_s, clients_s = cpu_s(process), time.process_time()
+        slots = asyncio.create_task(_all_slots(url))
+        killed.kill()
+        try:
+            recovered = await crowd.recover(url, victims)
+        except TimeoutError:
+            raise BenchError(f"not all of {victims:,} clients recovered within {PATIENCE_S:g} s") from None
+        except ExceptionGroup as errors:  # of many that failed alike the first one's reason will do
+            raise errors.exceptions[0] from None
+        endpoint_s, clients_s = cpu_s(process) - endpoint_s, time.process_time() - clients_s
+        homes = await slots
+        by_name = {client.name: number for number, client in enumerate(crowd.clients)}
+        for client, recovery in recovered:
+            lacks = set(crowd.missed(by_name[client.name])) - recovery.messages()
+            if lacks:
+                raise BenchError(f"{client.name} has recovered, and lacks {len(lacks)} of {MISSED} messages")
+        for client in crowd.clients:
+            client.go()
+    start = crowd.first_lost
+    return Storm(
+        sorted(recovery.ended - start for _, recovery in recovered),
+        max(recovery.began for _, recovery in recovered) - start,
+        homes - start,
+        endpoint_s,
+        clients_s,
+    )
+
+
+async def _all_slots(url: str) -> float:
+    """When the endpoint was home of all slots: of as many as nobody else could take over."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if (await metrics(url))["ingeborg_slots_without_replica"] == SLOTS:
+            return time.monotonic()
+        await asyncio.sleep(LOOK_S)
+    return math.inf
+
+
+async def many(share: float) -> list[Check]:
+    """10,000 clients of two endpoints, 10 topics and 10 missed messages each."""
+    clients = max(10, round(10_000 * share))
+    found = await storm(clients)
+    ends_s = found.ends_s
+    last_s = ends_s[-1]
+    figure = f"{len(ends_s):,} of {clients:,} clients recover {MISSED} messages each at the other endpoint"
+    shares = {"the endpoint": found.endpoint_s / last_s, "the clients' process": found.clients_s / last_s}
+    bound = ", ".join(name for name, busy in shares.items() if busy >= BUSY)
+    used = ", ".join(f"{name} {busy:.0%} of a core" for name, busy in shares.items())
+    text = (
+        f"{last_s:.2f} s; half of them {ends_s[len(ends_s) // 2]:.2f} s, the first {ends_s[0]:.2f} s; the last "
+        f"connected after {found.connected_s:.2f} s, all slots were its own after {found.homes_s:.2f} s; {used}"
+    )
+    return [Check(figure, f"at most {MANY_S:g} s", text + (f"; bound by {bound}" if bound else ""), last_s <= MANY_S)]

@@ -1,0 +1,125 @@
+"""Recoveries of one client: with some topics, each with something missed; and with very many, few of them.
+
+Owns: the figures `missed` and `few`. Must never: take a time of a recovery that was not whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import psutil
+
+from ingeborg.bench.budgets.light import cpu_s, started
+from ingeborg.bench.budgets.model import Check
+from ingeborg.bench.budgets.recoverers import HISTORY_BYTES, Message, Publisher, Recoverer, load_subscriptions, message
+from ingeborg.bench.errors import BenchError
+
+MISSED_S = 1.0
+COLD_S, WARM_S = 3.0, 0.2
+#: Recoveries after the first; the figure is their median.
+WARM = 5
+
+#: An endpoint's, unless it is told otherwise.
+MAX_ROUTES = 50_000
+
+CLIENT = "traveller"
+
+
+class Took(NamedTuple):
+    """Seconds of a recovery, and of these the endpoint's own CPU."""
+
+    took_s: float
+    cpu_s: float
+
+    def __str__(self) -> str:
+        return f"{self.took_s * 1e3:,.0f} ms (CPU of the endpoint {self.cpu_s * 1e3:,.0f} ms)"
+
+
+@contextlib.asynccontextmanager
+async def _endpoint(topics: list[str], max_routes: int) -> AsyncIterator[tuple[str, psutil.Process]]:
+    """One, at which the client has subscribed to these."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = f"lmdb:{folder}/store"
+        await load_subscriptions(Path(folder), store, {CLIENT: topics})
+        config = _config(Path(folder), max_routes)
+        options = ("--config", config, "--store", store, "--history", "memory", "--history-bytes", str(HISTORY_BYTES))
+        with started("ingeborg.broker.command.cli", "serve", "--port", "0", *options) as (url, process):
+            yield url, process
+
+
+def _config(folder: Path, max_routes: int) -> str:
+    """The path of a file with the option."""
+    path = folder / "ingeborg.toml"
+    path.write_text(f"max-routes = {max_routes}\n", encoding="utf-8")
+    return str(path)
+
+
+async def _recovered(client: Recoverer, url: str, process: psutil.Process, wanted: set[Message]) -> Took:
+    """One recovery, looked at. ``BenchError``: it was not what was missed."""
+    before_s = cpu_s(process)
+    recovery = await client.recover(url)
+    used_s = cpu_s(process) - before_s
+    client.go()
+    found = recovery.messages()
+    if found != wanted:
+        raise BenchError(f"{len(wanted):,} were missed, {len(found & wanted):,} came, and {len(found - wanted):,} more")
+    return Took(recovery.took_s, used_s)
+
+
+async def recoveries(
+    topics: int, missed: int, others: int, other_topics: int, warm: int, max_routes: int = MAX_ROUTES
+) -> list[Took]:
+    """A client with so many ``topics``, away while one message is kept at ``missed`` of them, and ``others`` at
+    ``other_topics`` that it has not subscribed to: its recovery, and ``warm`` more since the same position.
+    ``max_routes``: of the routing cache."""
+    names = [f"topic {number:07}" for number in range(topics)]
+    async with _endpoint(names, max_routes) as (url, process):
+        client = Recoverer(CLIENT)
+        await client.introduce(url)
+        client.go()
+        of_client = [message(names[number * topics // missed], number) for number in range(missed)]
+        of_others = [message(f"another's {number % other_topics:07}", number) for number in range(others)]
+        # Its messages are among the others, and not behind them.
+        step = max(1, len(of_others) // max(1, len(of_client)))
+        mixed: list[Message] = []
+        for number, own in enumerate(of_client):
+            mixed += [*of_others[number * step : (number + 1) * step], own]
+        mixed += of_others[len(of_client) * step :]
+        await Publisher().publish(url, mixed)
+        return [await _recovered(client, url, process, set(of_client)) for _ in range(1 + warm)]
+
+
+async def missed(share: float) -> list[Check]:
+    """10,000 topics, a message missed in each."""
+    topics = max(10, round(10_000 * share))
+    took, *more = await recoveries(topics, topics, 0, 1, WARM)
+    figure = f"a client with {topics:,} topics, 1 message missed in each"
+    middle = _middle(more)
+    return [
+        Check(figure, f"at most {MISSED_S:g} s", str(took), took.took_s <= MISSED_S),
+        Check(f"{figure}, once more", "reported", str(middle), True),
+    ]
+
+
+async def few(share: float) -> list[Check]:
+    """1,000,000 topics, 10 messages missed, 100,000 kept of others: each at a topic of its own, which is worst; and
+    100 at each, beside. *Cold*: hardly any of these topics is in the home's routing cache; *warm*: all are."""
+    topics, others = max(100, round(1_000_000 * share)), max(100, round(100_000 * share))
+    rows: list[Check] = []
+    for other_topics, is_met in ((others, False), (max(1, others // 100), True)):
+        figure = f"{topics:,} subscriptions, 10 missed, {others:,} kept of {other_topics:,} other topics"
+        for words, routes, most in (("cold", 1, COLD_S), ("warm", 2 * others, WARM_S)):
+            took, *more = await recoveries(topics, 10, others, other_topics, WARM, routes)
+            one = _middle(more) if words == "warm" else took
+            goal = "reported" if is_met else f"at most {most:g} s"
+            rows.append(Check(f"{figure}: {words}", goal, str(one), is_met or one.took_s <= most))
+    return rows
+
+
+def _middle(all_of: list[Took]) -> Took:
+    return Took(median(one.took_s for one in all_of), median(one.cpu_s for one in all_of))

@@ -1,0 +1,106 @@
+"""How fast one client's subscriptions are written, by how many are under way.
+
+    python -m ingeborg.bench.micro.large_subscribes [--subscriptions 2097152] [--under-way 60000 150000 250000]
+                                                   [--directory DIR]
+
+Owns: the table of docs/adr/0008. For each number under way a new embedded store in a temporary directory (under DIR if
+given: the disk matters; removed at the end), written to in calls of 1,000 topics, with no endpoint in between. Prints
+the rate, that of the slowest half million in a row, and the longest call. A minute of an idle machine, and some 500 MB
+of disk. Must never: be collected as a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import uvloop
+
+from ingeborg.broker.core.topics.subscribing import TOPICS_PER_SLICE
+from ingeborg.broker.store.base import Subscribe
+from ingeborg.broker.store.embedded.store import EmbeddedStore
+
+SUBSCRIPTIONS = 1 << 21
+UNDER_WAY = (60_000, 150_000, 250_000)
+PART = 500_000
+
+
+class Measured(NamedTuple):
+    """``ends_s``: when each call was confirmed, in their order, since the first began."""
+
+    ends_s: list[float]
+    longest_call_s: float
+
+    @property
+    def rate(self) -> float:
+        """Subscriptions a second, overall."""
+        return len(self.ends_s) * TOPICS_PER_SLICE / self.ends_s[-1]
+
+    @property
+    def slowest_rate(self) -> float | None:
+        """Subscriptions a second of the slowest half million; the first one begins at the start, the last may be cut
+        off. ``None``: there were fewer."""
+        calls = PART // TOPICS_PER_SLICE
+        marks_s = [0.0, *self.ends_s[calls - 1 :: calls]]
+        took_s = [after - before for before, after in itertools.pairwise(marks_s)]
+        return PART / max(took_s) if took_s else None
+
+
+async def measure(directory: Path, subscriptions: int, under_way: int) -> Measured:
+    """Whole calls only, of both numbers."""
+    store = EmbeddedStore(directory)
+    await store.open()
+    room = asyncio.Semaphore(under_way // TOPICS_PER_SLICE)
+    ends_s: list[float] = []
+    longest_s = 0.0
+
+    async def call(topics: list[str]) -> None:
+        nonlocal longest_s
+        before_s = time.perf_counter()
+        await store.subscribe([Subscribe("client", topics)])
+        after_s = time.perf_counter()
+        longest_s = max(longest_s, after_s - before_s)
+        ends_s.append(after_s - began_s)
+        room.release()
+
+    try:
+        began_s = time.perf_counter()
+        async with asyncio.TaskGroup() as calls:
+            for start in range(0, subscriptions - TOPICS_PER_SLICE + 1, TOPICS_PER_SLICE):
+                await room.acquire()
+                numbers = range(start, start + TOPICS_PER_SLICE)
+                calls.create_task(call([f"Artist {number} - Some song of theirs" for number in numbers]))
+    finally:
+        await store.close()
+    return Measured(ends_s, longest_s)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < TOPICS_PER_SLICE:
+        raise argparse.ArgumentTypeError(f"{text} is less than a call's {TOPICS_PER_SLICE} topics")
+    return number
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--subscriptions", type=_count, default=SUBSCRIPTIONS)
+    parser.add_argument("--under-way", type=_count, nargs="+", default=UNDER_WAY)
+    parser.add_argument("--directory", type=Path, default=None, help="where to make the temporary directory")
+    options = parser.parse_args(arguments)
+    print("under way       rate  slowest half million  longest call")
+    for under_way in options.under_way:
+        with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+            measured = uvloop.run(measure(Path(directory), options.subscriptions, under_way))
+        slowest = "–" if measured.slowest_rate is None else f"{measured.slowest_rate:,.0f}/s"
+        print(f"{under_way:>9,} {measured.rate:>8,.0f}/s {slowest:>21} {measured.longest_call_s:>11.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Three facts of LMDB that shape the embedded store: ``python -m ingeborg.bench.micro.lmdb [--directory DIR]``.
+
+Owns: the figures of docs/adr/0002 on threads, on the write lock and on scattered writes, each against its alternative.
+Runs for half a minute in a temporary directory and removes what it wrote. Must never: be collected as a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from hashlib import blake2b
+from pathlib import Path
+
+import lmdb
+
+from ingeborg.broker.store.embedded.layout import Gate, Lane
+
+MAP_BYTES = 8 << 30
+FRAMES = 40
+FRAME_ROWS = 1_024
+PRELOADED_ROWS = 1_000_000
+HOGS = 2
+HOG_S = 4.0
+
+
+def _rows(kind: str, count: int) -> list[tuple[bytes, bytes]]:
+    return [(blake2b(f"{kind}{n}".encode(), digest_size=16).digest(), b"client") for n in range(count)]
+
+
+def _frames(kind: str) -> list[list[tuple[bytes, bytes]]]:
+    rows = _rows(kind, FRAMES * FRAME_ROWS)
+    return [sorted(rows[start : start + FRAME_ROWS]) for start in range(0, len(rows), FRAME_ROWS)]
+
+
+def _write(env: lmdb.Environment, frames: list[list[tuple[bytes, bytes]]]) -> float:
+    """Each frame in a transaction of its own; microseconds a row."""
+    database = env.open_db(b"rows", dupsort=True)
+    started = time.perf_counter()
+    for frame in frames:
+        with env.begin(database, write=True) as txn, txn.cursor() as cursor:
+            cursor.putmulti(frame, dupdata=False)
+    return (time.perf_counter() - started) / sum(map(len, frames)) * 1e6
+
+
+def _measure_threads(directory: Path) -> None:
+    """One writing thread, and the same beside another that writes to another environment."""
+    with (
+        lmdb.open(str(directory / "one"), map_size=MAP_BYTES, max_dbs=1) as one,
+        lmdb.open(str(directory / "two"), map_size=MAP_BYTES, max_dbs=1, sync=False) as two,
+    ):
+        print(f"a writing thread alone:                         {_write(one, _frames('alone')):6.1f} us a row")
+        stop = threading.Event()
+
+        def write_on() -> None:
+            while not stop.is_set():
+                with two.begin(write=True) as txn:
+                    for row in range(64):
+                        txn.put(b"%d" % row, os.urandom(50))
+
+        beside = threading.Thread(target=write_on)
+        beside.start()
+        print(f"a writing thread beside another of its process: {_write(one, _frames('beside')):6.1f} us a row")
+        stop.set()
+        beside.join()
+
+
+def _hog(directory: Path, with_gate: bool) -> None:
+    """Take the write lock for 5 ms again and again; what the processes of ``_measure_lock`` do."""
+    gate = Gate(directory, Lane.DURABLE)
+    with lmdb.open(str(directory / Lane.DURABLE), map_size=MAP_BYTES, sync=False) as env:
+        until = time.monotonic() + HOG_S
+        while time.monotonic() < until:
+            with gate.held() if with_gate else contextlib.nullcontext():
+                txn = env.begin(write=True)
+            with txn:
+                txn.put(b"hog", b"%d" % os.getpid())
+                release = time.monotonic() + 0.005
+                while time.monotonic() < release:
+                    pass
+
+
+def _measure_lock(directory: Path, with_gate: bool) -> None:
+    """How long a third process waits for the lock that two others want all the time."""
+    (directory / Lane.DURABLE).mkdir(parents=True)
+    gate = Gate(directory, Lane.DURABLE)
+    hog = [
+        sys.executable,
+        "-m",
+        "ingeborg.bench.micro.lmdb",
+        "--hog",
+        str(directory),
+        *(["--gate"] if with_gate else []),
+    ]
+    hogs = [subprocess.Popen(hog) for _ in range(HOGS)]
+    waits_ms = []
+    with lmdb.open(str(directory / Lane.DURABLE), map_size=MAP_BYTES, sync=False) as env:
+        time.sleep(0.5)
+        until = time.monotonic() + HOG_S - 1.0
+        while time.monotonic() < until:
+            started = time.perf_counter()
+            with gate.held() if with_gate else contextlib.nullcontext():
+                txn = env.begin(write=True)
+            waits_ms.append((time.perf_counter() - started) * 1e3)
+            txn.abort()
+            time.sleep(0.01)
+    for process in hogs:
+        process.wait()
+    waits_ms.sort()
+    what = "with the gate:   " if with_gate else "without the gate:"
+    print(f"wait for the write lock {what} p50 {waits_ms[len(waits_ms) // 2]:6.1f} ms, max {waits_ms[-1]:7.1f} ms")
+
+
+def _measure_scatter(directory: Path) -> None:
+    """Frames into a large tree, as they come and sorted as a whole; time and pages written."""
+    with lmdb.open(str(directory / "large"), map_size=MAP_BYTES, max_dbs=1) as env:
+        _write(env, [sorted(_rows("preloaded", PRELOADED_ROWS))])
+        scattered = _write(env, _frames("scattered"))
+        rows = sorted(_rows("sorted", FRAMES * FRAME_ROWS))
+        together = _write(env, [rows[start : start + FRAME_ROWS] for start in range(0, len(rows), FRAME_ROWS)])
+        print(f"{FRAMES} synced frames into {PRELOADED_ROWS:,} rows, as they come:    {scattered:6.1f} us a row")
+        print(f"{FRAMES} synced frames into {PRELOADED_ROWS:,} rows, sorted as one:   {together:6.1f} us a row")
+
+
+def main() -> None:
+    """All three, one after the other."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--directory", type=Path, default=None, help="where to make the temporary directory")
+    parser.add_argument("--hog", type=Path, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--gate", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.hog:
+        _hog(options.hog, options.gate)
+        return
+    with tempfile.TemporaryDirectory(dir=options.directory) as name:
+        _measure_threads(Path(name))
+        _measure_lock(Path(name) / "without", with_gate=False)
+        _measure_lock(Path(name) / "with", with_gate=True)
+        _measure_scatter(Path(name))
+
+
+if __name__ == "__main__":
+    main()

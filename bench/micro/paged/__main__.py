@@ -1,0 +1,288 @@
+"""The process: ``python -m ingeborg.bench.micro.paged``.
+
+Owns: the side channel's commands, and a watch over the loop. Must never: do anything to the endpoint that the product's
+own parts could not do.
+
+=========== ============================ ==============================================================================
+command     fields                       what is done, and answered
+=========== ============================ ==============================================================================
+``fill``    pages, size                  so many pages of each slot that this endpoint acts for, version 0: ``pages``
+``write``   slot, number, version, size  one page; ``yes`` where this endpoint acts for the slot, else ``home``, a name
+``remove``  slot, number                 take a page out; answered as ``write``
+``pages``                                of the slots it acts for: slot, number and version, -1 where bytes are wrong
+``digests`` slots                        of these slots: the digest of their pages; an empty one where it does not act
+``seen``    keys                         so many payloads in the table of duplicates, of slots that it acts for
+``homes``   names                        slot -> name of its home, were there just these endpoints
+``told``                                 what the watch has noted, and the endpoint's counters
+=========== ============================ ==============================================================================
+
+When the process has ended in order, what ``told`` would answer is in a file beside the socket, its name ending in
+``.last``. What the pages were told of their slots is in one ending in ``.told``, a line of JSON each, of all lives:
+it is there after a crash, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import secrets
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ingeborg.bench.budgets.pages import HEAD, digest, page
+from ingeborg.bench.micro.paged.state import Pages, Told
+from ingeborg.broker.command import config, serve
+from ingeborg.broker.core.cluster.homes import home_table
+from ingeborg.broker.shell import logs
+from ingeborg.broker.shell.server import EndpointServer
+from ingeborg.protocol.hashes import HASH_BYTES, SLOTS
+from ingeborg.protocol.options import add_options
+
+#: Between two looks at the loop, in seconds: 1 % of a core.
+LOOK_S = 0.002
+
+#: A turn that the watch came later than this by, or that took so much of the CPU, is noted. In microseconds.
+NOTED_US = 3_000
+
+#: What is noted at most: at the worst a quarter of an hour of nothing but such turns.
+NOTED_MAX = 300_000
+
+#: Slots or keys that a long command is through with before others have their turn: a millisecond or two.
+PAGES_AT_ONCE, KEYS_AT_ONCE = 50, 500
+
+_LINE_BYTES_MAX = 1 << 20
+
+Json = dict[str, Any]
+
+
+class Watch:
+    """What cannot be seen from outside: turns that took long, when slots were let go of, when something was copied,
+    how long connections were not read."""
+
+    def __init__(self, server: EndpointServer) -> None:
+        self._router = server.router
+        self._loop = asyncio.get_running_loop()
+        self._state: tuple[int, bool] = (-1, False)
+        self._acted: set[int] = set()  # slots that this endpoint acted for, at the last look
+        self._copies = 0
+        self._paused: dict[Any, int] = {}  # connection -> since when it has not been read
+        self._looked_ns = time.monotonic_ns()
+        self._busy_ns = time.thread_time_ns()
+        self.turns: list[tuple[int, int, int]] = []  # nanoseconds; microseconds late, and of the CPU
+        self.let_go: list[tuple[int, list[int]]] = []  # nanoseconds at which it still acted for them; slots
+        self.copies: list[tuple[int, int]] = []  # nanoseconds; copies under way from then on
+        self.paused: list[tuple[int, int]] = []  # nanoseconds; microseconds for which a connection had not been read
+        self._loop.call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        now_ns, busy_ns = time.monotonic_ns(), time.thread_time_ns()
+        late_us = (now_ns - self._looked_ns) // 1_000 - int(LOOK_S * 1e6)
+        used_us = (busy_ns - self._busy_ns) // 1_000
+        if max(late_us, used_us) > NOTED_US and len(self.turns) < NOTED_MAX:
+            self.turns.append((now_ns, late_us, used_us))
+        members = self._router.members
+        state = members.version, members.joined
+        if state != self._state:
+            self._state = state
+            me = members.me.incarnation
+            acts = {slot for slot, home in enumerate(members.table) if home == me} if members.joined else set()
+            if self._acted - acts:
+                self.let_go.append((self._looked_ns, sorted(self._acted - acts)))
+            self._acted = acts
+        if len(self._router.cluster.replicas) != self._copies:
+            self._copies = len(self._router.cluster.replicas)
+            self.copies.append((now_ns, self._copies))
+        self._look_at_connections(now_ns)
+        self._looked_ns, self._busy_ns = now_ns, time.thread_time_ns()
+        self._loop.call_later(LOOK_S, self._look)
+
+    def _look_at_connections(self, now_ns: int) -> None:
+        connections = self._router.sessions.connections.values()
+        paused = {connection for connection in connections if connection.backpressure}
+        for connection in paused - self._paused.keys():
+            self._paused[connection] = now_ns
+        for connection in self._paused.keys() - paused:
+            self.paused.append((now_ns, (now_ns - self._paused.pop(connection)) // 1_000))
+
+
+class Process:
+    """One endpoint and its side channel."""
+
+    def __init__(self, side: Path, *, watched: bool, dials_from: str | None) -> None:
+        """``watched``: keep a watch over the loop. ``dials_from``: the address of its own that it dials from."""
+        self._side = side
+        self._watched = watched
+        self._dials_from = dials_from
+        self._pages = Pages(self._note)
+        self._server: EndpointServer | None = None
+        self._watch: Watch | None = None
+        self._opening: asyncio.Task[Any] | None = None
+
+    def make(self, *arguments: Any, **options: Any) -> EndpointServer:
+        """The server, with pages; called on the loop."""
+        if self._dials_from is not None:
+            loop: Any = asyncio.get_running_loop()
+            loop.create_connection = partial(loop.create_connection, local_addr=(self._dials_from, 0))
+        self._server = server = EndpointServer(*arguments, **options, states=[self._pages])
+        if self._watched:
+            self._watch = Watch(server)
+        self._side.unlink(missing_ok=True)  # of a life before this one, which was killed
+        opening = asyncio.start_unix_server(self._serve, self._side, limit=_LINE_BYTES_MAX)
+        self._opening = asyncio.get_running_loop().create_task(opening)  # kept, for it has the channel's server
+        return server
+
+    def _note(self, told: Told) -> None:
+        with self._side.with_suffix(".told").open("ab") as file:
+            file.write(orjson.dumps(told) + b"\n")
+
+    def leave_word(self) -> None:
+        """The end: what ``told`` would have answered."""
+        if self._watch is not None:
+            self._side.with_suffix(".last").write_bytes(orjson.dumps(self._told({})))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # At the end of the process this is cancelled. Python 3.11 would log that as an error of the connection.
+        with contextlib.suppress(asyncio.CancelledError, OSError):
+            while line := await reader.readline():
+                command = orjson.loads(line)
+                try:
+                    answer = _COMMANDS[command["do"]](self, command)
+                    if not isinstance(answer, dict):
+                        answer = await answer
+                except Exception as error:
+                    answer = {"failed": f"{type(error).__name__}: {error}"}
+                writer.write(orjson.dumps(answer) + b"\n")
+        writer.close()
+
+    # What it is asked
+
+    @property
+    def _on(self) -> EndpointServer:
+        assert self._server is not None
+        return self._server
+
+    def _acts(self, slot: int) -> bool:
+        """May this endpoint act for the slot, just now? As a message of a client would find out."""
+        router = self._on.router
+        router._at(time.monotonic())  # a lease that has lapsed unnoticed is none
+        return router.members.joined and router.members.table[slot] == router.me.incarnation
+
+    def _write(self, command: Json) -> Json:
+        slot, number = command["slot"], command["number"]
+        if not self._acts(slot):
+            return {"yes": False, "home": self._name_of(self._on.router.members.table[slot])}
+        gone = command["do"] == "remove"
+        self._pages.put(slot, number, None if gone else page(slot, number, command["version"], command["size"]))
+        replicas = self._on.router.cluster.replicas
+        if replicas.watching:
+            replicas.changed(self._pages, slot, (slot, number))
+            self._on.driver.turn()
+        return {"yes": True}
+
+    def _name_of(self, incarnation: str) -> str:
+        router = self._on.router
+        peer = router.members.peers.get(incarnation)
+        return router.me.name if peer is None else peer.endpoint.name
+
+    async def _fill(self, command: Json) -> Json:
+        written = 0
+        for slot in range(SLOTS):
+            if self._acts(slot):
+                for number in range(command["pages"]):
+                    self._pages.put(slot, number, page(slot, number, 0, command["size"]))
+                written += command["pages"]
+                if written % PAGES_AT_ONCE < command["pages"]:
+                    await asyncio.sleep(0)
+        return {"pages": written}
+
+    async def _read(self, command: Json) -> Json:
+        rows = []
+        for slot, numbers in list(self._pages.of.items()):
+            if self._acts(slot):
+                for number, data in list(numbers.items()):
+                    _, _, version = HEAD.unpack_from(data)
+                    is_right = data == page(slot, number, version, len(data))
+                    rows.append((slot, number, version if is_right else -1))
+            await asyncio.sleep(0)
+        return {"pages": rows}
+
+    async def _digests(self, command: Json) -> Json:
+        found = []
+        for slot in command["slots"]:
+            if self._acts(slot):
+                pages = self._pages.of.get(slot, {})
+                found.append(digest(pages[number] for number in sorted(pages)))
+            else:
+                found.append("")
+            await asyncio.sleep(0)
+        return {"digests": found}
+
+    async def _seen(self, command: Json) -> Json:
+        dedup = self._on.router.replication.dedup
+        mine = [slot for slot in range(SLOTS) if self._acts(slot)]
+        for number in range(command["keys"]):
+            slot = mine[number % len(mine)]
+            dedup.add(slot << 8 * HASH_BYTES | int.from_bytes(secrets.token_bytes(HASH_BYTES)), time.monotonic())
+            if number % KEYS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return {"keys": len(dedup)}
+
+    def _homes(self, command: Json) -> Json:
+        return {"homes": home_table((name, name) for name in command["names"])}
+
+    def _told(self, command: Json) -> Json:
+        watch, router = self._watch, self._on.router
+        if watch is None:
+            raise ValueError("without --watch nothing is noted")
+        return {
+            "told": self._pages.told,
+            "let_go": watch.let_go,
+            "copies": watch.copies,
+            "turns": watch.turns,
+            "paused": watch.paused,
+            "keys": len(router.replication.dedup),
+            "counts": dict(router.counters.counts),
+            "drops": dict(router.counters.drops),
+        }
+
+
+_COMMANDS: Mapping[str, Any] = {
+    "fill": Process._fill,
+    "write": Process._write,
+    "remove": Process._write,
+    "pages": Process._read,
+    "digests": Process._digests,
+    "seen": Process._seen,
+    "homes": Process._homes,
+    "told": Process._told,
+}
+
+
+def main() -> int:
+    """The command. Returns the exit code."""
+    parser = argparse.ArgumentParser(description="an endpoint that keeps pages with its slots")
+    parser.add_argument("--side", type=Path, required=True, metavar="SOCKET")
+    parser.add_argument("--watch", action="store_true", help="note what `told` tells: 1 % of a core")
+    parser.add_argument("--dial-from", metavar="ADDRESS", help="whoever is dialled knows this endpoint by it")
+    add_options(parser, config.ServeOptions)
+    given = vars(parser.parse_args())
+    process = Process(given.pop("side"), watched=given.pop("watch"), dials_from=given.pop("dial_from"))
+    names = {row.name for row in fields(config.ServeOptions)}
+    options = config.load({name: value for name, value in given.items() if name in names}, dict(os.environ), None)
+    logs.set_up(options.log_format, options.log_level)
+    code = serve.run(options, endpoint=process.make)
+    process.leave_word()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

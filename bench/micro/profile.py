@@ -1,0 +1,65 @@
+"""Where a compiled endpoint spends its CPU, by the functions of ours that were running: Linux, with `perf`.
+
+    perf record -F 700 --call-graph dwarf,8192 -o perf.data --pid PID -- sleep 5
+    perf script -i perf.data --no-inline | python -m ingeborg.bench.micro.profile
+
+PID is an endpoint's, under load, in its compiled form (`make compiled`). Each sample is a stack. A function's first
+share is of the samples that it or something that it called was running in; its second of those in which nothing of ours
+was called further, Python's own work for it included. *(not compiled)* is the rest: the shell, the loop, the kernel.
+
+Owns: the shares in ADR 28. Must never: be collected as a test.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+#: A frame of a stack: address, symbol and offset, and the file it is of.
+_FRAME = re.compile(r"\s+[0-9a-f]+ (?P<symbol>.*?)(?:\+0x[0-9a-f]+)? \(")
+#: What mypyc calls a function: the module, and, of a method, the class and its name.
+_COMPILED = "CPyDef_"
+ELSEWHERE = "(not compiled)"
+#: Functions that are printed.
+SHOWN = 40
+
+
+def stacks(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The symbols of each sample, the innermost first."""
+    stack: list[str] = []
+    for line in lines:
+        if found := _FRAME.match(line):
+            stack.append(found["symbol"])
+        elif stack and not line.strip():
+            yield stack
+            stack = []
+    if stack:
+        yield stack
+
+
+def shares(samples: Iterable[list[str]]) -> tuple[int, Counter[str], Counter[str]]:
+    """How many there are; in how many each function was running, with what it called; and by itself."""
+    total, all_of, own = 0, Counter[str](), Counter[str]()
+    for stack in samples:
+        total += 1
+        ours = [symbol.removeprefix(_COMPILED) for symbol in stack if symbol.startswith(_COMPILED)]
+        all_of.update(set(ours))
+        own[ours[0] if ours else ELSEWHERE] += 1
+    return total, all_of, own
+
+
+def main() -> None:
+    """The command."""
+    total, all_of, own = shares(stacks(sys.stdin))
+    if not total:
+        sys.exit("no samples: give what `perf script` prints on standard input")
+    print(f"{total:,} samples\n with what it calls  by itself")
+    print(f"{'':18}  {own[ELSEWHERE] / total:9.1%}  {ELSEWHERE}")
+    for name, count in all_of.most_common(SHOWN):
+        print(f"{count / total:18.1%}  {own[name] / total:9.1%}  {name}")
+
+
+if __name__ == "__main__":
+    main()

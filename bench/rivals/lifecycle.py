@@ -1,0 +1,253 @@
+"""Starting and stopping the servers that ours is measured against.
+
+Owns: `up`, `down`, `find` and `running`, and the promise that what was started is either answering and on record, or
+gone. Must never: touch a server that it did not start, wait without a limit, or remove data of one that runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ingeborg.bench.rivals import handshakes, kafka_jars, processes
+from ingeborg.bench.rivals.errors import RivalError
+from ingeborg.bench.rivals.servers import LOOPBACK, Command, Plan, Rival, Site, rival
+from ingeborg.bench.rivals.statedir import Record, StateDir
+
+STATE = Path("runs", "rivals")
+
+#: Between two attempts at a handshake: short against any start, long against the cost of an attempt.
+ATTEMPT_EVERY_S = 0.1
+#: One attempt; a server that has not answered a first word by then is asked again on a new connection.
+ATTEMPT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that has answered. ``name``: as in `bench rivals`; ``url``: for its adapter in `loadgen`; ``version``:
+    its release; ``log``: what it said."""
+
+    name: str
+    url: str
+    version: str
+    port: int
+    log: Path
+    processes: tuple[processes.Identity, ...]
+
+    @property
+    def pid(self) -> int:
+        """The server's own process."""
+        return self.processes[0].pid
+
+    @property
+    def pids(self) -> list[int]:
+        """All processes of the server at this moment, its own first: what it costs is what they cost together."""
+        return [process.pid for process in processes.tree(self.processes)]
+
+    def alive(self) -> bool:
+        """Whether its process is there. That it answers is not looked at."""
+        return processes.find(self.processes[0]) is not None
+
+
+def up(
+    name: str,
+    state: Path = STATE,
+    port: int | None = None,
+    fresh: bool = True,
+    cache: Path = kafka_jars.CACHE,
+) -> Server:
+    """Start a server, in ``state/name/``, and return when it answers in its own protocol. One that runs already is
+    returned as it is. ``port`` None: a free one. ``fresh``: from an empty system, whatever an earlier one left is
+    removed. ``cache``: of what is fetched or built. ``RivalError``; `NotInstalledError` if there is none."""
+    kind = rival(name)
+    directory = StateDir(state, kind.name)
+    with directory.locked():
+        record = directory.read()
+        if record and processes.find(record.processes[0]):
+            if port not in (None, record.port):
+                raise RivalError(f"{kind.name} is up on port {record.port}, not {port}: take it down first")
+            return _server(directory, _answering(kind, directory, record))
+        if record:
+            _stop(kind, directory, record)  # It died; what served it may be there still.
+        return _start(kind, directory, port, fresh, cache)
+
+
+def down(name: str, state: Path = STATE) -> bool:
+    """Stop a server, orderly, or by force when that takes too long. False if none is up. ``RivalError`` if some process
+    of it survives even that."""
+    kind = rival(name)
+    directory = StateDir(state, kind.name)
+    if not directory.path.is_dir():
+        return False
+    with directory.locked():
+        record = directory.read()
+        if record is None:
+            return False
+        alive = processes.find(record.processes[0]) is not None
+        _stop(kind, directory, record)
+        return alive
+
+
+def find(name: str, state: Path = STATE) -> Server | None:
+    """The server on record, alive or not (``alive()`` tells); None if none was started, or it was taken down."""
+    directory = StateDir(state, rival(name).name)
+    record = directory.read()
+    return _server(directory, record) if record else None
+
+
+@contextlib.contextmanager
+def running(
+    name: str, state: Path = STATE, port: int | None = None, cache: Path = kafka_jars.CACHE
+) -> Iterator[Server]:
+    """A fresh server for as long as the block takes. ``RivalError`` if one is up already: it is somebody's, and not
+    empty."""
+    server = find(name, state)
+    if server and server.alive():
+        raise RivalError(f"{server.name} is up already (pid {server.pid}): take it down first")
+    server = up(name, state, port, cache=cache)
+    try:
+        yield server
+    finally:
+        down(name, state)
+
+
+def _start(kind: Rival, directory: StateDir, port: int | None, fresh: bool, cache: Path) -> Server:
+    if fresh:
+        directory.empty()
+    directory.data.mkdir(exist_ok=True)
+    ports = dict(zip(kind.ports, _free_ports(len(kind.ports)), strict=True))
+    if port is not None:
+        ports["port"] = port
+        _check_free(kind, port)
+    plan = kind.plan(Site(directory, ports, cache))
+    deadline = time.monotonic() + kind.start_s
+    for command in plan.prepare:
+        _prepare(kind, command, directory, deadline)
+    record = Record(kind.name, kind.url.format(**ports), ports["port"], version="", processes=())
+    try:
+        record = _launch(kind, plan, directory, record, deadline)
+    except BaseException:
+        # Whatever the reason, Ctrl-C included: nothing stays behind that no record names.
+        left = directory.read()
+        if left:
+            _stop(kind, directory, left)
+        raise
+    return _server(directory, record)
+
+
+def _launch(kind: Rival, plan: Plan, directory: StateDir, record: Record, deadline: float) -> Record:
+    """Companions and server, each on record as soon as it exists; returns the record of one that has answered."""
+    for command in (*plan.companions, plan.main):
+        try:
+            own = processes.spawn(command.argv, command.environment, directory.path, directory.log)
+        except OSError as error:
+            raise RivalError(f"{kind.name}: cannot start {command.argv[0]}: {error.strerror}") from error
+        # The server's own process comes first, whatever was started before it.
+        everyone = (own, *record.processes) if command is plan.main else (*record.processes, own)
+        record = replace(record, processes=everyone)
+        directory.write(record)
+        if command is plan.main:
+            version = _await(kind, kind.handshake, record.port, own, directory, deadline) or plan.version
+            record = replace(record, version=version)
+        elif command.port is not None:
+            _await(kind, lambda _connection: "", command.port, own, directory, deadline)
+    directory.write(record)
+    return record
+
+
+def _answering(kind: Rival, directory: StateDir, record: Record) -> Record:
+    """A server that was found up has to answer like a new one: an `up` that was killed may have left it half started,
+    and without its version."""
+    deadline = time.monotonic() + kind.start_s
+    version = _await(kind, kind.handshake, record.port, record.processes[0], directory, deadline)
+    if version and version != record.version:
+        record = replace(record, version=version)
+        directory.write(record)
+    return record
+
+
+def _await(
+    kind: Rival,
+    handshake: handshakes.Handshake,
+    port: int,
+    identity: processes.Identity,
+    directory: StateDir,
+    deadline: float,
+) -> str:
+    """Until the handshake succeeds; returns the version it told."""
+    while True:
+        version, reason = None, ""
+        try:
+            with socket.create_connection((LOOPBACK, port), timeout=ATTEMPT_S) as connection:
+                version = handshake(connection)
+        except (OSError, handshakes.NotReadyError) as error:
+            reason = str(error)
+        if processes.find(identity) is None:
+            raise RivalError(f"{kind.name} ended instead of answering{directory.tail()}")
+        if version is not None:
+            # The port was free a moment ago, and may have gone to somebody else since.
+            if processes.listens(identity, port):
+                return version
+            reason = f"what answers on port {port} is another program"
+        if time.monotonic() >= deadline:
+            raise RivalError(f"{kind.name} did not answer in {kind.start_s:.0f} s ({reason}){directory.tail()}")
+        time.sleep(ATTEMPT_EVERY_S)
+
+
+def _prepare(kind: Rival, command: Command, directory: StateDir, deadline: float) -> None:
+    try:
+        with directory.log.open("ab") as log:
+            done = subprocess.run(
+                command.argv,
+                env=dict(command.environment),
+                cwd=directory.path,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                timeout=max(1.0, deadline - time.monotonic()),
+                check=False,
+            )
+    except subprocess.TimeoutExpired as error:
+        raise RivalError(f"{kind.name}: preparing it took too long{directory.tail()}") from error
+    except OSError as error:
+        raise RivalError(f"{kind.name}: cannot start {command.argv[0]}: {error.strerror}") from error
+    if done.returncode != 0:
+        raise RivalError(f"{kind.name}: preparing it failed (exit code {done.returncode}){directory.tail()}")
+
+
+def _stop(kind: Rival, directory: StateDir, record: Record) -> None:
+    left: list[int] = []
+    for identity in record.processes:
+        left += processes.stop(identity, kind.stop_s)
+    if left:
+        raise RivalError(f"{kind.name} cannot be stopped: {', '.join(map(str, left))} survived SIGKILL")
+    directory.forget()
+
+
+def _server(directory: StateDir, record: Record) -> Server:
+    return Server(record.name, record.url, record.version, record.port, directory.log, record.processes)
+
+
+def _free_ports(count: int) -> Sequence[int]:
+    """Distinct ones, free at this moment. Another program may take one before its server does; then that does not
+    start, and says so."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((LOOPBACK, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _check_free(kind: Rival, port: int) -> None:
+    """Else the handshake would be somebody else's."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as error:
+            raise RivalError(f"{kind.name}: port {port} is not free ({error.strerror})") from error

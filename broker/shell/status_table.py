@@ -1,0 +1,172 @@
+"""What the endpoint processes of one supervisor know of each other without a message: a table in shared memory, ADR 27.
+
+Owns: the table's layout, and who writes what of it. Must never: lock, or hold anything that has to outlive the
+supervisor.
+
+The supervisor makes it, and every process inherits its descriptor. A process has an *entry*, which it alone writes
+while it lives. Between two lives the supervisor does: it begins the next life, which clears what was counted. Each word
+is written in one piece, so that nobody reads half a number.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from ..access.counting import KEY_BYTES, WAYS, SharedCount, table_bytes
+
+#: "Ingeborg", and the layout's version in the last byte: a child of another version refuses it.
+_MAGIC = int.from_bytes(b"Ingebo\0\1", "little")
+
+_WORD = 8
+#: Of the whole: magic, entries, buckets, the hashes' key of two words, and three to spare.
+_HEAD_WORDS = 8
+#: Of an entry: its life, state, beat, connections, and how many it has accepted; a line of the processor's cache each.
+_ENTRY_WORDS = 8
+_LIFE, _STATE, _BEAT, _CONNECTIONS, _TAKEN = range(5)
+
+#: A process that has not shown a sign of life for so long stands still, or is about to: it ticks every 0.1 s. In
+#: seconds.
+FRESH_S = 1.0
+
+#: Open files that the table of addresses is made for at most: of more, some addresses would be counted by each process.
+FILES_MAX = 1 << 20
+#: And at least: a table of less than a page saves nothing.
+FILES_MIN = 1 << 10
+
+
+class State(IntEnum):
+    """Of an entry's process. ``WAITING``: it has not been let in by the others, or cannot use the store."""
+
+    WAITING = 0
+    ACCEPTING = 1
+    LEAVING = 2
+
+
+class Other(NamedTuple):
+    """Another process that accepts: its connections, and how many it has accepted in its life."""
+
+    connections: int
+    taken: int
+
+
+class StatusTable:
+    """The supervisor's side; and what both sides know of the layout."""
+
+    def __init__(self, fd: int) -> None:
+        """Map the table that the descriptor leads to. Raises ``ValueError``: it is none."""
+        self.fd = fd
+        size = os.fstat(fd).st_size
+        if size < _HEAD_WORDS * _WORD:
+            raise ValueError("it is too short")
+        self._memory = mmap.mmap(fd, size)
+        head = memoryview(self._memory)[: _HEAD_WORDS * _WORD].cast("Q")
+        magic, self.entries, self.buckets = head[0], head[1], head[2]
+        head.release()
+        if magic != _MAGIC or size != _bytes(self.entries, self.buckets):
+            self._memory.close()
+            raise ValueError("it is another version's, or none")
+        self._words = memoryview(self._memory)[: _header_bytes(self.entries)].cast("Q")
+
+    def close(self) -> None:
+        """Unmap it; the descriptor is closed, too."""
+        self._words.release()
+        self._memory.close()
+        os.close(self.fd)
+
+    def begin(self, entry: int) -> None:
+        """Nobody lives there: begin the next life. What the last one counted is no longer counted."""
+        self._set(entry, _STATE, State.WAITING)
+        self._set(entry, _CONNECTIONS, 0)
+        self._set(entry, _TAKEN, 0)
+        self._set(entry, _BEAT, 0)
+        self._set(entry, _LIFE, self.life(entry) + 1)
+
+    def accepts(self, entry: int, now: float) -> bool:
+        """Is it ready, and does it move? ``now``: monotonic, in seconds."""
+        return self._get(entry, _STATE) == State.ACCEPTING and self._get(entry, _BEAT) >= (now - FRESH_S) * 1000
+
+    def life(self, entry: int) -> int:
+        """The number of its life, from 1 on; 0: the first one has not begun."""
+        return self._get(entry, _LIFE)
+
+    def _get(self, entry: int, word: int) -> int:
+        return self._words[_HEAD_WORDS + entry * _ENTRY_WORDS + word]
+
+    def _set(self, entry: int, word: int, value: int) -> None:
+        self._words[_HEAD_WORDS + entry * _ENTRY_WORDS + word] = value
+
+    def entry(self, number: int) -> StatusEntry:
+        """A process's own. Raises ``ValueError``: there is none of that number."""
+        if not 0 <= number < self.entries:
+            raise ValueError(f"it has no entry {number}")
+        return StatusEntry(self, number)
+
+    def counting(self, entry: int) -> SharedCount:
+        """Counts connections by address, at all processes."""
+        key = bytes(self._memory[3 * _WORD : 3 * _WORD + KEY_BYTES])
+        start = _header_bytes(self.entries)
+        return SharedCount(self._memory, start, self.buckets, self.entries, entry, key, self.life)
+
+
+class StatusEntry:
+    """One process's: what it tells the others, and what they tell."""
+
+    def __init__(self, table: StatusTable, number: int) -> None:
+        self._table = table
+        self._number = number
+
+    def show(self, state: State, now: float) -> None:
+        """A sign of life, with its state. ``now``: monotonic, in seconds."""
+        self._table._set(self._number, _BEAT, int(now * 1000))
+        self._table._set(self._number, _STATE, state)
+
+    def show_counts(self, connections: int, taken: int) -> None:
+        """How many connections it has, and how many it has accepted since it began."""
+        self._table._set(self._number, _CONNECTIONS, connections)
+        self._table._set(self._number, _TAKEN, taken)
+
+    def others(self, now: float | None = None) -> Sequence[Other]:
+        """All others that accept and move."""
+        table, at = self._table, time.monotonic() if now is None else now
+        return [
+            Other(table._get(entry, _CONNECTIONS), table._get(entry, _TAKEN))
+            for entry in range(table.entries)
+            if entry != self._number and table.accepts(entry, at)
+        ]
+
+    def counting(self) -> SharedCount:
+        """Counts connections by address, at all processes."""
+        return self._table.counting(self._number)
+
+
+def make(entries: int, files: int) -> StatusTable:
+    """A table for so many processes, of which each may open so many files. ``OSError``."""
+    buckets = -(-4 * min(max(files, FILES_MIN), FILES_MAX) // WAYS)
+    if sys.platform == "linux":
+        fd = os.memfd_create("ingeborg-status-table", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    # What nobody has written takes no memory, so the greatest table costs what its addresses do.
+    os.ftruncate(fd, _bytes(entries, buckets))
+    head = [_MAGIC, entries, buckets, secrets.randbits(64), secrets.randbits(64)]
+    os.pwrite(fd, b"".join(word.to_bytes(_WORD, sys.byteorder) for word in head), 0)
+    return StatusTable(fd)
+
+
+def _header_bytes(entries: int) -> int:
+    """In whole pages."""
+    words = _HEAD_WORDS + entries * _ENTRY_WORDS
+    return -(-words * _WORD // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+def _bytes(entries: int, buckets: int) -> int:
+    return _header_bytes(entries) + table_bytes(buckets, entries)
