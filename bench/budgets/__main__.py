@@ -18,7 +18,7 @@ import uvloop
 
 from ingeborg.bench.errors import BenchError
 
-from . import cost, hops, idle, latency, loads, misses, rivals, scaling, slots, standby, storm
+from . import cost, hops, idle, latency, loads, misses, replication, rivals, scaling, slots, storm
 from .model import Check, measured, show, table
 
 
@@ -55,8 +55,8 @@ def _hops(full: bool) -> list[Check]:
     return hops.report(hops.ROUNDS if full else 1)
 
 
-def _standby(full: bool) -> list[Check]:
-    return standby.report(4 if full else 1)
+def _replication(full: bool) -> list[Check]:
+    return replication.report(4 if full else 1)
 
 
 def _rivals(full: bool) -> list[Check]:
@@ -72,7 +72,7 @@ BUDGETS: Mapping[str, Callable[[bool], list[Check]]] = {
     "scaling": _scaling,
     "hops": _hops,
     "slots": _slots,
-    "standby": _standby,
+    "replication": _replication,
     "storm": _storm,
     "idle": _idle,
     "memory": loads.memory,

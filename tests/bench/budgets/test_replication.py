@@ -1,12 +1,12 @@
-"""`ingeborg.bench.budgets.standby`: what is met, what is said, and the measurement in small."""
+"""`ingeborg.bench.budgets.replication`: what is met, what is said, and the measurement in small."""
 
 from __future__ import annotations
 
 import pytest
 
-from ingeborg.bench.budgets import scaling, standby
+from ingeborg.bench.budgets import replication, scaling
+from ingeborg.bench.budgets.replication import KINDS, LOADS, Cost, Kind, Turn
 from ingeborg.bench.budgets.scaling import TOPICS
-from ingeborg.bench.budgets.standby import KINDS, LOADS, Cost, Kind, Turn
 
 ALONE = KINDS[0]
 MS_NS = 1_000_000
@@ -23,42 +23,42 @@ def test_the_least_cpu_of_all_rounds_counts_and_every_reply() -> None:
 
 @pytest.mark.parametrize(("more_ns", "met"), [(MS_NS, True), (MS_NS + 1000, False)])
 def test_a_reply_to_a_single_publish_may_take_a_millisecond_more(more_ns: int, met: bool) -> None:
-    found = standby.checks({(ALONE, 5): (cost(100.0, MS_NS), cost(150.0, MS_NS + more_ns))})
+    found = replication.checks({(ALONE, 5): (cost(100.0, MS_NS), cost(150.0, MS_NS + more_ns))})
     assert [check.met for check in found] == [True, met]
     assert found[0].measured == "+50 us, 1.50 times 100 us"
     assert found[1].measured == f"{more_ns // 1000:+} us, {1000 + more_ns // 1000} after 1000"
 
 
 def test_what_bursts_cost_is_reported_and_has_no_goal() -> None:
-    found = standby.checks({(KINDS[1], 1): (cost(100.0, MS_NS), cost(900.0, 9 * MS_NS))})
+    found = replication.checks({(KINDS[1], 1): (cost(100.0, MS_NS), cost(900.0, 9 * MS_NS))})
     assert [(check.goal, check.met) for check in found] == [("reported", True)] * 2
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.words)
 def test_every_topic_is_published_equally_often_at_every_endpoint(kind: Kind) -> None:
-    count = standby.publishes(kind)
-    assert count % (standby.ENDPOINTS * TOPICS) == 0
-    assert count % (standby.ENDPOINTS * kind.burst) == 0
+    count = replication.publishes(kind)
+    assert count % (replication.ENDPOINTS * TOPICS) == 0
+    assert count % (replication.ENDPOINTS * kind.burst) == 0
     assert count >= 1_000  # a p99 of fewer would be that of some few
 
 
 @pytest.mark.parametrize(("without", "has"), [(0, True), (12, False)])
 def test_an_endpoints_page_says_whether_its_slots_have_replicas(without: int, has: bool) -> None:
     page = f"# HELP …\ningeborg_slots_without_replica {without}\n"
-    assert standby.has_replicas(page) is has
+    assert replication.has_replicas(page) is has
 
 
 @pytest.mark.cluster
 async def test_a_small_load_is_measured_and_copied_only_where_there_are_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(standby, "LOAD_S", 0.2)
+    monkeypatch.setattr(replication, "LOAD_S", 0.2)
     monkeypatch.setattr(scaling, "IDLE_S", 0.1)
-    found = await standby.measure(1)
+    found = await replication.measure(1)
     assert list(found) == LOADS
     for (kind, _), (off, on) in found.items():
         assert off.copied == 0
         assert on.copied > 120  # the payload at least
         for seen in (off, on):  # its CPU is less than that of an idle tenth of a second may be
-            assert len(seen.replies_ns) == standby.publishes(kind)
+            assert len(seen.replies_ns) == replication.publishes(kind)
             assert 0 < seen.replies_ns[0] <= seen.replies_ns[-1]

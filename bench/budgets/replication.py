@@ -1,6 +1,6 @@
 """What replicas cost: the same load on two endpoints that wait for their replicas and on two without, by turns.
 
-    python -m ingeborg.bench.budgets.standby [--rounds 4]
+    python -m ingeborg.bench.budgets.replication [--rounds 4]
 
 Both clusters run on embedded stores, the one with `serve --replication on`. Publishes want a reply. They come one by
 one, which costs most, and then in bursts, as they do where an endpoint is busy; both at a rate that leaves the machine
