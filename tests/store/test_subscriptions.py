@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lmdb
@@ -332,7 +333,8 @@ async def test_large_batches_go_in_frames_of_bounded_size(tmp_path: Path, monkey
             )
             return await store._writers[lane].call(operation, sent)
 
-        monkeypatch.setattr(store._subscriptions, "_calls", {lane: partial(counted, lane) for lane in Lane})
+        writers = {lane: SimpleNamespace(call=partial(counted, lane), is_held=False) for lane in Lane}
+        monkeypatch.setattr(store._subscriptions, "_writers", writers)
         await store.subscribe([Subscribe("\N{SNOWMAN}" * 42, ["t" * 1_024], text, AWAY, True) for text in longest])
         assert await pairs(store, "t" * 1_024) == [("\N{SNOWMAN}" * 42, longest[-1])]
         topics = [f"{index}" for index in range(FRAME_ITEMS + 2)]
