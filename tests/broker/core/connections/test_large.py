@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ingeborg.broker.core.clients.sessions import AFTER_CLOSE_S, BYTES_PER_COMMAND
@@ -85,6 +85,11 @@ commands = st.fixed_dictionaries(
         "dedup": st.sampled_from([True, False, 1]),
         "cursor": st.sampled_from([None, "c", 1]),
         "limit": st.sampled_from([1, 10_000, 0, "x"]),
+        "until": st.sampled_from(["disconnect", 1]),
+        "ttl_s": st.sampled_from([1, 0]),
+        "filter": st.just({"a": [1]}),
+        "recover": st.sampled_from([True, "an-epoch.1"]),
+        "keep_s": st.just(5),
     },
 )
 grants = st.none() | st.builds(
@@ -96,6 +101,7 @@ grants = st.none() | st.builds(
 
 
 @given(commands | values, grants)
+@example({"command": "subscribe", "client_id": "a", "topic": "t", "until": "disconnect", "ttl_s": 1}, None)
 def test_it_says_what_is_said_of_a_small_frame(value: Any, grant: Grant | None) -> None:
     frame = orjson.dumps(value)
     outcome = read(frame, grant=grant)
