@@ -19,7 +19,7 @@ from ..desk import Desk
 from ..effects import Left, SlotsTransferred
 from ..limits import PATIENCE, SIZES, Patience, Sizes
 from ..outgoing.sending import Sending
-from .sessions import Sessions
+from .sessions import AFTER_CLOSE_S, Sessions
 
 #: Between two batches of clients that are told to go, in seconds.
 STEP_S: Final = 0.1
@@ -43,8 +43,9 @@ COPYING: Final = 1
 TRANSFERRING: Final = 2
 DELIVERING: Final = 3
 SENDING_AWAY: Final = 4
-DEPARTING: Final = 5
-GONE: Final = 6
+CLOSING: Final = 5
+DEPARTING: Final = 6
+GONE: Final = 7
 
 
 class Leaving:
@@ -112,9 +113,13 @@ class Leaving:
         if self._stage == SENDING_AWAY:
             self._send_away(now)
             if not self._untold and not self._told_soon:
-                self._stage = DEPARTING
-                self._deadline = now + LEAVE_S
-                self._joining.depart()
+                self._stage = CLOSING
+                self._deadline = now + AFTER_CLOSE_S
+        # A client sends until it reads the close. Its messages need the links to the peers, which end with `depart`.
+        if self._stage == CLOSING and (not self._sessions.connections or now >= self._deadline):
+            self._stage = DEPARTING
+            self._deadline = now + LEAVE_S
+            self._joining.depart()
         if self._stage == DEPARTING and (self._joining.left or now >= self._deadline):
             self._stage = GONE
             self.under_way = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ingeborg.broker.core.clients.leaving import LEAVE_S, STEP_S, Leaving
-from ingeborg.broker.core.clients.sessions import Sessions
+from ingeborg.broker.core.clients.sessions import AFTER_CLOSE_S, Sessions
 from ingeborg.broker.core.cluster.joining import Joining
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.effects import Act, Left, PauseOrResume, SlotsTransferred
@@ -214,6 +214,11 @@ def test_the_process_may_end_when_everything_under_way_is_finished() -> None:
     assert not endpoint.out()  # it has a client yet
     endpoint.later(PATIENCE.replies_s)
     endpoint.later()
+    assert endpoint.told() == [0]
+    assert not endpoint.out()  # it may have sent something before it reads the close
+    endpoint.sessions.disconnected(endpoint.connections[0])
+    endpoint.later()
+    endpoint.later()
     assert endpoint.out()
     assert endpoint.ends() == [SlotsTransferred(True)]
     endpoint.later()
@@ -223,6 +228,19 @@ def test_the_process_may_end_when_everything_under_way_is_finished() -> None:
     assert endpoint.ends() == [Left(True)]
     endpoint.later()
     assert endpoint.ends() == []
+
+
+def test_a_client_that_does_not_answer_the_close_is_waited_for_as_long_as_after_a_close_of_its_own() -> None:
+    endpoint = Endpoint(1)
+    endpoint.leaving.begin(0.0)
+    endpoint.later()
+    assert endpoint.told() == [0]
+    endpoint.later(AFTER_CLOSE_S - 0.01)
+    endpoint.later(0.0)
+    assert not endpoint.out()
+    endpoint.later(0.01)
+    endpoint.later(0.0)
+    assert endpoint.out()
 
 
 def test_and_ends_in_any_case() -> None:
