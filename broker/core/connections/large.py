@@ -17,7 +17,6 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, cast
 
 import ormsgpack
-from msgspec.msgpack import Decoder, Encoder
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import Command, check, reply_fields
@@ -45,11 +44,8 @@ _ID_LAST: Final = re.compile(
 _NAME_FIRST: Final = re.compile(_SPACE.join((b"", rb"\{", rb'"command"', rb":", rb'"(publish|broadcast)"')))
 _END_BYTES: Final = 2_048  # of a frame, in which they are looked for
 
-_ENCODER: Final = Encoder()
-#: Each field of a command comes back with its type: compiled code would fail on a list where a tuple was.
-_DECODER: Final[Decoder[tuple[Any, ...]]] = Decoder(
-    tuple[Command | None, tuple[list[bytes], int] | None, tuple[str, str, dict[str, Any]] | None, Any, Any, Any, bool]
-)
+#: The only field of a command that is a tuple. Packed it becomes a list, on which compiled code would fail.
+_TERM: Final = Command._fields.index("term")
 
 
 class Topics:
@@ -180,22 +176,28 @@ def read_packed(arguments: bytes, data: bytes) -> bytes:
         outcome = Outcome(error=ProtocolError("too_large", text))
     command, error = outcome.command, outcome.error
     topics: Any = None
+    fields: Any = None
     if command is not None:
         names = command.topics
         if len(names) > TOPICS_PER_PART:
             starts = range(0, len(names), TOPICS_PER_PART)
             topics = [ormsgpack.packb(names[start : start + TOPICS_PER_PART]) for start in starts], len(names)
             command = command._replace(topics=())
+        fields = list(command)
     said = None if error is None else (error.code, error.info, error.extra)
-    return _ENCODER.encode((command, topics, said, outcome.id, outcome.name, outcome.kind, outcome.is_text))
+    return ormsgpack.packb((fields, topics, said, outcome.id, outcome.name, outcome.kind, outcome.is_text))
 
 
 def unpack_outcome(packed: bytes | memoryview) -> Outcome:
     """What ``read_packed`` has packed."""
-    command, topics, said, number, name, kind, is_text = _DECODER.decode(packed)
-    error = None
-    if command is not None and topics is not None:
-        command = command._replace(topics=cast(Any, Topics(*topics)))
+    fields, topics, said, number, name, kind, is_text = ormsgpack.unpackb(packed)
+    command = error = None
+    if fields is not None:
+        if fields[_TERM] is not None:
+            fields[_TERM] = tuple(fields[_TERM])
+        command = Command(*fields)
+        if topics is not None:
+            command = command._replace(topics=cast(Any, Topics(*topics)))
     if said is not None:
         error = ProtocolError(said[0], said[1], **said[2])
     return Outcome(command, error, number, name, kind, is_text)
