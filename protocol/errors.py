@@ -87,7 +87,7 @@ TOKEN_EXPIRED: Final = CloseCode(4004, "the token has expired; connect with a ne
 HELD_TOO_MUCH: Final = CloseCode(4005, "the endpoint holds as much as it may, and most of it for this connection", True)
 TOKEN_REVOKED: Final = CloseCode(4006, "the token has been revoked", False)
 SUBSCRIPTIONS_ENDED: Final = CloseCode(
-    4007, "subscriptions have ended while this endpoint was cut off; connect and listen anew", True
+    4007, "subscriptions have ended while this endpoint was cut off; connect and listen again", True
 )
 
 CLOSES: Final[dict[int, CloseCode]] = {

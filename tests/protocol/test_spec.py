@@ -59,16 +59,14 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "topics in a page, by default": (ingeborg.protocol.messages.PAGE_LIMIT_DEFAULT,),
     "topics in a page, at most": (ingeborg.protocol.messages.PAGE_LIMIT_MAX,),
     "answer of another endpoint, s": (calls.TIMEOUT_S,),
-    "how much longer an answer may take each time that the home says it is reading a topic's filters, s": (
-        calls.PATIENCE_S,
-    ),
+    "extension of that time each time the home reports that it is reading a topic's filters, s": (calls.PATIENCE_S,),
     "answer of the store, s": (stores.STORE_TIMEOUT_S,),
-    "commands of one connection in a second, each topic of a list counting as one; not of the endpoint's own machine; "
-    "0: any number": (OPTIONS.max_commands_per_second,),
-    "topics of one client; 0: any number": (OPTIONS.max_subscriptions, LIMITS.subscriptions),
+    "commands of one connection in a second, each topic of a list counting as one; connections from the endpoint's own "
+    "machine are exempt; 0: no limit": (OPTIONS.max_commands_per_second,),
+    "topics of one client; 0: no limit": (OPTIONS.max_subscriptions, LIMITS.subscriptions),
     "commands of one connection under way": (replies.REPLIES_MAX,),
     "duplicates waiting for one message's outcome": (SIZES.waiters_max,),
-    "changes of one client's subscriptions waiting for others of it": (
+    "changes of one client's subscriptions that wait for its other changes": (
         writing.WRITES_WAITING_MAX,
         SIZES.counting_max,
     ),
@@ -77,7 +75,7 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "filter of a subscription, bytes of its canonical text": (filters.FILTER_BYTES_MAX,),
     "different attributes that a filter looks at": (filters.PATHS_MAX,),
     "keys that lead to an attribute in a filter": (filters.DEPTH_MAX,),
-    "members of all lists of a filter together as they are written, those of an `anything-but` too": (
+    "members of all lists of a filter together, as written, including those of an `anything-but`": (
         filters.VALUES_MAX,
     ),
     "combinations that a filter makes (section 2.6)": (filters.COMBINATIONS_MAX,),
@@ -91,7 +89,7 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "kept messages of an endpoint, bytes in memory: of the topics that it is home of, and those that it keeps for "
     "other homes; 0: it keeps none": (OPTIONS.history_bytes,),
     "kept messages of one topic": (OPTIONS.history_size, LIMITS.history_size),
-    "topics that a home remembers to have lost all that was kept": (log.HOLES_MAX,),
+    "topics whose loss of all kept messages a home remembers": (log.HOLES_MAX,),
     "a position; a `mid`, bytes": (
         ingeborg.protocol.messages.POSITION_BYTES_MAX,
         ingeborg.protocol.messages.MID_BYTES_MAX,
@@ -99,13 +97,15 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "`last` of a `subscribe`; `last` and `limit` of `history`": (ingeborg.protocol.messages.LAST_MAX,),
     "topics of a `subscribe` with `last` or `since`": (ingeborg.protocol.messages.SINCE_TOPICS_MAX,),
     "payloads in a reply to `history`, bytes": (history_server.ONCE_BYTES,),
-    "what comes for a client while it recovers, bytes: half of `max_outbox_bytes`": (OPTIONS.max_outbox_bytes / 2,),
-    "kept messages of a `subscribe` with `last` or `since`, s": (replaying.COMMAND_S,),
-    "subscriptions of a client that are remembered as ended": (model.ENDED_MAX,),
+    "messages that arrive for a client while it recovers, bytes: half of `max_outbox_bytes`": (
+        OPTIONS.max_outbox_bytes / 2,
+    ),
+    "time for the kept messages of a `subscribe` with `last` or `since` to come, s": (replaying.COMMAND_S,),
+    "ended subscriptions remembered for a client": (model.ENDED_MAX,),
     "their topics and filters, bytes": (model.ENDED_BYTES_MAX,),
-    "how long that is remembered, s": (expiry.KEPT_S,),
-    "revoked tokens and subjects of a store whose `expires_at` is not over": (revocations.REVOCATIONS_MAX,),
-    "revocations of an endpoint waiting for others of it": (revoking.WAITING_MAX,),
+    "time for which ended subscriptions are remembered, s": (expiry.KEPT_S,),
+    "revoked tokens and subjects in a store whose `expires_at` has not passed": (revocations.REVOCATIONS_MAX,),
+    "revocations of an endpoint that wait for its other revocations": (revoking.WAITING_MAX,),
 }
 
 
@@ -308,6 +308,6 @@ def test_every_section_that_is_cited_exists() -> None:
 
 def test_sections_that_the_page_itself_refers_to_exist() -> None:
     # "RFC 6455 section 8.1" and "section 4.3 of the thesis" are other texts' sections.
-    text = re.sub(r"RFC \d+\s+section\s+[\d.]+|section 4\.3 of the thesis", "", SPEC)
-    referred = re.findall(r"[Ss]ections? (\d+(?:\.\d+)?)", text)
+    text = re.sub(r"RFC\s+\d+\s+section\s+[\d.]+|section\s+4\.3\s+of\s+the\s+thesis", "", SPEC)
+    referred = re.findall(r"[Ss]ections?\s+(\d+(?:\.\d+)?)", text)
     assert set(referred) <= set(HEADINGS)
