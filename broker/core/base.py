@@ -1,6 +1,6 @@
-"""What every folder of the core is built on: the desk, what stands behind it, and the bounds.
+"""The base of every folder of the core: the desk, the state behind it, and the bounds.
 
-Owns: these, as one endpoint has them. Must never: know a part.
+Owns: one endpoint's instances of these. Must never: know a part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from .stores import StoreCalls
 
 
 class Base:
-    """One endpoint's. ``now``: monotonic seconds; ``unix_s``: Unix time, both of its start. ``shape``: of the store."""
+    """One endpoint's base. ``now``: monotonic seconds; ``unix_s``: Unix time, both at its start. ``shape``: the
+    store's."""
 
     def __init__(
         self,
@@ -44,11 +45,11 @@ class Base:
 
     @property
     def idle(self) -> bool:
-        """Nothing at all is under way: no job, no call, no message."""
+        """Is nothing under way: no job, no call, no message?"""
         return not (self.jobs or self.stores or self.calls or self.inflight.messages)
 
     def metrics(self) -> list[Metric]:
-        """What is counted and measured for all parts together."""
+        """Return the metrics that belong to no single part."""
         counters_, stores, desk = self.counters, self.stores, self.desk
         counters_.observe()
         commands = [
@@ -62,8 +63,8 @@ class Base:
             counters("commands", "Commands of clients whose outcome is known", ("command", "result"), commands),
             counters_by("drops", "Everything dropped, by reason", "reason", counters_.drops),
             counters_by("errors", "Error replies, and errors of links, by code", "code", counters_.errors),
-            gauge("publishes_in_flight", "Publishes whose outcome is not known yet", self.inflight.messages),
-            gauge("publishes_in_flight_bytes", "Their payloads", self.inflight.bytes),
+            gauge("publishes_in_flight", "Publishes whose outcome is still open", self.inflight.messages),
+            gauge("publishes_in_flight_bytes", "Bytes of their payloads", self.inflight.bytes),
             desk.counted("not_home", "Requests of peers refused because the slot is not this endpoint's"),
             desk.counted("store_calls", "Calls to the store (batches)"),
             desk.counted("store_errors", "Calls to the store that failed"),

@@ -1,10 +1,9 @@
-"""How the messages of a connection become the bytes in its outbox, and those in its socket.
+"""How a connection's messages become the bytes in its outbox, and the bytes for its socket.
 
-Owns: one class for each form. Must never: hold a connection, or know which form a client has asked for; the shell
-does.
+Owns: one class for each form. Must never: hold a connection, or know which form a client has asked for; the shell does.
 
-All connections of one form share one codec. A message keeps its frame for each codec that it meets, so a codec's
-identity stands for the form of its frames.
+All connections with the same form share one codec. A message keeps one frame per codec, so the codec's identity stands
+for the form of its frames.
 """
 
 from __future__ import annotations
@@ -14,26 +13,42 @@ from typing import Final
 from ingeborg.protocol.frames import text_frame, text_head
 from ingeborg.protocol.lines import together
 
-#: ``Lines`` copies a message up to this size behind its header. It does not copy a longer one, which many connections
-#: may share as one object: the header is a buffer of its own.
+#: ``Lines`` copies a message up to this size behind its header. A longer message stays one object, which many
+#: connections can share; its header gets a buffer of its own.
 COPIED_BYTES: Final = 16 << 10
 
 
 class Codec:
-    """Bare messages: somebody else makes frames of them, such as the shell of a connection that compresses them."""
+    """Bare messages. The caller frames them, for example the shell of a connection that compresses them.
+
+    Subclass it for another form. An implementation keeps no state of a connection, because many connections share it.
+    """
 
     def frame(self, message: bytes) -> bytes:
-        """Return what the outbox holds for this message."""
+        """Return what the outbox holds for a message.
+
+        Args:
+            message: the encoded message, without framing.
+
+        Returns:
+            The bytes that the outbox counts and keeps. Equal messages give equal bytes.
+        """
         return message
 
     def written(self, frames: list[bytes]) -> list[bytes]:
-        """Return what the socket is written for these frames of the outbox, one turn's. Only a codec of lines changes
-        them."""
+        """Return the buffers for the socket. Only a codec of lines changes the frames.
+
+        Args:
+            frames: the outbox's frames for one turn, in order.
+
+        Returns:
+            The buffers to write, in order.
+        """
         return frames
 
 
 class TextFrames(Codec):
-    """A WebSocket text frame for each message."""
+    """One WebSocket text frame per message."""
 
     def frame(self, message: bytes) -> bytes:
         """See ``Codec``."""
@@ -41,7 +56,7 @@ class TextFrames(Codec):
 
 
 class BareLines(Codec):
-    """Bare messages, of which one turn's become lines of as few messages as possible (SPEC section 1.6)."""
+    """Bare messages; packs those of one turn into as few messages of lines as possible (SPEC section 1.6)."""
 
     def written(self, frames: list[bytes]) -> list[bytes]:
         """See ``Codec``."""
@@ -49,7 +64,7 @@ class BareLines(Codec):
 
 
 class Lines(Codec):
-    """The same, and a WebSocket text frame for each of those messages."""
+    """Packs messages as ``BareLines`` does, and puts each packed message into a WebSocket text frame."""
 
     def written(self, frames: list[bytes]) -> list[bytes]:
         """See ``Codec``."""
@@ -63,5 +78,5 @@ class Lines(Codec):
         return buffers
 
 
-#: The codec of a connection whose shell names none.
+#: The default codec, for a shell that names none.
 MESSAGES: Final = Codec()

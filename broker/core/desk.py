@@ -1,7 +1,7 @@
-"""The desk: what a part of the core may ask for, and nothing else.
+"""The desk: everything that a part of the core can ask for.
 
-Owns: what every part needs: both clocks, counters, calls to the store and to peers, jobs, effects. Must never: lead
-from one part to another. What two parts share is given to both when they are made, under its own type.
+Owns: the needs of every part: both clocks, counters, calls to the store and to peers, jobs, effects. Must never: lead
+from one part to another. Two parts that share something both get it when they are made, under its own type.
 """
 
 from __future__ import annotations
@@ -19,12 +19,18 @@ from .metrics import Metric, counter
 from .stores import StoreCalls, StoreDone
 
 Job = Iterator[bool]
-"""Work in slices of a few milliseconds. One that yields true waits for something, and is put back (``Desk.job``) by the
-part that knows that it has come."""
+"""Work in slices of a few milliseconds. A job that yields true waits for something; the part that sees it arrive puts
+the job back (``Desk.job``)."""
 
 
 class Desk:
-    """One endpoint's. ``now``: monotonic seconds, of the event that is being dealt with."""
+    """One endpoint's desk.
+
+    Its methods never block. They raise no error for what a peer or the store does: failures reach the asker or the
+    ``done`` callback in a later turn.
+
+    ``now``: monotonic seconds of the event that the endpoint is handling.
+    """
 
     def __init__(
         self,
@@ -36,9 +42,19 @@ class Desk:
         acts: list[Act],
         unix_s: float = 0.0,
     ) -> None:
-        """``unix_s``: Unix time in seconds, at ``now``."""
+        """Make the desk.
+
+        Args:
+            now: monotonic seconds.
+            counters: the counters that the parts share.
+            calls: the requests to peers under way.
+            stores: the store calls under way.
+            jobs: the queue of jobs.
+            acts: the list of acts that the next ``flush`` returns.
+            unix_s: Unix time in seconds, at ``now``.
+        """
         self.now = now
-        self._unix_s = unix_s  # at the last tick,
+        self._unix_s = unix_s  # at the last tick
         self._ticked_at = now
         self.counts = counters.counts
         self.drops = counters.drops
@@ -49,24 +65,37 @@ class Desk:
 
     @property
     def unix_s(self) -> float:
-        """Unix time in seconds, of the event that is being dealt with."""
+        """Unix time in seconds of the event that the endpoint is handling."""
         return self._unix_s + (self.now - self._ticked_at)
 
     def tick(self, unix_s: float) -> None:
-        """It is ``unix_s`` now: this clock may have been set back or on."""
+        """Set Unix time to ``unix_s`` seconds. It can jump forwards and backwards."""
         self._unix_s, self._ticked_at = unix_s, self.now
 
     def counted(self, name: str, help: str) -> Metric:
-        """One of ``counts``, as a part tells it."""
+        """Return one of ``counts`` as a metric.
+
+        Args:
+            name: the counter's name, without the prefix of all metrics.
+            help: the help text for operators.
+        """
         return counter(name, help, self.counts[name])
 
     def store(self, operation: str, arguments: tuple[Any, ...], done: StoreDone, context: Any = None) -> None:
-        """Call the store at the end of the turn; ``done`` is told (context, result, error)."""
+        """Call the store at the end of the turn.
+
+        Args:
+            operation: the name of a method of ``Store``.
+            arguments: its positional arguments.
+            done: called once, in a later turn, with (context, result, error): ``error`` is ``None`` if the call
+                succeeded, and a ``TimeoutError`` if the store did not answer within ``STORE_TIMEOUT_S``.
+            context: an object for ``done``, passed through unchanged.
+        """
         self.counts["store_calls"] += 1
         self._stores.make(operation, arguments, done, context, self.now)
 
     def number(self) -> int:
-        """A number for a request, never used before by this incarnation."""
+        """Return a number for a request, never used before by this incarnation."""
         return self._calls.number()
 
     def ask(
@@ -78,38 +107,67 @@ class Desk:
         number: int = 0,
         linked: Request | None = None,
     ) -> None:
-        """Make a request to the peer; the asker is told what comes of it.
+        """Send a request to a peer. The asker learns the outcome (``answered``, ``failed`` or ``lost``).
 
-        ``number``: one that was drawn before; 0: a new one. ``linked``: goes over the present link instead, since it
-        means the same there, and only there.
+        Args:
+            peer: the peer's incarnation.
+            request: the request's record.
+            asker: gets the outcome, once, in a later turn.
+            context: an object for the asker, passed through unchanged in ``Call.context``.
+            number: a number from ``number()``; 0: draw a new one.
+            linked: the record to send instead over the present link, the only link on which it means the same.
         """
         self._calls.make(peer, request, asker, context, self.now, number, linked)
 
     def cast(self, peers: Iterable[str], request: Request, asker: Asker, context: Any = None) -> None:
-        """Make the same request to many peers; the asker is told what comes of each."""
+        """Send the same request to many peers. The asker learns the outcome for each.
+
+        Args:
+            peers: the peers' incarnations.
+            request: the request's record.
+            asker: gets each outcome, as for ``ask``.
+            context: an object for the asker, the same for all peers.
+        """
         for peer in peers:
             self._calls.make(peer, request, asker, context, self.now)
 
     def answer(self, peer: str, number: int, value: Any = None) -> None:
-        """Answer a peer's request."""
+        """Answer a peer's request.
+
+        Args:
+            peer: the peer's incarnation.
+            number: the request's number.
+            value: the answer, in the form that the request's record defines.
+        """
         self._calls.put(peer, (number, Answer("", value)))
 
     def decline(self, peer: str, number: int, code: str, info: Any = "") -> None:
-        """Refuse a peer's request with an error code, or ``NOT_HOME``."""
+        """Refuse a peer's request.
+
+        Args:
+            peer: the peer's incarnation.
+            number: the request's number.
+            code: an error code, or ``NOT_HOME``.
+            info: details for the asker.
+        """
         if code == NOT_HOME:
             self.counts["not_home"] += 1
         self._calls.put(peer, (number, Answer(code, info)))
 
     def job(self, job: Job) -> None:
-        """Do this in slices, in turns to come."""
+        """Queue a job. The endpoint runs its slices in later turns.
+
+        Args:
+            job: an iterator; each step is one slice. It yields true to be taken out of the queue until it is put back.
+        """
         self._jobs.append(job)
 
     def emit(self, act: Act) -> None:
-        """Have the shell do this at the end of the turn."""
+        """Have the shell carry out an act at the end of the turn."""
         self._acts.append(act)
 
 
 def in_turn(step: Callable[..., None], *arguments: Any) -> Job:
-    """A job of one slice."""
+    """Return a job of one slice, which calls ``step`` with the arguments."""
     step(*arguments)
     yield from ()

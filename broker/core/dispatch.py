@@ -1,9 +1,10 @@
-"""A message on its way: what its origin and its home keep of it until its outcome is known.
+"""A message under way: the records that its origin and its home keep until its outcome is known.
 
-Owns: these records, and what the outcomes are. Must never: act; ``origin``, ``home`` and ``fanout`` move it along.
+Owns: these records, and the possible outcomes. Must never: act; ``origin``, ``home`` and ``fanout`` move a message
+along.
 
 As the *origin* an endpoint keeps a ``Publish`` until the publisher knows the outcome. As the *home* it keeps a
-``Dispatch`` until every endpoint with subscribers has confirmed. A *destination* needs no more than the message.
+``Dispatch`` until every endpoint with subscribers has confirmed. A *destination* needs only the message.
 """
 
 from __future__ import annotations
@@ -39,22 +40,22 @@ class Publish:
 
     def __init__(self, message: Message, slot: int, connection: Connection, id: Any, ack: bool) -> None:
         self.message = message
-        self.slot = slot  # of its topic
-        self.key: int | None = None  # in the tables of duplicates; None: it is not checked
-        self.unique = False  # it is, but for itself only
-        self.keep_s = 0  # seconds that it is to be retained
+        self.slot = slot  # the slot of its topic
+        self.key: int | None = None  # in the tables of duplicates; None: unchecked
+        self.unique = False  # the key is checked only for the message itself
+        self.keep_s = 0  # seconds to retain it
         self.is_retained = False  # its home has said that it retains it
-        self.again = False  # this endpoint was its home, and may have retained it: so may its replicas, and the journal
+        self.again = False  # this endpoint was its home and can have retained it, as can its replicas and the journal
         self.connection = connection
         self.id = id
         self.ack = ack
         self.reply: Reply | None = None  # its place among the connection's replies, once it has to wait for one
         self.waits = False  # it counts as in flight
-        self.outcome: bool | ProtocolError | None = None  # was it a duplicate, or why did it fail
+        self.outcome: bool | ProtocolError | None = None  # whether it was a duplicate, or why it failed
 
 
 class Elsewhere(Enum):
-    """The outcome of a message that another endpoint is the home of by now."""
+    """The outcome of a message whose home is now another endpoint."""
 
     ELSEWHERE = "elsewhere"
 
@@ -62,7 +63,7 @@ class Elsewhere(Enum):
 ELSEWHERE: Final = Elsewhere.ELSEWHERE
 
 Outcome = bool | ProtocolError | Elsewhere
-"""What has become of a message at its home: dispatched (``False``), a duplicate (``True``), or not."""
+"""The outcome of a message at its home: dispatched (``False``), a duplicate (``True``), an error, or ``ELSEWHERE``."""
 
 
 class Dispatch:
@@ -97,30 +98,30 @@ class Dispatch:
         self.message = message
         self.slot = slot
         self.key = key
-        # Who is told the outcome: the publish of a client here, or the peer that it came from; or nobody.
+        # The recipient of the outcome: the publish of a client here, or the peer that sent the message; or none.
         self.publish = publish
         self.peer = ""
-        self.number = 0  # of the peer's request
-        self.begun = message.received  # if it is a broadcast: nobody can have had it before then
+        self.number = 0  # the number of the peer's request
+        self.begun = message.received  # for a broadcast: no client can have had it before this time
         self.waits = False  # it counts as in flight
         self.pending = False  # in the table of duplicates, until it has been dispatched
-        self.barriers = 0  # for so much it waits: that the slot's replica has it, that the journal has
-        self.keep_s = 0  # seconds that it is to be retained; 0: it is not
-        self.entry: Entry | None = None  # of the log of retained messages
-        self.stamp = 0  # of that, when it was accepted here
-        self.is_retained = False  # its home retains it, and its publisher is told so
-        self.found = False  # that was there before: another home may have said that it is published
-        self.not_retained: Exception | None = None  # the journal could not take it in
-        self.seen: bool | None = None  # lookup routing: the store's word on it, once it is known
-        self.recipients = 0  # counted while it is being dispatched, if they are many
-        self.open = 0  # confirmations it waits for: of endpoints, of relocations, and one while it is being handed on
-        self.confirmed: list[str] | None = None  # names of those that have; None: nobody yet
+        self.barriers = 0  # barriers it still waits for: the slot's replica has it, the journal has it
+        self.keep_s = 0  # seconds to retain it; 0: not retained
+        self.entry: Entry | None = None  # its entry in the log of retained messages
+        self.stamp = 0  # the entry's stamp, if it was accepted here
+        self.is_retained = False  # its home retains it, and tells its publisher so
+        self.found = False  # the entry was there before: another home can have reported it as published
+        self.not_retained: Exception | None = None  # the reason why the journal could not take it
+        self.seen: bool | None = None  # lookup routing: whether the store has seen it, once known
+        self.recipients = 0  # counted during dispatch, if there are many
+        self.open = 0  # outstanding confirmations: from endpoints, from relocations, and one during the handover
+        self.confirmed: list[str] | None = None  # names of the endpoints that have confirmed; None: none yet
         self.failed: list[str] | None = None
         self.outcome: Outcome | None = None
 
 
 class Telling(Dispatch):
-    """A message that this endpoint itself publishes, at its home here. ``news``: what its outcome belongs to."""
+    """A message that this endpoint itself publishes, at its home here. ``news``: the news whose outcome it decides."""
 
     __slots__ = ("news",)
 
@@ -130,7 +131,7 @@ class Telling(Dispatch):
 
 
 def refusal(code: str, info: Any) -> ProtocolError:
-    """What a home has answered of a message that it could not dispatch, or not to all."""
+    """Return the error for a message that its home could not dispatch, or not to all endpoints."""
     text, extra = (info, {}) if isinstance(info, str) else info
     error = ProtocolError(code, text)
     error.extra = extra

@@ -1,9 +1,10 @@
-"""What the core wants done: the one form in which its decisions leave it.
+"""Effects: the only form in which the core's decisions leave it.
 
-Owns: the kinds of effects and the order to carry them out in. Must never: decide, or carry out.
+Owns: the kinds of effects, and the order in which to carry them out. Must never: decide, or carry out.
 
-What nearly every turn has (frames, store calls) comes in lists of its own. Everything else is an *act*: a small record
-that says what to do, in one list, in the order in which the acts were decided. A new capability adds a record here.
+Frames and store calls, which nearly every turn has, come in lists of their own. Everything else is an *act*: a small
+record that says what to do. One list holds the acts in the order in which the core decided them. A new capability adds
+a record here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from .model import Endpoint
 
 
 class StoreCall(NamedTuple):
-    """Call ``store.<operation>(*arguments)``, and tell the router what came of it: ``stored``."""
+    """Call ``store.<operation>(*arguments)``, and pass the result or the error to ``Router.stored``.
+
+    ``number`` identifies the call in ``stored``.
+    """
 
     number: int
     operation: str
@@ -27,10 +31,10 @@ class StoreCall(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Read a large frame away from the loop (``large.read``), and tell the router what it says: ``read``."""
+    """Read a large frame away from the loop (``large.read``), and pass the outcome to ``Router.read``."""
 
     number: int
-    size: int  # in bytes
+    size: int  # bytes
     pieces: Sequence[bytes | bytearray]
     is_text: bool
     payload_bytes_max: int
@@ -38,70 +42,70 @@ class Read(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """What the large frame of this ``Read`` says is not wanted any more."""
+    """Drop the large frame of this ``Read``: the core no longer needs its outcome."""
 
     number: int
 
 
 class Close(NamedTuple):
-    """Close the client's connection after what it was given to write; with ``HELD_TOO_MUCH`` drop that, too."""
+    """Close the client's connection after writing what it was given; with ``HELD_TOO_MUCH``, drop that instead."""
 
     connection: Connection
     code: CloseCode
 
 
 class PauseOrResume(NamedTuple):
-    """Stop or go on reading the client's connection, as its ``paused`` now says."""
+    """Stop or resume reading the client's connection, according to its ``paused``."""
 
     connection: Connection
 
 
 class Ping(NamedTuple):
-    """Send the client a ping; tell the router when it answers: ``ponged``."""
+    """Send the client a ping. Call ``Router.ponged`` when the client answers."""
 
     connection: Connection
 
 
 class Dial(NamedTuple):
-    """Connect to the peer. Tell the router ``link_up``, or ``dial_failed``."""
+    """Connect to the peer. Call ``Router.link_up`` or ``Router.dial_failed``."""
 
     endpoint: Endpoint
 
 
 class DropLink(NamedTuple):
-    """Close the connection to the peer; the next one starts afresh."""
+    """Close the connection to the peer. The next connection starts afresh."""
 
     incarnation: str
 
 
 class Gone(NamedTuple):
-    """For the log: the peer has left, or is taken for dead, or a newer incarnation has its name."""
+    """Log that the peer has left, that this endpoint takes it for dead, or that a newer incarnation has its name."""
 
     endpoint: Endpoint
 
 
 class Joined(NamedTuple):
-    """All other endpoints have let this one in; it serves from here on."""
+    """All other endpoints have let this one in. It serves from now on."""
 
 
 class Knows(NamedTuple):
-    """It knows which tokens have been revoked: clients with tokens may come from here on."""
+    """The endpoint knows which tokens are revoked. Let clients with tokens in from now on."""
 
 
 class Stop(NamedTuple):
-    """This process has to end at once."""
+    """End this process at once. ``why``: the reason, for the log."""
 
     why: str
 
 
 class SlotsTransferred(NamedTuple):
-    """This endpoint, which leaves, is home of nothing any more. ``in_time``: all others know, and have what it saw."""
+    """This leaving endpoint is no longer home of any slot. ``in_time``: all other endpoints know, and have its data."""
 
     in_time: bool
 
 
 class Left(NamedTuple):
-    """This endpoint has left: its process may end. ``in_time``: everything under way was finished."""
+    """This endpoint has left, and its process can end. ``in_time``: everything under way was finished."""
 
     in_time: bool
 
@@ -124,10 +128,18 @@ Act = (
 
 
 class Effects(NamedTuple):
-    """What one turn has decided. The lists are to be carried out in this order, each from front to back."""
+    """The decisions of one turn. The shell carries out the lists in this order, each from front to back.
+
+    Attributes:
+        store: the store calls to start.
+        links: (peer's incarnation, frames) for each peer's link.
+        write: (connection, buffers) for each client's socket. Call ``Router.written`` afterwards.
+        acts: everything else, in the order of the decisions.
+        more: true if work is left for the next turn; the shell then calls ``Router.work``.
+    """
 
     store: list[StoreCall]
-    links: list[tuple[str, list[bytes]]]  # frames for each peer's link
-    write: list[tuple[Connection, list[bytes]]]  # frames for each client's socket; then tell the router ``written``
+    links: list[tuple[str, list[bytes]]]
+    write: list[tuple[Connection, list[bytes]]]
     acts: list[Act]
-    more: bool  # there is work left for the next turn: call ``work``
+    more: bool

@@ -1,6 +1,6 @@
 """A retained message, and the retained messages of a topic.
 
-Owns: what is known of each, and what they take. Must never: decide which stays.
+Owns: the facts about each, and their size. Must never: decide which one stays.
 """
 
 from __future__ import annotations
@@ -10,23 +10,25 @@ from typing import Final
 
 from .caches.policy import Entry as Rank
 
-#: What an entry takes beside its topic's name and payload: the object, its numbers, its place in two rows; some 300 B.
+#: The bytes of an entry besides its topic's name and payload: the object, its numbers, its place in two rows; some 300
+#: B.
 ENTRY_BYTES: Final = 300
 
-#: And a topic with entries, beside its name, and what its first one is worth once that is old.
+#: The bytes of a topic with entries besides its name, including the rank of its first entry once that is old.
 TOPIC_BYTES: Final = 500
 
-#: What has become of an entry that the log does not have any more: it was not dispatched; it was forgotten; it is
-#: another home's.
+#: Why the log no longer has an entry: it was not dispatched; it was forgotten; it belongs to another home.
 REMOVED: Final = 1
 FORGOTTEN: Final = 2
 MOVED: Final = 3
 
 
 class Entry:
-    """A retained message. ``expires``: monotonic seconds of this endpoint. ``gone``: 0, or why the log does not have it
-    any more. ``pending_readers``: how many subscribers have not had it; one, where nobody has counted. ``is_old``: see
-    ``room``."""
+    """A retained message.
+
+    ``expires``: monotonic seconds of this endpoint. ``gone``: 0, or why the log no longer has it. ``pending_readers``:
+    the number of subscribers that have not had it; one if nothing has counted them. ``is_old``: see ``room``.
+    """
 
     __slots__ = ("expires", "gone", "is_old", "number", "origin", "payload", "pending_readers", "stamp", "topic")
 
@@ -43,14 +45,16 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """What it takes, in bytes."""
+        """Its size in bytes."""
         return ENTRY_BYTES + len(self.payload)
 
 
 class TopicLog:
-    """One topic's entries, by their stamps. ``forgotten``: the greatest stamp that is not among them any more;
-    ``last``: the greatest that was; ``expires``: none of them is over before; ``rank``: what its first entry is worth,
-    once that is old."""
+    """One topic's entries, by their stamps.
+
+    ``forgotten``: the greatest stamp that the log has dropped. ``last``: the greatest stamp that the log has ever had.
+    ``expires``: no entry expires before this time. ``rank``: the rank of its first entry, once that is old.
+    """
 
     __slots__ = ("entries", "expires", "forgotten", "last", "rank", "slot", "topic")
 

@@ -1,4 +1,4 @@
-"""A histogram of times with fixed bounds, as Prometheus wants it: counts by bucket, and the sum.
+"""A histogram of times with fixed bounds, in the form that Prometheus expects: counts by bucket, and the sum.
 
 Owns: the bounds. Must never: read a clock.
 """
@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Final
 
-#: Upper bounds of the buckets in seconds, from a turn of the loop to the longest time-out: two or three to a decade,
-#: with the goals of this broker (5, 10, 50, 100 ms, one second) among them.
+#: Upper bounds of the buckets in seconds, from one turn of the loop to the longest time-out. Each decade has two or
+#: three, and the goals of this broker (5, 10, 50, 100 ms, one second) are among them.
 BOUNDS_S: Final[tuple[float, ...]] = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
     *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
@@ -28,12 +28,12 @@ class Histogram:
         self.sum_s = 0.0
 
     def observe(self, seconds: float, times: int = 1) -> None:
-        """It took so long, so many times."""
+        """Count ``times`` observations of ``seconds``."""
         self._counts[bisect_left(BOUNDS_S, seconds)] += times
         self.sum_s += seconds * times
 
     def observe_since(self, now: float, begun: Iterable[tuple[float, int]]) -> None:
-        """What began then ends now, so many times each. For what every message adds to: one call for a whole turn."""
+        """Count events that end now: (begun at, how many) each. One call covers a whole turn of messages."""
         counts = self._counts
         sum_s = 0.0
         for since, times in begun:
@@ -43,5 +43,5 @@ class Histogram:
         self.sum_s += sum_s
 
     def buckets(self) -> list[tuple[float | None, int]]:
-        """Upper bound (``None``: infinity) and how many took no longer; the last one is the count of all."""
+        """Return (upper bound, observations up to it) pairs. The last bound is ``None``, infinity, with the total."""
         return list(zip((*BOUNDS_S, None), accumulate(self._counts), strict=True))

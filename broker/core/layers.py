@@ -1,7 +1,7 @@
-"""One endpoint's layers, from the bottom up, where routing is by homes: each folder of the core is an assembly, and is
-given those below it.
+"""One endpoint's layers, from the bottom up, where routing is by homes. Each folder of the core is an assembly, and
+gets the assemblies below it.
 
-Owns: the order of the layers, and the order in which parts are told of what happens. Must never: decide anything.
+Owns: the order of the layers, and the order in which the parts learn of events. Must never: decide anything.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .topics.assembly import Topics
 
 
 class Options(NamedTuple):
-    """What an endpoint is set to, in addition to its bounds.
+    """The settings of an endpoint besides its bounds.
 
-    ``figures``: what it tells operators of itself (SPEC section 2.4). ``resident``: the memory of this process in
-    bytes; ``None``: nobody knows, and what connections hold is believed as it is counted. ``alone_at_url``: see
-    ``Joining``. ``ping_s``: between two pings of a connection. ``states``: what belongs to slots, in addition to the
-    core's own. ``settings``: those of the cluster that it follows. ``grace_s``: see ``Membership``. ``presence``: what
-    topics with presence begin with.
+    ``figures``: what it tells operators about itself (SPEC section 2.4). ``resident``: returns the memory of this
+    process in bytes; ``None``: nothing measures it, and the endpoint trusts its own count of what connections hold.
+    ``alone_at_url``: see ``Joining``. ``ping_s``: seconds between two pings of a connection. ``states``: state that
+    belongs to slots, besides the core's own. ``settings``: the cluster settings that it follows. ``grace_s``: see
+    ``Membership``. ``presence``: the prefixes of topics with presence.
     """
 
     dedup_ttl_s: float = 60.0
@@ -49,8 +49,8 @@ class Options(NamedTuple):
 
 
 class Layers:
-    """One endpoint's. ``parts``: in the order in which they are told of ticks, of the ends of turns, and of what
-    becomes of the cluster."""
+    """One endpoint's layers. ``parts``: in the order in which they learn of ticks, ends of turns, and changes of the
+    cluster."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Layers:
         self.parts = parts
 
     def metrics(self) -> list[Metric]:
-        """All that the parts count and measure."""
+        """Return the metrics of all parts."""
         found = [*self.base.metrics(), *self.outgoing.metrics(), *self.replication.metrics(), *self.topics.metrics()]
         found += self.clients.sessions.metrics()
         for part in self.parts:
@@ -86,7 +86,7 @@ class Layers:
 
 
 def by_homes(base: Base, options: Options) -> Layers:
-    """The layers of an endpoint that is home of slots."""
+    """Build the layers of an endpoint that is home of slots."""
     cluster = Cluster(base, options.settings, options.patience, options.grace_s, options.alone_at_url)
     homes = cluster.members
     outgoing = Outgoing(base, options.resident)

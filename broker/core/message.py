@@ -1,4 +1,4 @@
-"""A message, as any endpoint has it that has a hand in it.
+"""A message, as every endpoint that handles it has it.
 
 Owns: the record, and its frames. Must never: act; ``origin``, ``home``, ``fanout`` and ``delivery`` move a message
 along.
@@ -12,7 +12,7 @@ from .codec import Codec
 
 
 class Message:
-    """What subscribers get. The topic ``""`` makes it a broadcast."""
+    """A message for subscribers. The topic ``""`` makes it a broadcast."""
 
     __slots__ = (
         "_codec",
@@ -30,19 +30,20 @@ class Message:
     def __init__(self, topic: str, payload: bytes, origin: str, number: int, received: float) -> None:
         self.topic = topic
         self.payload = payload
-        # What it is known by in the cluster: the origin's incarnation, and a number of the origin's.
+        # Its identity in the cluster: the origin's incarnation, and a number that the origin gave it.
         self.origin = origin
         self.number = number
-        self.received = received  # by this endpoint, in its monotonic seconds
-        self.travelled = False  # another endpoint has had a hand in it, and may have delivered it
-        # Its frames, which each codec makes once. Most messages meet one codec: those of the first are attributes.
+        self.received = received  # when this endpoint received it, in its monotonic seconds
+        self.travelled = False  # another endpoint has handled it, and can have delivered it
+        # Its frames: each codec makes one, once. Most messages meet one codec, so the first codec's frames are
+        # attributes.
         self._codec: Codec | None = None
         self._frame: bytes | None = None
         self._named: bytes | None = None  # with the message's name
-        self._others: dict[tuple[Codec, bool], bytes] | None = None  # of further codecs; the bool: with the name
+        self._others: dict[tuple[Codec, bool], bytes] | None = None  # frames of further codecs; the bool: with the name
 
     def frame_for(self, codec: Codec) -> bytes:
-        """Return this message as an outbox with this codec holds it: one object for all such outboxes."""
+        """Return this message's frame for an outbox with this codec: one object for all such outboxes."""
         if self._codec is None:
             self._codec = codec
         elif self._codec is not codec:
@@ -53,7 +54,7 @@ class Message:
         return frame
 
     def named_for(self, codec: Codec) -> bytes:
-        """The same, with the message's name, for those who recover."""
+        """Return the frame with the message's name, for clients that recover."""
         if self._codec is None:
             self._codec = codec
         elif self._codec is not codec:

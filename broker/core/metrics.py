@@ -1,6 +1,7 @@
-"""What a part counts and measures, as it tells it to whoever asks: names, units in the name, help texts, samples.
+"""A part's metrics: names with units, help texts, samples.
 
-Owns: the record. Must never: count; a part counts in its own state, which costs less, and reads it when it is asked.
+Owns: the record. Must never: count. A part counts in its own state, which costs less, and reads that when somebody
+asks.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
 HISTOGRAM: Final = "histogram"
 
-#: The help of a family that several parts have a share in.
+#: The help text of a metric that several parts add samples to.
 EVICTIONS: Final = "Entries that left a full cache"
 
 Sample = tuple[tuple[str, ...], float]
@@ -22,8 +23,8 @@ Sample = tuple[tuple[str, ...], float]
 
 
 class Metric(NamedTuple):
-    """One family, or a part of one: those of the same name are shown together. ``name``: without the prefix of all
-    metrics. ``times``: of a histogram, in seconds, by the values of the labels."""
+    """One metric, or a share of one: metrics with the same name are shown together. ``name``: without the prefix of all
+    metrics. ``times``: a histogram's times in seconds, by the values of the labels."""
 
     kind: str
     name: str
@@ -34,30 +35,30 @@ class Metric(NamedTuple):
 
 
 def gauge(name: str, help: str, value: float) -> Metric:
-    """A figure that goes up and down."""
+    """Return a figure that goes up and down."""
     return Metric(GAUGE, name, help, (), (((), float(value)),))
 
 
 def gauges(name: str, help: str, labels: tuple[str, ...], samples: Iterable[Sample]) -> Metric:
-    """The same by labels."""
+    """Return gauges by labels."""
     return Metric(GAUGE, name, help, labels, tuple(samples))
 
 
 def counter(name: str, help: str, value: float) -> Metric:
-    """A figure that goes up only, since the start."""
+    """Return a figure that only goes up, since the start."""
     return Metric(COUNTER, name, help, (), (((), float(value)),))
 
 
 def counters(name: str, help: str, labels: tuple[str, ...], samples: Iterable[Sample]) -> Metric:
-    """The same by labels."""
+    """Return counters by labels."""
     return Metric(COUNTER, name, help, labels, tuple(samples))
 
 
 def counters_by(name: str, help: str, label: str, counts: Mapping[str, float]) -> Metric:
-    """The same by one label."""
+    """Return counters by one label."""
     return Metric(COUNTER, name, help, (label,), tuple(((value,), float(count)) for value, count in counts.items()))
 
 
 def histogram(name: str, help: str, times: Histogram) -> Metric:
-    """How long something took."""
+    """Return a histogram of how long something took."""
     return Metric(HISTOGRAM, name, help, (), (), (((), times),))

@@ -1,10 +1,11 @@
-"""What a part of the core is: one capability of an endpoint, with its own state.
+"""A part of the core: one capability of an endpoint, with its own state.
 
-Owns: the list of what a part may take part in. Must never: do anything by itself.
+Owns: the list of events that a part can take part in. Must never: do anything by itself.
 
-The endpoint's layers have a list of parts (``layers``). The router asks each once, when it is made, what it takes part
-in, and binds the answers in tables. On a message's way no part is asked, and a part without a ``tick`` or ``flush`` of
-its own is not called for it. A new capability is a new part: a line in the assembly of its folder.
+The endpoint's layers have a list of parts (``layers``). When the router is made, it asks each part once for its
+commands, requests and hooks, and binds the answers in tables. It asks no part while a message passes, and it never
+calls a part that has no ``tick`` or ``flush`` of its own. A new capability is a new part: a line in the assembly of its
+folder.
 """
 
 from __future__ import annotations
@@ -24,88 +25,129 @@ CommandHandler = Callable[[Connection, Command], None]
 
 
 class CommandSpec:
-    """A command that a part carries out, and the rules that its connection keeps for it."""
+    """A command that a part carries out, and the rules by which its connection begins it."""
 
     __slots__ = ("after_close", "handler", "overlaps", "publishes")
 
     def __init__(
         self, handler: CommandHandler, *, overlaps: bool = True, publishes: bool = False, after_close: bool = False
     ) -> None:
-        """``overlaps``: several of the kind may be under way on a connection, since they commute, or keep their order
-        on the way. ``publishes``: it puts a message under way, so a connection that sends one while too many are is
-        not read until they are fewer. ``after_close``: it is begun for a connection that is over, too, as long as what
-        waits there is."""
+        """Make the entry.
+
+        Args:
+            handler: carries out the command.
+            overlaps: several commands of the kind can be under way on a connection, because they commute or keep their
+                order.
+            publishes: it puts a message under way. While too many messages are under way, the endpoint does not read a
+                connection that sends another.
+            after_close: it also begins after its connection has closed, as long as the connection's waiting commands
+                exist.
+        """
         self.handler = handler
         self.overlaps = overlaps
         self.publishes = publishes
         self.after_close = after_close
 
     def taken_by(self, handler: CommandHandler) -> CommandSpec:
-        """The same command, which another part takes first."""
+        """Return the same command for another part's handler, which takes it first."""
         rules = {"overlaps": self.overlaps, "publishes": self.publishes, "after_close": self.after_close}
         return CommandSpec(handler, **rules)
 
 
 RequestHandler = Callable[[str, int, Any], None]
-"""Told the asking peer's incarnation, the request's number for the answer, and its record."""
+"""Gets the asking peer's incarnation, the request's number for the answer, and the request's record."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Part(Asker):
-    """One capability of an endpoint. Nothing of this has to be there; what is not does nothing."""
+    """One capability of an endpoint.
+
+    Override only the methods that the capability needs; the others do nothing. No method can wait: long work goes into
+    jobs, and calls to peers and the store return in later turns (see ``Desk``).
+    """
 
     def commands(self) -> dict[str, CommandSpec]:
-        """The clients' commands that this part carries out, by name."""
+        """Return the clients' commands that this part carries out.
+
+        Returns:
+            By the command's name on the wire: its handler and rules. The router asks once.
+        """
         return {}
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """The peers' requests that it answers, by their records."""
+        """Return the peers' requests that this part answers.
+
+        Returns:
+            By the request's record type: its handler. Each handler answers with ``Desk.answer`` or ``Desk.decline``, at
+                once or in a later turn.
+        """
         return {}
 
     def metrics(self) -> list[Metric]:
-        """What it counts and measures, for whoever asks."""
+        """Return the part's metrics, read from its state."""
         return []
 
     def tick(self) -> None:
-        """100 ms or so have passed: time-outs, expiry."""
+        """Handle a tick, about every 100 ms: time-outs, expiry."""
 
     def flush(self) -> None:
-        """The turn ends: ask for what all its events together need."""
+        """Handle the end of a turn: ask together for everything that the turn's events need."""
 
     def closed(self, connection: Connection) -> None:
-        """A client's connection is over, or is told to go: nothing is to be sent to it any more."""
+        """Handle the end of a client's connection.
+
+        Args:
+            connection: closed or about to be closed; send nothing more to it.
+        """
 
     def view_changed(self) -> None:
-        """Slots may have new homes."""
+        """Handle a changed view: slots can have new homes."""
 
     def joined(self) -> None:
-        """All other endpoints have let this one in."""
+        """Handle joining: all other endpoints have let this one in."""
 
     def lapsed(self) -> None:
-        """The lease has lapsed: others may act as homes of this endpoint's slots."""
+        """Handle a lapsed lease: others can now act as homes of this endpoint's slots."""
 
     def informed(self) -> None:
-        """It is known now what this endpoint has waited for before it may act: how far the journal goes."""
+        """Handle the fact that this endpoint had to learn before it can act: how far the journal goes."""
 
     def linked(self) -> None:
-        """There is a new link to a peer."""
+        """Handle a new link to a peer."""
 
     def greet(self, peer: str) -> None:
-        """The peer is let in next: tell it what it has to know before."""
+        """Tell a peer everything that it must know before this endpoint lets it in.
+
+        Args:
+            peer: the peer's incarnation.
+        """
 
     def peer_missed(self, peer: str, void_before: int | None) -> None:
-        """The peer has acted while this endpoint was not in its view. ``void_before``: the number of the peer's first
-        replica that is no older than that; ``None``: its answer has not come."""
+        """Handle a peer that has acted while this endpoint was not in its view.
+
+        Args:
+            peer: the peer's incarnation.
+            void_before: the number of the peer's first replica that is recent enough; ``None``: its answer has not
+                come.
+        """
 
     def peer_reset(self, peer: str) -> None:
-        """The peer has been told that it has missed something: it drops what it has of this endpoint's slots."""
+        """Handle a peer that has learned that it missed something: it drops its state of this endpoint's slots.
+
+        Args:
+            peer: the peer's incarnation.
+        """
 
     def peer_leaving(self, peer: str) -> None:
-        """The peer takes nothing in any more: it leaves, though its own word may not have come yet."""
+        """Handle a peer that leaves, and accepts nothing more. Its own announcement can come later.
+
+        Args:
+            peer: the peer's incarnation.
+        """
 
 
 class Bound(NamedTuple):
-    """What all parts together take part in."""
+    """The commands, requests and hooks of all parts together."""
 
     commands: dict[str, CommandSpec]
     requests: dict[type[Request], RequestHandler]
@@ -115,7 +157,7 @@ class Bound(NamedTuple):
 
 
 def bind(parts: Sequence[Part]) -> Bound:
-    """Ask the parts, in their order."""
+    """Collect the commands, requests and hooks of the parts, in the parts' order."""
     commands: dict[str, CommandSpec] = {}
     requests: dict[type[Request], RequestHandler] = {}
     for part in parts:

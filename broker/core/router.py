@@ -1,11 +1,11 @@
-"""Event in, effects out: one endpoint's decisions, whole, without a socket, a clock, a store or randomness in it.
+"""Event in, effects out: all decisions of one endpoint, without a socket, a clock, a store or randomness.
 
-Owns: the doors (every event is a method with its time), the tuple of parts, and the order of a turn. Must never: import
-asyncio, wait, or ask what time it is. The shell (``broker.shell.driver``) and the simulator
+Owns: the entry points (every event is a method with its time), the tuple of parts, and the order of a turn. Must never:
+import asyncio, wait, or ask what time it is. The shell (``broker.shell.driver``) and the simulator
 (``tests.simulator``) run the same code.
 
-What is to be done comes out of ``flush``, once per turn of the loop, so that everything of one turn leaves in one
-batch. The parts do the rest; a part knows the desk and what it is given here, and no router.
+``flush`` returns what to do, once per turn of the loop, so that everything from one turn leaves in one batch. The parts
+do the rest. A part knows the desk and the state that it got when it was made, but no router.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ from .turns import Turns
 
 
 class Router(Turns):
-    """One endpoint. ``now`` is always monotonic seconds."""
+    """One endpoint.
+
+    The shell calls one method per event, then ``flush``, and carries out its effects. All times named ``now`` are
+    monotonic seconds and never go back. Nothing here blocks or is safe for several threads.
+    """
 
     def __init__(
         self,
@@ -53,8 +57,21 @@ class Router(Turns):
         grace_s: float = 60.0,
         presence: Sequence[str] = (),
     ) -> None:
-        """``routing``: ``home`` or ``lookup``. ``shape``: of the store. ``unix_s``: Unix time now. For the others see
-        ``Options``."""
+        """Make the endpoint's core.
+
+        Args:
+            me: this endpoint, as its peers know it.
+            now: monotonic seconds.
+            routing: ``home`` or ``lookup``.
+            dedup_ttl_s: how long homes remember the keys of messages, in seconds.
+            limits: the bounds on memory; ``None``: the defaults.
+            sizes: the batch sizes.
+            patience: how long to wait for others.
+            shape: how to use the store.
+            unix_s: Unix time in seconds, at ``now``.
+
+        The other arguments are those of ``Options``.
+        """
         self.me = me
         base = Base(me, now, unix_s, limits, sizes, shape)
         options = Options(
@@ -69,10 +86,10 @@ class Router(Turns):
         layers.clients.sessions.bind(bound.commands)
         layers.cluster.mesh.bind(bound.requests)
         super().__init__(layers, bound)
-        self.frame_under_way = b""  # of a client; for the log, should it make the core fail
+        self.frame_under_way = b""  # a client's; for the log, in case it makes the core fail
 
     def metrics(self) -> list[Metric]:
-        """All that this endpoint's parts count and measure."""
+        """Return the metrics of all this endpoint's parts."""
         return self.layers.metrics()
 
     # Clients
@@ -87,16 +104,26 @@ class Router(Turns):
         throttled: bool = False,
         piece_bytes: int = PIECE_BYTES,
     ) -> Connection:
-        """A client has connected; ``number`` is the shell's, unique. ``grant``: what it may do (``None``: all).
-        ``codec``: what its outbox holds of a message. ``throttled``: its commands a second are limited.
-        ``piece_bytes``: what it is written in one turn."""
+        """Note that a client has connected.
+
+        Args:
+            number: the shell's number for the connection, unique.
+            now: monotonic seconds.
+            grant: the client's rights; ``None``: all.
+            codec: turns messages into the outbox's frames.
+            throttled: limit its commands per second.
+            piece_bytes: bytes to write to it in one turn.
+
+        Returns:
+            The connection, which the shell passes to the other methods.
+        """
         self._at(now)
         connection = self.sessions.connected(number, grant, throttled, piece_bytes, codec)
         self._keepalive.connected(connection)
         return connection
 
     def disconnected(self, connection: Connection, now: float) -> None:
-        """Its connection is gone."""
+        """Note that a client's connection is gone."""
         self._at(now)
         if connection.closed:
             return
@@ -106,14 +133,14 @@ class Router(Turns):
             closed(connection)
 
     def frame(self, connection: Connection, data: bytes | Large, now: float, is_text: bool = True) -> None:
-        """A whole message came from a client; that a text is UTF-8 has been seen, unless it is large."""
-        self._desk.now = now  # as `_at`, which every message would pay for
+        """Take a whole message from a client. The shell has checked that a text is UTF-8, unless it is large."""
+        self._desk.now = now  # inline instead of `_at`, since every message would pay for the call
         if now >= self.members.holds_until and self.members.lapsed(now):
             self.joining.lease_lapsed()
         self.sessions.frame(connection, data, is_text)
 
     def frames(self, connection: Connection, messages: list[bytes], now: float, is_text: bool) -> None:
-        """Several, that came one behind the other; ``frame_under_way`` is the one whose turn it is."""
+        """Take several messages that came one after the other; ``frame_under_way`` is the current one."""
         self._at(now)
         frame = self.sessions.frame
         for message in messages:
@@ -121,85 +148,106 @@ class Router(Turns):
             frame(connection, message, is_text)
 
     def unread(self, connection: Connection, size: int, now: float) -> None:
-        """``size`` bytes have come over the connection that are no whole message yet."""
+        """Note that ``size`` bytes of an incomplete message have come over the connection."""
         self._at(now)
         self.sessions.unread(connection, size)
 
     def read_wanted(self, number: int) -> bool:
-        """Would the command of the large frame of this ``Read`` still be begun?"""
+        """Would the core still begin the command of this ``Read``'s large frame?"""
         return self.sessions.read_wanted(number)
 
     def read(self, number: int, outcome: Outcome | None, now: float) -> None:
-        """What a large frame says; ``None``: it was not read, since it is not wanted any more."""
+        """Take the outcome of a ``Read``; ``None``: the shell did not read it, because the core no longer needs it."""
         self._at(now)
         self.sessions.read(number, outcome)
 
     def blocked(self, connection: Connection, unsent: int, now: float) -> None:
-        """The connection's socket has enough for now: ``unsent`` bytes that the client does not take."""
+        """Note that the connection's socket is full: the client does not take ``unsent`` bytes."""
         self._at(now)
         self._sending.blocked(connection, unsent)
 
     def drained(self, connection: Connection, now: float) -> None:
-        """It takes more again."""
+        """Note that the connection's socket takes bytes again."""
         self._at(now)
         self._sending.drained(connection)
 
     def rest(self, connection: Connection, now: float) -> list[bytes]:
-        """Something is written to the connection's socket past its outbox: what comes before it."""
+        """Return the outbox's frames that must precede bytes which the shell writes to the socket itself."""
         self._at(now)
         return self._sending.rest(connection)
 
     def let_go(self, connection: Connection, now: float) -> None:
-        """Its socket holds nothing any more: neither what has come, nor what was to go."""
+        """Note that the connection's socket holds nothing more, neither incoming nor outgoing bytes."""
         self._at(now)
         connection.unread = connection.unsent = 0
         self.memory.weigh(connection)
 
     def ponged(self, connection: Connection, now: float) -> None:
-        """The client has answered a ping."""
+        """Note that the client has answered a ping."""
         self._at(now)
         self._keepalive.ponged(connection)
 
     def written(self, now: float) -> None:
-        """What the last turn had to write to clients has been given to their sockets."""
+        """Note that the shell has handed the last turn's frames for clients to their sockets."""
         self.counters.written(now)
 
     # Peers
 
     def link_up(self, endpoint: Endpoint, now: float, introduction: Introduction = NO_INTRODUCTION) -> bytes:
-        """An authenticated connection to the peer is up, which has introduced itself so; the frame to send first."""
+        """Note an authenticated link to a peer.
+
+        Args:
+            endpoint: the peer.
+            now: monotonic seconds.
+            introduction: what the peer has told about itself.
+
+        Returns:
+            The frame to send first.
+        """
         self._at(now)
         first = self.mesh.link_up(endpoint)
         self.joining.link_up(endpoint, introduction)
         return first
 
     def link_down(self, incarnation: str, now: float) -> None:
-        """The connection is gone."""
+        """Note that the link to a peer is gone."""
         self._at(now)
         self.mesh.link_down(incarnation)
         self.joining.link_down(incarnation)
 
     def link_frame(self, incarnation: str, data: bytes, now: float) -> None:
-        """A frame came over the peer's link."""
+        """Take a frame from a peer's link."""
         self._at(now)
         self.mesh.frame(incarnation, data)
 
     def dial_failed(self, incarnation: str, now: float) -> None:
-        """No link came of a ``Dial``."""
+        """Note that a ``Dial`` has led to no link."""
         self._at(now)
         self.mesh.dial_failed(incarnation)
 
     # The store
 
     def stored(self, number: int, result: Any, error: Exception | None, now: float) -> None:
-        """What came of a store call."""
+        """Take the outcome of a ``StoreCall``.
+
+        Args:
+            number: the call's number.
+            result: the store's result, if there was no error.
+            error: the store's error; ``None``: the call succeeded.
+            now: monotonic seconds.
+        """
         self._at(now)
         self.stores.ended(number, result, error, now)
 
     # Time
 
     def tick(self, now: float, unix_s: float = 0.0) -> None:
-        """Call every 100 ms or so: time-outs, signs of life, expiry. ``unix_s``: Unix time, which tokens go by."""
+        """Let time pass: time-outs, signs of life, expiry. Call it about every 100 ms.
+
+        Args:
+            now: monotonic seconds.
+            unix_s: Unix time in seconds, by which tokens expire.
+        """
         self._at(now)
         self._desk.tick(unix_s)
         self.counters.observe()
@@ -211,12 +259,13 @@ class Router(Turns):
         self.sessions.tick()
 
     def leave(self, now: float, over_s: float) -> None:
-        """Begin an orderly end: ``SlotsTransferred``, the clients' closes over so many seconds, then ``Left``."""
+        """Begin an orderly end: emits ``SlotsTransferred``, closes the clients over ``over_s`` seconds, then emits
+        ``Left``."""
         self._at(now)
         self._leaving.begin(over_s)
 
     def work(self, now: float) -> None:
-        """One slice, of a few milliseconds at most, of what is too long for one turn."""
+        """Run one slice, a few milliseconds at most, of work that is too long for one turn."""
         self._at(now)
         if self._jobs:
             job = self._jobs.popleft()

@@ -11,15 +11,15 @@ from typing import Final
 from .model import HISTORIES, NO_SETTINGS, Settings
 
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"replication": ("off", "on"), "history": HISTORIES}
-"""The values of each setting, by its name."""
+"""The possible values of each setting, by its name."""
 
 
 def words(settings: Settings) -> dict[str, str]:
-    """The value of each setting, by its name."""
+    """Return the value of each setting, by its name."""
     return {"replication": "on" if settings.replication else "off", "history": settings.history}
 
 
 def with_words(changes: Mapping[str, str], settings: Settings = NO_SETTINGS) -> Settings:
-    """These settings, or the default ones, with changes. ``changes``: values by name, one of ``CHOICES`` each."""
+    """Return these settings, or the defaults, with changes. ``changes``: values by name, each from ``CHOICES``."""
     values = {**words(settings), **changes}
     return Settings(values["replication"] == "on", values["history"])

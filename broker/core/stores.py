@@ -1,6 +1,6 @@
-"""Calls to the store that are under way.
+"""The calls to the store that are under way.
 
-Owns: their numbers, their time-outs, and how long each took. Must never: know what is asked.
+Owns: their numbers, their time-outs, and their durations. Must never: know what a call asks for.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from .effects import StoreCall
 from .histogram import Histogram
 from .model import TooManyFilters
 
-#: A store call that has not come back after this long is treated as failed; longer than the stores' own time-outs.
+#: A store call without an answer after this long counts as failed. The stores' own time-outs are shorter.
 STORE_TIMEOUT_S: Final = 5.5
 
 StoreDone = Callable[[Any, Any, Exception | None], None]
-"""What a part gives with a store call: told (context, result, error)."""
+"""The callback that a part gives with a store call. It gets (context, result, error)."""
 
 
-FAILED: Final = "The store could not do it: try again later. The endpoint's log has the reason"
-"""The text for clients. The reason may name paths and machines of the operator's."""
+FAILED: Final = "The store could not carry out the command: try again later. The endpoint's log has the reason"
+"""The text for clients. The reason itself can name the operator's paths and machines."""
 
 
 def unavailable(error: Exception) -> ProtocolError:
-    """The error for a client whose command the store could not carry out. ``error``: the store's, or an
-    error for clients already, which stays."""
+    """Return the error for a client whose command the store could not carry out. ``error``: the store's, or an error
+    for clients already, which stays."""
     return error if isinstance(error, ProtocolError) else ProtocolError("store_unavailable", FAILED)
 
 
 class StoreCalls:
-    """One endpoint's. ``counts``: adds ``store_errors`` to them."""
+    """One endpoint's store calls. ``counts``: the counter to which it adds ``store_errors``."""
 
     def __init__(self, counts: Counter[str]) -> None:
         self._counts = counts
@@ -44,22 +44,22 @@ class StoreCalls:
         self.times: defaultdict[str, Histogram] = defaultdict(Histogram)  # by operation
 
     def __len__(self) -> int:
-        """How many are under way."""
+        """Return the number of calls under way."""
         return len(self._calls)
 
     def make(self, operation: str, arguments: tuple[Any, ...], done: StoreDone, context: Any, now: float) -> None:
-        """Make a call at the end of the turn; ``done`` is told what came of it."""
+        """Make a call at the end of the turn. ``done`` gets the outcome."""
         self._number += 1
         self._calls[self._number] = (now + STORE_TIMEOUT_S, operation, done, context)
         self.made.append(StoreCall(self._number, operation, arguments))
 
     def take(self) -> list[StoreCall]:
-        """The calls that were made in this turn."""
+        """Take the calls of this turn."""
         made, self.made = self.made, []
         return made
 
     def ended(self, number: int, result: Any, error: Exception | None, now: float) -> None:
-        """What came of a call. Later than its time-out it is not listened to."""
+        """Pass on a call's outcome, unless it comes after the call's time-out."""
         call = self._calls.pop(number, None)
         if call is None:
             return
@@ -73,7 +73,7 @@ class StoreCalls:
         done(context, result, error)
 
     def tick(self, now: float) -> None:
-        """Give up what is overdue."""
+        """Fail the overdue calls."""
         while self._calls:
             number, (deadline, *_) = next(iter(self._calls.items()))
             if deadline > now:

@@ -1,6 +1,6 @@
-"""The end of a turn: everything that its events have decided leaves in one batch.
+"""The end of a turn: all decisions of its events leave in one batch.
 
-Owns: the order in which the parts are asked. Must never: decide anything; ``Router`` makes the parts.
+Owns: the order in which it calls the parts. Must never: decide anything; ``Router`` makes the parts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .part import Bound
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Turns:
-    """One endpoint's. ``bound``: what all parts together take part in."""
+    """One endpoint's turns. ``bound``: the commands, requests and hooks of all parts."""
 
     def __init__(self, layers: Layers, bound: Bound) -> None:
         base, cluster, outgoing = layers.base, layers.cluster, layers.outgoing
@@ -30,22 +30,36 @@ class Turns:
         self._ticks, self._flushes, self._closed = bound.ticks, bound.flushes, bound.closed
 
     def _at(self, now: float) -> None:
-        """It is ``now``. Comes before everything else: a home whose lease has lapsed is none any more."""
+        """Set the time to ``now``. This comes before everything else: a home whose lease has lapsed is no longer a
+        home."""
         self._desk.now = now
         if now >= self.members.holds_until and self.members.lapsed(now):
             self.joining.lease_lapsed()
 
     def asks(self, now: float) -> list[StoreCall]:
-        """What the messages of this turn have to ask the store. A shell whose store answers some of it without
-        waiting tells these answers (``stored``) before it ends the turn, so that they cost no turn of their own, and
-        asks again; the other calls are to be made as those of ``flush``, which has all where this is not called."""
+        """Return the store calls that this turn's messages need.
+
+        Optional: a shell calls it if its store answers some calls without waiting. It passes these answers to
+        ``stored`` before it ends the turn, so that they cost no further turn, and calls ``asks`` again. It makes the
+        remaining calls as it makes those of ``flush``, which returns all calls if nothing calls ``asks``.
+
+        Args:
+            now: monotonic seconds.
+        """
         self._at(now)
         self._bring_back()
         self._home.ask()
         return self.stores.take() if self.stores.made else []
 
     def flush(self, now: float) -> Effects:
-        """End the turn: everything decided since the last call, to be done now."""
+        """End the turn.
+
+        Args:
+            now: monotonic seconds.
+
+        Returns:
+            Everything decided since the last call, to be carried out now.
+        """
         self._at(now)
         sessions, sending, mesh = self.sessions, self._sending, self.mesh
         self._bring_back()
@@ -58,13 +72,13 @@ class Turns:
             self._unbind_closed()
         for flush in self._flushes:
             flush()
-        if self._home.has_waited:  # a flush has let something go on, which has news for the other ones
+        if self._home.has_waited:  # a flush has let something continue, which has news for the others
             self._bring_back()
             for flush in self._flushes:
                 flush()
         if self.memory.full:
             sessions.let_go()
-        if sending.closing:  # those whose outbox has just become too full
+        if sending.closing:  # connections whose outbox has just become too full
             self._unbind_closed()
         write = sending.write() if sending.dirty else []
         store = self.stores.take() if self.stores.made else []
@@ -74,7 +88,7 @@ class Turns:
         return Effects(store, links, write, acts, more)
 
     def _bring_back(self) -> None:
-        """What has become of messages since the last turn, from the end of their way to its beginning."""
+        """Bring back the outcomes of messages since the last turn, from the last stage to the first."""
         delivery, fanout = self._delivery, self._fanout
         if delivery.delivered or delivery.broadcasts:
             delivery.take_delivered()

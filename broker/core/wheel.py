@@ -1,10 +1,10 @@
-"""A timer wheel: what is due when, for a hundred thousand things at once.
+"""A timer wheel: due times for a hundred thousand things at once.
 
-Owns: the slots of time and what is due in each. Must never: read a clock; two clocks are in use here, monotonic time
-for pings, and Unix time for tokens.
+Owns: the slots of time, and the things due in each. Must never: read a clock. Its users have two: monotonic time for
+pings, and Unix time for tokens.
 
-Adding and removing cost the same however many there are, and a look costs what is due, not what is there (Varghese and
-Lauck, "Hashed and Hierarchical Timing Wheels", 1987, scheme 6 with a dictionary for the array).
+Adding and removing cost the same for any number of things, and a check costs only what is due (Varghese and Lauck,
+"Hashed and Hierarchical Timing Wheels", 1987, scheme 6 with a dictionary for the array).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 class Wheel(Generic[T]):
-    """``slot_s``: a slot's length, in seconds: things come due at its end. ``now``: the time it begins at."""
+    """``slot_s``: a slot's length in seconds; things come due at its end. ``now``: the time at which it begins."""
 
     def __init__(self, now: float, slot_s: float) -> None:
         self._slot_s = slot_s
-        self._slots: dict[int, dict[T, None]] = {}  # a dictionary each: in the order in which they were added
-        self._looked = self._slot(now)  # the last slot that has been looked at
+        self._slots: dict[int, dict[T, None]] = {}  # each a dictionary, which keeps the order of adding
+        self._looked = self._slot(now)  # the last slot checked
 
     def __len__(self) -> int:
         return sum(map(len, self._slots.values()))
@@ -30,13 +30,14 @@ class Wheel(Generic[T]):
         return math.floor(at / self._slot_s)
 
     def add(self, thing: T, at: float) -> int:
-        """It is due at ``at``; what is due already comes with the next slot. Returns its slot, for ``remove``."""
+        """Add a thing that is due at ``at``. If it is due already, it comes with the next slot. Returns its slot, for
+        ``remove``."""
         slot = max(math.ceil(at / self._slot_s), self._looked + 1)
         self._slots.setdefault(slot, {})[thing] = None
         return slot
 
     def remove(self, thing: T, slot: int) -> None:
-        """It is not due any more, if it still was."""
+        """Remove a thing, if it is still there."""
         things = self._slots.get(slot)
         if things is not None:
             things.pop(thing, None)
@@ -44,7 +45,8 @@ class Wheel(Generic[T]):
                 del self._slots[slot]
 
     def due(self, now: float) -> list[T]:
-        """What has come due since the last look, the earliest first. A clock that was set back brings nothing."""
+        """Return the things that have come due since the last call, the earliest first. A clock set back brings
+        nothing."""
         last = self._slot(now)
         since, self._looked = self._looked, last
         slots = self._slots

@@ -1,6 +1,7 @@
-"""A `listen` under way, and a batch of them that the peers are being told of.
+"""A `listen` under way, and a batch of listens on its way to the peers.
 
-Owns: what is known of each, and what else may hang on a `listen`. Must never: act; ``listening`` moves them along.
+Owns: the facts about each, and the hook for what a command asks for in addition to its `listen`. Must never: act;
+``listening`` moves them along.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from ..model import Ended
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class OfListen:
-    """What else a command asks for with its ``listen``."""
+    """An addition that a command asks for with its ``listen``."""
 
     def succeeded(self) -> dict[str, Any]:
-        """The ``listen`` has succeeded. Returns fields of its reply."""
+        """Handle the success of the ``listen``. Returns fields for its reply."""
         raise NotImplementedError
 
     def failed(self) -> None:
-        """It could not be stored, or not be announced."""
+        """Handle the failure of the ``listen``: the store or a peer could not take it."""
 
 
 class Listen:
@@ -36,16 +37,16 @@ class Listen:
     ) -> None:
         self.client = client
         self.connection = connection
-        self.reply = reply  # None: nobody asked, the endpoint repeats what it was told
+        self.reply = reply  # None: the endpoint itself repeats an earlier listen
         self.id = number
         self.former = former  # the client's binding to another connection of this endpoint, until now
-        self.again = False  # it listened on this connection already
-        self.ended: Ended | None = None  # of its subscriptions
-        self.more: OfListen | None = None  # that hangs on it
+        self.again = False  # it was listening on this connection already
+        self.ended: Ended | None = None  # its subscriptions that have ended
+        self.more: OfListen | None = None  # the addition that the command asked for
 
 
 class Announcement:
-    """A batch of listens that the peers are being told of."""
+    """A batch of listens on its way to the peers."""
 
     __slots__ = ("deadline", "error", "listens", "news", "open")
 

@@ -1,6 +1,6 @@
-"""The assembly of what clients send, and of where they listen.
+"""The assembly of the clients' layer: commands on their way in, and the places where clients listen.
 
-Owns: which parts there are, and what each is given. Must never: do more than make them.
+Owns: the choice of parts, and what each one gets. Must never: do more than make them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .sessions import Sessions
 
 
 class Clients:
-    """One endpoint's. ``ping_s``: between two pings of a connection, in seconds. ``homes``: the cluster's, where
+    """One endpoint's clients layer. ``ping_s``: seconds between two pings of a connection. ``homes``: the cluster's, if
     routing is by homes."""
 
     def __init__(

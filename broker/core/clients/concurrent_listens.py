@@ -1,7 +1,7 @@
-"""Places of clients whose ``listen`` is being written here, as peers announce them meanwhile: which is the later one is
-known when it has its number.
+"""Locations that peers announce for clients whose ``listen`` is still being written here. The number of that ``listen``
+will show which of the two is later.
 
-Owns: these places. Must never: decide where a client listens; ``listening`` does when the number is there.
+Owns: these locations. Must never: decide where a client listens; ``listening`` does, once it has the number.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from ..model import Location
 
 
 class ConcurrentListens:
-    """One endpoint's. ``there``: where each listens; ``outlived``: where each did not any more when that came into
-    effect."""
+    """One endpoint's concurrent listens. ``there``: where each client listens; ``outlived``: where each client no
+    longer listened when its ``listen`` took effect."""
 
     def __init__(self) -> None:
         self._there: dict[str, Location] = {}
         self._outlived: dict[str, Location] = {}
 
     def is_there(self, client: str, location: Location) -> None:
-        """A peer says that it listens there."""
+        """Note a peer's announcement that the client listens there."""
         _keep_the_later(self._there, client, location)
 
     def was_there(self, client: str, location: Location) -> None:
-        """A peer says that it has, and its connection was gone when that came into effect."""
+        """Note a peer's announcement of a ``listen`` that took effect when its connection was gone."""
         _keep_the_later(self._outlived, client, location)
 
     def take(self, client: str) -> Location | None:
-        """Where it listens, as far as has been said."""
+        """Take the client's location, if a peer has announced one."""
         return self._there.pop(client, None)
 
     def forget(self, client: str) -> None:
-        """Its ``listen`` has failed."""
+        """Forget the client: its ``listen`` here has failed."""
         self._there.pop(client, None)
         self._outlived.pop(client, None)
 
     def outranked(self, locations: dict[str, Location], here: Collection[str]) -> set[str]:
-        """Clients that are here, and whose number has turned out to be lower than that of a place they had left: nobody
-        would look for them here by it."""
+        """Return the clients that listen here although a location that they have left has a higher number. By that
+        number, no home would look for them here."""
         if not self._outlived:
             return set()
         outlived = self._outlived

@@ -1,7 +1,7 @@
-"""How long a connection may live: pings that have to be answered, and tokens that expire. SPEC sections 1.2 and 1.5.
+"""The life span of a connection: clients must answer pings, and tokens expire. SPEC sections 1.2 and 1.5.
 
-Owns: when each connection is pinged next, and when its token is over. Must never: read a clock. Pings go by monotonic
-time, tokens by Unix time, which may be set back or on.
+Owns: the time of each connection's next ping, and the expiry of its token. Must never: read a clock. Pings go by
+monotonic time, tokens by Unix time, which can jump forwards and backwards.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ..outgoing.sending import Sending
 from ..part import Part
 from ..wheel import Wheel
 
-#: So many pings in a row may stay unanswered; at the time of the next one the connection is closed.
+#: Pings in a row that can stay unanswered. When the next ping is due, the endpoint closes the connection.
 PINGS_UNANSWERED_MAX: Final = 2
 
-#: How exactly pings are timed, in seconds: a slot of the wheel. Connections are spread over the slots of a period.
+#: The precision of pings in seconds: one slot of the wheel. Connections are spread over the slots of a period.
 PING_SLOT_S: Final = 0.1
 
 
@@ -44,8 +44,8 @@ class Keepalive(Part):
         ]
 
     def connected(self, connection: Connection) -> None:
-        """The connection is there: keep it alive, as long as its token is valid."""
-        # Spread by number: those that come together are not pinged together.
+        """Keep a new connection alive, as long as its token is valid."""
+        # The number spreads connections that come at the same time over the period.
         slots = max(1, round(self._ping_s / PING_SLOT_S))
         first = self._desk.now + (connection.number % slots + 1) * PING_SLOT_S
         connection.ping_slot = self._pings.add(connection, first)
@@ -53,23 +53,23 @@ class Keepalive(Part):
             connection.expiry_slot = self._expiries.add(connection, math.ceil(connection.grant.expires_at))
 
     def ponged(self, connection: Connection) -> None:
-        """The client has answered."""
+        """Note that the client has answered a ping."""
         connection.pings_unanswered = 0
 
     def disconnected(self, connection: Connection) -> None:
-        """The connection is gone."""
+        """Forget a connection that is gone."""
         self._pings.remove(connection, connection.ping_slot)
         if connection.grant is not None:
             self._expiries.remove(connection, connection.expiry_slot)
 
     def tick(self) -> None:
-        """Ping those whose turn it is; close those that have not answered, and those whose token is over, to the
-        second."""
+        """Ping the connections that are due. Close those that have not answered, and those whose token has expired, to
+        the second."""
         desk = self._desk
         for connection in self._pings.due(desk.now):
             connection.ping_slot = self._pings.add(connection, desk.now + self._ping_s)
             if connection.ends_at is not None or connection.backpressure:
-                continue  # it is told to go already; or its answers are not read
+                continue  # it is already closing, or its answers are not read
             if connection.pings_unanswered >= PINGS_UNANSWERED_MAX:
                 desk.counts["pings_unanswered"] += 1
                 self._sending.close(connection, PING_TIMEOUT)

@@ -1,10 +1,11 @@
-"""Clients that have stayed here while the others took this endpoint for dead: what of their subscriptions has ended?
+"""Clients that stayed connected here while the other endpoints took this one for dead: which of their subscriptions
+have ended?
 
-Owns: since when nobody has heard of this endpoint. Must never: end a subscription.
+Owns: the time since the others last knew of this endpoint. Must never: end a subscription.
 
-To the others the clients of an endpoint that is dead listen nowhere. If that lasts for the grace time, their
-subscriptions until disconnect end, though they have been connected all the time. They are told to connect anew, and the
-reply to their ``listen`` says what has ended.
+For the others, the clients of a dead endpoint listen nowhere. If that lasts for the grace time, their subscriptions
+until disconnect end, although they have been connected all the time. This endpoint closes their connections, and the
+reply to their next ``listen`` says which subscriptions have ended.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .stale_locations import PER_QUESTION
 
 
 class LapsedLease(Part):
-    """One endpoint's part. ``members``: have the grace time; ``homes``: say whether this endpoint acts."""
+    """One endpoint's part. ``members``: have the grace time. ``homes``: say whether this endpoint acts."""
 
     def __init__(self, desk: Desk, homes: Homes, members: Membership, hub: Hub, sending: Sending) -> None:
         self._desk = desk
@@ -32,25 +33,26 @@ class LapsedLease(Part):
         self._hub = hub
         self._sending = sending
         self._members = members
-        self._grace_s = members.grace_s  # while they knew of it: without it they go by no less
-        self._acted_at = desk.now  # until when the others have known of this endpoint, at least
+        # the grace time while the others knew of this endpoint: they use no shorter one without it
+        self._grace_s = members.grace_s
+        self._acted_at = desk.now  # the others have known of this endpoint at least until then
 
     def tick(self) -> None:
-        """They know of it."""
+        """Note that the others know of this endpoint."""
         if self._homes.joined:
             self._acted_at = self._desk.now
             self._grace_s = self._members.grace_s
 
     def joined(self) -> None:
-        """They know of it again."""
-        # They have measured from when they took it for dead, which was later.
+        """Check the clients: the others know of this endpoint again."""
+        # The others have measured from the moment when they took this endpoint for dead, which was later.
         alone_s = self._desk.now - self._acted_at
         grace_s = min(self._grace_s, self._members.grace_s)
         if alone_s < grace_s:
             return
         clients = list(self._hub.bindings)
         if alone_s >= grace_s + KEPT_S:
-            self._close(clients)  # of whoever it was, it may be forgotten what has ended
+            self._close(clients)  # the store can have forgotten what ended
             return
         for start in range(0, len(clients), PER_QUESTION):
             part = clients[start : start + PER_QUESTION]

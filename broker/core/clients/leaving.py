@@ -1,7 +1,7 @@
-"""An orderly end: be home of nothing, send the clients away a few at a time, finish what is under way, go. ADR 12.
+"""An orderly end: transfer all slots, send the clients away in batches, finish everything under way, go. ADR 12.
 
-Owns: how far the end has got, and when each client is told. Must never: cut off what a client has sent; its commands
-get their replies first, in so far as they come soon.
+Owns: the progress of the end, and the time at which each client is sent away. Must never: cut off what a client has
+sent; its commands get their replies first if they come soon.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from ..limits import PATIENCE, SIZES, Patience, Sizes
 from ..outgoing.sending import Sending
 from .sessions import AFTER_CLOSE_S, Sessions
 
-#: Between two batches of clients that are told to go, in seconds.
+#: Seconds between two batches of clients to send away.
 STEP_S: Final = 0.1
 
-#: How long messages that are under way may take to reach clients here, before the first client is told, in seconds.
+#: How long messages under way can take to reach clients here before the first client is sent away, in seconds.
 MESSAGES_S: Final = 1.0
 
-#: How long the end may take to finish once the clients have gone, in seconds: as long as the slowest request.
+#: How long the end can take to finish once the clients have gone, in seconds: as long as the slowest request.
 LEAVE_S: Final = 8.0
 
-#: How long what belongs to slots may take to be copied before they go, in seconds. With what follows an end stays
-#: within what service managers are told to wait.
+#: How long copying the slots' state can take before the slots go, in seconds. With the later stages, an end stays
+#: within the usual time-outs of service managers.
 COPY_S: Final = 6.0
 
-#: Between two looks whether what belongs to slots has been copied, in seconds.
+#: Seconds between two checks whether the slots' state has been copied.
 LOOK_S: Final = 0.05
 
-#: What the end waits for.
+#: The stages of the end, each by what it waits for.
 NOTHING: Final = 0
 COPYING: Final = 1
 TRANSFERRING: Final = 2
@@ -77,23 +77,24 @@ class Leaving:
         self._batch = 0
         self._next_batch_at = -math.inf
         self.under_way = False
-        self._untold: list[Connection] = []  # the last is the next
-        self._told_soon: list[tuple[Connection, float]] = []  # not read any more; when they are told in any case
+        self._untold: list[Connection] = []  # the last one is next
+        # no longer read; (connection, when it is sent away at the latest)
+        self._told_soon: list[tuple[Connection, float]] = []
 
     def begin(self, over_s: float) -> None:
-        """Leave. The clients are told to go over so many seconds, or less where they are few; nobody new comes."""
+        """Leave. Send the clients away over ``over_s`` seconds, or less if they are few. Accept no new ones."""
         self.under_way = True
         self._stage = COPYING
         self._deadline = self._desk.now + COPY_S
         self._over_s = over_s
 
     def go_on(self) -> None:
-        """On with it, as far as it gets. Called at the end of each turn while the end is ``under_way``."""
+        """Continue as far as possible. Called at the end of each turn while the end is ``under_way``."""
         now = self._desk.now
         if self._stage == COPYING:
             if now < min(self._look_at, self._deadline):
                 return
-            # What others have let go of for us goes on from here, once it is ours.
+            # Slots that others have released to this endpoint leave from here, once this endpoint owns them.
             if (self._joining.half_in or not self._slot_transfer.prepared_to_leave()) and now < self._deadline:
                 self._look_at = now + LOOK_S
                 return

@@ -1,7 +1,7 @@
-"""Where clients listen: ``listen`` and ``unlisten``, their announcement to the peers, and what the peers announce.
+"""Where clients listen: ``listen`` and ``unlisten``, their announcement to the peers, and the peers' announcements.
 
-Owns: the listens under way. Must never: say success to a ``listen`` before the mapping is stored and every peer has
-corrected its cache; from then on every publish handled anywhere finds the client here.
+Owns: the listens under way. Must never: report success for a ``listen`` before the mapping is stored and every peer has
+corrected its cache. From then on every publish that any endpoint handles finds the client here.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from .announcement import Announcement, Listen, OfListen
 from .concurrent_listens import ConcurrentListens
 from .stale_locations import Place, StaleLocations
 
-#: Listens in one store call and one announcement: each side takes up to 10 ms for so many.
+#: Listens in one store call and one announcement: each side takes up to 10 ms for that many.
 LISTENS_PER_BATCH: Final = 500
 
 
 class Listening(Part):
-    """One endpoint's clients and the word about them. ``homes``: say whether it has joined."""
+    """One endpoint's clients, and the announcements about them. ``homes``: say whether this endpoint has joined."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class Listening(Part):
         self._sending = sending
         self._memory = memory
         self._stale_locations = StaleLocations(desk, hub, self._me, self._are_absent)
-        self._listens: list[Listen] = []  # of this turn
+        self._listens: list[Listen] = []  # this turn's
         self._clears: list[tuple[str, Location]] = []  # mappings that ended in this turn
-        self._parked: deque[Announcement] = deque()  # until we have joined
+        self._parked: deque[Announcement] = deque()  # until this endpoint has joined
         self._concurrent_listens = ConcurrentListens()
 
     def metrics(self) -> list[Metric]:
@@ -84,19 +84,20 @@ class Listening(Part):
         ]
 
     def commands(self) -> dict[str, CommandSpec]:
-        """Where a client listens."""
+        """See ``Part``."""
         return {"listen": CommandSpec(self.listen), "unlisten": CommandSpec(self.unlisten)}
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """Where the peers' clients do."""
+        """See ``Part``."""
         return {ListenRequest: self.listen_announced}
 
     def listen(self, connection: Connection, command: Command) -> None:
-        """A client's ``listen``: bound at once (messages may come before the reply), stored and announced in batch."""
+        """Take a client's ``listen``. Bind the client at once (messages can come before the reply); store and announce
+        it in a batch."""
         self.begin(connection, command, self._replies.expect(connection), None)
 
     def begin(self, connection: Connection, command: Command, reply: Reply, more: OfListen | None) -> None:
-        """The same of a command that has its place among the replies. ``more``: what hangs on it."""
+        """Begin a ``listen`` whose command has its place among the replies. ``more``: the addition that it asks for."""
         again = command.client in connection.clients
         former = self._hub.bind(command.client, connection)
         self._memory.weigh(connection)
@@ -108,7 +109,7 @@ class Listening(Part):
         self._listens.append(listen)
 
     def unlisten(self, connection: Connection, command: Command) -> None:
-        """A client's ``unlisten``: nothing to do where it listens elsewhere by now."""
+        """Take a client's ``unlisten``. If the client listens elsewhere by now, do nothing."""
         binding = self._hub.unbind(command.client, connection)
         if connection.receiver is not None:
             connection.receiver.gone(command.client)
@@ -129,8 +130,8 @@ class Listening(Part):
             self._replies.reply(connection, reply, success(command.id))
 
     def closed(self, connection: Connection) -> None:
-        """Its clients listen here no longer: at once, or slice by slice where they are many. Until then what comes for
-        them is dropped at the connection. A client that listens again, here or elsewhere, does so at once."""
+        """Unbind the connection's clients: at once, or slice by slice if there are many. Until then the connection
+        drops their messages. A client that listens again, here or elsewhere, does so at once."""
         if len(connection.clients) <= self._closed_per_slice:
             self._unbind(connection, list(connection.clients))
         else:
@@ -148,33 +149,32 @@ class Listening(Part):
                 self._learn_gone(client, binding.location)
                 self._clears.append((client, binding.location))
             elif binding is not None:
-                self._stale_locations.look_later([client])  # one that it had before may stand in the store
+                self._stale_locations.look_later([client])  # the store can still have its earlier location
         self._memory.weigh(connection)
 
     def _learn_gone(self, client: str, location: Location) -> None:
-        """A client has left this endpoint. Where nothing is known of it, it may have listened elsewhere while the
-        others did not tell this endpoint, and the store is asked."""
+        """Note that a client has left this endpoint. If the cache has no location for it, ask the store: it can have
+        listened elsewhere while the others did not tell this endpoint."""
         if self._locations.get(client) is not None:
             self._locations.learn_offline(client, location)
 
     def _learn_absent(self, client: str, location: Location) -> None:
-        """A ``listen`` came into effect when its connection was gone. If the client was elsewhere before, it may still
-        be, and will say so anew; until then it is looked for there. Of whom nothing is known the store is asked: this
-        word may be late, and a newer one forgotten.
-        """
+        """Note a ``listen`` that took effect when its connection was gone. If the client was elsewhere before, it can
+        still be there and will then say so again; until then homes look for it there. If the cache has no location for
+        it, ask the store: this news can be late, and a newer location forgotten."""
         known = self._locations.get(client)
         if known is not None and (not known.online or known.incarnation == location.incarnation):
             self._locations.learn_offline(client, location)
 
     def flush(self) -> None:
-        """Write this turn's listens, and clear what ended; look for those whom a home looked for here."""
+        """Write this turn's listens, and clear what ended. Look for the clients that a home missed here."""
         if self._hub.missed:
             missed, self._hub.missed = self._hub.missed, []
             self._stale_locations.look(missed)
         listens, self._listens = self._listens, []
         for start in range(0, len(listens), LISTENS_PER_BATCH):
             batch = listens[start : start + LISTENS_PER_BATCH]
-            # Two listens of one client in one turn are one to the store; the hub knows which was the later.
+            # The store sees two listens of one client in one turn as one. The hub knows which was later.
             clients = list(dict.fromkeys(listen.client for listen in batch))
             self._desk.store("listen", (clients, self._me), self._listened, (clients, batch))
         if self._clears:
@@ -219,7 +219,7 @@ class Listening(Part):
                 listen.ended = ended.get(listen.client)
             binding = self._hub.bindings.get(listen.client)
             if binding is None:
-                # Gone while it was being written.
+                # The client has gone while the store was writing.
                 self._learn_absent(listen.client, location)
                 self._clears.append((listen.client, location))
             else:
@@ -236,7 +236,7 @@ class Listening(Part):
         if self._homes.joined:
             self._announce(announcement)
         else:
-            # Who has to be told is known once we have joined: nobody acts then who has not let us in.
+            # Once this endpoint has joined, it knows whom to tell: no endpoint acts then without having let it in.
             self._parked.append(announcement)
 
     def _announce(self, announcement: Announcement) -> None:
@@ -246,7 +246,7 @@ class Listening(Part):
         self._close(announcement)
 
     def tick(self) -> None:
-        """Give up what has been parked for too long; clear what the store did not."""
+        """Give up listens that have been parked for too long. Clear again what the store did not clear."""
         self._clears += self._stale_locations.due()
         while self._parked and self._parked[0].deadline <= self._desk.now:
             announcement = self._parked.popleft()
@@ -254,7 +254,7 @@ class Listening(Part):
             self._close(announcement)
 
     def _undo(self, listen: Listen) -> None:
-        """It could not be stored: as it was before, if that is still there."""
+        """Restore the state before a ``listen`` that could not be stored, if that state still exists."""
         hub = self._hub
         self._concurrent_listens.forget(listen.client)
         if listen.again or hub.unbind(listen.client, listen.connection) is None:
@@ -288,27 +288,26 @@ class Listening(Part):
             self._replies.reply(listen.connection, listen.reply, success(listen.id, **fields))
 
     def answered(self, call: Call, value: Any) -> None:
-        """A peer has corrected its cache."""
+        """Note that a peer has corrected its cache."""
         self._close(call.context)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """A peer that is alive did not: its cache may be wrong, so the listen has not succeeded."""
+        """Fail the listens: a peer that is alive did not answer, so its cache can be wrong."""
         call.context.error = ProtocolError(code, info)
         self._close(call.context)
 
     def lost(self, call: Call) -> str | None:
-        """A peer that is dead has no cache."""
+        """Note that a peer is dead. It has no cache."""
         self._close(call.context)
         return None
 
     def joined(self) -> None:
-        """Tell what could not be told yet. And: the others may have taken us for dead, and not told us where our
-        clients went meanwhile.
-        """
+        """Announce what has been parked. Then ask the store where the clients are: the others can have taken this
+        endpoint for dead, and not told it where its clients went meanwhile."""
         bindings = self._hub.bindings
         while self._parked:
             announcement = self._parked.popleft()
-            # Some have gone meanwhile, and may listen elsewhere: nobody is to be closed upon for their sake.
+            # Some clients have gone meanwhile, and can listen elsewhere. Their news must close nothing.
             announcement.news = [
                 (client, number, incarnation, online and client in bindings)
                 for client, number, incarnation, online in announcement.news
@@ -321,7 +320,7 @@ class Listening(Part):
 
     def _revised(self, clients: list[str], result: Any, error: Exception | None) -> None:
         if error is not None:
-            # They are found out when their messages go elsewhere; only the old connections stay open.
+            # Their messages will show it, when they go elsewhere. Only the old connections stay open.
             self._desk.counts["stale_mappings_left"] += len(clients)
             return
         for client, location in zip(clients, result, strict=True):
@@ -329,23 +328,24 @@ class Listening(Part):
                 self._superseded(client, location)
 
     def _are_absent(self, places: list[Place]) -> None:
-        """The store has these clients here, and they are not."""
+        """Note clients that the store has here, but that are not here."""
         announcement = Announcement([], self._desk.now + TIMEOUT_S)
         for client, location in places:
-            self._learn_absent(client, location)  # the answer may be late
+            self._learn_absent(client, location)  # the answer can be late
             self._clears.append((client, location))
             announcement.news.append((client, location.number, location.incarnation, False))
-        # Whoever holds one of them with a lower number says so anew.
+        # A peer that holds such a client with a lower number announces it again.
         self._announce(announcement)
 
     def listen_announced(self, peer: str, number: int, request: ListenRequest) -> None:
-        """Clients listen at the peer now."""
+        """Take a peer's announcement of its clients."""
         bindings = self._hub.bindings
         for client, listen_number, incarnation, online in request.news:
             location = Location(listen_number, incarnation, online)
             binding = bindings.get(client)
             if binding is not None and binding.location is not None and binding.location.rank > location.rank:
-                self._locations.learn(client, binding.location)  # forgotten perhaps: late word is not to take its place
+                # the cache can have forgotten it; late news must not take its place
+                self._locations.learn(client, binding.location)
             elif online:
                 self._locations.learn(client, location)
                 self._superseded(client, location)
@@ -355,12 +355,13 @@ class Listening(Part):
         self._desk.answer(peer, number)
 
     def _replaced(self, connection: Connection) -> None:
-        """A client of this connection listens elsewhere now; its last one takes the connection with it, once."""
+        """Close a connection whose last client has moved elsewhere, once."""
         if not connection.clients and connection.ends_at is None:
             self._sending.close(connection, REPLACED)
 
     def _superseded(self, client: str, location: Location) -> None:
-        """The client listens elsewhere. Later than here? A ``listen`` without a number yet will see by its own."""
+        """Note that a client listens elsewhere. If that is later than here, unbind it. A ``listen`` without a number
+        yet compares when it gets one."""
         binding = self._hub.bindings.get(client)
         if binding is None:
             return
@@ -373,8 +374,8 @@ class Listening(Part):
             self._replaced(binding.connection)
 
     def _outlived(self, client: str, location: Location) -> None:
-        """A `listen` came into effect there late, when its connection was gone: the client is here, and says so anew
-        where that one has the higher number."""
+        """Note a `listen` elsewhere that took effect when its connection was gone. The client is here. If that `listen`
+        has the higher number, announce the client again."""
         binding = self._hub.bindings.get(client)
         if binding is None:
             return

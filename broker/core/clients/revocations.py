@@ -1,7 +1,7 @@
-"""Which tokens have been taken back, as far as this endpoint has been told. SPEC section 2.4.
+"""Revoked tokens, as far as this endpoint knows them. SPEC section 2.4.
 
-Owns: what of two revocations of one thing is true, and whether a grant's token is named by any. Must never: read a
-clock, or know where a revocation came from. Pure: the stores and the core judge by the same rules.
+Owns: which of two revocations of one thing is true, and whether any revocation names a grant's token. Must never: read
+a clock, or know where a revocation came from. Pure: the stores and the core judge by the same rules.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ from typing import Final
 from ..connections.grants import Grant
 from ..model import JTI, Revocation
 
-#: A revocation is remembered for so much longer than it says, in seconds: a token is accepted for ten seconds longer
-#: than it says, too, and the endpoints' clocks differ.
+#: A revocation is remembered for this long after its ``expires_at``, in seconds: endpoints accept a token for ten
+#: seconds after it expires, and their clocks differ.
 KEPT_S: Final = 60.0
 
 
 def is_over(revocation: Revocation, unix_s: float) -> bool:
-    """Need nobody remember it any more?"""
+    """Can everybody forget the revocation?"""
     return revocation.expires_at + KEPT_S <= unix_s
 
 
 def later(one: Revocation, other: Revocation) -> Revocation:
-    """What is true of two of one claim and value: the later of each time. In any order, and any number of times."""
+    """Merge two revocations of one claim and value: the later of each time is true. Order and repetition make no
+    difference."""
     issued_until = max(one.issued_until, other.issued_until)
     return one._replace(issued_until=issued_until, expires_at=max(one.expires_at, other.expires_at))
 
 
 class Revocations:
-    """Those that are remembered, by claim and value."""
+    """The remembered revocations, by claim and value."""
 
     def __init__(self) -> None:
         self._ids: dict[str, Revocation] = {}
@@ -40,7 +41,8 @@ class Revocations:
         return len(self._ids) + len(self._subjects)
 
     def add(self, revocations: Iterable[Revocation], unix_s: float) -> bool:
-        """Remember these, but those that are over. True: a token may be named now that was not before."""
+        """Remember revocations, except those that are over. Returns true if they can name a token that was not named
+        before."""
         names_more = False
         for revocation in revocations:
             if is_over(revocation, unix_s):
@@ -56,7 +58,7 @@ class Revocations:
         return names_more
 
     def names(self, grant: Grant) -> bool:
-        """Has the token been revoked that the grant came of?"""
+        """Has the grant's token been revoked?"""
         if grant.jti is not None and grant.jti in self._ids:
             return True
         revocation = self._subjects.get(grant.client)
@@ -65,7 +67,7 @@ class Revocations:
         return grant.issued_at is None or math.floor(grant.issued_at) <= revocation.issued_until
 
     def forget(self, unix_s: float) -> None:
-        """Those that are over."""
+        """Forget the revocations that are over."""
         for known in (self._ids, self._subjects):
             for value in [value for value, revocation in known.items() if is_over(revocation, unix_s)]:
                 del known[value]

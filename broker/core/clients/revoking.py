@@ -1,15 +1,15 @@
-"""Tokens that are taken back: the command `revoke`, the word of it to every peer, and the end of connections that are
-named. SPEC section 2.4.
+"""Revoking tokens: the command `revoke`, telling every peer, and closing the connections with revoked tokens. SPEC
+section 2.4.
 
-Owns: the revocations that this endpoint knows, and the revokes under way. Must never: say success before the store has
-it and every peer that serves clients knows it; or have clients with tokens served while others may rely on what this
-endpoint has not been told.
+Owns: the revocations that this endpoint knows, and the revokes under way. Must never: report success before the store
+has the revocation and every peer that serves clients knows it; or serve clients with tokens while others can rely on
+something that this endpoint has not learned.
 
-Why that holds. A revocation is in the store before any peer is told. Who is in the view is told, or is dead, and an
-endpoint's lease has lapsed before others take it for dead. From then on this part has nothing begun and nothing sent
-for clients with tokens, until all others have let the endpoint in again, and it has read since what the store has. So
-an endpoint that others do not tell knows it all the same before it serves. At its start it lets nobody with a token in
-before that.
+Why that holds. The store has a revocation before any peer learns it. Every endpoint in the view learns it, or is dead,
+ and an endpoint's lease has lapsed before others take it for dead. From then on this part begins nothing and sends
+nothing for clients with tokens, until all others have let the endpoint in again and it has read the store's record
+since. So an endpoint that the others could not tell still knows the revocation before it serves. When it starts, it
+lets no client with a token in before that.
 """
 
 from __future__ import annotations
@@ -38,24 +38,23 @@ from ..stores import unavailable
 from .revocations import KEPT_S, Revocations
 from .sessions import Sessions
 
-#: How long a revocation is remembered where nobody says, and at the most, in seconds: longer than most tokens live, and
-#: than any should.
+#: How long to remember a revocation that names no time, and the longest time, in seconds: longer than most tokens live,
+#: and longer than any should.
 REMEMBERED_S: Final = 30 * 86_400
 REMEMBERED_MAX_S: Final = 400 * 86_400
 
-#: The record is read anew so often, in seconds: for an endpoint that was not told, whyever.
+#: Seconds between two reads of the record, for an endpoint that has missed news for any reason.
 READ_S: Final = 10.0
 
-#: And so often while the endpoint lets nobody in for want of it.
+#: Seconds between two reads while the endpoint lets no client in because it lacks the record.
 AGAIN_S: Final = 0.5
 
-#: Revokes that wait for the store; more are refused. Those that come while the store writes others are written
-#: together.
+#: Revokes that can wait for the store; more are refused. The store writes those that come during a write together.
 WAITING_MAX: Final = 1_000
 
 
 class Revoke:
-    """A command under way."""
+    """A `revoke` under way."""
 
     __slots__ = ("connection", "deadline", "id", "reply", "revocation")
 
@@ -70,7 +69,7 @@ class Revoke:
 
 
 class Word:
-    """Revocations that the peers are being told of."""
+    """Revocations on their way to the peers."""
 
     __slots__ = ("deadline", "error", "open", "revokes")
 
@@ -100,18 +99,19 @@ class Revoking(Part):
         self._replies = replies
         self._looked_at_per_slice = sizes.looked_at_per_slice
         self._revoked_per_slice = sizes.revoked_per_slice
-        #: It knows what others rely on that it knows: clients with tokens may be let in, and served.
+        #: This endpoint knows what others rely on: it can let clients with tokens in, and serve them.
         self.knows = False
         self.known = Revocations()
-        self._is_current = False  # all of the record has been read since all others have let this endpoint in
-        self._round = 0  # of joining
+        self._is_current = False  # it has read all of the record since all others have let it in
+        self._round = 0  # counts joinings
         self._holds_back = False
         self._waiting: deque[Revoke] = deque()
-        self._writes = 0  # under way
-        self._parked: deque[Word] = deque()  # until we have joined
+        self._writes = 0  # writes under way
+        self._parked: deque[Word] = deque()  # until this endpoint has joined
         self._read_at = desk.now
         self._reading = False
-        self._news = self._seen = 0  # times that more were named; and when all connections were last looked at
+        # counts additions that name more tokens; its value at the last check of all connections
+        self._news = self._seen = 0
         self._looking = False
 
     def metrics(self) -> list[Metric]:
@@ -123,15 +123,15 @@ class Revoking(Part):
         ]
 
     def commands(self) -> dict[str, CommandSpec]:
-        """A token is taken back."""
+        """See ``Part``."""
         return {"revoke": CommandSpec(self.revoke)}
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """One was, at a peer."""
+        """See ``Part``."""
         return {RevokedRequest: self.told}
 
     def refuses(self, grant: Grant) -> bool:
-        """Has the token been revoked of a client that wants to connect? If so, that is counted."""
+        """Has the token of a client that connects been revoked? If so, count it."""
         named = self.known.names(grant)
         if named:
             self._desk.counts["revoked_refused"] += 1
@@ -140,12 +140,14 @@ class Revoking(Part):
     # The command
 
     def revoke(self, connection: Connection, command: Command) -> None:
-        """An operator takes back a token, or those of a subject."""
+        """Take an operator's ``revoke``, of a token or of a subject's tokens."""
         reply = self._replies.expect(connection)
         try:
             revocation = self._revocation(connection, command)
             if len(self._waiting) >= WAITING_MAX:
-                raise ProtocolError("store_unavailable", f"{WAITING_MAX:,} others wait to be recorded; try again later")
+                raise ProtocolError(
+                    "store_unavailable", f"{WAITING_MAX:,} other revocations wait for the store; try again later"
+                )
         except ProtocolError as error:
             self._replies.refuse(connection, reply, command.id, error)
             return
@@ -153,18 +155,18 @@ class Revoking(Part):
         self._write_waiting()
 
     def _revocation(self, connection: Connection, command: Command) -> Revocation:
-        """Raises ``ProtocolError``."""
+        """Return the command's revocation. Raises ``ProtocolError``."""
         if connection.grant is None:
-            raise ProtocolError("forbidden", "This endpoint wants no tokens, so there are none to be revoked")
+            raise ProtocolError("forbidden", "This endpoint requires no tokens, so there is nothing to revoke")
         now = self._desk.unix_s
         expires_at = now + REMEMBERED_S if command.expires_at is None else command.expires_at
         if expires_at > now + REMEMBERED_MAX_S + KEPT_S:  # clocks differ
             days = REMEMBERED_MAX_S // 86_400
-            raise ProtocolError("bad_state", f"Key 'expires_at' may be {days} days from now at the most")
+            raise ProtocolError("bad_state", f"Key 'expires_at' can be at most {days} days from now")
         if expires_at + KEPT_S <= now:
-            text = "Key 'expires_at' is over, and so is a token that expires then: there is nothing to be revoked"
+            text = "Key 'expires_at' is in the past: a token that expired then needs no revocation"
             raise ProtocolError("bad_state", text)
-        # To the end of its second.
+        # Round up to the end of its second.
         until = int(expires_at) + (expires_at != int(expires_at))
         if command.jti is not None:
             return Revocation(JTI, command.jti, 0, until)
@@ -184,7 +186,7 @@ class Revoking(Part):
     def _written(self, revokes: list[Revoke], result: Any, error: Exception | None) -> None:
         self._writes -= 1
         if isinstance(error, TooManyRevocations) and len(revokes) > 1:
-            for revoke in revokes:  # which of them is one too many?
+            for revoke in revokes:  # find the one that is too many
                 self._write([revoke])
         elif error is not None:
             is_full = isinstance(error, TooManyRevocations)
@@ -202,7 +204,7 @@ class Revoking(Part):
         for revoke in revokes:
             self._replies.refuse(revoke.connection, revoke.reply, revoke.id, error)
 
-    # The word of it
+    # Telling the peers
 
     def _tell(self, word: Word) -> None:
         request = RevokedRequest([revoke.revocation for revoke in word.revokes])
@@ -212,21 +214,21 @@ class Revoking(Part):
         self._close(word)
 
     def told(self, peer: str, number: int, request: RevokedRequest) -> None:
-        """A peer has recorded these."""
+        """Take revocations that a peer has recorded."""
         self._learn([Revocation(*revocation) for revocation in request.revocations])
         self._desk.answer(peer, number)
 
     def answered(self, call: Call, value: Any) -> None:
-        """A peer knows."""
+        """Note that a peer knows."""
         self._close(call.context)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """A peer that is alive may not know."""
+        """Fail the revokes: a peer that is alive can lack them."""
         call.context.error = ProtocolError(code, info)
         self._close(call.context)
 
     def lost(self, call: Call) -> str | None:
-        """A peer that is dead serves nobody before it has read the record."""
+        """Note that a peer is dead. It serves nobody before it has read the record."""
         self._close(call.context)
         return None
 
@@ -243,7 +245,7 @@ class Revoking(Part):
             data = success(revoke.id, expires_at=expires_at, **fields)
             self._replies.reply(revoke.connection, revoke.reply, data)
 
-    # What the store has
+    # The store's record
 
     def _read(self) -> None:
         self._reading = True
@@ -261,7 +263,7 @@ class Revoking(Part):
             self._settle()
 
     def tick(self) -> None:
-        """Read the record when it is time to; give up what has waited for too long."""
+        """Read the record when it is due. Give up what has waited for too long."""
         now = self._desk.now
         if now >= self._read_at and not self._reading and self._members.joined:
             self.known.forget(self._desk.unix_s)
@@ -273,13 +275,14 @@ class Revoking(Part):
             self._refuse(self._parked.popleft().revokes, _NOT_JOINED)
 
     def _why_not(self) -> ProtocolError:
-        """What those wait for that have not been written."""
+        """Return the error for revokes that could not be written in time."""
         if not self._members.joined:
             return _NOT_JOINED
         return ProtocolError("store_unavailable", "The store has not answered in time")
 
     def joined(self) -> None:
-        """All others have let this endpoint in, and tell it from here on; what they had told before, the store has."""
+        """Note that all others have let this endpoint in, and tell it from now on. The store has all their earlier
+        news."""
         self._round += 1
         self._read()
         while self._parked:
@@ -287,7 +290,7 @@ class Revoking(Part):
         self._write_waiting()
 
     def lapsed(self) -> None:
-        """Others may take this endpoint for dead, and need not tell it."""
+        """Stop serving clients with tokens: others can take this endpoint for dead, and then need not tell it."""
         self._is_current = False
         if self.knows and not self._members.leaving:
             self.knows = False
@@ -296,7 +299,7 @@ class Revoking(Part):
             self._sessions.hold_back()
 
     def _settle(self) -> None:
-        """It knows everything, and has found everybody who is named: go on."""
+        """Serve again, once this endpoint knows everything and has found all connections with revoked tokens."""
         if not self._is_current or self._seen != self._news or self.knows:
             return
         self.knows = True
@@ -306,7 +309,7 @@ class Revoking(Part):
             self._sessions.serve_again()
             self._desk.job(self._sending.send_again())
 
-    # Who is named
+    # Connections with revoked tokens
 
     def _learn(self, revocations: list[Revocation]) -> None:
         if not self.known.add(revocations, self._desk.unix_s):
@@ -317,8 +320,8 @@ class Revoking(Part):
             self._desk.job(self._look())
 
     def _look(self) -> Iterator[bool]:
-        """Have nothing more begun or sent for any connection that is named, which is quick; then close them. What is
-        named meanwhile comes first."""
+        """Stop beginning and sending anything for connections with revoked tokens, which is quick; then close them.
+        Connections that a later revocation names come first."""
         named: list[Connection] = []
         while self._seen != self._news or named:
             if self._seen != self._news:

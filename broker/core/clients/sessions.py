@@ -1,11 +1,11 @@
-"""Commands on their way in: each connection's in order, as fast as it may, and none before those it has to wait for.
+"""Commands on their way in: each connection's in order, within its rate, and none before those that it must wait for.
 
-Owns: the connections, what waits on them, and which are read. Must never: carry out a command, or hold more of a
-connection than its limits say.
+Owns: the connections, the frames that wait there, and the choice of connections to read. Must never: carry out a
+command, or hold more of a connection than its limits say.
 
 Commands of one connection take effect in order (SPEC section 1). Those of one kind commute, or keep their order on the
-way, so they overlap. One of another kind waits in the connection's backlog until all before it are done. So does a
-filter that takes the place of all else, and what comes behind one.
+way, so they overlap. A command of another kind waits in the connection's backlog until all earlier ones are done. So
+does a filter that replaces everything else, and all commands after such a filter.
 """
 
 from __future__ import annotations
@@ -33,25 +33,27 @@ from ..outgoing.sending import Sending
 from ..part import CommandSpec
 from .throttle import Throttle
 
-#: What a command that is none is counted as.
+#: The metrics' name for a command that does not exist.
 UNKNOWN: Final = "unknown"
 
-#: Commands of one connection that are read though they have to wait for those before them, and bytes of one. Behind
-#: them comes the close of a client that has gone, which is to be seen before what it left here is begun.
+#: Commands of one connection to read although they must wait for earlier ones, and bytes of one such command. After
+#: them comes the close of a client that has gone, which the endpoint must see before it begins what the client left
+#: here.
 READ_AHEAD: Final = 16
 READ_AHEAD_BYTES: Final = 16 << 10
 
-#: What waits on a connection that is over, or that is told to go, is begun for so long, in seconds, if it is a command
-#: that may be (``CommandSpec.after_close``): a client may send all it has to say, and close. Later it would undo what
-#: the client has said elsewhere since. A `listen` would take the client away from where it listens now.
+#: Seconds after a connection has closed, or has been sent away, in which the endpoint still begins waiting commands
+#: that allow it (``CommandSpec.after_close``): a client can send everything and close. Later, such a command would undo
+#: what the client has done elsewhere since. A `listen` would take the client away from where it listens now.
 AFTER_CLOSE_S: Final = 1.0
 
-#: A command is charged as one for each so many bytes of its frame: to read these takes up to as long as a short one.
+#: A command costs one more for each of these bytes of its frame: reading that many takes up to as long as a short
+#: command.
 BYTES_PER_COMMAND: Final = 512
 
 
 class Sessions:
-    """One endpoint's clients, as far as they send."""
+    """One endpoint's clients, as senders of commands."""
 
     def __init__(
         self,
@@ -73,30 +75,31 @@ class Sessions:
         self._inflight = inflight
         self._throttle = Throttle(limits.commands_per_s)
         self._commands: Mapping[str, CommandSpec] = {}
-        self.ready = replies.ready  # connections whose backlog may go on
+        self.ready = replies.ready  # connections whose backlog can continue
         self.holding: dict[Connection, None] = {}  # not read until less is in flight
-        #: Commands of connections with a grant wait; of these connections some do. ``None``: they are begun.
+        #: While commands of connections with a grant wait: the connections that have some. ``None``: nothing is held
+        #: back.
         self._held_back: dict[Connection, None] | None = None
         self._read_number = 0
-        self._reads: dict[int, tuple[Connection, Large]] = {}  # large frames that are being read
+        self._reads: dict[int, tuple[Connection, Large]] = {}  # large frames that the shell is reading
         self.connections: dict[int, Connection] = {}
 
     def metrics(self) -> list[Metric]:
-        """What it counts and measures."""
+        """See ``Part``."""
         return [
             self._desk.counted(
                 "commands_throttled",
-                "Times a connection was not read because it sent commands too fast",
+                "Pauses in reading a connection because it sent commands too fast",
             ),
             self._desk.counted(
                 "connections_held_too_much",
-                "Connections closed because all together held more than max-held-bytes",
+                "Connections closed because all connections together held more than max-held-bytes",
             ),
             gauge("connections", "Open client connections", len(self.connections)),
         ]
 
     def bind(self, commands: Mapping[str, CommandSpec]) -> None:
-        """These carry out the commands."""
+        """Set the handlers of the commands."""
         self._commands = commands
 
     # Connections
@@ -104,7 +107,7 @@ class Sessions:
     def connected(
         self, number: int, grant: Grant | None, throttled: bool, piece_bytes: int, codec: Codec = MESSAGES
     ) -> Connection:
-        """A client has connected."""
+        """Note that a client has connected."""
         outbox = DroppingOutbox if self._limits.drop_oldest else Outbox
         connection = Connection(number, outbox(self._limits.outbox_bytes, piece_bytes), codec)
         connection.grant = grant
@@ -114,7 +117,8 @@ class Sessions:
         return connection
 
     def disconnected(self, connection: Connection) -> None:
-        """Its connection is gone. What it published is still dispatched; what waits is begun for ``AFTER_CLOSE_S``."""
+        """Note that a connection is gone. Its published messages still go out; its waiting commands can begin for
+        ``AFTER_CLOSE_S``."""
         connection.closed = True
         if not connection.revoked:
             connection.ends_at = self._desk.now + AFTER_CLOSE_S
@@ -128,22 +132,22 @@ class Sessions:
         self._memory.weigh(connection)
 
     def unread(self, connection: Connection, size: int) -> None:
-        """``size`` bytes have come over the connection that are no whole message yet."""
+        """Note that ``size`` bytes of an incomplete message have come over the connection."""
         connection.unread = size
         self._memory.weigh(connection)
 
     def drain(self, connection: Connection) -> None:
-        """This endpoint ends: read nothing more of the client until it is told to go."""
+        """Read nothing more of the client until it is sent away: this endpoint ends."""
         connection.draining = True
         self._desk.emit(PauseOrResume(connection))
 
     def send_away(self, connection: Connection) -> None:
-        """It is told to go now, and read for its close only."""
+        """Note that the client is sent away now: the endpoint reads only its close."""
         connection.draining, connection.closing = False, True
         self._desk.emit(PauseOrResume(connection))
 
     def let_go(self) -> None:
-        """The connections hold more together than they may: the greatest holders go."""
+        """Close the greatest holders, if all connections together hold more than they can."""
         for connection in self._memory.greatest():
             self._drop_backlog(connection, 0)
             if connection.ends_at is not None:
@@ -154,14 +158,14 @@ class Sessions:
             self._memory.weigh(connection)
 
     def revoke(self, connection: Connection) -> None:
-        """Its token has been revoked: nothing more of it is begun, and it is sent nothing more."""
+        """Begin nothing more of a connection whose token has been revoked, and send it nothing more."""
         connection.revoked = True
         connection.ends_at = self._desk.now
         self._drop_backlog(connection, 0)
         self._sending.shut(connection)
 
     def hold_back(self) -> None:
-        """Begin nothing for connections with a grant; what they send waits, and they are not read for long."""
+        """Begin nothing for connections with a grant. Their commands wait, and the endpoint soon stops reading them."""
         if self._held_back is None:
             self._held_back = {}
 
@@ -174,8 +178,8 @@ class Sessions:
     # Commands
 
     def frame(self, connection: Connection, data: bytes | Large, is_text: bool) -> None:
-        """A whole message came from a client; that a text is UTF-8 has been seen, unless it is large."""
-        if connection.backpressure and connection.closing:  # what it may not send now it never will
+        """Take a whole message from a client. The shell has checked that a text is UTF-8, unless it is large."""
+        if connection.backpressure and connection.closing:  # its outbox will never have room again
             self._desk.drops["command_of_closed_connection"] += 1
             return
         frame = data
@@ -188,7 +192,7 @@ class Sessions:
                 self._pause(connection)
 
     def _begin(self, connection: Connection, frame: bytes | Large) -> bool:
-        """Begin the command in the frame. False: it has to wait for the commands before it, or to be read."""
+        """Begin the command in the frame. Returns false if it must wait for earlier commands, or must be read first."""
         if len(connection.replies) >= REPLIES_MAX:
             return False
         if self._held_back is not None and connection.grant is not None:
@@ -213,7 +217,7 @@ class Sessions:
                     self._ask_to_read(connection, frame)
                 return False
             if not outcome.is_text:
-                self._drop_backlog(connection, 1)  # what came behind it is not listened to
+                self._drop_backlog(connection, 1)  # ignore what came after it
                 self._sending.close(connection, NOT_UTF8)
                 return True
             if outcome.error is not None:
@@ -248,7 +252,7 @@ class Sessions:
     def _refuse(
         self, connection: Connection, number: Any, error: ProtocolError, name: str | None, kind: Any, size: int
     ) -> bool:
-        """Refuse the command of a frame of ``size`` bytes; ``kind``: what it says that it is."""
+        """Refuse the command of a frame of ``size`` bytes. ``kind``: the kind that the command claims."""
         if not isinstance(kind, str) or kind not in self._commands:
             kind = UNKNOWN
         if connection.allowance is not None:
@@ -262,11 +266,11 @@ class Sessions:
             self._pause(connection)
 
     def tick(self) -> None:
-        """Those who have sent too fast and have waited long enough go on."""
+        """Let clients continue that have sent too fast and have waited long enough."""
         self.ready.extend(self._throttle.released(self._desk.now))
 
     def go_on(self) -> None:
-        """The turn ends: begin what has waited and may go on, so much of it as a turn may have."""
+        """End the turn: begin the waiting commands that can go on, as many as a turn allows."""
         if self.holding and self._inflight.eased:
             for connection in self.holding:
                 if connection.backpressure and not connection.backlog and not connection.throttled:
@@ -308,23 +312,23 @@ class Sessions:
         self._desk.emit(Read(number, len(frame), frame.pieces, frame.is_text, bytes_max, connection.grant))
 
     def read_wanted(self, number: int) -> bool:
-        """Would the command of this large frame still be begun?"""
+        """Would the endpoint still begin the command of this large frame?"""
         if number not in self._reads:
             return False
         ends_at = self._reads[number][0].ends_at
         return ends_at is None or self._desk.now < ends_at
 
     def read(self, number: int, outcome: Outcome | None) -> None:
-        """What a large frame says; ``None``: it was not read, since it is not wanted any more."""
+        """Take a large frame's outcome; ``None``: the shell did not read it, because the core no longer needs it."""
         if number not in self._reads:
-            return  # it was dropped meanwhile
+            return  # it has been dropped meanwhile
         connection, frame = self._reads.pop(number)
         frame.outcome = outcome or Outcome()
         frame.pieces = ()
         self.ready.append(connection)
 
     def _drop_backlog(self, connection: Connection, beside: int) -> None:
-        """What waits on the connection is not begun any more, but for the first ``beside``."""
+        """Drop the connection's waiting commands, except the first ``beside``."""
         backlog = connection.backlog
         while len(backlog) > beside:
             frame = backlog.pop()

@@ -1,10 +1,11 @@
-"""Where the store may have clients listening here that do not: whose place was not cleared, whose `listen` failed and
-may have been written late, or whom a home looked for here in vain.
+"""Clients that the store possibly has here although they do not listen here: their location was not cleared; their
+`listen` failed and was possibly written late; or a home looked for them here and missed them.
 
-Owns: when the store is asked about them. Must never: say where a client is; ``listening`` does, of what is found.
+Owns: when to ask the store about them. Must never: say where a client is; ``listening`` does, from what the store
+answers.
 
-While there are subscriptions until disconnect such a place is looked for, since they stay as long as their client seems
-to listen. Otherwise it is found out at the next message for the client.
+While there are subscriptions until disconnect, this looks for such locations, since those subscriptions stay as long as
+their client seems to listen. Otherwise the next message for the client shows it.
 """
 
 from __future__ import annotations
@@ -17,58 +18,58 @@ from ..connections.hub import Hub
 from ..desk import Desk
 from ..model import Location
 
-#: Clients that are to be asked about, or cleared, later; of more it is found out as otherwise.
+#: Clients to ask about, or to clear, later. Beyond this bound, the next message for the client shows it.
 LATER_MAX: Final = 100_000
 
-#: When a place that the store did not clear is to be cleared again, in seconds.
+#: Seconds until another attempt to clear a location that the store did not clear.
 CLEAR_AGAIN_S: Final = 1.0
 
-#: When a `listen` that failed is looked for in the store, in seconds: it may have been written late.
+#: Seconds until this asks the store about a `listen` that failed: it can have been written late.
 LATE_S: Final = 8.0
 
-#: Clients that one question is about.
+#: Clients in one question to the store.
 PER_QUESTION: Final = 500
 
 Place = tuple[str, Location]
 
 
 class StaleLocations:
-    """One endpoint's, whose incarnation is ``me``. ``found`` is told of clients, each with its place here, that are not
-    here."""
+    """One endpoint's stale locations. ``me``: its incarnation. ``found`` gets the clients that are not here, each with
+    its location here."""
 
     def __init__(self, desk: Desk, hub: Hub, me: str, found: Callable[[list[Place]], None]) -> None:
         self._desk = desk
         self._hub = hub
         self._me = me
         self._found = found
-        self._asked: set[str] = set()  # about whom the store is being asked
-        self._later: deque[tuple[float, str]] = deque()  # when it is asked about whom
+        self._asked: set[str] = set()  # clients whose question to the store is under way
+        self._later: deque[tuple[float, str]] = deque()  # (when to ask, client)
         self._uncleared: list[Place] = []
         self._clear_at = desk.now
 
     def look(self, clients: list[str]) -> None:
-        """Does the store say that these are here?"""
+        """Ask the store whether it has these clients here."""
         new = [client for client in dict.fromkeys(clients) if client not in self._asked]
         if new:
             self._asked.update(new)
             self._desk.store("locations", (new,), self._looked, new)
 
     def look_later(self, clients: list[str]) -> None:
-        """A ``listen`` of these has failed, or may."""
+        """Ask later about clients whose ``listen`` has failed, or possibly has."""
         if len(self._later) < LATER_MAX:
             self._later.extend([(self._desk.now + LATE_S, client) for client in clients])
         else:
             self._desk.counts["stale_mappings_left"] += len(clients)
 
     def not_cleared(self, places: list[Place]) -> None:
-        """The store has not written that these are left."""
+        """Note locations that the store has not cleared."""
         self._desk.counts["stale_mappings_left"] += len(places)
         if len(self._uncleared) < LATER_MAX:
             self._uncleared += places
             self._clear_at = self._desk.now + CLEAR_AGAIN_S
 
     def due(self) -> list[Place]:
-        """Time has passed: ask about those whose time it is. Returns what is to be cleared again."""
+        """Ask about the clients whose time has come. Returns the locations to clear again."""
         now, clients = self._desk.now, list[str]()
         while self._later and self._later[0][0] <= now and len(clients) < PER_QUESTION:
             clients.append(self._later.popleft()[1])

@@ -1,9 +1,10 @@
-"""How fast a connection may send commands: a token bucket, one second's worth deep.
+"""The rate of a connection's commands: a token bucket, one second's worth deep.
 
-Owns: the connections' allowances. Must never: refuse a command; what is too fast is read later (SPEC section 1.4).
+Owns: the connections' allowances. Must never: refuse a command; the endpoint reads later what comes too fast (SPEC
+section 1.4).
 
-A command that costs more than is left is taken, and the debt is waited for: a large `subscribe` is as good as many
-small ones.
+A command that costs more than the remaining allowance is accepted, and the connection waits until it has paid the debt:
+a large `subscribe` costs as much as many small ones.
 """
 
 from __future__ import annotations
@@ -12,20 +13,21 @@ from ..connections.hub import Connection
 
 
 class Throttle:
-    """``per_s``: what a connection may spend a second; 0: any amount."""
+    """``per_s``: a connection's allowance per second; 0: unlimited."""
 
     def __init__(self, per_s: int) -> None:
         self._per_s = per_s
-        self._waiting: dict[Connection, float] = {}  # -> until when
+        self._waiting: dict[Connection, float] = {}  # connection -> until when it waits
 
     def limit(self, connection: Connection, now: float) -> None:
-        """The connection's commands count from here on."""
+        """Count the connection's commands from now on."""
         if self._per_s:
             connection.allowance = float(self._per_s)
             connection.allowed_at = now
 
     def spend(self, connection: Connection, cost: int, now: float) -> bool:
-        """It has sent that much. True: no more is to be taken from it until it is ``released``."""
+        """Spend ``cost`` of the connection's allowance. Returns true if the endpoint must take nothing more from it
+        until it is ``released``."""
         assert connection.allowance is not None
         earned = (now - connection.allowed_at) * self._per_s
         connection.allowance = min(connection.allowance + earned, float(self._per_s)) - cost
@@ -37,11 +39,11 @@ class Throttle:
         return True
 
     def forget(self, connection: Connection) -> None:
-        """It is closed."""
+        """Forget a closed connection."""
         self._waiting.pop(connection, None)
 
     def released(self, now: float) -> list[Connection]:
-        """Those that have waited long enough."""
+        """Return the connections that have waited long enough."""
         if not self._waiting:
             return []
         released = [connection for connection, until in self._waiting.items() if until <= now]

@@ -1,4 +1,4 @@
-"""What a connection may do, as its token says. SPEC section 1.5.
+"""The rights of a connection, from its token. SPEC section 1.5.
 
 Owns: which commands a grant covers. Must never: know what a token is, or read a clock.
 """
@@ -14,14 +14,21 @@ from .placeholders import PLACEHOLDER, Entry, Own, fill, own_entries, stop_of
 
 
 class Grant(NamedTuple):
-    """``client``: the id that commands may be sent for, or, where it ends in ``*``, what the ids begin with;
-    ``publish``, ``subscribe``: what the topics may begin with (``""``: every topic); ``expires_at``: Unix time in
-    seconds, with leeway; ``inspect``: it may look at the endpoints, and at every client's and topic's subscriptions;
-    ``publish_topics``, ``subscribe_topics``: single topics, beside those prefixes; ``own``: the entries with ``{sub}``
-    that are filled for each command, since the token is for several clients, or that permit nothing to its one client;
-    ``revoke``: it may take tokens back; ``jti``, ``issued_at``: by which its own token may be: the id, ``None``: it has
-    none, and the Unix time in seconds, ``None``: nobody has said.
-    ``presence``, ``presence_topics``: topics whose subscribers it may ask for.
+    """The rights of one connection.
+
+    Attributes:
+        client: the client id that it can send commands for; if this ends in ``*``, a prefix of such ids.
+        publish, subscribe: prefixes of permitted topics (``""``: every topic).
+        broadcast: it can send broadcasts.
+        expires_at: Unix time in seconds, with leeway.
+        inspect: it can look at the endpoints, and at every client's and topic's subscriptions.
+        publish_topics, subscribe_topics: single permitted topics, in addition to those prefixes.
+        own: entries with ``{sub}`` to fill for each command, because the token is for several clients, or because they
+            permit nothing to its one client.
+        revoke: it can revoke tokens.
+        jti: its own token's id, by which the token can be revoked; ``None``: it has none.
+        issued_at: Unix time in seconds of its own token's issue, by which the token can be revoked; ``None``: unknown.
+        presence, presence_topics: topics whose subscribers it can ask for.
     """
 
     client: str
@@ -40,9 +47,9 @@ class Grant(NamedTuple):
     presence_topics: frozenset[str] = frozenset()
 
     def prepared(self) -> Grant:
-        """The grant with each ``{sub}`` of its entries seen to: filled where the token is for one client, else kept
-        apart. Raises ``ValueError``, which names the list, for an entry that would permit a client another's topics.
-        """
+        """Return the grant with every ``{sub}`` of its entries resolved: filled if the token is for one client,
+        otherwise kept apart. Raises ``ValueError``, which names the list, for an entry that would permit a client
+        another's topics."""
         presence, presence_topics = self.presence, self.presence_topics
         own = own_entries(
             self.publish, self.publish_topics, self.subscribe, self.subscribe_topics, presence, presence_topics
@@ -67,9 +74,9 @@ class Grant(NamedTuple):
         )
 
     def check(self, command: Command) -> None:
-        """Raises ``ProtocolError`` (`unauthorized`, `forbidden`) where the command is not covered.
+        """Raise ``ProtocolError`` (`unauthorized`, `forbidden`) if the grant does not cover the command.
 
-        Taking back a subscription needs no permission: who lost one may still clean up.
+        Removing a subscription needs no permission: a client that lost the permission can still clean up.
         """
         name = command.name
         client = self.client
@@ -78,23 +85,24 @@ class Grant(NamedTuple):
         if command.client != client and not (client.endswith("*") and command.client.startswith(client[:-1])):
             raise ProtocolError("unauthorized", f"The token is for client {client!r}, not for {command.client!r}")
         if name == "publish":
-            self._topics("publish to", command, self.publish, self.publish_topics)
+            self._topics("publishing to", command, self.publish, self.publish_topics)
         elif name == "subscribe" or name == "history":
-            self._topics("subscribe to", command, self.subscribe, self.subscribe_topics)
+            self._topics("subscribing to", command, self.subscribe, self.subscribe_topics)
         elif name == "broadcast" and not self.broadcast:
-            raise ProtocolError("forbidden", "The token does not permit to broadcast")
+            raise ProtocolError("forbidden", "The token does not permit broadcasting")
         elif name == "subscribers" and not self.inspect:
-            self._topics("ask who has subscribed to", command, self.presence, self.presence_topics)
+            self._topics("listing the subscribers of", command, self.presence, self.presence_topics)
         elif name == "endpoints" and not self.inspect:
-            raise ProtocolError("forbidden", "The token does not permit to inspect")
+            raise ProtocolError("forbidden", "The token does not permit inspecting")
         elif name == "revoke" and not self.revoke:
-            raise ProtocolError("forbidden", "The token does not permit to revoke")
+            raise ProtocolError("forbidden", "The token does not permit revoking")
 
     def _topics(self, what: str, command: Command, prefixes: tuple[str, ...], exact: frozenset[str]) -> None:
         if "" in prefixes:
             return
         entries: tuple[Entry, ...] = ()
-        filled: tuple[tuple[str, ...], frozenset[str]] | None = None  # at the first topic that the others do not permit
+        # filled at the first topic that the others do not permit
+        filled: tuple[tuple[str, ...], frozenset[str]] | None = None
         for topic in command.topics:
             if topic not in exact and not topic.startswith(prefixes):
                 if filled is None:
@@ -102,15 +110,15 @@ class Grant(NamedTuple):
                         entries = _entries(self.own, command.name)
                     filled = fill(entries, command.client)
                 if topic not in filled[1] and not topic.startswith(filled[0]):
-                    text = f"The token does not permit to {what} {topic[:128]!r}"
+                    text = f"The token does not permit {what} {topic[:128]!r}"
                     stop = stop_of(entries, command.client, topic)
                     if stop is not None:
-                        text += f": its {PLACEHOLDER} permits nothing to a client whose id has the character {stop!r}"
+                        text += f": its {PLACEHOLDER} permits nothing to a client whose id contains {stop!r}"
                     raise ProtocolError("forbidden", text)
 
 
 def _entries(own: Own, name: str) -> tuple[Entry, ...]:
-    """Those that permit the command with this name."""
+    """Return the entries that permit the command with this name."""
     if name == "publish":
         return own.publish
     return own.subscribe if name in ("subscribe", "history") else own.presence
@@ -119,7 +127,7 @@ def _entries(own: Own, name: str) -> tuple[Entry, ...]:
 def _beside(
     prefixes: tuple[str, ...], exact: frozenset[str], entries: tuple[Entry, ...], client: str | None
 ) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Prefixes and single topics without a placeholder, and those that are filled for the client."""
+    """Return the prefixes and single topics without a placeholder, and the entries filled for the client."""
     filled = ((), frozenset[str]()) if client is None else fill(entries, client)
     return (
         (*(text for text in prefixes if PLACEHOLDER not in text), *filled[0]),

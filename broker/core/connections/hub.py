@@ -1,7 +1,7 @@
-"""Which client listens on which connection of this endpoint.
+"""The connections of this endpoint, and the clients that listen on each.
 
-Owns: the connections' state between two commands, client -> connection, and what may stand between a message and an
-outbox. Must never: know other endpoints.
+Owns: the connections' state between two commands, the bindings of clients to connections, and the hook between a
+message and an outbox. Must never: know other endpoints.
 """
 
 from __future__ import annotations
@@ -21,22 +21,33 @@ from .outbox import Outbox
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Receiver:
     """Takes the messages for a connection's clients, and decides when each one goes into the outbox. A connection
-    without a receiver gets them at once."""
+    without a receiver gets them at once.
+
+    Its methods must not wait. It bounds the bytes that it holds back itself.
+    """
 
     __slots__ = ()
 
     def take(self, message: Message) -> None:
-        """A message has come for a client of the connection."""
+        """Take a message for a client of the connection.
+
+        Args:
+            message: the message, once for each of the connection's clients that gets it.
+        """
         raise NotImplementedError
 
     def drained(self) -> None:
-        """The connection's socket takes more again."""
+        """Handle a connection whose socket takes bytes again."""
 
     def gone(self, client: str) -> None:
-        """The client has sent ``unlisten``: it listens on the connection no longer."""
+        """Handle a client's ``unlisten``: the client no longer listens on the connection.
+
+        Args:
+            client: the client's id.
+        """
 
     def restored(self) -> None:
-        """The client listens on the connection again, since its ``listen`` elsewhere has failed."""
+        """Handle a client that listens on the connection again, since its ``listen`` elsewhere has failed."""
 
 
 class Reply:
@@ -46,7 +57,7 @@ class Reply:
 
     def __init__(self) -> None:
         self.done = False
-        self.held = 0  # bytes of it that are counted while it waits for earlier ones
+        self.held = 0  # its bytes that count while it waits for earlier replies
         self.data: bytes | None = None  # None: this command gets no reply
 
 
@@ -86,35 +97,36 @@ class Connection:
     def __init__(self, number: int, outbox: Outbox, codec: Codec = MESSAGES) -> None:
         self.number = number
         self.outbox = outbox
-        self.codec = codec  # it makes what the outbox holds of a message
-        self.clients: set[str] = set()  # that listen here
-        self.replies: deque[Reply] = deque()  # of commands under way
-        self.kind = ""  # what kind of commands is under way, where there are replies to come
-        self.replaces = False  # they have a `subscribe` with `replace`, which must run alone
-        self.tally: dict[str, int] = {}  # ``Replies.tally`` of that kind: result -> how many
-        self.backlog: deque[bytes | Large] = deque()  # frames that wait for commands of another kind to end
-        self.grant: Grant | None = None  # None: it may do everything
+        self.codec = codec  # makes the outbox's frames
+        self.clients: set[str] = set()  # clients that listen here
+        self.replies: deque[Reply] = deque()  # for commands under way
+        self.kind = ""  # the kind of the commands under way, while replies are outstanding
+        self.replaces = False  # they include a `subscribe` with `replace`, which must run alone
+        self.tally: dict[str, int] = {}  # ``Replies.tally`` of that kind: result -> count
+        self.backlog: deque[bytes | Large] = deque()  # frames that wait for commands of another kind
+        self.grant: Grant | None = None  # None: all rights
         self.receiver: Receiver | None = None  # None: messages go straight into the outbox
-        self.dirty = False  # already on the list of connections to be written to
-        self.backpressure = False  # it has sent more than can be dealt with for now
-        self.draining = False  # this endpoint ends: it is told to go as soon as its commands are done
-        self.closing = False  # it has been told to go; it is read for its close only
+        self.dirty = False  # already in the list of connections to write to
+        self.backpressure = False  # it has sent more than the endpoint can handle for now
+        self.draining = False  # this endpoint ends, and sends it away as soon as its commands are done
+        self.closing = False  # it has been sent away; the endpoint reads only its close
         self.closed = False
-        self.revoked = False  # its token has been: nothing of it is begun, and nothing is sent to it
+        self.revoked = False  # its token is revoked: the endpoint begins nothing and sends nothing for it
         self.pings_unanswered = 0
-        self.ping_slot = self.expiry_slot = 0  # of its next ping, and of its token's end, in the timer wheels
-        self.ends_at: float | None = None  # when the last of its commands may be begun; None: it is not told to go yet
-        self.allowance: float | None = None  # commands it may still send; None: any number
-        self.allowed_at = 0.0  # when that was
+        self.ping_slot = self.expiry_slot = 0  # slots of its next ping and its token's expiry in the timer wheels
+        # the last of its commands can begin until then; None: it is not being sent away
+        self.ends_at: float | None = None
+        self.allowance: float | None = None  # commands it can still send; None: any number
+        self.allowed_at = 0.0  # the time of that allowance
         self.throttled = False  # it has sent too many: what has been read waits
-        # Bytes that it holds beside its outbox, for ``Memory``.
-        self.unread = 0  # that have come, but not yet as whole messages
-        self.waiting = 0  # of its backlog, and of large commands under way
-        self.unsent = 0  # out of its outbox, and not taken by the client, or not given to the socket yet
+        # Bytes held in addition to its outbox, for ``Memory``.
+        self.unread = 0  # bytes of incomplete messages
+        self.waiting = 0  # bytes of its backlog, and of large commands under way
+        self.unsent = 0  # bytes out of its outbox that the client has not taken, or the socket has not got yet
 
     @property
     def paused(self) -> bool:
-        """It is not to be read for now."""
+        """Must the endpoint stop reading it for now?"""
         return (self.backpressure and not self.closing) or self.draining
 
 
@@ -125,21 +137,21 @@ class Binding:
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
-        self.number = number  # when the client came: who came later has a higher one
+        self.number = number  # counts the bindings: a later one is higher
         self.location: Location | None = None  # None: its `listen` is still being written
 
 
 class Hub:
-    """client -> binding. At most one connection per client: the newest `listen` wins."""
+    """The bindings of clients. Each client has at most one connection: the newest `listen` wins."""
 
     def __init__(self) -> None:
         self.bindings: dict[str, Binding] = {}
-        self.bound = 0  # clients that have come, those that came again included
-        #: Clients that a home looked for here in this turn, and that are not: somebody has to ask the store.
+        self.bound = 0  # bindings so far, repeated ones included
+        #: Clients that a home looked for here in this turn, and that are not here. A part must ask the store.
         self.missed: list[str] = []
 
     def bind(self, client: str, connection: Connection) -> Binding | None:
-        """The client's messages go to this connection from now on. Returns its former binding, if to another one."""
+        """Send the client's messages to this connection from now on. Returns its former binding, if to another one."""
         former = self.bindings.get(client)
         if former is None:
             self.bound += 1
@@ -154,12 +166,12 @@ class Hub:
         return former
 
     def restore(self, client: str, former: Binding) -> None:
-        """What ``bind`` returned is to hold again; nothing holds now."""
+        """Restore the binding that ``bind`` returned. The client has none now."""
         self.bindings[client] = former
         former.connection.clients.add(client)
 
     def unbind(self, client: str, connection: Connection) -> Binding | None:
-        """No longer, if they still went there; returns the binding if so."""
+        """Remove the client's binding to this connection, if there is one, and return it."""
         binding = self.bindings.get(client)
         if binding is None or binding.connection is not connection:
             return None

@@ -1,10 +1,10 @@
-"""What a large frame says: read and checked whole, away from the event loop, in the same words as a small one.
+"""Reading a large frame: read and checked whole, away from the event loop, with the same results as for a small one.
 
 Owns: ``read``, which a process of its own runs (``ingeborg.broker.shell.reader``), and the forms in which frame and
 outcome travel. Must never: know a connection, or read a clock.
 
-To read 16 MiB of JSON takes up to seconds, and nobody's message may be late for it. So the endpoint keeps nothing of a
-large frame but its bytes; what comes back is a command whose long list of topics stays packed, in slices.
+Reading 16 MiB of JSON can take seconds, and must not delay anybody's message. So the endpoint keeps only the bytes of a
+large frame. The reader returns a command whose long list of topics stays packed, in slices.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from ingeborg.protocol.wire import decode, outside_strings
 
 from .grants import Grant
 
-#: Topics in one packed part of a long list: what is unpacked at once, some 0.1 ms.
+#: Topics in one packed part of a long list. Unpacking one part takes some 0.1 ms.
 TOPICS_PER_PART: Final = 1_000
 
-#: Lists and objects in a large frame. Each takes some 60 to 240 bytes of memory where it stood in two or three; with as
-#: many as fit into 16 MiB one frame would take half a gigabyte. A payload of 1 MiB that has more carries nothing else.
+#: Lists and objects in a large frame. Each takes some 60 to 240 bytes of memory, instead of two or three in the frame;
+#: as many as fit into 16 MiB would take half a gigabyte. A payload of 1 MiB with more would carry nothing else.
 CONTAINERS_MAX: Final = 250_000
 
-#: Commas between its values, for the same reason: a `subscribe` of 16 MiB has at most 1,500,000 topics of 8 bytes.
+#: Commas between values, for the same reason: a `subscribe` of 16 MiB has at most 1,500,000 topics of 8 bytes.
 COMMAS_MAX: Final = 2_000_000
 
 
-#: An id that is the last member of a frame, and the name of a publish that is its first. The end of a frame that is one
-#: JSON object closes that object, so such an id is no other object's.
+#: The id if it is a frame's last member, and the name of a publish if it is the first. The end of a frame that is one
+#: JSON object closes that object, so such an id belongs to no other object.
 _SPACE: Final = rb"[ \t\r\n]*"
 _ID_LAST: Final = re.compile(
     _SPACE.join((rb"[,{]", rb'"id"', rb":", rb'(-?[0-9]{1,20}|"[^"\\]*")', rb"\}", rb"\Z")),
 )
 _NAME_FIRST: Final = re.compile(_SPACE.join((b"", rb"\{", rb'"command"', rb":", rb'"(publish|broadcast)"')))
-_END_BYTES: Final = 2_048  # of a frame, in which they are looked for
+_END_BYTES: Final = 2_048  # bytes at the end of a frame in which to look for them
 
 #: The only field of a command that is a tuple. Packed it becomes a list, on which compiled code would fail.
 _TERM: Final = Command._fields.index("term")
@@ -56,7 +56,7 @@ class Topics:
     def __init__(self, parts: list[bytes], count: int) -> None:
         self._parts = parts
         self._count = count
-        self.size = sum(map(len, parts))  # in bytes
+        self.size = sum(map(len, parts))  # bytes
 
     def __len__(self) -> int:
         return self._count
@@ -66,14 +66,15 @@ class Topics:
             yield from part
 
     def slices(self) -> Iterator[list[str]]:
-        """Up to ``TOPICS_PER_PART`` of them at a time."""
+        """Yield the topics, up to ``TOPICS_PER_PART`` at a time."""
         for part in self._parts:
             yield ormsgpack.unpackb(part)
 
 
 class Outcome(NamedTuple):
-    """What became of a large frame: ``command``, or the ``error`` that it is refused with, whose reply has ``id`` and
-    ``name``, and which is counted under the command ``kind``. ``is_text``: it is UTF-8, as a text frame has to be."""
+    """The outcome of a large frame: its ``command``, or the ``error`` that refuses it. The reply to the latter has
+    ``id`` and ``name``; the metrics count it under the command ``kind``. ``is_text``: the frame is UTF-8, as a text
+    frame must be."""
 
     command: Command | None = None
     error: ProtocolError | None = None
@@ -84,8 +85,8 @@ class Outcome(NamedTuple):
 
 
 class Large:
-    """A large frame from its coming until its command begins. ``len()``: its bytes, which are let go of when it has
-    been read."""
+    """A large frame from its arrival until its command begins. ``len()``: its bytes, which are dropped once it has been
+    read."""
 
     __slots__ = ("_size", "is_text", "number", "outcome", "pieces")
 
@@ -93,7 +94,7 @@ class Large:
         self.pieces = pieces
         self.is_text = is_text
         self._size = size
-        self.number: int | None = None  # of its ``Read``, once there is one
+        self.number: int | None = None  # the number of its ``Read``, once there is one
         self.outcome: Outcome | None = None
 
     def __len__(self) -> int:
@@ -101,7 +102,7 @@ class Large:
 
 
 def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None) -> Outcome:
-    """What a frame says. ``is_text``: it came in a text frame. Never raises ``ProtocolError``: it is the outcome's."""
+    """Read a frame. ``is_text``: it came in a text frame. Never raises ``ProtocolError``: the outcome holds it."""
     if is_text and not data.isascii() and not _is_utf8(data):
         return Outcome(is_text=False)
     value: dict[str, Any] | None = None
@@ -115,7 +116,7 @@ def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None
         if grant is not None:
             grant.check(command)
     except ProtocolError as error:
-        error.__traceback__ = None  # it holds this call, and so the frame, until the collector comes
+        error.__traceback__ = None  # it would keep this call, and so the frame, until the collector runs
         if value is None:
             return Outcome(error=error)
         number, name = reply_fields(value)
@@ -125,12 +126,12 @@ def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None
 
 
 def unread(pieces: Sequence[bytes | bytearray], error: ProtocolError) -> Outcome:
-    """The outcome of a frame that nobody could read. Its reply has the id and the name where they stand at the ends of
-    the frame, as the client libraries write them. To find them elsewhere takes reading all of it."""
+    """Return the outcome of a frame that could not be read. Its reply has the id and the name if they stand at the ends
+    of the frame, where the client libraries write them. Finding them elsewhere would need a read of the whole frame."""
     fields: dict[str, Any] = {}
     found = _ID_LAST.search(b"".join(bytes(piece[-_END_BYTES:]) for piece in pieces[-2:]))
     if found is not None:
-        with suppress(ProtocolError):  # not UTF-8, or a number of no 64 bits
+        with suppress(ProtocolError):  # not UTF-8, or a number beyond 64 bits
             fields["id"] = decode(b'{"id":%b}' % found[1])["id"]
     named = _NAME_FIRST.match(bytes(pieces[0][:_END_BYTES]))
     if named is not None:
@@ -144,13 +145,13 @@ def _require_few_values(data: bytes) -> None:
         return
     outside = outside_strings(data)
     if outside.count(b"[") + outside.count(b"{") > CONTAINERS_MAX:
-        raise ProtocolError("bad_json", f"Too many lists and objects: {CONTAINERS_MAX:,} are the most")
+        raise ProtocolError("bad_json", f"Too many lists and objects: at most {CONTAINERS_MAX:,} are allowed")
     if outside.count(b",") > COMMAS_MAX:
-        raise ProtocolError("bad_json", f"Too many values: {COMMAS_MAX:,} commas between them are the most")
+        raise ProtocolError("bad_json", f"Too many values: at most {COMMAS_MAX:,} commas between them are allowed")
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Piece by piece: decoded at once it would be up to four times as large."""
+    """Decodes piece by piece: the whole text at once would take up to four times the memory."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for start in range(0, len(data), 1 << 20):
@@ -162,17 +163,18 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def pack_arguments(is_text: bool, payload_bytes_max: int, grant: Grant | None) -> bytes:
-    """The arguments of ``read`` for the process that runs it: all but the frame."""
+    """Pack the arguments of ``read``, except the frame, for the process that runs it."""
     return pickle.dumps((is_text, payload_bytes_max, grant))
 
 
 def read_packed(arguments: bytes, data: bytes) -> bytes:
-    """``read``, between ``pack_arguments`` and ``unpack_outcome``. The arguments are the endpoint's own: trusted."""
+    """Run ``read`` between ``pack_arguments`` and ``unpack_outcome``. The arguments are the endpoint's own, so they are
+    trusted."""
     is_text, payload_bytes_max, grant = pickle.loads(arguments)
     try:
         outcome = read(data, is_text, payload_bytes_max, grant)
     except MemoryError:
-        text = "To read this message takes more memory than there is; send it in parts"
+        text = "This endpoint has too little memory to read this message; send it in parts"
         outcome = Outcome(error=ProtocolError("too_large", text))
     command, error = outcome.command, outcome.error
     topics: Any = None
@@ -189,7 +191,7 @@ def read_packed(arguments: bytes, data: bytes) -> bytes:
 
 
 def unpack_outcome(packed: bytes | memoryview) -> Outcome:
-    """What ``read_packed`` has packed."""
+    """Unpack the result of ``read_packed``."""
     fields, topics, said, number, name, kind, is_text = ormsgpack.unpackb(packed)
     command = error = None
     if fields is not None:

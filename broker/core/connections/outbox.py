@@ -1,4 +1,4 @@
-"""One connection's bounded send queue, and what becomes of a slow consumer. SPEC section 8.
+"""One connection's bounded send queue, and the treatment of a slow consumer. SPEC section 8.
 
 Owns: the frames not yet handed to the socket. Must never: write to a socket.
 """
@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-#: What one turn may bring a connection that is taking everything, in times of the bound: one message to each of many
-#: clients on it is no sign of a slow reader. The frames of one message are one object, so this is not memory yet.
+#: Multiples of the bound that one turn can put into the outbox of a connection that keeps up: one message to each of
+#: its many clients does not make a slow reader. The frames of one message are one object, so they take no memory of
+#: their own yet.
 BURST: Final = 16
 
-#: What a connection is written in one turn, in bytes, to the end of a frame: about 1 ms of the kernel's time.
+#: Bytes to write to a connection in one turn, rounded up to a whole frame: about 1 ms of the kernel's time.
 PIECE_BYTES: Final = 2 << 20
 
 
 class Outbox:
-    """Frames waiting for the socket, ``bytes_max`` at most: over that the connection is a slow consumer.
+    """Frames waiting for the socket, ``bytes_max`` at most. A connection with more is a slow consumer.
 
-    The bound is of what a reader may be behind, beside what the kernel and the transport hold for it. While the
-    connection is ``flowing``, what waits is of this turn only, and may be ``BURST`` times that.
+    The bound limits how far a reader can fall behind, in addition to the buffers of the kernel and the transport. While
+    the connection is ``flowing``, only this turn's frames wait, and can reach ``BURST`` times that bound.
     """
 
     __slots__ = (
@@ -43,14 +44,14 @@ class Outbox:
         self.flowing = True  # it is not blocked, and nothing is leaving in pieces
         self.overflowed = False
         self._frames: list[bytes] = []
-        self._leaving: list[bytes] = []  # taken out, and to be written in pieces: the next frame is the last one here
+        self._leaving: list[bytes] = []  # taken out, to be written in pieces; the next frame is the last one here
         self.leaving_bytes = 0
 
     def __len__(self) -> int:
         return len(self._frames)
 
     def push(self, frame: bytes, reply: bool = False) -> int:
-        """Put the frame behind the others. Returns how many frames were dropped by it: 0, or all once it overflows."""
+        """Append a frame. Returns the number of frames that this dropped: 0, or all once the outbox overflows."""
         if self.overflowed:
             return 1
         self._frames.append(frame)
@@ -64,16 +65,16 @@ class Outbox:
         return dropped
 
     def take(self) -> list[bytes]:
-        """Everything that waits."""
+        """Take everything that waits."""
         frames = self._frames
         self._frames = []
         self.size = 0
         return frames
 
     def write(self) -> list[bytes]:
-        """What is to be written to the socket now: nothing, while it is blocked; else all that waits. Of more than
-        ``piece_bytes`` it is the first piece; the next calls return the others, and then what has come meanwhile.
-        """
+        """Return what to write to the socket now: nothing while it is blocked, otherwise everything that waits. If that
+        is more than ``piece_bytes``, return the first piece; the next calls return the other pieces, and then what has
+        come meanwhile."""
         if self.blocked:
             return []
         if not self._leaving:
@@ -92,17 +93,17 @@ class Outbox:
         return piece
 
     def block(self) -> None:
-        """The socket takes no more for now."""
+        """Note that the socket takes no more for now."""
         self.blocked = True
         self.flowing = False
 
     def unblock(self) -> None:
-        """It takes more again."""
+        """Note that the socket takes more again."""
         self.blocked = False
         self.flowing = not self._leaving
 
     def rest(self) -> list[bytes]:
-        """What is left of what was to leave in pieces, to be written at once: something comes behind it."""
+        """Return the pieces that are still to leave, to be written at once: something else must follow them."""
         frames, self._leaving = self._leaving[::-1], []
         self.leaving_bytes = 0
         self.flowing = not self.blocked
@@ -110,36 +111,36 @@ class Outbox:
 
     @property
     def more(self) -> bool:
-        """There is something to write as soon as the socket takes it."""
+        """Is there something to write as soon as the socket takes it?"""
         return bool(self._leaving or len(self))
 
     def drop(self) -> int:
-        """Let go of everything. Returns how many frames that were."""
+        """Drop everything. Returns the number of frames."""
         return len(self.rest()) + len(self.take())
 
     def shut(self) -> int:
-        """Let go of everything, and take nothing more. Returns how many frames that were."""
+        """Drop everything, and take nothing more. Returns the number of frames."""
         self.overflowed = True
         return self.drop()
 
 
 class DroppingOutbox(Outbox):
-    """One that drops its oldest notifications, and not the connection. Replies stay, since commands wait for them; full
-    of replies it overflows as any other."""
+    """An outbox that drops its oldest notifications instead of the connection. Replies stay, since commands wait for
+    them; if it is full of replies, it overflows as any other outbox."""
 
     __slots__ = ("_notifications", "_number", "_row")
 
     def __init__(self, bytes_max: int, piece_bytes: int = PIECE_BYTES) -> None:
         super().__init__(bytes_max, piece_bytes)
-        self._row: dict[int, bytes] = {}  # number -> frame, in their order
-        self._notifications: deque[int] = deque()  # numbers in it
+        self._row: dict[int, bytes] = {}  # number -> frame, in order
+        self._notifications: deque[int] = deque()  # numbers in ``_row``
         self._number = 0
 
     def __len__(self) -> int:
         return len(self._row)
 
     def push(self, frame: bytes, reply: bool = False) -> int:
-        """Put the frame behind the others. Returns how many frames were dropped by it."""
+        """Append a frame. Returns the number of frames that this dropped."""
         if self.overflowed:
             return 1
         self._number += 1
@@ -158,7 +159,7 @@ class DroppingOutbox(Outbox):
         return dropped + len(self.take())
 
     def take(self) -> list[bytes]:
-        """Everything that waits."""
+        """Take everything that waits."""
         frames = list(self._row.values())
         self._row.clear()
         self._notifications.clear()

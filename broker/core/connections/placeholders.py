@@ -1,14 +1,14 @@
-"""``{sub}`` in what a token permits: the id of the client that a command is for. SPEC section 1.5.
+"""``{sub}`` in a token's permissions: the id of the client that a command is for. SPEC section 1.5.
 
-Owns: which entries may have it, how they are filled, and to which ids such an entry permits nothing. Must never: decide
+Owns: which entries can have it, how to fill them, and to which ids such an entry permits nothing. Must never: decide
 about a command (``grants`` does), or fill what a client has sent.
 
-Clients choose ids, and do not trust each other. So an entry permits nothing to an id that has a character which ends
-the id in a topic (``Entry.stops``). Take two ids without such characters, and a topic that begins with what stands
-before the first ``{sub}``: the first of these characters behind it ends the one id as it ends the other, so the two are
-the same. That holds for one entry, and for several that are the same up to their first ``{sub}``, since these share
-their characters. It does not hold where one entry goes on where another has its ``{sub}``: ``user/{sub}/`` permits to
-the client ``log`` what ``user/log/{sub}`` permits to all the others.
+Clients choose ids, and do not trust each other. So an entry permits nothing to an id with a character that ends the id
+in a topic (``Entry.stops``). Take two ids without such characters, and a topic that begins with the text before the
+first ``{sub}``. The first of these characters after it ends both ids, so the two are the same. That holds for one
+entry. It also holds for several entries that are the same up to their first ``{sub}``, since these share their
+characters. It does not hold if one entry goes on where another has its ``{sub}``: ``user/{sub}/`` permits to the client
+``log`` what ``user/log/{sub}`` permits to all the others.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ingeborg.protocol.topics import CONTROL
 
 PLACEHOLDER: Final = "{sub}"
 
-#: What ends an id in any topic.
+#: The characters that end an id in any topic.
 STOPS: Final = CONTROL | {"/"}
 
 
 class Entry(NamedTuple):
-    """``pieces``: what stands around the placeholders; ``is_prefix``: topics may go on behind it; ``stops``: to an id
-    that has one of these characters it permits nothing."""
+    """``pieces``: the text around the placeholders. ``is_prefix``: topics can go on after it. ``stops``: the entry
+    permits nothing to an id with one of these characters."""
 
     pieces: tuple[str, ...]
     is_prefix: bool
@@ -38,18 +38,18 @@ class Own(NamedTuple):
 
     publish: tuple[Entry, ...] = ()
     subscribe: tuple[Entry, ...] = ()
-    presence: tuple[Entry, ...] = ()  # of ``subscribers``
+    presence: tuple[Entry, ...] = ()  # for ``subscribers``
 
 
 def check_entry(entry: str, is_prefix: bool) -> None:
-    """Raises ``ValueError`` where the entry would permit a client the topics of another: it says what to write, and
+    """Raise ``ValueError`` if the entry would permit a client the topics of another. The error says what to write, and
     shows nothing of the entry."""
     if PLACEHOLDER + PLACEHOLDER in entry:
-        raise ValueError("two {sub} in a row do not show where the id ends; write {sub}/{sub}")
+        raise ValueError("two {sub} in a row do not show where the first id ends; write {sub}/{sub}")
     if is_prefix and entry.endswith(PLACEHOLDER):
         raise ValueError(
-            "a prefix that ends in {sub} begins other clients' topics, too, as user/4 begins user/42; write {sub}/, or "
-            "name the one topic (publish_topics, subscribe_topics, presence_topics)"
+            "a prefix that ends in {sub} also matches other clients' topics, as user/4 matches user/42; write {sub}/, "
+            "or name the single topic (publish_topics, subscribe_topics, presence_topics)"
         )
 
 
@@ -61,8 +61,8 @@ def own_entries(
     presence: Iterable[str] = (),
     presence_topics: Iterable[str] = (),
 ) -> Own | None:
-    """Those of a token's entries that have a placeholder; None: none has. Raises ``ValueError`` as ``check_entry``
-    does, with the name of the list in front."""
+    """Return the entries of a token that have a placeholder; ``None`` if no entry has one. Raises ``ValueError`` as
+    ``check_entry`` does, with the name of the list in front."""
     stops: dict[str, frozenset[str]] = {}
     pieces: dict[str, list[tuple[list[str], bool]]] = {"publish": [], "subscribe": [], "presence": []}
     for command, name, texts in (
@@ -91,8 +91,8 @@ def own_entries(
 
 
 def fill(entries: Iterable[Entry], client: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    """What the entries permit to the client: beginnings of topics, and single topics. In one pass: what the id itself
-    has of braces means nothing."""
+    """Return what the entries permit to the client: prefixes of topics, and single topics. One pass, so braces in the
+    id itself mean nothing."""
     prefixes: list[str] = []
     exact: list[str] = []
     for entry in entries:
@@ -102,7 +102,7 @@ def fill(entries: Iterable[Entry], client: str) -> tuple[tuple[str, ...], frozen
 
 
 def stop_of(entries: Iterable[Entry], client: str, topic: str) -> str | None:
-    """The character of the id for want of which the entries would permit the topic; None: they would not."""
+    """Return the character of the id without which the entries would permit the topic; ``None``: they would not."""
     for entry in entries:
         filled = client.join(entry.pieces)
         if topic.startswith(filled) if entry.is_prefix else topic == filled:

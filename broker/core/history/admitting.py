@@ -1,8 +1,9 @@
-"""Commands that ask for retained messages: a `listen` that recovers, or comes where somebody does, and a `subscribe`
-that asks for the latest or since a position. SPEC section 2.7.
+"""Admits commands that ask for retained messages: a `listen` that recovers, or that comes on a connection of a
+recovering client, and a `subscribe` that asks for the latest messages or those since a position. SPEC section 2.7.
 
-Owns: which of them may be, and those that wait: until the journal has told how far positions go, or until the `listen`
-before them has its reply. Must never: carry one out; the parts whose commands these are do, and tell what hangs on it.
+Owns: the decision on each of these commands, and those that wait: until the journal has said how far positions go, or
+until the previous `listen` has its reply. Must never: carry one out; the parts that own these commands do, and call
+back what each command asks for in addition.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from ..topics.change import Change, OfChange
 from ..topics.subscribing import Subscribing
 from .replaying import Replaying
 
-#: How long a `listen` may wait for that, in seconds.
+#: How long a `listen` can wait to be admitted, in seconds.
 WAIT_S: Final = 5.0
 
-#: Commands that may wait for it.
+#: Commands that can wait to be admitted.
 EARLY_MAX: Final = 10_000
 
 
 class Recovery(OfListen):
-    """What a client has missed, since ``position``; "": it has none yet."""
+    """The messages that a client has missed since ``position``; "": it has no position yet."""
 
     def __init__(self, replaying: Replaying, connection: Connection, client: str, position: str) -> None:
         self._replaying = replaying
@@ -49,7 +50,7 @@ class Recovery(OfListen):
 
 
 class RetainedRead(OfChange):
-    """Retained messages of the topics of a ``subscribe``: ``latest`` of each, or those since a position."""
+    """Retained messages of the topics of a ``subscribe``: the ``latest`` of each, or those since a position."""
 
     def __init__(self, replaying: Replaying, subscribing: Subscribing, command: Command) -> None:
         self._replaying = replaying
@@ -79,13 +80,13 @@ class RetainedRead(OfChange):
         change = self._change
         assert change is not None
         if not is_whole:
-            text = "The subscription is there, but what is kept could not be read; send the command again"
+            text = "The store has the subscription, but no home sent all kept messages in time; send the command again"
             change.error = ProtocolError("peer_unavailable", text)
         self._subscribing.reply(change, {"recovered": not has_gap})
 
 
 class Admitting(Part):
-    """One endpoint's part. It comes behind ``listening`` and ``subscribing``, whose commands it takes first."""
+    """One endpoint's part. It comes after ``listening`` and ``subscribing``, and takes their commands first."""
 
     def __init__(
         self,
@@ -105,12 +106,12 @@ class Admitting(Part):
         self._early: list[tuple[float, Connection, Command, Reply]] = []
 
     def commands(self) -> dict[str, CommandSpec]:
-        """Those of other parts that may ask for retained messages."""
+        """See ``Part``: commands of other parts that can ask for retained messages."""
         listen = self._listening.commands()["listen"].taken_by(self.listen)
         return {"listen": listen, "subscribe": self._subscribing.commands()["subscribe"].taken_by(self.subscribe)}
 
     def listen(self, connection: Connection, command: Command) -> None:
-        """A client's ``listen``: it is begun now, in some moments, or not at all."""
+        """Take a client's ``listen``: begin it now or a little later, or refuse it."""
         if command.recover is None and connection.receiver is None:
             self._listening.listen(connection, command)
         else:
@@ -134,7 +135,7 @@ class Admitting(Part):
         self._replaying.listens(connection, command.client)
 
     def tick(self) -> None:
-        """Look again at those that wait."""
+        """Check the waiting commands again."""
         if self._early:
             early, self._early = self._early, []
             for until, connection, command, reply in early:
@@ -144,25 +145,25 @@ class Admitting(Part):
     def _refusal(self, connection: Connection, command: Command) -> ProtocolError | None:
         session = self._replaying.replay_sessions.get(connection)
         if session is not None and session.stays and session.client != command.client:
-            text = f"Client {session.client[:64]!r} recovers on this connection, and has it for itself; open another"
+            text = f"Client {session.client[:64]!r} recovers on this connection, and must be alone there; open another"
             return ProtocolError("bad_state", text)
         if command.recover is None:
             return None
         if connection.clients.difference((command.client,)):
-            text = "Key 'recover': other clients listen on this connection; one that recovers has it for itself"
+            text = "Key 'recover': other clients listen on this connection; a recovering client needs one of its own"
             return ProtocolError("bad_state", text)
         if session is not None and session.waits:
             return ProtocolError("peer_unavailable", "A listen with recover is under way on this connection: try again")
         return self._retention.refusal()
 
     def subscribe(self, connection: Connection, command: Command) -> None:
-        """A client's ``subscribe``: retained messages of its topics are sent once it has been written."""
+        """Take a client's ``subscribe``. The retained messages of its topics follow once the store has it."""
         if not command.last and command.since is None:
             self._subscribing.change(connection, command)
             return
         refusal = self._retention.refusal()
         if refusal is None and command.client not in connection.clients:
-            text = "Keys 'last' and 'since': the client does not listen on this connection; have it listen first"
+            text = "Keys 'last' and 'since': the client does not listen on this connection; send its 'listen' first"
             refusal = ProtocolError("bad_state", text)
         if refusal is not None:
             self._replies.refuse(connection, None, command.id, refusal)

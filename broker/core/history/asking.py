@@ -1,4 +1,5 @@
-"""The command `history`: retained messages of one topic, asked for by whoever may subscribe to it. SPEC section 2.7.
+"""The command `history`: a client that can subscribe to a topic asks for the topic's retained messages. SPEC section
+2.7.
 
 Owns: the commands under way. Must never: send a notification.
 """
@@ -26,7 +27,7 @@ from .history_server import HistoryServer
 
 
 class Asked:
-    """A command under way."""
+    """A `history` under way."""
 
     __slots__ = ("command", "connection", "question", "reply", "until")
 
@@ -55,16 +56,16 @@ class Asking(Part):
         self._again: list[Asked] = []
 
     def commands(self) -> dict[str, CommandSpec]:
-        """What clients ask."""
+        """See ``Part``."""
         return {"history": CommandSpec(self.history)}
 
     def history(self, connection: Connection, command: Command) -> None:
-        """A client's ``history``."""
+        """Take a client's ``history``."""
         reply = self._replies.expect(connection)
         refusal = self._retention.refusal()
         name = parse_mid(command.since) if command.since is not None else None
         if refusal is None and command.since is not None and name is None:
-            refusal = ProtocolError("bad_state", "Key 'since' is no 'mid' that an endpoint has given")
+            refusal = ProtocolError("bad_state", "Key 'since' must be a 'mid' that an endpoint has sent")
         if refusal is not None:
             self._replies.refuse(connection, reply, command.id, refusal)
             return
@@ -82,16 +83,16 @@ class Asking(Part):
             self._desk.ask(home, question, self, asked)
 
     def answered(self, call: Call, value: Any) -> None:
-        """The home has said what there is."""
+        """Take the home's answer."""
         self._told(call.context, value)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """It could not, or did not answer in time."""
+        """Refuse the command: the home could not answer, or not in time."""
         asked: Asked = call.context
         self._replies.refuse(asked.connection, asked.reply, asked.command.id, ProtocolError(code, info))
 
     def lost(self, call: Call) -> str | None:
-        """It is gone, or not the home any more."""
+        """Ask again later: the endpoint is gone, or no longer the home."""
         self._told(call.context, None)
         return None
 
@@ -114,7 +115,7 @@ class Asking(Part):
         self._desk.job(in_turn(self._reply, asked, answer))
 
     def _reply(self, asked: Asked, answer: HistoryPage) -> None:
-        """In a turn of its own: there may be a megabyte."""
+        """Reply in a turn of its own, since the reply can have a megabyte."""
         command = asked.command
         pattern = None if command.filter is None else conjunctions(command.filter)
         publications: list[dict[str, Any]] = []

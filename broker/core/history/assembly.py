@@ -1,6 +1,6 @@
-"""The assembly of history: what clients have missed, asked for by their endpoint and answered by the homes.
+"""The assembly of history: the client's endpoint asks for missed messages, and the homes answer.
 
-Owns: which parts there are, and what each is given. Must never: do more than make them.
+Owns: the choice of parts, and what each one gets. Must never: do more than make them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .replaying import Replaying
 
 
 class HistoryParts:
-    """One endpoint's."""
+    """One endpoint's history layer."""
 
     def __init__(
         self, base: Base, cluster: Cluster, outgoing: Outgoing, topics: Topics, retained: Retained, clients: Clients
@@ -38,8 +38,8 @@ class HistoryParts:
         )
         asking = Asking(desk, me, members, retention, history_server, outgoing.replies)
         self.admitting = Admitting(desk, retention, outgoing.replies, replaying, clients.listening, topics.subscribing)
-        #: The parts, in their order. ``watermarks`` and the journal are told of the cluster's changes behind all that
-        #: belongs to slots.
+        #: The parts, in their order. ``watermarks`` and the journal learn of the cluster's changes after everything
+        #: that belongs to slots.
         self.parts: list[Part] = [
             *(watermarks, history_server, attempts, replaying, positions, asking),
             *(self.admitting, retained.journal),

@@ -1,9 +1,10 @@
-"""An attempt on its way: the homes are asked, and what they answer is sent by its stamps. SPEC section 8.10, ADR 36.
+"""An attempt under way: it asks the homes, and sends their answers in the order of the stamps. SPEC section 8.10, ADR
+36.
 
-Owns: what each home has answered, and what of it has been sent. Must never: know why somebody recovers, or send what a
-position before it covers already.
+Owns: the answers of each home, and how far it has sent them. Must never: know why a client recovers, or send
+messages that an earlier position covers.
 
-A failure on the way begins it anew, from where it had got to: an endpoint that has died, a slot that has moved.
+If an endpoint dies or a slot moves, the attempt restarts from where it had got to.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from ..retained.watermarks import Watermarks
 from .history_server import HistoryServer
 from .replay_session import Attempt, Source
 
-#: A client with more topics is looked for in what was retained, and not by its topics.
+#: For a client with more topics than this, homes search all retained messages instead of looking up its topics.
 TOPICS_MAX: Final = 2_000
 
-#: What is sent of a recovery in one slice: some 1 ms.
+#: Rows to send for a recovery in one slice: some 1 ms.
 ROWS_PER_SLICE: Final = 200
 
-#: And bytes of payloads, or one message.
+#: Bytes of payloads to send in one slice; one longer message can exceed them.
 BYTES_PER_SLICE: Final = 128 << 10
 
-#: Attempts that are begun in one tick: a store call each.
+#: Attempts to begin in one tick: each costs a store call.
 ATTEMPTS_PER_TICK: Final = 500
 
-#: A failed attempt is begun anew after so many seconds, more each time, and at the most.
+#: Seconds until a failed attempt restarts, times the number of its restarts; and the longest wait.
 AGAIN_S: Final = 0.1
 AGAIN_MAX_S: Final = 2.0
 
@@ -53,7 +54,7 @@ ALL_SLOTS: Final = b"\xff" * (SLOTS // 8)
 
 
 class Attempts(Part):
-    """One endpoint's. ``history_server``: what it answers as a home."""
+    """One endpoint's attempts. ``history_server``: this endpoint's answers as a home."""
 
     def __init__(
         self,
@@ -69,8 +70,8 @@ class Attempts(Part):
         self._watermarks = watermarks
         self._history_server = history_server
         self._sending = sending
-        self._again: list[Attempt] = []  # that are begun anew
-        #: Attempts that are over, and whether each is whole: ``Replaying`` takes them.
+        self._again: list[Attempt] = []  # attempts to start at a tick
+        #: Attempts that are over, and whether each is complete. ``Replaying`` takes them.
         self.over: list[tuple[Attempt, bool]] = []
 
     def metrics(self) -> list[Metric]:
@@ -80,24 +81,24 @@ class Attempts(Part):
                 "messages_sent_again",
                 "Retained messages sent by this endpoint to clients that recover, or ask for the latest",
             ),
-            self._desk.counted("recoveries", "Times a client of this endpoint began to recover what it has missed"),
+            self._desk.counted("recoveries", "Recoveries of missed messages begun for clients of this endpoint"),
             self._desk.counted(
                 "gaps_told",
-                "Times a client of this endpoint was told that retained messages may be lacking",
+                "Notices to clients of this endpoint that retained messages can be missing",
             ),
         ]
 
     def start(self, attempt: Attempt) -> None:
-        """Find out what its client has subscribed to, and ask the homes."""
+        """Find out the client's subscriptions, and ask the homes."""
         session = attempt.session
         attempt.sources = {}
         attempt.covered = bytearray(SLOTS // 8)
-        # Before it is known what the client has subscribed to: what it subscribes to behind that is no part of this.
+        # Read before the client's subscriptions: this attempt covers no later ones.
         attempt.watermark = self._watermarks.cluster_watermark
         attempt.names = []
         attempt.parked = False
         if not self._members.joined or (session.is_unknown and not self._watermarks.known):
-            self._retry(attempt)  # it does not act, or has no position to end the recovery with
+            self._retry(attempt)  # this endpoint does not act, or has no position to end the recovery with
             return
         if attempt.wanted is not None:
             attempt.topics = attempt.wanted
@@ -145,15 +146,15 @@ class Attempts(Part):
                 self._desk.ask(home, question, self, (attempt, home, retries))
 
     def answered(self, call: Call, value: Any) -> None:
-        """A home has said what there is."""
+        """Take a home's answer."""
         self._told(call.context, value)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """It could not, or did not answer in time."""
+        """Restart the attempt: the home could not answer, or not in time."""
         self._told(call.context, None)
 
     def lost(self, call: Call) -> str | None:
-        """It is gone, or not the home any more."""
+        """Restart the attempt: the endpoint is gone, or no longer the home."""
         self._told(call.context, None)
         return None
 
@@ -161,7 +162,7 @@ class Attempts(Part):
         attempt: Attempt = context[0]
         home: str = context[1]
         if attempt.is_over or context[2] != attempt.retries:
-            return  # of before it was begun anew
+            return  # from before a restart
         if answer is None:
             self._retry(attempt)
             return
@@ -182,14 +183,14 @@ class Attempts(Part):
             if attempt.asked:
                 return
             if attempt.topics is None and bytes(attempt.covered) != ALL_SLOTS:
-                self._retry(attempt)  # a slot was on its way from one to the other
+                self._retry(attempt)  # a slot was moving from one home to another
                 return
             self._go_on(attempt)
             return
         self.wake(attempt)
 
     def begin_later(self, attempt: Attempt) -> None:
-        """There are many, or this endpoint does not act just now: it is begun with one of the next ticks."""
+        """Start the attempt with one of the next ticks: many start at once, or this endpoint does not act just now."""
         attempt.after = self._desk.now
         self._again.append(attempt)
 
@@ -206,7 +207,7 @@ class Attempts(Part):
         self._again.append(attempt)
 
     def _go_on(self, attempt: Attempt) -> None:
-        """All homes have answered."""
+        """Begin sending: all homes have answered."""
         attempt.job = self._send(attempt, attempt.retries)
         self._desk.job(attempt.job)
 
@@ -250,7 +251,7 @@ class Attempts(Part):
         return outbox.blocked or outbox.size + connection.unsent > outbox.bytes_max // 4
 
     def _have_rows(self, attempt: Attempt) -> bool:
-        """Is the next row of each home known? Of which little is left is asked for more."""
+        """Does the attempt know the next row of each home? Asks for more from a home with few rows left."""
         ready = True
         for home, source in attempt.sources.items():
             while home == self._me and source.number > 0 and not source.rows:
@@ -268,7 +269,8 @@ class Attempts(Part):
         return ready
 
     def _know_patterns(self, attempt: Attempt, rows: list[KeptRow]) -> None:
-        """At which of their topics has the client filters? The store is asked about ``names``."""
+        """Ask the store for the client's filters at the topics of these rows, if unknown. ``names``: the topics asked
+        for."""
         if attempt.wanted is not None:
             return
         names = [topic for topic in dict.fromkeys(row[0] for row in rows) if topic not in attempt.patterns]
@@ -289,7 +291,7 @@ class Attempts(Part):
         for topic, held in zip(attempt.names, subscriptions, strict=True):
             filters = [one.filter for one in held if one.filter is not None]
             if len(filters) < len(held):
-                attempt.patterns[topic] = None  # one is for all messages
+                attempt.patterns[topic] = None  # one subscription has no filter, and takes all messages
             else:
                 attempt.patterns[topic] = [pattern for text in filters for pattern in conjunctions(text)]
         attempt.names = []
@@ -306,7 +308,7 @@ class Attempts(Part):
             name = (origin, number)
             if attempt.wanted is not None:
                 if name in attempt.pushed:
-                    continue  # before it was begun anew
+                    continue  # sent before a restart
                 attempt.pushed.add(name)
             if attempt.wanted is not None or stamp > session.settled:
                 session.sent.add(name)
@@ -315,9 +317,9 @@ class Attempts(Part):
             self._desk.counts["messages_sent_again"] += 1
         if (
             attempt.wanted is None and len(session.attempts) == 1
-        ):  # else what a `subscribe` has asked for waits behind it
-            # Two homes may give the same stamp, so the last row's counts only if no home can bring another row with it.
-            # A home's rows that are accepted later have greater stamps than its watermark.
+        ):  # else the messages that a `subscribe` has asked for wait after it
+            # Two homes can give the same stamp, so the last row's stamp counts only if no home can bring another row
+            # with it. Rows that a home accepts later have greater stamps than its watermark.
             last = rows[-1][4]
             reached = min(last if attempt.brings_after(last) else last - 1, attempt.watermark)
             if reached > session.since:
@@ -330,7 +332,7 @@ class Attempts(Part):
             return
         attempt.gap_topics, attempt.gap_slots = [], []
         if attempt.session.is_unknown and attempt.wanted is None:
-            return  # its client has been told that any message may be lacking
+            return  # its client already knows that any message can be missing
         attempt.has_gap = True
         connection = attempt.session.connection
         self._desk.counts["gaps_told"] += 1
@@ -343,19 +345,19 @@ class Attempts(Part):
         self._sending.push(connection, connection.codec.frame(encode(word)), True)
 
     def wake(self, attempt: Attempt) -> None:
-        """What it waits for may have come."""
+        """Continue: what the attempt waits for has possibly come."""
         if attempt.parked and attempt.job is not None and not attempt.names:
             attempt.parked = False
             self._desk.job(attempt.job)
 
     def cancel(self, attempt: Attempt) -> None:
-        """Nobody wants it any more."""
+        """Cancel the attempt."""
         attempt.is_over = True
         attempt.names = []
         self.wake(attempt)
 
     def tick(self) -> None:
-        """Begin anew what has failed."""
+        """Start the attempts that are due."""
         if self._again:
             again, self._again = self._again, []
             left = ATTEMPTS_PER_TICK

@@ -1,12 +1,13 @@
-"""What clients have missed, at the home of the topics: asked by the endpoints where they listen. SPEC section 8.10,
-ADR 36.
+"""Answers for clients' missed messages, at the home of the topics. The endpoints where those clients listen ask. SPEC
+section 8.10, ADR 36.
 
-Owns: the answers under way, and what of them has not been fetched yet. Must never: say that something is whole which it
-does not know to be, or answer for a slot that is another's.
+Owns: the answers under way, and the pages that have not been fetched yet. Must never: call an answer complete without
+knowing it, or answer for another home's slot.
 
-An endpoint asks in one of two ways. Of a client with few subscriptions it knows the topics: they are looked up in the
-log. Of one with very many the home goes through what has been retained since, and asks the store which of these topics
-the client has subscribed to. So an answer costs the smaller of the two: what the client has, or what there was.
+An endpoint asks in one of two ways. If the client has few subscriptions, the endpoint names the topics, and the home
+looks them up in the log. If the client has very many, the home goes through all messages retained since, and asks the
+store which of their topics the client has subscribed to. So an answer costs the smaller of the two: the client's
+topics, or the retained messages.
 """
 
 from __future__ import annotations
@@ -33,40 +34,40 @@ from ..topics.routes import Routes
 PAGE_BYTES: Final = 128 << 10
 PAGE_MESSAGES: Final = 1_000
 
-#: An answer to a single question (`history`) has no further pages.
+#: The answer to a single question (`history`) has no further pages.
 ONCE_BYTES: Final = 1 << 20
 
-#: Topics that are asked for in one question to the store, and looked at in one slice.
+#: Topics in one question to the store, and topics to check in one slice.
 TOPICS_PER_READ: Final = 256
 TOPICS_PER_SLICE: Final = 4_000
 
-#: Who fetches nothing for so long, in seconds, wants nothing more.
+#: Seconds after which an answer is dropped if nothing fetches its next page.
 FETCHED_S: Final = 15.0
 
-#: Answers of which something is left to be fetched.
+#: Answers with pages left to fetch.
 OPEN_MAX: Final = 20_000
 
-#: And what is left in all of them, some 60 bytes each.
+#: Entries left in all these answers, some 60 bytes each.
 LEFT_MAX: Final = 5_000_000
 
-#: Of more topics with a gap the slots are named.
+#: If more topics have a gap, the answer names their slots.
 GAPS_MAX: Final = 4_096
 
-#: Entries that are looked up in one slice: some 2 ms.
+#: Entries to look up in one slice: some 2 ms.
 ENTRIES_PER_SLICE: Final = 4_000
 
-#: Who waits is told so after so many seconds, and again.
+#: Seconds between two notices to a peer that its question has to wait.
 TELL_S: Final = 2.0
 
 Found = deque[tuple[int, Entry]]
-"""Entries by their stamps when they were found: one that is dispatched again has another one since."""
+"""Entries with the stamps that they had when they were found: an entry that is dispatched again gets another one."""
 
 Told = Callable[[Any, HistoryPage | None], None]
-"""Told (context, answer; ``None``: this endpoint is not the home, or cannot say just now)."""
+"""Gets (context, answer). ``None``: this endpoint is not the home, or cannot answer just now."""
 
 
 class Open:
-    """An answer of which something is left. ``log``: ``None``, or to be told what of it has been sent."""
+    """An answer with pages left. ``log``: learns which of its entries have been sent; ``None``: not needed."""
 
     __slots__ = ("entries", "expiry", "log")
 
@@ -77,8 +78,8 @@ class Open:
 
 
 class Search:
-    """A question that goes through what has been retained. ``read``: what the store has said of the topics of which it
-    was asked last, once it has."""
+    """A question that goes through the retained messages. ``read``: the store's answer about the topics of the last
+    question, once it is there."""
 
     __slots__ = ("asked", "context", "error", "job", "number", "parked", "peer", "question", "read", "tell_at", "told")
 
@@ -109,7 +110,7 @@ class HistoryServer(Part):
         journal: Journal,
         routes: Routes,
     ) -> None:
-        """``routes`` may know who has subscribed."""
+        """``routes``: cached sets of subscribers, which can save a question to the store."""
         self._desk = desk
         self._me = me
         self._homes = homes
@@ -118,40 +119,40 @@ class HistoryServer(Part):
         self._journal = journal
         self._open: dict[tuple[str, int], Open] = {}
         self._numbers = 0
-        self._left = 0  # entries in them
-        self._acts = False  # what belongs to the slots has arrived
+        self._left = 0  # entries left in all answers
+        self._acts = False  # the slots' state has arrived
         self._routes = routes
 
     def joined(self) -> None:
-        """This endpoint acts, and has what it is to have of its slots."""
+        """Start answering: this endpoint acts, and has its slots' state."""
         self._acts = True
 
     def lapsed(self) -> None:
-        """Others may act."""
+        """Stop answering: others can act for this endpoint's slots."""
         self._acts = False
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """What endpoints ask."""
+        """See ``Part``."""
         return {HistoryRequest: self.history_requested, FetchRequest: self.fetch_requested}
 
     def history_requested(self, peer: str, number: int, request: HistoryRequest) -> None:
-        """An endpoint asks for a client of its own."""
+        """Take a peer's question for one of its clients."""
         self._ask(Search(request, peer, number, None, None))
 
     def fetch_requested(self, peer: str, number: int, request: FetchRequest) -> None:
-        """It wants the next page."""
+        """Take a peer's request for the next page."""
         answer = self.fetch(peer, request.number)
         if answer is None:
-            self._desk.decline(peer, number, "internal", "nothing is left of that answer")
+            self._desk.decline(peer, number, "internal", "that answer has no further page")
         else:
             self._desk.answer(peer, number, answer)
 
     def ask(self, question: HistoryRequest, told: Told, context: Any) -> None:
-        """This endpoint asks itself."""
+        """Answer this endpoint's own question."""
         self._ask(Search(question, "", 0, told, context))
 
     def fetch(self, peer: str, number: int) -> HistoryPage | None:
-        """The next page; ``None``: it is not there any more."""
+        """Return the next page; ``None``: it no longer exists."""
         left = self._open.get((peer, number))
         if left is None:
             return None
@@ -165,7 +166,7 @@ class HistoryServer(Part):
         return None if page is None else HistoryPage(number if left.entries else 0, page[0], page[1], [], None, 0)
 
     def tick(self) -> None:
-        """Let go of what nobody fetches."""
+        """Drop answers that nobody fetches."""
         for key in [key for key, left in self._open.items() if left.expiry <= self._desk.now]:
             self._close(key)
 
@@ -178,7 +179,7 @@ class HistoryServer(Part):
         topics = search.question.topics
         if topics is not None:
             job = self._look_up(search, topics)
-            if not next(job, True):  # most are done with the first slice
+            if not next(job, True):  # most end with the first slice
                 self._desk.job(job)
         elif self._acts:
             search.tell_at = self._desk.now + TELL_S
@@ -191,7 +192,7 @@ class HistoryServer(Part):
         return self._homes.table[slot] == self._me and slot not in self._journal.loading
 
     def _look_up(self, search: Search, topics: Sequence[str]) -> Iterator[bool]:
-        """Of a few topics."""
+        """Look up a few topics."""
         log, now, question = self._log, self._desk.now, search.question
         found: list[Entry] = []
         gaps: list[str] = []
@@ -216,7 +217,7 @@ class HistoryServer(Part):
                 is_known = entry is not None
                 since = 0 if entry is None else entry.stamp
             if question.latest:
-                # So many, or as many as there are: nobody is owed those before them.
+                # Up to the number asked for: earlier messages are not owed to anybody.
                 found += [] if of_topic is None else log.latest(of_topic, question.latest, now)
                 whole = True
             elif of_topic is None:
@@ -231,10 +232,10 @@ class HistoryServer(Part):
         self._answer(search, found, gaps, [], None, watermark)
 
     def _go_through(self, search: Search) -> Iterator[bool]:
-        """All that has been retained since, of all slots here."""
+        """Go through everything retained since, in all slots here."""
         log, question = self._log, search.question
         since, now = question.since, self._desk.now
-        watermark = self._clock.watermark  # before: what is accepted meanwhile goes to where the client listens
+        watermark = self._clock.watermark  # read first: later messages go to where the client listens
         slots = [slot for slot in range(SLOTS) if self._is_home(slot)]
         version, round = self._homes.version, self._homes.round
         changed: list[TopicLog] = []
@@ -273,9 +274,9 @@ class HistoryServer(Part):
             if unknown or start % TOPICS_PER_SLICE < TOPICS_PER_READ:
                 yield False
         if version != self._homes.version or round != self._homes.round or not self._acts:
-            self._tell(search, None)  # some may have gone meanwhile, and their entries with them
+            self._tell(search, None)  # slots have possibly gone meanwhile, and their entries with them
             return
-        # Last: what a topic has forgotten may have been moved to its slot's floor meanwhile.
+        # Read last: what a topic has forgotten can have moved to its slot's floor meanwhile.
         floors = [slot for slot in slots if log.floor(slot) > since]
         found.sort(key=_stamp)
         self._answer(search, found, gaps, floors, pack_slots(slots), watermark)
@@ -340,8 +341,9 @@ def _stamp(entry: Entry) -> int:
 
 
 def _page(entries: Found, messages: int, size: int, log: Log | None) -> tuple[list[KeptRow], list[str]] | None:
-    """The first of these, taken out, as they are sent: one at least, if there is one; and the topics of those that have
-    been forgotten meanwhile. ``None``: this endpoint is not their home any more. ``log``: is told which they are."""
+    """Take the first of these entries out, as rows to send, at least one if there is one. Also returns the topics of
+    entries that the log has forgotten meanwhile. ``None``: this endpoint is no longer their home. ``log``: learns which
+    entries are sent."""
     rows: list[KeptRow] = []
     gaps: list[str] = []
     while entries and len(rows) < messages and size > 0:

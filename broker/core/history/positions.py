@@ -1,6 +1,6 @@
-"""Positions, told to those who recover: soon after they have been sent something, and now and then. SPEC section 2.7.
+"""Sends positions to clients that recover: soon after it has sent them messages, and now and then. SPEC section 2.7.
 
-Owns: who is still to be told. Must never: tell one to a client for which something is held.
+Owns: the sessions that are still to get a position. Must never: send one to a client for which a message is held.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ..part import Part
 from ..retained.watermarks import Watermarks
 from .replay_session import ReplaySession
 
-#: A connection that gets nothing is told its position so often, in seconds.
+#: Seconds between two positions on an idle connection.
 IDLE_S: Final = 20.0
 
-#: Sessions that are told their position in one slice.
+#: Sessions to send a position to in one slice.
 SESSIONS_PER_SLICE: Final = 500
 
 
@@ -38,22 +38,23 @@ class Positions(Part):
         self.replay_sessions: dict[Connection, ReplaySession] = {}
 
     def of(self, session: ReplaySession) -> str:
-        """Its position, where nothing is held for it any more. It is taken for told."""
+        """Return the position of a session that holds nothing more, and count it as sent."""
         session.since = max(session.since, self._watermarks.cluster_watermark if self._watermarks.known else 0)
         session.told = session.since
         return self._watermarks.position_at(session.since)
 
     def forget(self, session: ReplaySession) -> None:
-        """It is told nothing more."""
+        """Send the session no more positions."""
         self._owed.pop(session, None)
 
     def owe(self, session: ReplaySession) -> None:
-        """It has been sent something: it is told its position when that covers it."""
+        """Note that the session has been sent a message. It gets its position once that covers the message."""
         session.owed = 2
         self._owed[session] = None
 
     def advance(self) -> None:
-        """The cluster's watermark has grown: tell those that have been sent something since they were told last."""
+        """The cluster's watermark has grown: send positions to the sessions that have been sent messages since their
+        last one."""
         self._watermarks.advances = False
         if self._owed and not self._telling:
             self._telling = True
@@ -79,14 +80,14 @@ class Positions(Part):
         self._telling = False
 
     def _frame(self, codec: Codec, frames: dict[Codec, bytes]) -> bytes:
-        """Return the present position in this codec. ``frames``: those made of it so far."""
+        """Return the present position's frame for this codec. ``frames``: those made so far."""
         frame = frames.get(codec)
         if frame is None:
             frame = frames[codec] = codec.frame(encode({"position": self._watermarks.position}))
         return frame
 
     def tick(self) -> None:
-        """Tell those that get nothing."""
+        """Send positions to idle connections."""
         if self._desk.now >= self._idle_at:
             self._idle_at = self._desk.now + IDLE_S
             if self.replay_sessions and not self._telling and self._watermarks.known:

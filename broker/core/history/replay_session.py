@@ -1,6 +1,6 @@
-"""A connection whose client recovers what it has missed, and one recovery of it. SPEC section 8.10, ADR 36.
+"""A connection whose client recovers missed messages, and one such recovery. SPEC section 8.10, ADR 36.
 
-Owns: what is known of each. Must never: act; ``replaying`` moves them along.
+Owns: the state of each. Must never: act; ``replaying`` moves them along.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from ..links.requests import KeptRow
 
 
 class Source:
-    """A home's part of a recovery. ``number``: to fetch the rest with; 0: there is none."""
+    """One home's share of a recovery. ``number``: fetches the rest; 0: complete."""
 
     __slots__ = ("asked", "number", "page", "rows")
 
     def __init__(self, rows: deque[KeptRow], number: int) -> None:
         self.rows = rows
-        self.page = len(rows)  # of them were in the last page
+        self.page = len(rows)  # rows in the last page
         self.number = number
-        self.asked = False  # for the next page
+        self.asked = False  # the next page has been requested
 
 
 class Attempt:
-    """One attempt to replay what is kept: everything since a stamp. A failure on the way begins it anew (``retries``).
+    """One attempt to replay retained messages: everything since a stamp. A failure restarts it (``retries``).
 
-    ``topics``: of which; ``None``: of all that the client has. ``latest``: so many of each of these instead. ``done``:
-    is told whether it has come to its end, and whether there was a gap.
+    ``topics``: the topics to replay; ``None``: all of the client's. ``latest``: replay only this many of each topic.
+    ``done``: gets whether the attempt has completed, and whether there was a gap.
     """
 
     __slots__ = (
@@ -71,34 +71,34 @@ class Attempt:
         self.wanted = topics
         self.latest = latest
         self.done = done
-        self.until = 0.0  # it goes on; 0: as long as the connection is there
+        self.until = 0.0  # when it gives up; 0: as long as the connection lives
         self.retries = 0
-        self.after = 0.0  # it is begun anew then
+        self.after = 0.0  # when it restarts
         self.is_over = False
-        self.pushed: set[tuple[str, int]] = set()  # of a command's: what has been sent, before it was begun anew, too
-        # Since it was begun, or begun anew:
+        self.pushed: set[tuple[str, int]] = set()  # for a command: what has been sent, before restarts as well
+        # Since the last start:
         self.topics: list[str] | None = None
         self.asked = 0  # homes that have not answered
-        self.covered = bytearray()  # slots that they have answered for
+        self.covered = bytearray()  # slots that the answers cover
         self.sources: dict[str, Source] = {}
-        self.watermark = -1  # the least of the homes', and of all endpoints' when it was begun
+        self.watermark = -1  # the least of the homes', and of all endpoints' at the start
         self.gap_topics: list[str] = []
         self.gap_slots: list[int] = []
         self.has_gap = False
-        #: Of topics at which the client has filters, these; of others None: all is for it.
+        #: The client's filters, by topic; ``None``: it takes all messages.
         self.patterns: dict[str, list[Conjunction] | None] = {}
-        self.names: list[str] = []  # topics that the store is being asked for
+        self.names: list[str] = []  # topics whose question to the store is under way
         self.job: Job | None = None
         self.parked = False
 
     @property
     def stands_for_one(self) -> bool:
-        """It keeps the place of one that comes when its subscription has been written."""
+        """Does it only hold the place of an attempt that comes once the subscription is stored?"""
         return self.wanted == [] and self.done is None and self.since == 0
 
     def next_rows(self, rows_max: int, bytes_max: int) -> list[KeptRow]:
-        """The next rows by their stamps: so many, or of so many bytes, one at least; and none behind one that is not
-        known yet."""
+        """Take the next rows by their stamps, up to ``rows_max`` rows or ``bytes_max`` bytes, but at least one. Stops
+        at a home whose next row is unknown."""
         rows: list[KeptRow] = []
         size = 0
         sources = [source for source in self.sources.values() if source.rows]
@@ -117,21 +117,22 @@ class Attempt:
         return rows
 
     def brings_after(self, stamp: int) -> bool:
-        """Has every row that a home can still bring a greater stamp?"""
+        """Will every later row from any home have a greater stamp?"""
         for source in self.sources.values():
             if source.rows:
                 if source.rows[0][4] <= stamp:
                     return False
             elif source.number > 0:
-                return False  # its next page is not known
+                return False  # its next page is unknown
         return True
 
 
 class ReplaySession:
-    """A connection on which a client listens that recovers, or that asks for retained messages just now (not
+    """A connection of a client that recovers, or that is just getting the retained messages it asked for (not
     ``stays``).
 
-    While there are ``attempts``, what comes for its clients is *held* behind them."""
+    While there are ``attempts``, new messages for its clients are *held* behind them.
+    """
 
     __slots__ = (
         "attempts",
@@ -160,30 +161,30 @@ class ReplaySession:
         self.connection = connection
         self.stays = stays
         self.waits = False  # its `listen` has not succeeded yet
-        self.missed = False  # something, while it waited
-        self.listened = False  # one has
-        self.since = 0  # all up to this stamp has been sent, while there are attempts
+        self.missed = False  # it has missed messages while it waited
+        self.listened = False  # one `listen` has succeeded
+        self.since = 0  # everything up to this stamp has been sent, while there are attempts
         self.attempts: deque[Attempt] = deque()
         self.held: deque[tuple[str, int, bytes]] = deque()
         self.held_bytes = 0
-        self.overflowed = False  # some of what was held has been let go of
-        self.sent: set[tuple[str, int]] = set()  # by the attempts, of what may be among the held, too
-        self.settled = 0  # what has a stamp up to this had ended before anything was held
-        self.owed = 0  # tellings of positions that it has still to get
-        self.told = -1  # the stamp of the last one
+        self.overflowed = False  # some held messages have been dropped
+        self.sent: set[tuple[str, int]] = set()  # messages that attempts have sent, and that can also be among the held
+        self.settled = 0  # messages with stamps up to this had ended before anything was held
+        self.owed = 0  # positions that it is still to get
+        self.told = -1  # the stamp of the last position sent
         self.ended = False
         self.gap_any = False
-        self.is_unknown = False  # it recovers from a position that is not of this cluster's present life
-        self.ends_untold = False  # a recovery has come to its end, and its client has to be told so
+        self.is_unknown = False  # it recovers from a position outside the cluster's present life
+        self.ends_untold = False  # a recovery has completed, and its client is still to learn it
 
     @property
     def is_here(self) -> bool:
-        """Does its client listen on its connection still?"""
+        """Does its client still listen on its connection?"""
         if self.ended or self.connection.closed:
             return False
         return not self.stays or self.client in self.connection.clients
 
     @property
     def holds(self) -> bool:
-        """What comes for it waits."""
+        """Must new messages wait?"""
         return self.waits or bool(self.attempts)

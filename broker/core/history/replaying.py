@@ -1,13 +1,13 @@
-"""Clients that recover: what they have missed, behind it what has come meanwhile, and positions. SPEC section 8.10,
-ADR 36.
+"""Recoveries: clients get the messages that they have missed, then those that have come meanwhile, and positions. SPEC
+section 8.10, ADR 36.
 
-Owns: the connections of such clients here, and their recoveries. Must never: send a position that covers what has not
-been put into the connection's outbox before it, or let go of a message without a word.
+Owns: the connections of recovering clients here, and their recoveries. Must never: send a position before everything
+that it covers is in the connection's outbox, or drop a message silently.
 
-A recovery asks all homes, and sends what they answer in the order of the stamps, as fast as the socket takes it. What
-comes for the client meanwhile is held, up to half an outbox; beyond, it is let go of, and the recovery takes one
-attempt more, since it is in the homes' logs by then. Each failure on the way begins the attempt anew, from where it had
-got to.
+A recovery asks all homes, and sends their answers in the order of the stamps, as fast as the socket takes them.
+Messages that come for the client meanwhile are held, up to half an outbox. Beyond that they are dropped, and the
+recovery makes one more attempt, since they are in the homes' logs by then. After a failure an attempt restarts from
+where it had got to.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from .attempts import Attempts
 from .positions import Positions
 from .replay_session import Attempt, ReplaySession
 
-#: A message is retained so long before it is dispatched, in seconds, at the most.
+#: The longest time between retaining a message and dispatching it, in seconds.
 LINGER_S: Final = 2 * TIMEOUT_S
 
-#: A command waits for its retained messages for so long, in seconds.
+#: The longest time that a command waits for its retained messages, in seconds.
 COMMAND_S: Final = 10.0
 
 
@@ -62,8 +62,8 @@ class Replaying(Part):
         self.replay_sessions = positions.replay_sessions
         self._lingering: deque[tuple[float, ReplaySession]] = (
             deque()
-        )  # that have been sent what may come live, until when
-        self._timed: deque[Attempt] = deque()  # those of commands, in the order in which their time is over
+        )  # (until when, session): sessions that have been sent messages which can still come live
+        self._timed: deque[Attempt] = deque()  # commands' attempts, in the order of their time-outs
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
@@ -73,14 +73,14 @@ class Replaying(Part):
     # Messages
 
     def take(self, session: ReplaySession, message: Message) -> None:
-        """A message for the client of a session's connection."""
+        """Take a message for the client of a session's connection."""
         codec = session.connection.codec
         frame = message.named_for(codec) if session.stays else message.frame_for(codec)
         if session.holds:
             self._hold(session, message, frame)
             return
         if not session.stays and (message.origin, message.number) in session.sent:
-            session.sent.discard((message.origin, message.number))  # it was dispatched when it was retained already
+            session.sent.discard((message.origin, message.number))  # it was retained first, and is only now dispatched
             return
         self._sending.push(session.connection, frame, True)
         if session.stays:
@@ -96,7 +96,7 @@ class Replaying(Part):
         if session.held_bytes <= session.connection.outbox.bytes_max // 2:
             return
         if session.stays:
-            # What of it is retained comes with the next attempt; the rest has no promise.
+            # The next attempt brings those that are retained. The others have no guarantee.
             self._desk.drops["behind_recovery"] += len(session.held)
             session.overflowed = True
             self._let_go(session)
@@ -113,7 +113,7 @@ class Replaying(Part):
         self._let_go(session)
         for origin, number, frame in held:
             if (origin, number) in sent:
-                sent.discard((origin, number))  # several clients of a connection may get the same one
+                sent.discard((origin, number))  # several clients of a connection can get the same message
             else:
                 self._sending.push(session.connection, frame, True)
         if held and session.stays:
@@ -127,7 +127,7 @@ class Replaying(Part):
         return session
 
     def listens(self, connection: Connection, client: str) -> None:
-        """A `listen` with `recover` has begun: what comes for its client waits until it is known to have succeeded."""
+        """Take a `listen` with `recover` that has begun: its client's messages wait until it has succeeded."""
         session = self.replay_sessions.get(connection)
         if session is None or not session.stays:
             session = self._open_session(connection, client, True)
@@ -137,7 +137,7 @@ class Replaying(Part):
         session.waits, session.missed = True, False
 
     def listened(self, connection: Connection, client: str, position: str) -> dict[str, Any]:
-        """It has succeeded. Returns what its reply says beside."""
+        """Start the recovery after its `listen` has succeeded. Returns further fields for the reply."""
         session = self.replay_sessions.get(connection)
         if session is None or session.client != client or not session.waits:
             return {}
@@ -148,20 +148,21 @@ class Replaying(Part):
             if missed:
                 self._begin(Attempt(session, session.since))
                 return {"recovering": False}
-            # What has come meanwhile goes before the reply, whose position may cover it.
+            # Messages that have come meanwhile go before the reply, whose position can cover them.
             self._next(session)
             is_known = self._watermarks.known and not session.holds
             return {"recovering": False, **({"position": self._positions.of(session)} if is_known else {})}
         stamp = self._watermarks.stamp_of(position)
         if stamp is None:
-            session.gap_any = session.is_unknown = True  # it is told so, and is sent all there is
+            session.gap_any = session.is_unknown = True  # its client learns this, and gets everything there is
             stamp = 0
         session.since = stamp
         self._begin(Attempt(session, stamp))
         return {"recovering": True}
 
     def not_listened(self, connection: Connection, client: str) -> None:
-        """It has failed: what has come for the client goes to it, and no position; unless it recovers here already."""
+        """Undo ``listens`` after its `listen` has failed: send the held messages without a position, unless the client
+        was recovering here already."""
         session = self.replay_sessions.get(connection)
         if session is None or session.client != client or not session.stays:
             return
@@ -173,7 +174,7 @@ class Replaying(Part):
         self._push_held(session)
 
     def restored(self, session: ReplaySession) -> None:
-        """Its client listens there again, since its `listen` elsewhere has failed."""
+        """Recover again: the client listens here again, since its `listen` elsewhere has failed."""
         if not session.stays:
             return
         if session.waits:
@@ -182,11 +183,11 @@ class Replaying(Part):
             session.settled = 0
             self._begin(Attempt(session, session.since))
         else:
-            # The homes may have been asked before that came which it has missed.
+            # The homes have possibly answered before the messages came that it has missed.
             self._once_more(session)
 
     def unlistens(self, session: ReplaySession, client: str) -> None:
-        """The client listens here no longer."""
+        """Forget a client that no longer listens here."""
         if session.client == client:
             self._forget(session)
             self._let_go(session)
@@ -215,10 +216,10 @@ class Replaying(Part):
             if attempt.done is not None:
                 attempt.done(False, False)
 
-    # What a subscribe asks for
+    # Retained messages for a subscribe
 
     def hold_for(self, connection: Connection, client: str) -> None:
-        """A `subscribe` that asks for retained messages has begun: what comes waits behind these."""
+        """Take a `subscribe` that asks for retained messages and has begun: new messages wait behind these."""
         session = self.replay_sessions.get(connection)
         if session is None:
             session = self._open_session(connection, client, False)
@@ -235,7 +236,8 @@ class Replaying(Part):
         filter: str | None,
         done: Callable[[bool, bool], None],
     ) -> None:
-        """It has been written: send what is retained of its topics. ``done``: see ``Attempt``."""
+        """Send the retained messages of the topics of a `subscribe` that the store has written. ``done``: see
+        ``Attempt``."""
         session = self.replay_sessions.get(connection)
         if session is None or not session.attempts:
             done(False, False)
@@ -248,16 +250,16 @@ class Replaying(Part):
             attempt.gap_topics = list(topics)
         self._timed.append(attempt)
         if not self._replace(session, attempt):
-            self._end(attempt, False)  # a `listen` has come in between, and has ended what was asked for
+            self._end(attempt, False)  # a `listen` in between has ended the request
 
     def not_subscribed(self, connection: Connection) -> None:
-        """It could not be written."""
+        """Release what waited for a `subscribe` that could not be written."""
         session = self.replay_sessions.get(connection)
         if session is not None and session.attempts:
             self._replace(session, None)
 
     def _replace(self, session: ReplaySession, by: Attempt | None) -> bool:
-        """The first of the attempts that stand for one of a `subscribe`. False: there is none."""
+        """Replace the first attempt that only holds a place for a `subscribe`. False: there is none."""
         index = next((index for index, attempt in enumerate(session.attempts) if attempt.stands_for_one), None)
         if index is None:
             return False
@@ -277,7 +279,7 @@ class Replaying(Part):
             self._next(session)
 
     def _next(self, session: ReplaySession) -> None:
-        """The next attempt, or none any more."""
+        """Start the next attempt, or go live after the last one."""
         if not session.attempts and session.overflowed:
             session.overflowed = False
             session.sent.clear()
@@ -289,14 +291,15 @@ class Replaying(Part):
 
     def _caught_up(self, session: ReplaySession) -> None:
         if session.stays and not session.is_here:
-            # Its client recovers where it listens now; here this would come without what was before it.
+            # Its client recovers where it listens now. Here these messages would come without earlier ones.
             self._desk.drops["behind_recovery"] += len(session.held)
             self._let_go(session)
             return
         self._push_held(session)
         if not session.stays:
             if session.sent and len(session.connection.clients) == 1:
-                # What was retained before it was dispatched comes live, too, and this client cannot tell by a `mid`.
+                # Messages retained before their dispatch come live as well, and this client has no `mid` to recognise
+                # them by.
                 self._lingering.append((self._desk.now + LINGER_S, session))
             else:
                 self._forget(session)
@@ -304,14 +307,14 @@ class Replaying(Part):
         session.sent.clear()
         self._positions.owe(session)
         if session.ends_untold:
-            # The last of several may be what a `subscribe` asked for.
+            # The last of several attempts can be the one that a `subscribe` asked for.
             session.ends_untold = False
             connection = session.connection
             frame = connection.codec.frame(encode({"position": self._positions.of(session), "recovered": True}))
             self._sending.push(connection, frame, True)
 
     def _end(self, attempt: Attempt, is_whole: bool) -> None:
-        """The attempt is over."""
+        """End the attempt."""
         session = attempt.session
         attempt.is_over = True
         if attempt.done is not None:
@@ -330,12 +333,12 @@ class Replaying(Part):
             self._next(session)
 
     def drained(self, session: ReplaySession) -> None:
-        """The connection takes more again."""
+        """Continue: the connection takes more again."""
         if session.attempts:
             self._attempts.wake(session.attempts[0])
 
     def flush(self) -> None:
-        """The turn ends: see to those that have missed something, to attempts that are over, and to positions."""
+        """End the turn: handle clients that have missed messages, attempts that are over, and positions."""
         if self._watermarks.missing:
             missing, self._watermarks.missing = self._watermarks.missing, []
             for clients in missing:
@@ -344,13 +347,13 @@ class Replaying(Part):
         while self._attempts.over:
             over, self._attempts.over = self._attempts.over, []
             for attempt, is_whole in over:
-                if not attempt.is_over:  # what else the turn has brought may have ended it
+                if not attempt.is_over:  # another event of this turn can have ended it
                     self._end(attempt, is_whole)
         if self._watermarks.advances:
             self._positions.advance()
 
     def tick(self) -> None:
-        """End what a command has waited for too long."""
+        """End attempts whose command has waited for too long."""
         now = self._desk.now
         while self._lingering and self._lingering[0][0] <= now:
             _, session = self._lingering.popleft()
@@ -363,7 +366,8 @@ class Replaying(Part):
                 self._end(attempt, False)
 
     def missed_some(self, clients: Sequence[str] | None) -> None:
-        """A message may not have come here for these (None: for any): they recover from what they have had for sure."""
+        """Recover these clients (``None``: all) from the last stamp that they have surely had: a message has possibly
+        not come here for them."""
         sessions: list[ReplaySession] = []
         if clients is None:
             sessions = list(self.replay_sessions.values())
@@ -393,12 +397,12 @@ class Replaying(Part):
 
     @staticmethod
     def _once_more(session: ReplaySession) -> None:
-        """An attempt behind those on their way, unless there is one that has not been begun."""
+        """Add an attempt behind the present ones, unless one has not begun yet."""
         if len(session.attempts) < 2 or session.attempts[-1].wanted is not None:
             session.attempts.append(Attempt(session, session.since))
 
     def lapsed(self) -> None:
-        """Others may act without this endpoint: what comes from here on waits until all is known."""
+        """Recover all clients: others can act without this endpoint. New messages wait until nothing is missing."""
         self._recover(list(self.replay_sessions.values()))
 
 

@@ -1,4 +1,4 @@
-"""Routing by lookup, the thesis's algorithm: the baseline that routing by homes is measured against.
+"""Routing by lookup, the thesis's algorithm: the baseline for measurements of routing by homes.
 
-Owns: the stages and the assembly in which it differs. Must never: change what an endpoint does that is home of slots.
+Owns: the stages and the assembly that differ. Must never: change an endpoint that is home of slots.
 """

@@ -1,9 +1,10 @@
-"""The layers of an endpoint that routes by lookup: the baseline that routing by homes is measured against.
+"""The layers of an endpoint that routes by lookup: the baseline for measurements of routing by homes.
 
-Owns: in what these layers differ. Must never: change what an endpoint does that is home of slots.
+Owns: the differences between these layers and those of routing by homes. Must never: change an endpoint that is home of
+slots.
 
 Every endpoint takes itself for the home of everything, and asks the store for each message. So nothing belongs to
-slots, no location is kept, no subscription ends or has a filter, and no message is retained.
+slots, no location is cached, no subscription expires or has a filter, and no message is retained.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .refusing import Refusing
 
 
 def by_lookup(base: Base, options: Options) -> Layers:
-    """The layers of an endpoint that is home of nothing, and of everything."""
+    """Build the layers of an endpoint that owns no slots and acts as the home of everything."""
     cluster = Cluster(base, NO_SETTINGS, options.patience, options.grace_s, options.alone_at_url)
     homes = Homes(base.me.incarnation, joined=True)
     outgoing = Outgoing(base, options.resident)

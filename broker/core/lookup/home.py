@@ -1,8 +1,8 @@
-"""Routing by lookup, the thesis's algorithm (listing 5.1): every endpoint is home of everything, and asks the store for
-each message whether it was seen, who subscribes, and where they are.
+"""Routing by lookup, the thesis's algorithm (listing 5.1). Every endpoint is home of everything. It asks the store for
+each message whether it was seen, which clients subscribe, and where they are.
 
-Owns: the stages in which this differs from ``home``. Must never: keep anything of a topic beyond its messages under
-way. It stays as the baseline that routing by homes is measured against.
+Owns: the stages that differ from ``home``. Must never: keep anything of a topic beyond its messages under way. It stays
+as the baseline for measurements of routing by homes.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from ..topics.routes import Route
 
 
 class LookupHome(Home):
-    """A home that shares the table of duplicates with all others: it is in the store.
+    """A home that shares the table of duplicates with all others, because the table is in the store.
 
-    ``homes``: this endpoint of all slots, and joined. ``locations``: a cache with room for nobody.
+    ``homes``: names this endpoint as home of all slots, and as joined. ``locations``: a cache without room.
     """
 
     keeps_lists: ClassVar[bool] = False
 
-    _see: list[Dispatch] | None = None  # to be asked for at the end of the turn
+    _see: list[Dispatch] | None = None  # asked about at the end of the turn
 
     def publish_requested(self, peer: str, number: int, request: PublishRequest) -> None:
-        """Nobody has to ask another endpoint."""
+        """Decline: no endpoint needs to ask another."""
         self._desk.decline(peer, number, NOT_HOME)
 
     def take(self, dispatch: Dispatch) -> None:
-        """A message of a client here."""
+        """Take a message of a client here."""
         self._queue(dispatch)
 
     def _advance(self, topic: str, route: Route) -> None:
-        """One message after the other, each by its own answers of the store."""
+        """Advance one message after the other, each with its own answers from the store."""
         while (dispatch := route.first) is not None:
             if dispatch.key is not None and dispatch.seen is None:
                 if self._see is None:
@@ -54,7 +54,7 @@ class LookupHome(Home):
         self._routes.drop(topic)
 
     def ask(self) -> None:
-        """Ask the store, for payloads that it has seen as well."""
+        """Ask the store, also whether it has seen the payloads."""
         super().ask()
         see, self._see = self._see, None
         if see is not None:
@@ -74,4 +74,4 @@ class LookupHome(Home):
                 self._advance(topic, route)
 
     def lapsed(self) -> None:
-        """A lease is for homes that others rely on."""
+        """Do nothing: a lease is for homes that others rely on."""

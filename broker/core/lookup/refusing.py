@@ -1,4 +1,4 @@
-"""What clients cannot ask for with routing by lookup: subscriptions that end, or have a filter.
+"""Refuses what routing by lookup does not offer: subscriptions that expire, or have a filter.
 
 Owns: the refusal. Must never: carry a command out.
 """
@@ -14,7 +14,7 @@ from ..part import CommandSpec, Part
 
 
 class Refusing(Part):
-    """One endpoint's part. It takes these commands first, and hands on what it does not refuse."""
+    """One endpoint's part. It takes these commands first, and passes on those that it does not refuse."""
 
     def __init__(self, replies: Replies, subscribe: CommandSpec, unsubscribe: CommandSpec) -> None:
         self._replies = replies
@@ -22,25 +22,25 @@ class Refusing(Part):
         self._unsubscribe = unsubscribe
 
     def commands(self) -> dict[str, CommandSpec]:
-        """The two that change subscriptions."""
+        """See ``Part``: the two commands that change subscriptions."""
         return {
             "subscribe": self._subscribe.taken_by(self.subscribe),
             "unsubscribe": self._unsubscribe.taken_by(self.unsubscribe),
         }
 
     def subscribe(self, connection: Connection, command: Command) -> None:
-        """A client's ``subscribe``."""
+        """Take a client's ``subscribe``."""
         self._take(connection, command, self._subscribe)
 
     def unsubscribe(self, connection: Connection, command: Command) -> None:
-        """A client's ``unsubscribe``."""
+        """Take a client's ``unsubscribe``."""
         self._take(connection, command, self._unsubscribe)
 
     def _take(self, connection: Connection, command: Command, spec: CommandSpec) -> None:
         if command.filter is not None:
-            text = "Key 'filter': with lookup routing no subscription has one; leave it out"
+            text = "Key 'filter': lookup routing has no filters; leave the key out"
         elif command.term is not None:
-            text = "Keys 'until' and 'ttl_s': with lookup routing no subscription ends by itself; leave them out"
+            text = "Keys 'until' and 'ttl_s': with lookup routing no subscription expires; leave the keys out"
         else:
             spec.handler(connection, command)
             return

@@ -1,11 +1,11 @@
-"""Joins and leaves, told as messages to the subscribers of ``presence:`` and a topic's name. SPEC section 2.5.
+"""Announces joins and leaves as messages to the subscribers of ``presence:`` and a topic's name. SPEC section 2.5.
 
-Owns: the messages under way that tell them. Must never: find out who joins or leaves (``topics.presence`` does).
+Owns: the announcements under way. Must never: find out which clients join or leave (``topics.presence`` does).
 
-The home of a topic tells, since it alone writes the topic's subscriptions. What it tells is a message like any other,
-without a client that publishes it, and without a retry: what cannot be told is counted. Of one topic one message is
-under way at a time, and what changes meanwhile goes into the next. So order is kept also where that message has to go
-to another home.
+The home of a topic announces, since it alone writes the topic's subscriptions. An announcement is a message like any
+other, but no client publishes it, and nothing repeats it: lost announcements are counted. One announcement of a topic
+is under way at a time, and later changes go into the next one. This keeps the order even if a message has to go to
+another home.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from .home import Home
 from .origin import Origin
 from .outcomes import Outcomes
 
-#: Messages under way at once: as many as a home bears in addition to those of clients.
+#: Announcements under way at once: a home can bear that many in addition to clients' messages.
 UNDER_WAY_MAX: Final = 1_000
 
 
 class Announcing(Part):
-    """One endpoint's part. It comes behind ``origin``, whose command it takes first, and before the home, which asks
-    the store at the end of a turn for what its messages need."""
+    """One endpoint's part. It comes after ``origin``, whose command it takes first. It comes before the home, which
+    asks the store at the end of a turn for what its messages need."""
 
     def __init__(
         self,
@@ -65,19 +65,21 @@ class Announcing(Part):
         self._messages = 0  # under way
 
     def commands(self) -> dict[str, CommandSpec]:
-        """In place of the origin's."""
+        """See ``Part``: takes the origin's command first."""
         return {"publish": self._origin.commands()["publish"].taken_by(self.publish)}
 
     def publish(self, connection: Connection, command: Command) -> None:
-        """A client's ``publish``: joins and leaves are the homes' to tell, whatever its token says."""
+        """Take a client's ``publish``. Refuse it on topics of announcements, with any token: only homes publish
+        there."""
         if command.topics[0].startswith(self._presence.told_of):
-            text = f"No client publishes to {command.topics[0][:128]!r}: the endpoints tell there who joins and leaves"
+            text = f"No client publishes to {command.topics[0][:128]!r}: the endpoints announce joins and leaves there"
             self._replies.refuse(connection, None, command.id, ProtocolError("forbidden", text), "publish")
         else:
             self._origin.publish(connection, command)
 
     def flush(self) -> None:
-        """End the turn: send what may go. Comes before the homes' own: they read the sets of what is sent here."""
+        """End the turn: send the announcements that can go. This comes before the homes' own flush, which reads the
+        sets of subscribers for them."""
         told = self._outcomes.told
         while told:
             telling = told.popleft()
@@ -95,7 +97,7 @@ class Announcing(Part):
         self._dispatch(news, message)
 
     def _dispatch(self, news: News, message: Message) -> None:
-        """To the home of the topic on which it is told."""
+        """Send an announcement to the home of its topic."""
         home = self._homes.table[slot_of(message.topic)]
         if home == self._me:
             self._hand_to_home(news, message)
@@ -117,23 +119,23 @@ class Announcing(Part):
             self._settle(news, isinstance(outcome, ProtocolError))
 
     def _settle(self, news: News, is_lost: bool) -> None:
-        """The message's way ends here; the next one of the topic may go."""
+        """End an announcement; the topic's next one can go."""
         self._messages -= 1
         self._presence.told(news, is_lost)
 
-    # What another home says
+    # Answers from another home
 
     def answered(self, call: Call, value: Any) -> None:
-        """It has the message."""
+        """Settle the announcement: the home has dispatched it."""
         self._settle(call.context[0], False)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """It could not take it, or not for all, or did not answer in time."""
+        """Settle or repeat the announcement: the home could not take it, or not for all, or did not answer in time."""
         news, message = call.context
         self._take_outcome(news, message, refusal(code, info))
 
     def lost(self, call: Call) -> str | None:
-        """It is gone, or not the home any more: to the next one, which is told that another was asked before."""
+        """Ask the next home, and say so: the endpoint is gone, or no longer the home."""
         news, message = call.context
         home = self._homes.table[slot_of(message.topic)]
         if home != self._me:

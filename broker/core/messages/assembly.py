@@ -1,6 +1,6 @@
-"""The assembly of a message's way: the stages, the last one first, since each is given the one that it hands on to.
+"""The assembly of the stages of a message, the last stage first, since each one gets the next.
 
-Owns: which parts there are, and what each is given. Must never: do more than make them.
+Owns: the choice of parts, and what each one gets. Must never: do more than make them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .outcomes import Outcomes
 
 
 class Messages:
-    """One endpoint's. ``homes``: the cluster's, where routing is by homes. ``kind``: of the home."""
+    """One endpoint's message layer. ``homes``: the cluster's, if routing is by homes. ``kind``: the home's class."""
 
     def __init__(
         self,

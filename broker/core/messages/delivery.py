@@ -1,7 +1,7 @@
-"""The destination: messages for clients of this endpoint into their outboxes, each message once.
+"""The destination: puts messages for clients of this endpoint into their outboxes, each message once.
 
-Owns: the memory of what was delivered here lately, which may come again from a home that took over, or for clients that
-have moved here. Must never: look for a client elsewhere; a home is told who is not here.
+Owns: the record of recent deliveries. The same message can come again from a home that took over, or for clients that
+have moved here. Must never: look for a client elsewhere; a home learns which clients are not here.
 """
 
 from __future__ import annotations
@@ -24,24 +24,23 @@ from ..outgoing.sending import Sending
 from ..part import Part, RequestHandler
 from ..topics.moved import MovedAway
 
-#: How long a delivered message's id is remembered: longer than any origin goes on resending (``TIMEOUT_S``).
+#: How long to remember a delivered message's id: longer than any origin resends (``TIMEOUT_S``).
 RECENT_S: Final = 30.0
 
-#: Of a longer message fewer connections get it in one slice: so many bytes go out.
+#: Messages longer than this are written to fewer connections per slice.
 LONG_BYTES: Final = 4096
 SLICE_BYTES: Final = 2 << 20
 
 Delivered = deque[tuple[Any, list[str]]]
-"""Where it is told that a message is in the outboxes: the ticket that came with it, and who of its clients is not
-here."""
+"""Where deliveries in later turns are reported: (ticket of the message, those of its clients that are not here)."""
 
 Moved = list[tuple[str, float]]
-"""Clients that listen elsewhere now, and for how many seconds."""
+"""Clients that have moved elsewhere, and how many seconds ago."""
 
 
 class DeliveryRecord(NamedTuple):
-    """A record that a message was delivered here. ``clients``: those who got it. ``bound``: for a broadcast, every
-    binding up to this number got it too."""
+    """A record that a message was delivered here. ``clients``: the clients that got it. ``bound``: for a broadcast,
+    every binding up to this number got it as well."""
 
     expiry: float
     clients: frozenset[str]
@@ -49,7 +48,7 @@ class DeliveryRecord(NamedTuple):
 
 
 class Queued(NamedTuple):
-    """A message for many that is going out in slices, or waits for one of its topic that is."""
+    """A message for many clients that goes out in slices, or waits for an earlier one of its topic."""
 
     message: Message
     clients: list[str]
@@ -80,9 +79,9 @@ class Delivery(Part):
         self._counters = counters
         self._recent: OrderedDict[tuple[str, int], DeliveryRecord] = OrderedDict()
         self._recent_clients = 0  # recipients in it
-        # By topic: messages for many, in their order, the first of which is going out.
+        # By topic: messages for many clients, in order; the first is going out.
         self._queues: dict[str, deque[Queued]] = {}
-        #: What has been delivered of peers' requests in later turns. The tickets: the peer, and its request's number.
+        #: Deliveries for peers that took more than a turn. The tickets: (peer, number of its request).
         self.delivered: Delivered = deque()
         self.broadcasts: deque[tuple[tuple[str, int], Moved]] = deque()
 
@@ -93,7 +92,7 @@ class Delivery(Part):
         ]
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """What homes ask."""
+        """See ``Part``."""
         return {
             DeliverRequest: self.deliver_requested,
             DeliverToListRequest: self.deliver_to_list_requested,
@@ -101,11 +100,12 @@ class Delivery(Part):
         }
 
     def deliver_requested(self, peer: str, number: int, request: DeliverRequest) -> None:
-        """A home has a message for clients of ours."""
+        """Take a home's message for clients of this endpoint."""
         self._deliver_requested(peer, number, request, request.clients, None)
 
     def deliver_to_list_requested(self, peer: str, number: int, request: DeliverToListRequest) -> None:
-        """A home has a message for many clients of ours, whom it names once for each life of the link."""
+        """Take a home's message for many clients of this endpoint. The home sends their list once for each life of the
+        link."""
         kept, clients = self._links[peer].kept, request.clients
         if clients is not None:
             kept.keep(request.list_name, clients)
@@ -145,12 +145,15 @@ class Delivery(Part):
     def deliver(
         self, message: Message, clients: list[str], ticket: Any, told: Delivered, ids: frozenset[str] | None = None
     ) -> list[str] | None:
-        """Put the message into its clients' outboxes, but for those that have had it. Returns the clients that are not
-        here. ``None``: there are many, or a message to many is before it; it goes out in slices, and then ``told`` gets
-        the ticket, and those clients. ``ids``: the clients as a set, where there is one.
+        """Put the message into its clients' outboxes, except those that have had it. Returns the clients that are not
+        here.
 
-        It may come more than once: from a home for clients that have moved here, from another home that took over, from
-        the same one, where its origin was out of reach and asks again.
+        Returns ``None`` if there are many clients, or if an earlier message to many is still going out. Then the
+        message goes out in slices, and afterwards ``told`` gets the ticket and the clients that are not here. ``ids``:
+        the clients as a set, if the caller has one.
+
+        The same message can come more than once: from a home for clients that have moved here, from another home that
+        took over, or from the same home if its origin was out of reach and asks again.
         """
         travelled = message.travelled or not message.topic
         if travelled:
@@ -176,7 +179,7 @@ class Delivery(Part):
         return None
 
     def per_slice(self, payload: bytes) -> int:
-        """To how many connections a message with this payload goes in one slice."""
+        """Return the number of connections that a message with this payload goes to in one slice."""
         return self._slice if len(payload) <= LONG_BYTES else min(self._slice, max(1, SLICE_BYTES // len(payload)))
 
     def _deliver_queued(self, topic: str, queue: deque[Queued]) -> Job:
@@ -194,11 +197,11 @@ class Delivery(Part):
         del self._queues[topic]
 
     def _push(self, message: Message, clients: list[str]) -> list[str]:
-        """Into the outboxes; returns the clients that are not here."""
+        """Push the message to the clients. Returns the clients that are not here."""
         bindings = self._hub.bindings
         push = self._sending.push
         absent = []
-        codec: Codec | None = None  # of the last connection, and the message's frame in it
+        codec: Codec | None = None  # the last connection's codec, and the message's frame in it
         frame = b""
         for client in clients:
             binding = bindings.get(client)
@@ -221,7 +224,7 @@ class Delivery(Part):
         return absent
 
     def _fresh(self, message: Message, clients: list[str]) -> list[str]:
-        """The clients that have not had the message."""
+        """Return the clients that have not had the message."""
         had = self._recent.get((message.origin, message.number))
         if had is None:
             return clients
@@ -252,7 +255,7 @@ class Delivery(Part):
             self._desk.drops["recent_evicted"] += 1
 
     def _have_not_had(self, message: Message, clients: list[str]) -> None:
-        """They were remembered when the message began to go out."""
+        """Remove clients from the message's record, which has named them since it began to go out."""
         key = (message.origin, message.number)
         had = self._recent.get(key)
         if had is not None:
@@ -267,23 +270,23 @@ class Delivery(Part):
     # Broadcasts
 
     def broadcast_requested(self, peer: str, number: int, request: BroadcastRequest) -> None:
-        """The broadcasts' home has one for all clients of ours. Answered with ``Moved``."""
+        """Take a broadcast for all clients of this endpoint. The answer is ``Moved``."""
         self.broadcast(arrived(request.message, self._desk.now), (peer, number), self.broadcasts)
 
     def broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> None:
-        """To all clients here. When it has been done, ``told`` gets the ticket, and who has moved away lately: perhaps
-        to where the broadcast had been before them."""
+        """Send a broadcast to all clients here. Afterwards ``told`` gets the ticket and the clients that have moved
+        away lately, possibly to an endpoint that had the broadcast before they came."""
         self._desk.job(self._broadcast(message, ticket, told))
 
     def _broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> Iterator[bool]:
-        """In slices, so that a hundred thousand clients keep nobody waiting."""
+        """Send it in slices, so that a hundred thousand clients keep nobody waiting."""
         key = (message.origin, message.number)
         had = self._recent.get(key)
         self._remember(message, [])
         bindings = self._hub.bindings
         bound = self._hub.bound
         if not self._moved_away.complete(self._desk.now):
-            self._desk.drops["moved_evicted"] += 1  # for whom the broadcast may be too early and too late
+            self._desk.drops["moved_evicted"] += 1  # these can miss the broadcast at both places
         moved = [(client, since) for client, since in self._moved_away.since(self._desk.now) if client not in bindings]
         clients: list[str] = []
         if had is None or had.bound is None:  # else another home had it go out before
@@ -302,7 +305,7 @@ class Delivery(Part):
         told.append((ticket, moved))
 
     def tick(self) -> None:
-        """Forget what nobody sends again any more."""
+        """Forget deliveries that nobody resends any longer."""
         now = self._desk.now
         while self._recent and next(iter(self._recent.values())).expiry <= now:
             self._forget_oldest()

@@ -1,10 +1,10 @@
-"""Messages that a home was dispatching when it crashed: its replica, the home now, dispatches them. ADR 23.
+"""Messages that a home was dispatching when it crashed: its replica, which is the home now, dispatches them. ADR 23.
 
-Owns: these messages, until their outcome is known. Must never: make a new message of one: it keeps the identity that it
-had, so that nobody gets it twice.
+Owns: these messages, until their outcome is known. Must never: make a new message of one. Each keeps its identity, so
+that no client gets it twice.
 
-Nobody is told what becomes of such a message. Its publisher may ask by itself (``Origin.lost``), and shares the
-outcome, as with any repetition.
+Nobody waits for the outcome of such a message. Its publisher's origin can ask again (``Origin.lost``) and shares the
+outcome, as any repetition does.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from .delivery import RECENT_S
 from .home import Home
 from .outcomes import Outcomes
 
-#: Between two tries to dispatch such a message, in seconds.
+#: Seconds between two attempts to dispatch such a message.
 AGAIN_S: Final = 1.0
 
-#: It is tried for so long, in seconds: half of what destinations remember. They count from when they had it, which was
-#: some seconds before the crash was noticed.
+#: How long to try, in seconds: half as long as destinations remember. They count from the delivery, some seconds before
+#: the crash was noticed.
 TRY_S: Final = RECENT_S / 2
 
-#: Messages that are begun in one slice: 1 ms.
+#: Messages to begin in one slice: 1 ms.
 PER_SLICE: Final = 50
 
 
 class Orphan:
-    """One, until it is known that it has been dispatched. ``until``: from then on destinations may have forgotten that
+    """One such message, until it has been dispatched. ``until``: after this time destinations can have forgotten that
     they have had it."""
 
     __slots__ = ("key", "known", "slot", "until")
@@ -54,7 +54,7 @@ class Orphan:
 
 
 class Failover(Part):
-    """One endpoint's part. It comes behind ``incoming``, which tells ``replicated`` what a crashed home has left."""
+    """One endpoint's part. It comes after ``incoming``, which tells ``replicated`` what a crashed home has left."""
 
     def __init__(
         self,
@@ -82,16 +82,16 @@ class Failover(Part):
         return [
             self._desk.counted(
                 "messages_failed_over",
-                "Messages that another home was dispatching when it crashed, and this endpoint went on with",
+                "Messages of a crashed home that this endpoint has finished dispatching",
             ),
         ]
 
     def view_changed(self) -> None:
-        """A home may have crashed, and this endpoint have become home of its slots."""
+        """Begin messages of a crashed home if this endpoint has become home of its slots."""
         self._begin_left()
 
     def joined(self) -> None:
-        """This endpoint may have become home of a crashed one's slots."""
+        """Begin messages of a crashed home if this endpoint has become home of its slots."""
         self._begin_left()
 
     def _begin_left(self) -> None:
@@ -100,13 +100,13 @@ class Failover(Part):
             self.begin(left)
 
     def begin(self, left: list[tuple[int, Carried]]) -> None:
-        """This endpoint is home of these messages from here on, which another was dispatching."""
+        """Take over messages that another home was dispatching."""
         now = self._desk.now
         begun: list[Orphan] = []
         for key, known in left:
             self._dedup.forget_elsewhere(key)
             if self._dedup.pending(key) is None and key not in self._open:
-                self._dedup.begin(key)  # whoever repeats it waits for it
+                self._dedup.begin(key)  # repetitions wait for it
                 self._open[key] = one = Orphan(key, slot_of_key(key), known, now + TRY_S)
                 self._replicated.identities[key] = (known.origin, known.number)
                 begun.append(one)
@@ -126,7 +126,7 @@ class Failover(Part):
         self._home.fail_over(dispatch)
 
     def tick(self) -> None:
-        """See what has become of them, and try again what could not be dispatched."""
+        """Take the outcomes, and repeat what could not be dispatched."""
         failed_over = self._outcomes.failed_over
         while failed_over:
             dispatch, outcome = failed_over.popleft()
@@ -164,14 +164,14 @@ class Failover(Part):
             self._desk.ask(home, request, self, one.key)
 
     def answered(self, call: Call, value: Any) -> None:
-        """The present home has dispatched it."""
+        """End the message: its present home has dispatched it."""
         self._ended(call.context, True)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """It could not, or did not answer in time."""
+        """Try again, unless the message reached some: the home could not dispatch it, or did not answer in time."""
         self._ended(call.context, code == "partial")
 
     def lost(self, call: Call) -> str | None:
-        """It is gone, or not the home any more."""
+        """Try again: the endpoint is gone, or no longer the home."""
         self._ended(call.context, False)
         return None

@@ -1,7 +1,8 @@
-"""A message on its way from its home: to each endpoint its clients, again where they have moved, until all confirm.
+"""A message on its way from its home: to each endpoint for its clients, again for clients that have moved, until all
+endpoints confirm.
 
-Owns: the requests that carry it, and who has confirmed. Must never: know why it goes to whom (``home`` does), or hold
-it for longer than the time-outs of what it waits for.
+Owns: the requests that carry it, and the confirmations. Must never: know why it goes to a client (``home`` does), or
+hold it for longer than the time-outs of what it waits for.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .delivery import Delivered, Delivery, Moved
 
 
 class Fanout(Part):
-    """One endpoint's part as the home of messages, once it is known who gets them."""
+    """One endpoint's part as the home of messages, once their recipients are known."""
 
     def __init__(
         self,
@@ -44,8 +45,8 @@ class Fanout(Part):
         keeps_lists: bool,
         sizes: Sizes = SIZES,
     ) -> None:
-        """``links``: by the peer's incarnation. ``retention`` learns of retained messages that may not have reached a
-        peer. ``keeps_lists``: recipients that stay the same go to a peer once."""
+        """``links``: by the peer's incarnation. ``retention`` learns of retained messages that a peer possibly has not
+        got. ``keeps_lists``: send a peer a list of recipients once while it stays the same."""
         self._desk = desk
         self._members = members
         self._name = members.me.name
@@ -56,17 +57,17 @@ class Fanout(Part):
         self._retention = retention
         self._keeps_lists = keeps_lists
         self._many = sizes.delivery_slice
-        #: What did not end at once, and every endpoint has confirmed by now, or failed to: the home takes it.
+        #: Messages that did not end at once, and that every endpoint has now confirmed or failed. The home takes them.
         self.dispatched: deque[tuple[Dispatch, ProtocolError | None]] = deque()
-        #: What ``delivery`` has done of it here in later turns. The tickets: dispatch, how many clients it was for,
-        #: where they had been found.
+        #: Deliveries here that took more than a turn. The tickets: dispatch, number of clients, where they had been
+        #: found.
         self.delivered: Delivered = deque()
         self.broadcasts: deque[tuple[Dispatch, Moved]] = deque()
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
         return [
-            self._desk.counted("messages_forwarded", "Items sent by this endpoint, as home, to other endpoints"),
+            self._desk.counted("messages_forwarded", "Messages sent by this endpoint, as home, to other endpoints"),
             self._desk.counted(
                 "lists_sent",
                 "Lists of recipients sent to other endpoints, once for each version of a large set",
@@ -85,12 +86,12 @@ class Fanout(Part):
         places: Found | None = None,
         name: str = "",
     ) -> bool:
-        """To each endpoint its clients. True: they are all here, and have it. Else ``dispatched`` gets it when the
-        last endpoint has confirmed, or failed to.
+        """Send each endpoint the message for its clients. Returns true if they are all here and have it. Otherwise
+        ``dispatched`` gets it once the last endpoint has confirmed or failed.
 
-        ``places``: where they have been found, if they were not where they were thought to be. A publish has this
-        second attempt; a broadcast as many as there are later places within ``MOVED_S``, since whoever moves on from
-        place to place listens all the time. ``name``: of the lists of recipients, where they are not the topic's.
+        ``places``: where the clients were found, if they were not where the caches had them. A publish has this second
+        attempt. A broadcast has one for each later place within ``MOVED_S``, since a client that moves on from place to
+        place listens all the time. ``name``: the name of the lists of recipients, if not the topic's.
         """
         absent: list[str] | None
         if local:
@@ -99,7 +100,7 @@ class Fanout(Part):
             absent = []
         if absent is not None and not absent and not remote and not dispatch.open:
             return True
-        dispatch.open += 1  # until all of it is on its way
+        dispatch.open += 1  # until all requests are on their way
         if local:
             dispatch.open += 1
             if absent is not None:
@@ -111,9 +112,10 @@ class Fanout(Part):
         return False
 
     def send_both(self, dispatch: Dispatch, plain: Places, matched: Places, name: str) -> bool:
-        """To the plain subscribers, and to those whose filters have matched. Many go apart: those lists stay the same,
-        and these come and go with what a message says. ``name``: of these. Returns as ``send`` does."""
-        self._location_groups.leave_out_the_gone(plain[1])  # it may be a while ago
+        """Send to the plain subscribers, and to those whose filters have matched. Many go in separate requests, because
+        the plain lists stay the same while the matching ones change with each message. ``name``: of the matching lists.
+        Returns as ``send`` does."""
+        self._location_groups.leave_out_the_gone(plain[1])  # found a while ago, perhaps
         many = self._many
         if all(len(clients) <= many for places in (plain, matched) for clients in places[1].values()):
             add(plain, matched)
@@ -146,7 +148,7 @@ class Fanout(Part):
         self._confirmed(dispatch, absent, places)
 
     def take_delivered(self) -> None:
-        """What has been delivered at this endpoint and took more than a turn. Called at the end of each turn."""
+        """Take the deliveries at this endpoint that took more than a turn. Called at the end of each turn."""
         delivered = self.delivered
         while delivered:
             (dispatch, clients, places), absent = delivered.popleft()
@@ -158,17 +160,17 @@ class Fanout(Part):
             self._confirmed_by_one(dispatch)
 
     def _all_confirmed(self, dispatch: Dispatch) -> None:
-        """Every endpoint has confirmed, or failed to."""
+        """Pass the message on: every endpoint has confirmed or failed."""
         error = None
         if dispatch.failed and dispatch.confirmed:
             extra = {"delivered": sorted(set(dispatch.confirmed)), "failed": sorted(set(dispatch.failed))}
-            error = ProtocolError("partial", "Do not retry: it would be a duplicate", **extra)
+            error = ProtocolError("partial", "Do not retry: the retry would be a duplicate", **extra)
         elif dispatch.failed:
             error = ProtocolError("peer_unavailable", "An endpoint with subscribers did not answer")
         self.dispatched.append((dispatch, error))
 
     def answered(self, call: Call, value: Any) -> None:
-        """An endpoint has what it was sent."""
+        """Note an endpoint's confirmation."""
         if isinstance(call.request, DeliverRequest):
             dispatch, clients, places = call.context
             if len(value) < len(clients):
@@ -181,7 +183,7 @@ class Fanout(Part):
             self._confirmed_by_one(dispatch)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """It could not take it, or did not answer in time."""
+        """Note an endpoint's failure: it could not take the message, or did not answer in time."""
         dispatch: Dispatch = call.context[0] if isinstance(call.request, DeliverRequest) else call.context
         if dispatch.entry is not None:
             self._retention.delivery_failed(call.target, call.context[1])
@@ -189,12 +191,12 @@ class Fanout(Part):
         self._confirmed_by_one(dispatch)
 
     def lost(self, call: Call) -> str | None:
-        """It is gone: its clients may listen elsewhere by now."""
+        """Look for the clients of an endpoint that is gone: they can listen elsewhere by now."""
         if isinstance(call.request, DeliverRequest):
             dispatch, clients, places = call.context
             self._confirmed(dispatch, clients, places, gone=True)
         else:
-            # Whoever was there is connected nowhere now; how many that were was the other endpoint's to know.
+            # Its clients are connected nowhere now. Only that endpoint knew how many there were.
             self._desk.drops["broadcast_endpoint_gone"] += 1
             self._confirmed_by_one(call.context)
         return None
@@ -209,10 +211,11 @@ class Fanout(Part):
         return peer.endpoint.name if peer is not None else incarnation
 
     def _confirmed(self, dispatch: Dispatch, absent: list[str], places: Found | None, gone: bool = False) -> None:
-        """An endpoint has what it was sent, or is ``gone``. ``absent``: the clients it does not hold."""
+        """Note that an endpoint has confirmed or is ``gone``. ``absent``: the clients that are not there."""
         if absent and (places is None or not dispatch.message.topic):
-            # Moved meanwhile? Read where to, and resend; perhaps to the same endpoint, where it came back to. Until
-            # then nothing is known: that endpoint may have heard of the client's new place before us.
+            # They have moved, or it is gone: ask the store where they are, and resend, perhaps to the same endpoint, if
+            # a client has returned. Until then nothing is certain: that endpoint can have learned a client's new place
+            # before this one.
             self._desk.counts["relocations"] += 1
             self._desk.store("locations", (absent,), self._relocated, (dispatch, absent, places, gone))
             return
@@ -233,7 +236,7 @@ class Fanout(Part):
         found: Found = dict(zip(clients, result, strict=True))
         for client, location in found.items():
             self._locations.learn(client, location or NEVER_LISTENED)
-            found[client] = self._locations.get(client) or location  # what is known by now may be later
+            found[client] = self._locations.get(client) or location  # the caches can know a later one by now
         if tried is not None:
             late = self._desk.now >= dispatch.message.received + MOVED_S
             last = {client for client in clients if late or not _later(found[client], tried[client])}
@@ -242,13 +245,14 @@ class Fanout(Part):
         local, remote, _ = self._location_groups.places(clients, found)
         if dispatch.entry is not None:
             dispatch.entry.pending_readers += len(clients) - placed(local, remote)
-        # The place it kept open stays so until all that is resent is on its way.
+        # The dispatch stays open until everything resent is on its way.
         self.send(dispatch, local, remote, found)
         self._confirmed_by_one(dispatch)
 
     def _not_listening(self, clients: Collection[str], places: Found, gone: bool) -> None:
-        """Since the store said so they have left these places again, or the endpoint failed to clear them. ``gone``:
-        the endpoint itself is not there; if it was taken for dead, and comes back, they are."""
+        """Note that clients do not listen at the places that the store has: they have left, or their endpoint failed to
+        clear them. ``gone``: the endpoint itself is gone; if it was only taken for dead and returns, they do listen
+        there."""
         if gone:
             self._desk.drops["endpoint_gone"] += len(clients)
             return
@@ -258,7 +262,7 @@ class Fanout(Part):
                 self._locations.learn_offline(client, location)
 
     def broadcast(self, dispatch: Dispatch) -> None:
-        """To every endpoint, this one included; then to those that moved meanwhile."""
+        """Send a broadcast to every endpoint, this one included, and then to clients that have moved meanwhile."""
         dispatch.open = 1
         message = dispatch.message
         self._delivery.broadcast(message, dispatch, self.broadcasts)
@@ -268,9 +272,9 @@ class Fanout(Part):
         self._desk.cast(endpoints, request, self, dispatch)
 
     def _follow(self, dispatch: Dispatch, moved: Moved) -> None:
-        """Clients left a place before the broadcast came there. Where they are now it may have been before them, if
-        they moved since it began; that place knows, and gives it to those it has not had.
-        """
+        """Send a broadcast to clients that left an endpoint before it arrived there. It can have reached their new
+        endpoint before they did, if they have moved since it began. The new endpoint knows, and delivers it to those
+        that lack it."""
         elapsed = self._desk.now - dispatch.begun
         clients = [client for client, since in moved if since <= elapsed]
         if not clients:
@@ -284,7 +288,7 @@ class Fanout(Part):
 
 
 def _note(dispatch: Dispatch, name: str) -> None:
-    """The endpoint has confirmed."""
+    """Note an endpoint's confirmation."""
     if dispatch.confirmed is None:
         dispatch.confirmed = [name]
     else:
@@ -299,5 +303,5 @@ def _note_failure(dispatch: Dispatch, name: str) -> None:
 
 
 def _later(place: Location | None, than: Location | None) -> bool:
-    """Is it of a later ``listen``?"""
+    """Is the place from a later ``listen``?"""
     return place is not None and (than is None or place.rank > than.rank)

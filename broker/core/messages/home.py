@@ -1,10 +1,12 @@
-"""The home: a topic's messages, from their arrival to their outcome: duplicate? who subscribes? where are they?
+"""The home: a topic's messages, from their arrival to their outcome. Is it a duplicate? Which clients subscribe? Where
+are they?
 
-Owns: the messages of the slots that this endpoint is home of, in the order of their topic, and what the store is asked
-for them. Must never: write a subscription, or hold a message for longer than the time-outs of what it waits for.
+Owns: the messages of the slots that this endpoint is home of, in the order of their topic, and the questions to the
+store about them. Must never: write a subscription, or hold a message for longer than the time-outs of what it waits
+for.
 
-A message goes through stages (``routes``), those behind it in its topic after it. What every message needs
-(subscribers and locations that are in the caches) takes no turn of its own. ``lookup`` is the other strategy.
+A message goes through stages (``routes``), and later messages of its topic follow it. Cached subscribers and locations,
+which most messages need, take no turn of their own. ``lookup`` is the other strategy.
 """
 
 from __future__ import annotations
@@ -37,16 +39,16 @@ from .in_flight_dedup import InFlightDedup
 from .location_resolver import FEW, NOBODY, LocationResolver
 from .outcomes import Outcomes
 
-#: Messages that are compared with filters in one turn: 5 us each,
+#: Messages to compare with filters in one turn, 5 us each.
 MATCHING_PER_TURN: Final = 1_000
-#: and as much again for each so many filters of their topic: with a million of them some ten messages, 3 ms.
+#: A message costs one more for each of these filters at its topic: with a million filters some ten messages fit, 3 ms.
 FILTERS_MORE: Final = 10_000
 
 
 class Home(Part):
-    """One endpoint's part as the home of messages, until it is known who gets them."""
+    """One endpoint's part as the home of messages, until their recipients are known."""
 
-    #: Recipients of a topic stay the same for a while, so that a peer is sent a long list of them once.
+    #: A topic's recipients stay the same for a while, so a peer gets a long list once.
     keeps_lists: ClassVar[bool] = True
 
     def __init__(
@@ -78,18 +80,18 @@ class Home(Part):
         self._in_flight_dedup = in_flight_dedup
         self._barrier = barrier
         self._filtering = filtering
-        # Until this endpoint has joined, or when they are given up: with the life of the link that they came over.
+        # Until this endpoint has joined: when to give up, the message, and the link that it came over.
         self._parked: list[tuple[float, Dispatch, Link | None]] = []
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
         self._resolver = LocationResolver(desk, routes, locations, location_groups, sizes)
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """What origins ask."""
+        """See ``Part``."""
         return {PublishRequest: self.publish_requested}
 
     def publish_requested(self, peer: str, number: int, request: PublishRequest) -> None:
-        """A peer takes us for the home of the message's topic. Of a topic that was ours: it asks what becomes of a
-        message that we are still dispatching."""
+        """Take a peer's message. If the topic was this endpoint's, the peer asks for the outcome of a message that is
+        still being dispatched here."""
         hashed, keep_s = request.hashed, request.keep_s
         slot = slot_of(request.message.topic)
         key = None if hashed is None else key_of_hash(slot, hashed)
@@ -112,8 +114,8 @@ class Home(Part):
             self.take(dispatch)
 
     def take(self, dispatch: Dispatch) -> None:
-        """A message of a slot that is ours. Its ``outcome`` is there at once, or ``Outcomes.due`` gets it later if it
-        is a publish of a client here."""
+        """Take a message of a slot of this endpoint. ``outcome`` is set at once, or ``Outcomes.due`` gets the message
+        later if a client here published it."""
         if not self._homes.joined:
             self._outcomes.wait(dispatch)
             self._parked.append((self._desk.now + TIMEOUT_S, dispatch, self._fanout.links.get(dispatch.peer)))
@@ -123,7 +125,7 @@ class Home(Part):
             self._queue(dispatch)
 
     def take_back(self) -> None:
-        """What has waited, and waits no longer. Called at the end of each turn."""
+        """Continue with messages that need not wait any longer. Called at the end of each turn."""
         if self._barrier.replicated.confirmed:
             for dispatch in self._barrier.take_replicated():
                 self._go_on(dispatch)
@@ -142,24 +144,24 @@ class Home(Part):
 
     @property
     def has_waited(self) -> bool:
-        """There is something for ``take_back``."""
+        """Is there something for ``take_back``?"""
         if self._routes.ready or self._in_flight_dedup.over:
             return True
         return len(self._retention.journal.written) > 0 or len(self._barrier.replicated.confirmed) > 0
 
     def _take_ready(self) -> None:
-        """Topics whose messages go on, or whose store call has failed."""
+        """Continue with topics whose messages can go on, or whose store call has failed."""
         ready, self._routes.ready = self._routes.ready, []
         for topic, route, error in ready:
             if self._routes.get(topic) is not route:
-                continue  # dropped meanwhile, with what waited in it
+                continue  # dropped meanwhile, with the messages that waited in it
             if error is not None:
                 self._give_up(topic, error)
             else:
                 self._advance(topic, route)
 
     def _have_wait(self) -> None:
-        """The peers that have asked have to wait longer than they would; so have those who repeat it."""
+        """Tell the asking peers, and those that asked with a repetition, that they have to wait longer than usual."""
         slow, self._routes.slow = self._routes.slow, []
         for route in slow:
             for dispatch in route.waiting():
@@ -169,7 +171,7 @@ class Home(Part):
                         self._desk.decline(waiting.peer, waiting.number, WAIT)
 
     def _go_on(self, dispatch: Dispatch) -> None:
-        """It need not wait for a replica any more, or for the journal."""
+        """Continue with a message that waits for a replica or the journal no longer."""
         topic = dispatch.message.topic
         route = self._routes.get(topic)
         if route is not None and route.stage == BARRIER and route.first is dispatch:
@@ -177,7 +179,7 @@ class Home(Part):
             self._advance(topic, route)
 
     def fail_over(self, dispatch: Dispatch) -> None:
-        """A message that a home of before was dispatching when it crashed; its key is pending."""
+        """Dispatch a message that an earlier home was dispatching when it crashed; its key is pending."""
         assert dispatch.key is not None
         self._outcomes.wait(dispatch)
         self._in_flight_dedup.begin(dispatch, dispatch.key)
@@ -187,7 +189,7 @@ class Home(Part):
             self._move_on(dispatch)
 
     def _queue(self, dispatch: Dispatch) -> None:
-        """Behind the topic's other messages."""
+        """Queue a message behind its topic's others."""
         topic = dispatch.message.topic
         routes = self._routes
         route = routes.use(topic)
@@ -207,7 +209,7 @@ class Home(Part):
     # The stages
 
     def _advance(self, topic: str, route: Route) -> None:
-        """Take the topic's messages, in their order, as far as they get without the store."""
+        """Move the topic's messages on, in order, as far as they get without the store."""
         while route.first is not None:
             if not self._step(topic, route):
                 return
@@ -215,7 +217,7 @@ class Home(Part):
             self._routes.drop(topic)
 
     def _step(self, topic: str, route: Route) -> bool:
-        """The topic's first message is dispatched. False: it waits for what the route's stage says."""
+        """Dispatch the topic's first message. False: it waits, for the reason in the route's stage."""
         first = route.first
         if first is not None and first.barriers and (not topic or route.subscribers is not None):
             if first.not_retained is not None:
@@ -233,7 +235,7 @@ class Home(Part):
                 route.stage = READING
                 self._read.append((topic, route))
             return False
-        if route.filters is None and route.search is None and len(subscribers) <= FEW:  # as most are
+        if route.filters is None and route.search is None and len(subscribers) <= FEW:  # the usual case
             local, remote, missing = self._location_groups.places(subscribers, NOBODY)
             if missing:
                 self._resolver.search(topic, route, subscribers, missing)
@@ -249,7 +251,8 @@ class Home(Part):
         return self._step_of_others(topic, route, subscribers)
 
     def _step_of_others(self, topic: str, route: Route, subscribers: Subscribers) -> bool:
-        """The first message of a topic that has many subscribers, or filters, or somebody who was looked for."""
+        """Dispatch the first message of a topic with many subscribers, with filters, or with clients that had to be
+        looked for."""
         clients: Subscribers | list[str] = subscribers
         matched = None
         if route.filters is not None:
@@ -262,7 +265,7 @@ class Home(Part):
             assert route.first is not None
             matched = self._filtering.matched(route, route.filters, route.first)
             if matched.plain is not None:
-                clients = matched.clients  # these are the second ones to be placed
+                clients = matched.clients  # the second set of clients to be placed
         places = self._resolver.places(topic, route, clients)
         if places is None:
             return False
@@ -290,7 +293,8 @@ class Home(Part):
         return True
 
     def _send_matched(self, route: Route, dispatch: Dispatch, matched: Matched, places: Places) -> bool:
-        """``places``: of those whose filters have matched, if there are any; else of the plain subscribers."""
+        """Send a message with filters. ``places``: of the clients whose filters have matched, if any; otherwise of the
+        plain subscribers."""
         if route.filters is not None:
             route.filters.matched = None
         if matched.plain is None:
@@ -301,14 +305,14 @@ class Home(Part):
     # Outcomes
 
     def _take_dispatched(self) -> None:
-        """What every endpoint has confirmed, or failed to."""
+        """Take the messages that every endpoint has confirmed or failed."""
         dispatched = self._fanout.dispatched
         while dispatched:
             dispatch, error = dispatched.popleft()
             self._ended(dispatch, error)
 
     def _ended(self, dispatch: Dispatch, error: ProtocolError | None) -> None:
-        """The home is done with the message; its duplicates share the outcome."""
+        """End the message; its duplicates share the outcome."""
         if dispatch.recipients:
             self._resolver.end(dispatch)
         if dispatch.entry is not None and not self._retention.ended(dispatch, error):
@@ -323,7 +327,7 @@ class Home(Part):
     # The store
 
     def ask(self) -> None:
-        """Ask the store for what this turn's messages need to know: in few calls, for many of them together."""
+        """Ask the store for everything that this turn's messages need, in few calls for many messages together."""
         read = self._read
         if read:
             self._read = []
@@ -344,7 +348,7 @@ class Home(Part):
         filtered: list[tuple[str, Route, FilterPage]] = []
         for index, (topic, route) in enumerate(read):
             if self._routes.get(topic) is not route:
-                continue  # dropped meanwhile, with what waited in it
+                continue  # dropped meanwhile, with the messages that waited in it
             if error is not None:
                 self._give_up(topic, error)
                 continue
@@ -358,7 +362,7 @@ class Home(Part):
             self._take_ready()
 
     def _give_up(self, topic: str, error: Exception) -> None:
-        """The store could not say what the topic's messages need to know; none of them was handed to anybody."""
+        """Fail the topic's messages: the store could not answer, and no client has got them."""
         route = self._routes.drop(topic)
         if route is not None:
             for dispatch in route.waiting():
@@ -367,7 +371,7 @@ class Home(Part):
     # The cluster
 
     def view_changed(self) -> None:
-        """Slots have new homes: let go of those that went."""
+        """Release topics whose slots have a new home."""
         table = self._homes.table
         for topic in self._routes.topics():
             if topic and table[slot_of(topic)] != self._me:
@@ -375,23 +379,24 @@ class Home(Part):
         self._look_at_parked()
 
     def lapsed(self) -> None:
-        """Others may act for us: nothing cached is to be trusted."""
+        """Trust nothing cached: others can act for this endpoint."""
         for topic in self._routes.topics():
             self._release(topic)
         self._locations.clear()
 
     def joined(self) -> None:
-        """From here on the peers tell us who listens where; what was learnt before may be old."""
+        """Start with empty caches: the peers announce from now on where clients listen, and earlier entries can be
+        stale."""
         self._locations.clear()
         self._look_at_parked()
 
     def _look_at_parked(self) -> None:
-        """In a turn to come, when all parts know what has happened, and not with the next tick."""
+        """Look at the parked messages in a later turn, when all parts know of the change, and before the next tick."""
         if self._parked:
             self._desk.job(in_turn(self.tick))
 
     def _release(self, topic: str) -> None:
-        """Forget the topic; the messages that wait in it are its new home's."""
+        """Forget the topic. Its waiting messages go to its new home."""
         route = self._routes.drop(topic)
         if route is None:
             return
@@ -399,7 +404,7 @@ class Home(Part):
             self._move_on(dispatch)
 
     def _move_on(self, dispatch: Dispatch) -> None:
-        """It is another home's, and so are its repetitions."""
+        """Pass the message and its repetitions on to another home."""
         if dispatch.entry is not None:
             self._retention.released(dispatch)
         waiters = self._in_flight_dedup.release(dispatch) if dispatch.pending else []
@@ -407,12 +412,13 @@ class Home(Part):
             self._outcomes.settle(moved, ELSEWHERE)
 
     def tick(self) -> None:
-        """Retry what is parked, and let go of what is too much."""
+        """Retry the parked messages, and trim the cached routes."""
         self._routes.trim()
         parked, self._parked = self._parked, []
         for deadline, dispatch, link in parked:
             if link is not self._fanout.links.get(dispatch.peer):
-                # The peer has taken this endpoint, or the link, for dead. If it still wants this, it has asked another.
+                # The peer has taken this endpoint, or the link, for dead. If it still needs an answer, it has asked
+                # another endpoint.
                 self._outcomes.settle(dispatch, ELSEWHERE)
             elif self._homes.joined or self._homes.table[dispatch.slot] != self._me:
                 self._take_again(dispatch)
@@ -422,7 +428,7 @@ class Home(Part):
                 self._parked.append((deadline, dispatch, link))
 
     def _take_again(self, dispatch: Dispatch) -> None:
-        """It has waited; the topic may be another home's by now."""
+        """Take a message that has waited. Its topic can have another home by now."""
         if self._homes.table[dispatch.slot] != self._me:
             self._outcomes.settle(dispatch, ELSEWHERE)
         else:

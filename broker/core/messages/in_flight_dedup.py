@@ -1,11 +1,11 @@
-"""Duplicates at their home: a payload seen lately is dropped; a repetition of a message that is still being dispatched
-waits for it, and shares its outcome. SPEC section 7.
+"""Duplicates at their home. A recently seen payload is dropped. A repetition of a message that is still being
+dispatched waits for it and shares its outcome. SPEC section 7.
 
-Owns: what is done about the table of duplicates, and the requests to former homes, of messages that those are still
+Owns: the use of the table of duplicates, and the requests to former homes about messages that those are still
 dispatching. Must never: dispatch anything.
 
-When a slot moves, its former home goes on with the messages that are on their way already. The new home knows their
-keys (``KeyTransfer``), and asks the former one what becomes of a message when its first repetition comes.
+When a slot moves, its former home finishes the messages under way. The new home knows their keys (``KeyTransfer``).
+When a message's first repetition comes, it asks the former home for the outcome.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from ..replication.key_transfer import KeyTransfer
 from ..retained.retention import Retention
 from .outcomes import Outcomes
 
-#: Messages that reached some only: for so many of them, the latest, their origins can be told so once more.
+#: Messages that reached only some endpoints: their origins can get the outcome once more for this many, the latest.
 PARTIAL_MAX: Final = 1_000
 
 CONFLICT: Final = (
-    "Key 'dedup' was given to another payload of this client and topic already; a new message has a new key"
+    "This client has already used key 'dedup' for another payload at this topic; give a new message a new key"
 )
 
 
 class InFlightDedup(Asker):
-    """One home's. ``seen``: the table as what belongs to slots."""
+    """One home's part. ``seen``: the table, as state that belongs to slots."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class InFlightDedup(Asker):
         outcomes: Outcomes,
         sizes: Sizes = SIZES,
     ) -> None:
-        #: Keys of messages that no former home is dispatching any more: the home takes them.
+        #: Keys of messages that no former home is dispatching any longer. The home takes them.
         self.over: list[int] = []
         self.ttl_s = dedup.ttl_s
         self._desk = desk
@@ -71,11 +71,11 @@ class InFlightDedup(Asker):
         self.retention = retention
         self._outcomes = outcomes
         self._waiters_max = sizes.waiters_max
-        #: By key: the message, as its origin numbers it, and the outcome.
+        #: By key: the origin's name and number of the message, and the outcome.
         self._partial: dict[int, tuple[str, int, ProtocolError]] = {}
 
     def is_first(self, dispatch: Dispatch, key: int) -> bool:
-        """Is it to be dispatched? If not, it has an outcome by now, or shares one."""
+        """Must the message be dispatched? If not, it has an outcome already, or shares one."""
         dedup = self._dedup
         if dedup.duplicate(key, self._desk.now):
             if self._partial and (error := self._was_partial(dispatch, key)) is not None:
@@ -106,13 +106,13 @@ class InFlightDedup(Asker):
         return True
 
     def _is_itself(self, dispatch: Dispatch, key: int) -> bool:
-        """Is it the very message that was dispatched with its key, and not one like it? Its origin has not heard of
-        that, and asks again."""
+        """Is it the very message that was dispatched with its key, not just an equal one? Then its origin has missed
+        the outcome, and asks again."""
         dispatch.is_retained = dispatch.keep_s > 0 and self.retention.has(dispatch)
         return dispatch.is_retained or self._names.has(key, dispatch.message)
 
     def begin(self, dispatch: Dispatch, key: int) -> None:
-        """A message whose key is pending already is dispatched from here on."""
+        """Begin a message whose key is pending already."""
         dispatch.pending = True
         if self.retention.on:
             self.retention.recall(dispatch)
@@ -122,7 +122,7 @@ class InFlightDedup(Asker):
             self._barrier.begin(dispatch, key)
 
     def settle(self, dispatch: Dispatch, error: ProtocolError | None) -> None:
-        """The home is done with the message: what repeats it from here on is a duplicate, unless nobody got it."""
+        """End the message: from now on a repetition is a duplicate, unless nobody got the message."""
         desk, key = self._desk, dispatch.key
         assert key is not None
         dispatch.pending = False
@@ -131,11 +131,12 @@ class InFlightDedup(Asker):
             self._barrier.under_way.pop(key, None)
         message = dispatch.message
         if reached_somebody and (message.travelled or self._barrier.on):
-            self._names.learn(key, message.origin, message.number)  # its origin may ask again, or ask the next home
+            self._names.learn(key, message.origin, message.number)  # its origin can ask again, or ask the next home
         if error is not None and reached_somebody and dispatch.peer:
             self._keep_partial(message, key, error)
         for waiter in self._dedup.settle(key, reached_somebody, desk.now):
-            # Its origin may have asked for the message itself again, since the home that it was asking has crashed.
+            # The origin of the message itself can be waiting as well: it asks again after the home that it asked has
+            # crashed.
             is_other = waiter.message.number != message.number or waiter.message.origin != message.origin
             waiter.is_retained = dispatch.is_retained and not is_other
             if error is None:
@@ -147,33 +148,33 @@ class InFlightDedup(Asker):
             self._keys.hand_on([(key, self._dedup.ttl_s if reached_somebody else 0.0)])
 
     def _keep_partial(self, message: Message, key: int, error: ProtocolError) -> None:
-        """Its origin may have taken this endpoint for dead meanwhile, and hears of the outcome only when it asks
-        again: then the message is not a duplicate of itself."""
+        """Remember a partial outcome. If the origin has taken this endpoint for dead meanwhile, it learns the outcome
+        only when it asks again; the message must not then count as its own duplicate."""
         partial = self._partial
         partial[key] = message.origin, message.number, error
         if len(partial) > PARTIAL_MAX:
             del partial[next(iter(partial))]
 
     def _was_partial(self, dispatch: Dispatch, key: int) -> ProtocolError | None:
-        """The outcome, if it is this very message, and not one like it, that reached some only."""
+        """Return the outcome if this very message, not just an equal one, has reached only some."""
         kept = self._partial.get(key)
         message = dispatch.message
         return kept[2] if kept is not None and kept[:2] == (message.origin, message.number) else None
 
     def release(self, dispatch: Dispatch) -> list[Dispatch]:
-        """The message is another home's. Returns those that wait for it."""
+        """Give the message up to another home. Returns the repetitions that wait for it."""
         assert dispatch.key is not None
         dispatch.pending = False
         self._barrier.under_way.pop(dispatch.key, None)
         return self._dedup.settle(dispatch.key, False, self._desk.now)
 
     def waiters(self, key: int | None) -> list[Dispatch] | None:
-        """Who waits for the message with this key that this endpoint itself is dispatching; ``None``: there is
-        none."""
+        """Return the repetitions that wait for the message with this key that this endpoint itself is dispatching;
+        ``None``: there is no such message."""
         return self._dedup.pending_here(key)
 
     def join(self, dispatch: Dispatch, waiters: list[Dispatch]) -> None:
-        """It waits, like ``waiters``, for the message with its key."""
+        """Let a repetition wait with ``waiters`` for the message with its key."""
         if len(waiters) >= self._waiters_max:
             self._desk.drops["duplicate_waiters_full"] += 1
             error = ProtocolError("peer_unavailable", "Too many duplicates wait for one message")
@@ -188,24 +189,22 @@ class InFlightDedup(Asker):
         if home is None:
             self.over.append(key)
             return
-        request = PublishRequest(
-            carried(dispatch.message), hash_of_key(key), again=True
-        )  # it may be the very one there
+        request = PublishRequest(carried(dispatch.message), hash_of_key(key), again=True)  # it can be the very message
         self._desk.ask(home, request, self, dispatch)
 
     def take_over(self) -> list[Dispatch]:
-        """Repetitions of messages that no former home is dispatching any more: the first may be the first to be
-        delivered. What repeats one meanwhile has waited with them."""
+        """Take repetitions of messages that no former home is dispatching any longer. The first can be the first
+        message to be delivered; later repetitions have waited with it."""
         again: list[Dispatch] = []
         over, self.over = self.over, []
         for key in over:
             for waiter in self._dedup.end_elsewhere(key, False, self._desk.now):
-                waiter.begun = -math.inf  # it may be the very one, and be retained
+                waiter.begun = -math.inf  # it can be the very message, already retained
                 again.append(waiter)
         return again
 
     def answered(self, call: Call, value: Any) -> None:
-        """The former home has dispatched it. It has counted the repetition that it was asked with."""
+        """Settle the repetitions: the former home has dispatched the message, and counted the repetition that asked."""
         first: Dispatch = call.context
         assert first.key is not None
         first.is_retained = value == RETAINED
@@ -214,7 +213,7 @@ class InFlightDedup(Asker):
             self._outcomes.settle(waiter, value is True if waiter is first else True)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """It could not, or does not answer."""
+        """Settle the repetitions: the former home failed, or did not answer."""
         first: Dispatch = call.context
         assert first.key is not None
         error = refusal(code, info)
@@ -222,7 +221,7 @@ class InFlightDedup(Asker):
             self._outcomes.settle(waiter, error)
 
     def lost(self, call: Call) -> str | None:
-        """It is gone, or done with it."""
+        """Hand the repetitions over: the former home is gone, or done with the message."""
         first: Dispatch = call.context
         assert first.key is not None
         self.over.append(first.key)

@@ -1,7 +1,7 @@
-"""Where the clients are that a topic's first message is for: from the caches, or as the store says.
+"""The locations of the clients that a topic's first message is for, from the caches or the store.
 
-Owns: the searches under way, each client asked for once for all messages that wait for it, and how much of messages for
-many is done at once. Must never: know why a message is for whom (``home`` does), or dispatch one.
+Owns: the searches under way, in which one question about a client serves all messages that wait for it, and the limit
+on messages for many at once. Must never: know why a message is for a client (``home`` does), or dispatch one.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ..model import Subscribers
 from ..topics.locations import NEVER_LISTENED, Found, LocationGroups, Locations, Places, add
 from ..topics.routes import CROWDED, LOCATING, READY, RESOLVING, LocationSearch, Route, Routes
 
-#: A message for more clients may have to wait for another turn (``Sizes.places_per_turn``).
+#: A message for more clients than this can have to wait for another turn (``Sizes.places_per_turn``).
 FEW: Final = 20
 
 NOBODY: Final[Found] = {}
 
 
 class LocationResolver:
-    """One home's. ``Routes.ready`` gets the topics whose messages go on, and those of which the store cannot say where
-    somebody is."""
+    """One home's resolver. ``Routes.ready`` gets the topics whose messages go on, and those whose clients the store
+    cannot locate."""
 
     def __init__(
         self,
@@ -41,15 +41,15 @@ class LocationResolver:
         self._location_groups = location_groups
         self._sizes = sizes
         self._many = sizes.delivery_slice
-        self.recipients = 0  # of messages for many that are being dispatched
+        self.recipients = 0  # recipients of messages for many in dispatch
         self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message is for many, and waits
-        self.placed = 0  # recipients of messages of this turn for more than a few
-        self.matching = 0  # messages of this turn that were compared with filters, by what that costs
+        self.placed = 0  # recipients of this turn's messages for more than a few
+        self.matching = 0  # cost of comparing this turn's messages with filters
         self._wanted: list[str] = []  # clients to ask for at the end of the turn
-        self._waiting: dict[str, list[LocationSearch]] = {}  # client -> who waits for its location
+        self._waiting: dict[str, list[LocationSearch]] = {}  # client -> searches that wait for its location
 
     def places(self, topic: str, route: Route, clients: Subscribers | list[str]) -> Places | None:
-        """Where they are. ``None``: the topic waits for what the route's stage says, and then goes on."""
+        """Return the clients' places. ``None``: the topic waits, as the route's stage says, and then goes on."""
         search = route.search
         if search is not None and search.clients is not None:
             clients = search.clients
@@ -67,7 +67,7 @@ class LocationResolver:
         return places
 
     def search(self, topic: str, route: Route, clients: Subscribers | list[str], missing: list[str]) -> None:
-        """Have the store asked where those are that are missing; the topic waits for it."""
+        """Have the store asked for the missing clients' locations. The topic waits for them."""
         search = route.search
         if search is None:
             search = route.search = LocationSearch(topic, route)
@@ -84,13 +84,13 @@ class LocationResolver:
                 waiting.append(search)
 
     def _of_many(self, topic: str, route: Route, clients: Subscribers | list[str]) -> Places | None:
-        """Those of more than a few. ``None``: another turn comes first, or messages to many others."""
+        """Return the places of many clients. ``None``: another turn comes first, or messages to many others."""
         search, count = route.search, len(clients)
         if count > self._many and self.recipients >= self._sizes.recipients_max:
             route.stage = CROWDED
             self._crowded.append((topic, route))
             if search is not None:
-                search.places = None  # they may be elsewhere by then
+                search.places = None  # they can be elsewhere by then
             return None
         if self.placed >= self._sizes.places_per_turn:
             self.later(topic, route)
@@ -107,7 +107,7 @@ class LocationResolver:
         return None
 
     def ask(self) -> None:
-        """Ask the store for all that this turn's messages need to know."""
+        """Ask the store for everything that this turn's messages need."""
         if self._wanted:
             wanted, self._wanted = self._wanted, []
             per_slice = self._sizes.clients_per_slice
@@ -130,7 +130,7 @@ class LocationResolver:
             self._end(search, error)
 
     def _end(self, search: LocationSearch, error: Exception | None) -> None:
-        """The store has said it of all of them, or cannot."""
+        """End a search: the store has located all its clients, or cannot."""
         route = search.route
         if self._routes.get(search.topic) is route and route.search is search:
             self._go_on(search.topic, route, error)
@@ -140,7 +140,7 @@ class LocationResolver:
         self._routes.ready.append((topic, route, error))
 
     def later(self, topic: str, route: Route) -> None:
-        """The topic's messages go on in another turn."""
+        """Continue with the topic's messages in another turn."""
         route.stage = RESOLVING
         self._desk.job(self._rest(topic, route))
 
@@ -150,7 +150,7 @@ class LocationResolver:
         yield from ()
 
     def _in_slices(self, topic: str, route: Route, clients: list[str]) -> Iterator[bool]:
-        """Where the many are that the topic's first message is for."""
+        """Find the places of the topic's first message in slices."""
         search = route.search
         if search is None:
             search = route.search = LocationSearch(topic, route)
@@ -161,27 +161,27 @@ class LocationResolver:
             add(places, self._location_groups.places(clients[start : start + per_slice], search.found))
             yield False
             if self._routes.get(topic) is not route:
-                return  # the topic's messages are another home's by now
+                return  # the topic has another home by now
         search.places = places
         self._go_on(topic, route)
 
-    # Many at once
+    # Messages for many
 
     def begin(self, dispatch: Dispatch, count: int) -> None:
-        """It is dispatched to so many clients."""
+        """Count a message whose dispatch to ``count`` clients begins."""
         if count > self._many:
             dispatch.recipients = count
             self.recipients += count
 
     def end(self, dispatch: Dispatch) -> None:
-        """It has been; topics may wait for that."""
+        """Uncount a message whose dispatch has ended; topics can be waiting for that."""
         if dispatch.recipients:
             self.recipients -= dispatch.recipients
             dispatch.recipients = 0
             self._desk.job(self._let_go_on())
 
     def _let_go_on(self) -> Iterator[bool]:
-        """Topics that waited until less is being dispatched: in a turn of their own, and not inside the message's."""
+        """Let waiting topics go on, in a turn of their own and not inside the message's."""
         while self._crowded and self.recipients < self._sizes.recipients_max:
             topic, route = self._crowded.popleft()
             if self._routes.get(topic) is route:

@@ -1,10 +1,10 @@
 """The origin: a client's publish, from its command to its reply.
 
-Owns: the publishes of this endpoint's clients until their outcome is known, and the payloads that their homes have said
-to know. Must never: look for a subscriber; the topic's home does, here or at another endpoint.
+Owns: the publishes of this endpoint's clients until their outcome is known, and the payloads that their homes are known
+to have seen. Must never: look for a subscriber; the topic's home does, here or at another endpoint.
 
-A publish is sent to its topic's home, and to the next home if that one dies. Of the same news, reported by many at
-once, the home is asked about the first only (``origin_dedup``).
+The origin sends a publish to its topic's home, and to the next home if that one dies. If many clients report the same
+news at once, the origin asks the home only about the first (``origin_dedup``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .outcomes import Outcomes
 
 
 class Origin(Part):
-    """One endpoint's part as the origin of messages. ``dedup``: duplicates are looked for."""
+    """One endpoint's part as the origin of messages. ``dedup``: look for duplicates."""
 
     def __init__(
         self,
@@ -82,16 +82,16 @@ class Origin(Part):
         ]
 
     def commands(self) -> dict[str, CommandSpec]:
-        """Both are messages; a broadcast is one without a topic."""
+        """See ``Part``. Both commands are messages; a broadcast is one without a topic."""
         publish = CommandSpec(self.publish, publishes=True, after_close=True)
         return {"publish": publish, "broadcast": publish}
 
     def publish(self, connection: Connection, command: Command) -> None:
-        """Accept a client's ``publish``, or ``broadcast``, and dispatch it."""
+        """Take a client's ``publish`` or ``broadcast``, and dispatch it."""
         desk = self._desk
         desk.counts["publishes_received"] += 1
         if self._outcomes.due:
-            self.take_outcomes()  # earlier ones first: they may have to go to another home, ahead of this one
+            self.take_outcomes()  # earlier ones first: they possibly have to go to another home, ahead of this one
         topic = command.topics[0] if command.topics else ""
         slot = slot_of(topic)
         message = Message(topic, command.payload, self._me, 0, desk.now)
@@ -108,7 +108,7 @@ class Origin(Part):
             publish.reply = self._replies.expect(connection)
 
     def _keep(self, publish: Publish, command: Command) -> bool:
-        """For how long is it to be retained? False: as its publisher asks for it, it cannot be."""
+        """Set how long to retain the message. Returns false if the publisher asks for the impossible."""
         topic = publish.message.topic
         if topic:
             try:
@@ -119,14 +119,14 @@ class Origin(Part):
         return True
 
     def _begin(self, publish: Publish) -> None:
-        """Dispatch what has been accepted: from here on it is known by its number."""
+        """Begin dispatching an accepted message. From now on its number identifies it."""
         number = publish.message.number = self._desk.number()
         if publish.keep_s and publish.key is None:
             publish.key, publish.unique = key_of_name(publish.slot, self._me, number), True
         self._dispatch(publish)
 
     def _dispatch(self, publish: Publish) -> None:
-        """To its home, or to the next one."""
+        """Send the message to its home, or to the next one."""
         home = self._homes.table[publish.slot]
         if home == self._me:
             self._hand_to_home(publish)
@@ -146,19 +146,19 @@ class Origin(Part):
         desk.ask(home, request, self, publish, message.number)
 
     def _hand_to_home(self, publish: Publish) -> None:
-        """Which is this endpoint."""
+        """Hand the message to this endpoint's own home."""
         dispatch = Dispatch(publish.message, publish.slot, publish.key, publish)
         dispatch.keep_s = publish.keep_s
         if publish.keep_s and (publish.message.travelled or publish.again):
-            dispatch.begun = -math.inf  # another home may have begun to dispatch it
+            dispatch.begun = -math.inf  # another home has possibly begun to dispatch it
         if publish.keep_s:
-            publish.message.travelled = True  # it may have to be dispatched once more: who has had it is remembered
+            publish.message.travelled = True  # another home can dispatch it later: remember its recipients
         self._home.take(dispatch)
         if dispatch.outcome is not None:
             self._take_outcome(publish, dispatch)
 
     def take_outcomes(self) -> None:
-        """What has become of messages that had to wait at the home here. Called at the end of each turn."""
+        """Take the outcomes of messages that had to wait at the home here. Called at the end of each turn."""
         due = self._outcomes.due
         while due:
             dispatch = due.popleft()
@@ -171,16 +171,16 @@ class Origin(Part):
         publish.is_retained = dispatch.is_retained
         if outcome is ELSEWHERE:
             publish.again = publish.keep_s > 0
-            publish.message.travelled = True  # that one may have dispatched it
+            publish.message.travelled = True  # that home has possibly dispatched it
             self._dispatch(publish)
         else:
             self._settle(publish, outcome)
 
     def _settle(self, publish: Publish, outcome: bool | ProtocolError) -> None:
-        """Its way ends here: tell the publisher. Where it succeeded and no ``ack`` was asked for, there is no reply
-        (SPEC section 2)."""
+        """End the message, and tell its publisher. If it succeeded and the publisher asked for no ``ack``, no reply
+        follows (SPEC section 2)."""
         if outcome is True and publish.unique:
-            outcome = False  # nothing but itself has its key: it had been dispatched already
+            outcome = False  # only the message itself has this key: it had been dispatched already
         publish.outcome = outcome
         self._forget(publish)
         if publish.reply is None:
@@ -199,15 +199,15 @@ class Origin(Part):
             self._replies.reply(publish.connection, publish.reply, data)
 
     def _forget(self, publish: Publish) -> None:
-        """It is not in flight at its origin any more."""
+        """Stop counting the message as in flight."""
         if publish.waits:
             publish.waits = False
             self._inflight.end(len(publish.message.payload))
 
-    # What another home says
+    # Answers from another home
 
     def answered(self, call: Call, value: Any) -> None:
-        """The home has the message."""
+        """Settle the message: the home has dispatched it."""
         publish: Publish = call.context
         if publish.key is not None and not publish.unique:
             self._origin_dedup.learn(publish.key, self._desk.now)
@@ -215,11 +215,11 @@ class Origin(Part):
         self._settle(publish, value is True)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """It could not take it, or did not answer in time."""
+        """Settle the message: the home could not take it, or did not answer in time."""
         self._settle(call.context, refusal(code, info))
 
     def lost(self, call: Call) -> str | None:
-        """The home is gone, or not the home any more: to the next one, which is told that another was asked before."""
+        """Ask the next home, and say so: the endpoint is gone, or no longer the home."""
         publish: Publish = call.context
         home = self._homes.table[publish.slot]
         if home != self._me:

@@ -1,6 +1,7 @@
-"""What has become of messages at their home, told to whoever waits for it: a client's publish here, or a peer.
+"""Reports the outcomes of messages from their home to those that wait: a client's publish here, or a peer.
 
-Owns: how it is told, and that a message counts as in flight while somebody waits. Must never: decide what it is.
+Owns: how to report an outcome, and that a message counts as in flight while somebody waits. Must never: decide the
+outcome.
 """
 
 from __future__ import annotations
@@ -16,26 +17,27 @@ from ..links.calls import NOT_HOME, RETAINED
 
 
 class Outcomes:
-    """One home's."""
+    """One home's outcomes."""
 
     def __init__(self, desk: Desk, inflight: InFlight) -> None:
         self._desk = desk
         self._inflight = inflight
-        #: Publishes of clients here that had to wait, and whose outcome is known by now: the origin takes them.
+        #: Publishes of clients here that had to wait, and now have an outcome. The origin takes them.
         self.due: deque[Dispatch] = deque()
-        #: Messages that nobody waits for, and what has become of them: ``Failover`` takes them.
+        #: Messages that nobody waits for, with their outcomes. ``Failover`` takes them.
         self.failed_over: deque[tuple[Dispatch, Outcome]] = deque()
-        #: This endpoint's own messages that had to wait: ``Presence`` takes them.
+        #: This endpoint's own messages that had to wait. ``Presence`` takes them.
         self.told: deque[Telling] = deque()
 
     def wait(self, dispatch: Dispatch) -> None:
-        """It is in flight from here on."""
+        """Count the message as in flight from now on."""
         if not dispatch.waits:
             dispatch.waits = True
             self._inflight.begin(len(dispatch.message.payload))
 
     def settle(self, dispatch: Dispatch, outcome: Outcome) -> None:
-        """Tell who waits for it. An origin here that has just dispatched it looks by itself."""
+        """Report the outcome to the origin or peer that waits. An origin here that has just dispatched the message
+        reads the outcome itself."""
         dispatch.outcome = outcome
         waited = dispatch.waits
         if waited:

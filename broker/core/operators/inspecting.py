@@ -1,4 +1,4 @@
-"""The endpoints' figures, which operators look at. SPEC section 2.4.
+"""The endpoints' figures, for operators. SPEC section 2.4.
 
 Owns: the question under way. Must never: change anything.
 """
@@ -20,25 +20,25 @@ from ..outgoing.replies import Replies
 from ..part import CommandSpec, Part, RequestHandler
 from .words import WAITING_MAX, too_many
 
-#: How long the other endpoints may take to give their figures, in seconds: people wait for the answer, and one that
-#: takes longer is what they are looking for.
+#: How long the other endpoints can take to give their figures, in seconds. People wait for the answer, and a slower
+#: endpoint is the one that they are looking for.
 FIGURES_S: Final = 1.0
 
 
 class Census:
-    """The endpoints' figures, being asked for; whoever asks meanwhile is answered with it."""
+    """A question for all endpoints' figures. Operators that ask meanwhile share its answer."""
 
     __slots__ = ("answers", "asked", "askers", "deadline")
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
-        self.askers: list[tuple[Connection, Reply, Any]] = []  # and the ids of their commands
+        self.askers: list[tuple[Connection, Reply, Any]] = []  # with the ids of their commands
         self.asked: set[str] = set()  # peers that have not answered
-        self.answers: dict[str, Any] = {}  # incarnation -> what it says of itself
+        self.answers: dict[str, Any] = {}  # incarnation -> its own figures
 
 
 class Inspecting(Part):
-    """One endpoint's part in answering operators. ``figures``: what this endpoint tells them of itself."""
+    """One endpoint's part. ``figures``: what this endpoint tells operators about itself."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class Inspecting(Part):
         self._census: Census | None = None  # under way
 
     def commands(self) -> dict[str, CommandSpec]:
-        """What operators ask."""
+        """See ``Part``."""
         return {"endpoints": CommandSpec(self.endpoints)}
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """What a peer asks for an operator."""
+        """See ``Part``."""
         return {FiguresRequest: self.figures_requested}
 
     # The endpoints
@@ -72,8 +72,8 @@ class Inspecting(Part):
             census = Census(self._desk.now + FIGURES_S)
             try:
                 census.answers[self._me.incarnation] = self._figures()
-            except Exception:  # of the shell, which logs it: what it could not find out is no reason to stop
-                refusal = ProtocolError("internal", "This endpoint does not know its figures: its log says why")
+            except Exception:  # the shell's error, which it logs; a missing figure is no reason to stop
+                refusal = ProtocolError("internal", "This endpoint could not read its figures: its log says why")
                 self._replies.refuse(connection, reply, command.id, refusal)
                 return
             self._census = census
@@ -87,36 +87,36 @@ class Inspecting(Part):
         self._complete(census)
 
     def figures_requested(self, peer: str, number: int, request: FiguresRequest) -> None:
-        """A peer is being asked by an operator."""
+        """Answer a peer that an operator has asked."""
         try:
             figures = self._figures()
         except Exception:  # not the link's fault
-            self._desk.decline(peer, number, "internal", "this endpoint does not know its figures")
+            self._desk.decline(peer, number, "internal", "this endpoint could not read its figures")
         else:
             self._desk.answer(peer, number, figures)
 
     def answered(self, call: Call, value: Any) -> None:
-        """A peer's figures."""
+        """Take a peer's figures."""
         census, peer = call.context
         census.answers[peer] = value
         census.asked.discard(peer)
         self._complete(census)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """It has none for us."""
+        """Answer without the figures of a peer that has refused."""
         census, peer = call.context
         census.asked.discard(peer)
         self._complete(census)
 
     def lost(self, call: Call) -> str | None:
-        """It is gone."""
+        """Answer without the figures of a peer that is gone."""
         census, peer = call.context
         census.asked.discard(peer)
         self._complete(census)
         return None
 
     def tick(self) -> None:
-        """Answer what has waited long enough."""
+        """Answer operators that have waited long enough."""
         census = self._census
         if census is not None and census.deadline <= self._desk.now:
             census.asked.clear()

@@ -1,6 +1,6 @@
-"""The parts that answer whoever looks, and change nothing.
+"""The assembly of the parts that answer questions and change nothing.
 
-Owns: which there are. Must never: do more than make them.
+Owns: the choice of parts. Must never: do more than make them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def looks(
     figures: Callable[[], dict[str, Any]],
     sizes: Sizes,
 ) -> list[Part]:
-    """One endpoint's. ``figures``: what it tells operators of itself."""
+    """Return one endpoint's parts. ``figures``: what it tells operators about itself."""
     return [
         Inspecting(desk, members, replies, figures),
         Subscriptions(desk, replies),

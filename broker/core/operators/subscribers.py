@@ -1,6 +1,6 @@
-"""Who has subscribed to a topic, page by page, and where a client listens. SPEC sections 2.4 and 2.5.
+"""The subscribers of a topic, page by page, and where a client listens. SPEC sections 2.4 and 2.5.
 
-Owns: the questions that wait. Must never: change anything, or answer from a cache what the store knows better.
+Owns: the questions that wait. Must never: change anything, or answer from a cache when the store knows better.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ..part import CommandSpec, Part
 from ..stores import unavailable
 from .words import PAIRS_PER_READ, REPLY_FILTER_BYTES, WAITING_MAX, filter_bytes, said, too_many
 
-#: Sets of subscribers that are read and sorted at once: each may be so large that memory has room for two.
+#: Sets of subscribers to read and sort at once: each can be so large that memory has room for two.
 READS_AT_ONCE: Final = 2
 
-#: Filters of a topic that are read at once, to see who has one.
+#: Filters of a topic to read at once, to find the clients that have one.
 FILTERS_PER_READ: Final = 1_000
 
 NOBODY: Final[frozenset[str]] = frozenset()
@@ -46,16 +46,16 @@ class SubscribersOfTopics(Part):
         self._members = members
         self._replies = replies
         self._sort_slice = sizes.sort_slice
-        self._reads = 0  # sets of subscribers, under way
+        self._reads = 0  # reads of sets of subscribers under way
         self._waiting: deque[Any] = deque()
 
     def commands(self) -> dict[str, CommandSpec]:
-        """What operators ask, and who may know who is at a topic."""
+        """See ``Part``."""
         return {"subscribers": CommandSpec(self.subscribers), "location": CommandSpec(self.location)}
 
     def subscribers(self, connection: Connection, command: Command) -> None:
-        """One page of a topic's subscribers, in the order of their ids, and whether each listens. Where, and what each
-        has there, is the operators' to know."""
+        """Reply with one page of a topic's subscribers, in the order of their ids, and whether each listens. Only
+        operators learn where they listen and which subscriptions they have."""
         context = (connection, self._replies.expect(connection), command)
         if len(self._waiting) >= WAITING_MAX:
             self._replies.refuse(connection, context[1], command.id, too_many())
@@ -156,7 +156,7 @@ class SubscribersOfTopics(Part):
         self._read_next((connection, reply, command, fields), start + PAIRS_PER_READ, size)
 
     def location(self, connection: Connection, command: Command) -> None:
-        """Where the client listens."""
+        """Reply with the client's location."""
         context = (connection, self._replies.expect(connection), command)
         self._desk.store("locations", ([command.client],), self._found, context)
 
@@ -174,7 +174,7 @@ class SubscribersOfTopics(Part):
         self._replies.refuse(connection, reply, command.id, refusal)
 
     def _name(self, location: Location | None) -> str | None:
-        """Of the endpoint where the client listens; ``None``: nowhere, or at one that is dead."""
+        """Return the name of the endpoint where the client listens; ``None``: it listens nowhere, or at a dead one."""
         if location is None or not location.online:
             return None
         if location.incarnation == self._me.incarnation:

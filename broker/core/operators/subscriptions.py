@@ -1,6 +1,7 @@
 """A client's topics, page by page. SPEC section 2.3.
 
-Owns: what a page says of each topic. Must never: change anything, or answer from a cache what the store knows better.
+Owns: the description of each topic on a page. Must never: change anything, or answer from a cache when the store knows
+better.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ class Subscriptions(Part):
         self._replies = replies
 
     def commands(self) -> dict[str, CommandSpec]:
-        """What clients ask, and operators of them. One is under way on a connection: a page may have megabytes, and
-        would wait for those before it."""
+        """See ``Part``. One such command is under way on a connection at a time: a page can have megabytes, and would
+        wait for earlier ones."""
         return {"subscriptions": CommandSpec(self.subscriptions, overlaps=False)}
 
     def subscriptions(self, connection: Connection, command: Command) -> None:
-        """One page of the topics that a client has subscribed to."""
+        """Reply with one page of the topics that a client has subscribed to."""
         self._read_topics((connection, self._replies.expect(connection), command))
 
     def _read_topics(self, context: Any) -> None:
@@ -50,7 +51,7 @@ class Subscriptions(Part):
 
     def _read_next(self, context: Any, start: int, size: int) -> None:
         """Read the client's subscriptions at the page's topics from ``start`` on. ``context`` holds the page, and the
-        topics and subscriptions of the reply so far. ``size``: bytes of the filters in these."""
+        reply's topics and subscriptions so far. ``size``: bytes of their filters."""
         connection, reply, command, (topics, cursor), named, words = context
         pairs = [(command.client, topic) for topic in topics[start : start + PAIRS_PER_READ]]
         if pairs:
@@ -70,7 +71,7 @@ class Subscriptions(Part):
         for number, held in enumerate(result, start):
             size += filter_bytes(held)
             if size > REPLY_FILTER_BYTES and number:
-                # A shorter page, which has a cursor of its own.
+                # Ask for a shorter page, which has a cursor of its own.
                 self._read_topics((connection, reply, command._replace(limit=number)))
                 return
             if held:  # else it has gone since the page was read

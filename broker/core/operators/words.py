@@ -1,6 +1,6 @@
-"""Words that replies to operators and clients share.
+"""Texts and forms that replies to operators and clients share.
 
-Owns: how a reply describes subscriptions, and a refusal. Must never: ask the store.
+Owns: the form in which a reply describes subscriptions, and a refusal. Must never: ask the store.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ from ingeborg.protocol.errors import ProtocolError
 
 from ..model import Subscription
 
-#: Questions that may wait for others to be answered, some 500 bytes each; more are refused. People ask them, and
-#: clients that come to a topic with presence.
+#: Questions that can wait for earlier answers, some 500 bytes each; more are refused. People ask them, and clients that
+#: come to a topic with presence.
 WAITING_MAX: Final = 1_000
 
-#: Bytes of filters in one reply. The first topic or client of a page always fits, whatever its filters take.
+#: Bytes of filters in one reply. The first topic or client of a page always fits, however long its filters are.
 REPLY_FILTER_BYTES: Final = 1 << 20
 
-#: One call to the store asks for the subscriptions of this many clients at a topic, or at this many topics of a client:
-#: each may have filters of 256 KiB.
+#: Clients at a topic, or topics of a client, whose subscriptions one call to the store asks for: each can have filters
+#: of 256 KiB.
 PAIRS_PER_READ: Final = 32
 
 
 def too_many() -> ProtocolError:
-    """So many wait that this one is refused."""
-    return ProtocolError("store_unavailable", f"{WAITING_MAX} others wait for such an answer; ask again later")
+    """Return the error for a question that too many others precede."""
+    return ProtocolError("store_unavailable", f"{WAITING_MAX} other questions wait for an answer; ask again later")
 
 
 def filter_bytes(held: Sequence[Subscription]) -> int:
-    """Bytes of the filters that a client has at a topic."""
+    """Return the bytes of the filters that a client has at a topic."""
     return sum(len(one.filter) for one in held if one.filter is not None)
 
 
 def said(held: Sequence[Subscription]) -> list[dict[str, Any]] | None:
-    """A client's subscriptions at a topic, as a reply lists them. ``None``: just one, with neither filter nor term."""
+    """Return a client's subscriptions at a topic, as a reply lists them. ``None``: just one, without a filter and
+    without a term."""
     if len(held) == 1 and held[0].filter is None and held[0].term is None:
         return None
     return [_words(one) for one in held]

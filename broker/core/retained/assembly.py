@@ -1,6 +1,6 @@
-"""The assembly of what is retained of messages, at the home of their topic.
+"""The assembly of retained messages, at the home of their topic.
 
-Owns: which parts there are, and what each is given. Must never: do more than make them.
+Owns: the choice of parts, and what each one gets. Must never: do more than make them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .watermarks import Watermarks
 
 
 class Retained:
-    """One endpoint's, by the cluster's setting ``history``. ``state`` belongs to slots."""
+    """One endpoint's retained layer, by the cluster's setting ``history``. ``state`` belongs to slots."""
 
     def __init__(self, base: Base, cluster: Cluster, replication: Replication) -> None:
         desk, members, limits, kind = base.desk, cluster.members, base.limits, cluster.settings.history

@@ -1,16 +1,16 @@
-"""The journal of retained messages, in the embedded store: whole after all endpoints of a machine have ended. SPEC
-section 8.10, ADR 36.
+"""The journal of retained messages, in the embedded store. It is complete even after all endpoints of a machine have
+ended. SPEC section 8.10, ADR 36.
 
-Owns: what is to be written of a turn, the slots whose messages are being read, and the floors by which the journal says
-what it has. Must never: have a message dispatched before it is written, or say that a slot is whole before all that is
-written of it has been read.
+Owns: the rows to write of a turn, the slots whose messages it is reading, and the floors by which it says what it has.
+Must never: let a message be dispatched before it is written, or call a slot complete before it has read all its
+rows.
 
-There is one write under way at a time; what comes meanwhile goes into the next. Where a home comes to slots without
-what belongs to them, it reads that here.
+One write is under way at a time; rows that come meanwhile go into the next. A home that gets slots without their state
+reads it here.
 
-While the cluster's setting changes some endpoints write to the journal and others keep messages in memory only. So each
-slot says itself whether the journal has its messages. A home in memory writes the floor ``VOID`` before it keeps the
-first message of a slot. A home that writes replaces it by the stamp from which on it has written all.
+While the cluster's setting changes, some endpoints write to the journal and others keep messages in memory only. So
+each slot records whether the journal has its messages. A home in memory writes the floor ``VOID`` before it keeps the
+first message of a slot. A home that writes replaces this floor by the stamp from which on it has written everything.
 """
 
 from __future__ import annotations
@@ -34,37 +34,37 @@ from .clock import Clock
 from .log import Log
 from .watermarks import Watermarks
 
-#: Messages in one page that is read: some 2 ms.
+#: Messages in one page to read: some 2 ms.
 RETAINED_PER_PAGE: Final = 500
 
-#: Slots that are read together.
+#: Slots to read together.
 SLOTS_PER_READ: Final = 64
 
-#: Of a payload that is written: a store's record has no more than 3 MiB, its topic and names included.
+#: The longest payload to write: a store's record has no more than 3 MiB, its topic and names included.
 WRITTEN_BYTES_MAX: Final = (3 << 20) - (4 << 10)
 
-#: Entries written at once at the most; the rest goes into the next write.
+#: The most entries in one write; the rest goes into the next.
 RETAINED_PER_WRITE: Final = 2_000
 
-#: After the store could not do something that no message waits for, it is asked again after so many seconds.
+#: Seconds until the next try, after the store has failed with something that no message waits for.
 AGAIN_S: Final = 1.0
 
-#: What is forgotten while the store fails is known of so many entries: 10 MB. Those beyond stay in it until they are
-#: read, where they are over, or come once more.
+#: The most entries to remember as forgotten while the store fails: 10 MB. Further ones stay in the store until they are
+#: read, where they have expired or come once more.
 FORGOTTEN_MAX: Final = 100_000
 
 
 class Unread(NamedTuple):
-    """The key of how far the journal may have more of a slot than its home has read; 0: that is all. Two keys, since
-    what was read goes between them."""
+    """The key of a slot's unread part: the journal can have more of the slot than its home has read, up to ``stamp``;
+    0: the home has read everything. Needs two keys, since the messages read go between them."""
 
     slot: int
     stamp: int
 
 
 class Journal(Part):
-    """One endpoint's. ``observers``: learn that this endpoint may act, as far as the journal is concerned. ``writes``:
-    it writes what it keeps. ``voids``: it keeps messages in memory, and says so here."""
+    """One endpoint's journal. ``observers``: learn that this endpoint can act, as far as the journal is concerned.
+    ``writes``: it writes the messages that it keeps. ``voids``: it keeps messages in memory, and records that here."""
 
     def __init__(
         self,
@@ -90,22 +90,24 @@ class Journal(Part):
         members.informed = not writes
         if writes:
             log.lost, watermarks.proven = [], -1
-        #: What became of messages' entries: ``Retention`` takes it.
+        #: Outcomes of messages' entries. ``Retention`` takes them.
         self.written: list[tuple[Dispatch, Exception | None]] = []
         self._rows: dict[tuple[int, int], tuple[Entry, Dispatch]] = {}  # by slot and stamp
         self._forgotten: list[tuple[int, int]] = []
         self._floors: dict[int, int] = {}
-        self._whole: set[int] = set()  # slots that the journal has from the floor on that is to be written
+        # slots that the journal has completely from a floor on that is still to be written
+        self._whole: set[int] = set()
         self._writing = False
         self._reaching = False
-        self._again_at = 0.0  # a write has failed: what no message waits for is not tried before
+        self._again_at = 0.0  # a write has failed: nothing that no message waits for is tried before
         self._asked_at = -AGAIN_S
-        #: Slots that are being read, each with the number of its read: who lets go of one and gets it again reads anew.
+        #: The slots being read, each with the number of its read: a home that gives a slot up and gets it again reads
+        #: again.
         self.loading: dict[int, int] = {}
         self._reads: deque[tuple[int, list[int]]] = deque()
         self._numbers = 0
-        #: What has been read, by slot: entries, slots, and what says that all of a slot is there. ``RetentionPart`` has
-        #: it replicated to where the slot's replicas are, too.
+        #: The results of reads, by slot: entries, slots, and the marks that a slot is complete. ``RetentionPart`` has
+        #: it replicated to the slot's replicas as well.
         self.has_read: list[tuple[int, Any]] = []
         self._reading = False
 
@@ -114,11 +116,11 @@ class Journal(Part):
         return [
             self._desk.counted(
                 "retained_not_erased",
-                "Retained messages that the journal still has though they are forgotten: it could not be written",
+                "Dropped messages that the journal still has, because its writes failed",
             ),
             self._desk.counted(
                 "retained_reads_failed",
-                "Reads of the journal that failed: of their slots what was missed before is lacking",
+                "Failed reads of the journal: earlier messages of these slots cannot be replayed",
             ),
         ]
 
@@ -126,11 +128,11 @@ class Journal(Part):
 
     @property
     def holds(self) -> bool:
-        """Has a message to wait for this journal before it is dispatched?"""
+        """Must a message wait for this journal before it is dispatched?"""
         return self.writes or bool(self._floors) or self._writing
 
     def taken(self, slots: Sequence[int]) -> None:
-        """Slots have come with what there is of them in memory."""
+        """Note slots that have come with their state in memory."""
         written = self._log.written
         if self.writes and not written.issuperset(slots):
             stamp = self._clock.step()
@@ -143,11 +145,11 @@ class Journal(Part):
             written.difference_update(slots)
 
     def keep(self, slot: int, entry: Entry, dispatch: Dispatch) -> None:
-        """The entry has to be written; ``written`` gets what becomes of it."""
+        """Write the entry. ``written`` gets the outcome."""
         self._rows[slot, entry.stamp] = entry, dispatch
 
     def forget(self, slot: int, stamp: int) -> None:
-        """There is no such entry any more."""
+        """Delete an entry."""
         row = self._rows.pop((slot, stamp), None)
         if row is None:
             self._forgotten.append((slot, stamp))
@@ -155,16 +157,16 @@ class Journal(Part):
             self.written.append((row[1], None))
 
     def floor(self, slot: int, stamp: int) -> None:
-        """What the slot had up to this stamp may be lacking."""
+        """Record that messages of the slot up to this stamp can be missing."""
         self._floors[slot] = max(stamp, self._floors.get(slot, 0))
 
     def _begin(self, slot: int, stamp: int) -> None:
-        """From here on the journal has the slot."""
+        """Record that the journal has the slot from now on."""
         self.floor(slot, stamp)
         self._whole.add(slot)
 
     def write(self) -> None:
-        """The turn ends: write what there is. First the store has to end the earlier lives of the cluster, because each
+        """End the turn: write everything due. First the store has to end the earlier lives of the cluster, because each
         ends at the greatest stamp that the journal has."""
         if not (self.writes or self._voids):
             return
@@ -191,7 +193,9 @@ class Journal(Part):
         for name in names:
             entry, dispatch = self._rows.pop(name)
             if self.writes and len(entry.payload) > WRITTEN_BYTES_MAX:
-                text = f"A message of {len(entry.payload)} bytes is not kept in the store; {WRITTEN_BYTES_MAX} at most"
+                text = (
+                    f"The store keeps messages of at most {WRITTEN_BYTES_MAX} bytes; this one has {len(entry.payload)}"
+                )
                 self.written.append((dispatch, ProtocolError("store_unavailable", text)))
             else:
                 rows.append((name[0], (entry, dispatch)))
@@ -203,13 +207,13 @@ class Journal(Part):
             for slot, (entry, _) in rows
             if self.writes and not entry.gone
         ]
-        # A forgotten row may be the old one of a message with a new stamp: delete it after the new row is written.
+        # A forgotten row can be the old one of a message with a new stamp: delete it after the new row is written.
         forgotten: list[tuple[int, int]] = []
         if not self._rows:
             forgotten, self._forgotten = self._forgotten, []
         whole, later = self._whole, dict[int, int]()
         if whole and not self._members.joined:
-            # Another endpoint may be home of these by now, and keep them in memory.
+            # Another endpoint can be home of these by now, and keep them in memory.
             later = {slot: self._floors.pop(slot) for slot in whole}
             whole = set()
         arguments = (retained, forgotten, list(self._floors.items()), sorted(whole))
@@ -221,7 +225,7 @@ class Journal(Part):
         self._desk.store("keep", arguments, self._done, ([dispatch for _, (_, dispatch) in rows], arguments))
 
     def _forget_lost(self, lost: list[Entry]) -> None:
-        """Entries that have gone by themselves."""
+        """Delete the entries that the log has dropped."""
         table, me = self._members.table, self._me
         for entry in lost:
             slot = slot_of(entry.topic)
@@ -243,7 +247,8 @@ class Journal(Part):
                 del self._forgotten[:beyond]
             table = self._members.table
             for slot, stamp in arguments[2]:
-                if stamp != VOID or table[slot] == self._me:  # else its present home has to say what the journal has
+                # otherwise its present home has to record what the journal has
+                if stamp != VOID or table[slot] == self._me:
                     self.floor(slot, stamp)
             self._whole.update([slot for slot in arguments[3] if table[slot] == self._me])
         for dispatch in dispatches:
@@ -261,7 +266,7 @@ class Journal(Part):
     # Reading
 
     def tick(self) -> None:
-        """Ask how far those of before had come. This endpoint does not act before it knows that."""
+        """Ask for the greatest stamp of earlier endpoints. This endpoint does not act before it knows that."""
         if not self._members.informed and self._desk.now >= self._asked_at + AGAIN_S:
             self._asked_at = self._desk.now
             self._desk.store("retained_top", (), self._top, None)
@@ -273,12 +278,12 @@ class Journal(Part):
             self._observers.informed()
 
     def lacking(self, slots: Sequence[int]) -> bool:
-        """Slots have come without what belongs to them. True: it is read here."""
+        """Note slots that have come without their state. Returns true if the state is read here."""
         if not self.writes:
             return False
         self._log.written.update(slots)
-        stamp = self._clock.leap(self._desk.unix_s)  # so that no two entries of a slot have one stamp
-        # Who comes after this one begins behind it, whatever this one has stamped and not written.
+        stamp = self._clock.leap(self._desk.unix_s)  # no two entries of a slot must get the same stamp
+        # A later home begins after this stamp, and so after all stamps that this one has not written.
         self._forgotten.append((slots[0], self._clock.value))
         for start in range(0, len(slots), SLOTS_PER_READ):
             part = list(slots[start : start + SLOTS_PER_READ])
@@ -292,7 +297,7 @@ class Journal(Part):
         return True
 
     def let_go(self, slots: Sequence[int]) -> None:
-        """They are not ours any more. Their new home says what the journal has of them, and reads what is unread."""
+        """Give up slots. Their new home records what the journal has, and reads the unread part."""
         for slot in slots:
             self.loading.pop(slot, None)
             if slot in self._whole or self._floors.get(slot) == VOID:
@@ -300,7 +305,7 @@ class Journal(Part):
                 del self._floors[slot]
 
     def _loaded(self, number: int, slots: Sequence[int]) -> None:
-        """All that there is of these has been read. Said behind all that was."""
+        """Note that slots have been read completely. This goes after all their messages."""
         for slot in slots:
             if self.loading.get(slot) == number:
                 del self.loading[slot]

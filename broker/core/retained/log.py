@@ -1,12 +1,12 @@
-"""The retained messages of the topics that this endpoint is home of, or may become the home of. SPEC section 8.10, ADR
+"""The retained messages of the topics that this endpoint is home of, or can become the home of. SPEC section 8.10, ADR
 36.
 
-Owns: the entries of each topic by their stamps, what has been forgotten of each, and the bound on all of it. Must
-never: read a clock, or know who is told.
+Owns: the entries of each topic by their stamps, a record of what each topic has forgotten, and the bound on everything.
+Must never: read a clock, or know the recipients.
 
-What was forgotten is known by topic (its *forgotten*: the greatest stamp that went), as long as there is room for that;
-else, and where a slot came to this endpoint without what belongs to it, by slot (its *floor*: from there on its topics
-are whole). So a position tells whether anything can be lacking behind it.
+For each topic, as long as there is room, the log knows the greatest stamp that it has forgotten (``forgotten``). Beyond
+that room, and for a slot that came to this endpoint without its state, it knows this by slot (the *floor*: from there
+on the slot's topics are complete). So a position shows whether messages after it can be missing.
 """
 
 from __future__ import annotations
@@ -24,66 +24,66 @@ from ..cluster.homes import Homes
 from ..entries import ENTRY_BYTES, FORGOTTEN, MOVED, REMOVED, TOPIC_BYTES, Entry, TopicLog
 from .room import AGED_AT_ONCE, Room
 
-#: Topics of which it is remembered that they have lost all that they had. What is beyond raises the slot's floor.
+#: Topics to remember as having lost all their messages. Further ones raise the slot's floor.
 HOLES_MAX: Final = 50_000
 
-#: Topics that are looked at in one go for what is over: as many as have all had their turn after so many goes, but not
-#: fewer than the first of these, nor more than the second. What is over is given to nobody meanwhile; it takes room.
+#: Topics to check for expired entries in one go: all topics within this many goes, but at least the first and at most
+#: the second number after it. Expired entries are given to nobody meanwhile; they only take room.
 SWEEP_STEPS: Final = 600
 SWEPT_PER_STEP_LEAST: Final = 100
 SWEPT_PER_STEP: Final = 1_000
 
 
 class Log:
-    """One endpoint's. ``bytes_max``: of all entries and topics, ``size_max``: entries of one topic. ``homes``: say
-    which slots are this endpoint's own; of others it has replicas."""
+    """One endpoint's log. ``bytes_max``: of all entries and topics. ``size_max``: entries of one topic. ``homes``: say
+    which slots are this endpoint's own; it has replicas of the others."""
 
     def __init__(self, bytes_max: int, size_max: int, homes: Homes) -> None:
         self.bytes_max = bytes_max
         self._size_max = size_max
         self.bytes = 0
         self.entries = 0
-        self.topics = 0  # with entries
-        #: Entries, by why they went, of the slots that are this endpoint's own.
+        self.topics = 0  # topics with entries
+        #: Entries dropped from this endpoint's own slots, by reason.
         self.forgotten = {"expired": 0, "size": 0, "read": 0, "bytes": 0}
         self._homes = homes
         self._slots: dict[int, dict[str, TopicLog]] = {}
         self._floors: dict[int, int] = {}
-        self._unread: dict[int, int] = {}  # slots whose messages are being read from the journal, and up to which stamp
+        self._unread: dict[int, int] = {}  # slots being read from the journal, and up to which stamp
         self._holes: OrderedDict[str, TopicLog] = OrderedDict()  # topics without entries
         self._room = Room(bytes_max)
         self._ageing_from = bytes_max // 2
         self._sweep: Iterator[TopicLog] | None = None
-        #: Entries that have gone by themselves, for whoever takes them out. None: nobody does.
+        #: Entries that the log has dropped, for the journal to delete. None: nothing collects them.
         self.lost: list[Entry] | None = None
-        #: Slots of which the journal has all that is retained from its floor on.
+        #: Slots that the journal has completely from their floor on.
         self.written: set[int] = set()
 
     def has_room(self, topic: str, size: int) -> bool:
-        """Could the log keep a message with a payload of ``size`` bytes, if all others went?"""
+        """Could the log keep a message with a payload of ``size`` bytes if it dropped all others?"""
         return size + ENTRY_BYTES + TOPIC_BYTES + len(topic) <= self.bytes_max
 
     # Writing
 
     def add(self, slot: int, entry: Entry, now: float, *, is_new: bool = False) -> None:
-        """Put it in its place by its stamp. What is there under its name is replaced, if it is older. ``is_new``: there
-        is nothing under its name."""
+        """Put an entry in its place by its stamp. It replaces an older one with its name. ``is_new``: no entry has its
+        name."""
         topics = self._slots.get(slot)
         log = None if topics is None else topics.get(entry.topic)
         if log is None:
             log = self._topic(slot, entry.topic)
-        # Each message has come with strings of its own, of which there are few.
+        # Each message has come with strings of its own, but few different ones.
         entry.topic, entry.origin = log.topic, sys.intern(entry.origin)
         entries = log.entries
         if entries and not is_new:
-            # Of one that was dispatched again there may be the entry of before, with a lesser stamp.
+            # A message that was dispatched again can have an earlier entry, with a lesser stamp.
             former = self._find(log, entry.origin, entry.number)
             if former is not None:
                 if former.stamp >= entry.stamp:
                     return
                 self._take(log, former, REMOVED)
         size = ENTRY_BYTES + len(entry.payload)  # its ``size``, without a call
-        if size + TOPIC_BYTES + len(log.topic) > self.bytes_max:  # a replica, of a home that has more room
+        if size + TOPIC_BYTES + len(log.topic) > self.bytes_max:  # a replica, from a home with more room
             self._pass_over(log, entry)
             return
         if not entries or entry.stamp > entries[-1].stamp:
@@ -120,7 +120,7 @@ class Log:
         return log
 
     def stamp_anew(self, slot: int, entry: Entry, stamp: int) -> None:
-        """It is dispatched again: from here on it is its topic's latest."""
+        """Give an entry that is dispatched again a new stamp. It is its topic's latest from now on."""
         log = self._topic(slot, entry.topic)
         was_first = log.entries[0] is entry
         log.entries.remove(entry)
@@ -130,7 +130,7 @@ class Log:
             self._room.first_changed(log)
 
     def remove(self, slot: int, entry: Entry) -> None:
-        """It was not dispatched: there is no such message."""
+        """Remove an entry whose message was not dispatched."""
         log = self._slots.get(slot, {}).get(entry.topic)
         if log is not None and not entry.gone:
             self._take(log, entry, REMOVED)
@@ -167,7 +167,7 @@ class Log:
             self._emptied(log)
 
     def _pass_over(self, log: TopicLog, entry: Entry) -> None:
-        """There is no room for it, were all others gone: it alone is forgotten."""
+        """Forget only this entry: it would not fit even without all others."""
         if self._homes.is_mine(log.slot):
             self.forgotten["bytes"] += 1
         log.forgotten = max(log.forgotten, entry.stamp)
@@ -209,7 +209,7 @@ class Log:
                 self._forget(log, entry, now, "bytes" if entry.pending_readers else "read")
 
     def served(self, entry: Entry) -> None:
-        """A subscriber that has not had it gets it now."""
+        """Note that a subscriber that lacks the entry gets it now."""
         if not entry.gone:
             self._room.served(self._of(entry), entry)
 
@@ -217,14 +217,14 @@ class Log:
         return self._slots[slot_of(entry.topic)][entry.topic]
 
     def forget_to(self, slot: int, topic: str, stamp: int) -> None:
-        """Another endpoint has forgotten what the topic had up to this stamp; what is here of it stays."""
+        """Note that another endpoint has forgotten the topic's messages up to this stamp. Entries here stay."""
         log = self._topic(slot, topic)
         log.forgotten = max(log.forgotten, stamp)
         log.last = max(log.last, stamp)
         self._emptied(log)
 
     def sweep(self, now: float) -> None:
-        """Forget what is over, of some topics; the others' turn comes with the next calls."""
+        """Drop expired entries of some topics. The next calls reach the other topics."""
         if self._sweep is None:
             self._sweep = self._each_topic()
         all_of = self.topics + len(self._holes)
@@ -246,34 +246,35 @@ class Log:
     # Slots
 
     def floor(self, slot: int) -> int:
-        """From this stamp on the slot's topics are whole, but for what they have forgotten by themselves."""
+        """Return the stamp from which on the slot's topics are complete, except for what each topic itself has
+        forgotten."""
         return self._floors.get(slot, 0)
 
     def unread(self, slot: int) -> int:
-        """Up to this stamp the journal may have more of the slot than is here; 0: it does not."""
+        """Return the stamp up to which the journal can have more of the slot than this log; 0: it has no more."""
         return self._unread.get(slot, 0)
 
     def mark_unread(self, slot: int, stamp: int) -> None:
-        """So it is from here on; 0: it is not any more."""
+        """Set that stamp."""
         if stamp:
             self._unread[slot] = stamp
         else:
             self._unread.pop(slot, None)
 
     def raise_floor(self, slot: int, stamp: int) -> None:
-        """What the slot had up to this stamp may be lacking."""
+        """Record that messages of the slot up to this stamp can be missing."""
         if stamp > self._floors.get(slot, 0):
             self._floors[slot] = stamp
 
     def topics_of(self, slot: int) -> list[TopicLog]:
-        """All of the slot, those without entries included."""
+        """Return the slot's topics, those without entries included."""
         topics = self._slots.get(slot)
         return list(topics.values()) if topics else []
 
     def drop(self, slot: int) -> None:
-        """Let go of all that belongs to the slot."""
+        """Drop everything that belongs to the slot."""
         for log in self._slots.pop(slot, {}).values():
-            while log.entries:  # a sweep may have it in hand
+            while log.entries:  # a sweep can be using it
                 self._take(log, log.entries[-1], MOVED)
             self._holes.pop(log.topic, None)
         self._floors.pop(slot, None)
@@ -283,7 +284,7 @@ class Log:
     # Reading
 
     def find(self, slot: int, topic: str, origin: str, number: int) -> Entry | None:
-        """The topic's entry with this name."""
+        """Return the topic's entry with this name."""
         log = self._slots.get(slot, {}).get(topic)
         return None if log is None else self._find(log, origin, number)
 
@@ -295,13 +296,13 @@ class Log:
         return None
 
     def get(self, slot: int, topic: str) -> TopicLog | None:
-        """What there is of the topic."""
+        """Return the topic's log, if there is one."""
         return self._slots.get(slot, {}).get(topic)
 
     @staticmethod
     def since(log: TopicLog, stamp: int, now: float) -> tuple[list[Entry], bool]:
-        """The topic's entries with greater stamps; and whether that is all that there ever was behind it, as far as the
-        topic itself knows (``floor``)."""
+        """Return the topic's entries with greater stamps, and whether these are all messages after ``stamp``, as far as
+        the topic itself knows (``floor``)."""
         whole = stamp >= log.forgotten
         found: list[Entry] = []
         if log.last <= stamp:
@@ -318,5 +319,5 @@ class Log:
 
     @staticmethod
     def latest(log: TopicLog, count: int, now: float) -> list[Entry]:
-        """Its ``count`` latest entries, oldest first."""
+        """Return the topic's ``count`` latest entries, oldest first."""
         return list(islice((entry for entry in reversed(log.entries) if entry.expires > now), count))[::-1]

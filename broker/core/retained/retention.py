@@ -1,10 +1,10 @@
-"""Retaining messages, at the home of their topic: from when one is accepted for dispatching until its end. SPEC section
+"""Retaining messages, at the home of their topic: from the moment when the home accepts one until its end. SPEC section
 8.10, ADR 36.
 
 Owns: which entry of the log belongs to which message under way, its replicas at the slot's next home and replica, and
-the journal. Must never: dispatch a message, or leave an entry of one that nobody was told to be published.
+the journal. Must never: dispatch a message, or leave the entry of a message that was reported to nobody as published.
 
-A message that is not retained costs one test of an attribute where it is accepted, and one where it ends.
+A message that is not retained costs one test of an attribute when it is accepted, and one when it ends.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .watermarks import Watermarks
 
 
 class Retention:
-    """One home's. ``on``: does this endpoint keep messages? ``topics``: what topics begin with that are retained though
-    their publishers do not ask for it, and for how many seconds."""
+    """One home's retention. ``on``: this endpoint keeps messages. ``topics``: (prefix, seconds) of topics that are
+    retained even if their publishers do not ask for it."""
 
     def __init__(
         self,
@@ -56,30 +56,31 @@ class Retention:
         self._replication = replication
         self._barrier = barrier
         self.journal = journal
-        #: By origin and number: what stamps crashed homes' messages had, and were given here, until they are begun.
+        #: By origin and number: the old stamps of crashed homes' messages, and their new stamps here, until the
+        #: messages begin.
         self._inherited: dict[tuple[str, int], tuple[int, int]] = {}
-        self._void = 0  # stamps that were given before the lease last lapsed
+        self._void = 0  # stamps given before the lease last lapsed
 
     def refusal(self) -> ProtocolError | None:
-        """Why there is no history just now; ``None``: there is."""
+        """Return the reason why there is no history just now; ``None``: there is."""
         if not self.on:
-            return ProtocolError("bad_state", "No message is kept here: this endpoint's setting 'history' is off")
+            return ProtocolError("bad_state", "This endpoint keeps no messages: its setting 'history' is off")
         if self._watermarks.proven < 0:
-            return ProtocolError("peer_unavailable", "The journal has not said yet how far positions go: try again")
+            return ProtocolError("peer_unavailable", "The journal has not loaded its positions yet: try again")
         return None
 
     # At the origin
 
     def seconds(self, topic: str, asked: int, size: int) -> int:
-        """How long a message is to be retained whose publisher has asked for so many seconds, with a payload of so many
-        bytes; 0: not at all. Raises ``ProtocolError``."""
+        """Return how long to retain a message, in seconds; 0: do not retain it. ``asked``: the seconds that its
+        publisher asks for. ``size``: the bytes of its payload. Raises ``ProtocolError``."""
         if asked:
             if not self.on and (refusal := self.refusal()) is not None:
                 raise refusal
             room = self._log.bytes_max
             if room and not self._log.has_room(topic, size):
-                why = f"a payload of {size} bytes is not kept where all kept ones have {room} (history-bytes)"
-                raise ProtocolError("bad_state", f"Key 'keep_s': {why}: publish it without")
+                why = f"a payload of {size} bytes exceeds the {room} bytes for all kept messages (history-bytes)"
+                raise ProtocolError("bad_state", f"Key 'keep_s': {why}: publish it without 'keep_s'")
             return asked
         if self.on:
             for prefix, keep_s in self.topics:
@@ -90,16 +91,16 @@ class Retention:
     # At the home
 
     def inherit(self, slot: int, topic: str, origin: str, number: int) -> None:
-        """A home has crashed, and its message is dispatched here in a moment. It gets its new stamp now, before any
-        that is accepted from here on: it may have been confirmed before those were published."""
+        """Give a crashed home's message its new stamp. It is dispatched here in a moment, but must come before any
+        message that is accepted from now on, since it was possibly confirmed before those were published."""
         if self.on and (entry := self._log.find(slot, topic, origin, number)) is not None:
             stamp = self._clock.stamp()
             self._inherited[origin, number] = entry.stamp, stamp
             self._log.stamp_anew(slot, entry, stamp)
 
     def concluded(self, origin: str, number: int) -> None:
-        """Such a message has come to its end. Where another endpoint has become its home before this one began it, or
-        it is given up, nothing else closes its stamp, and no position would pass that."""
+        """Close the stamp of such a message at its end. If another endpoint became its home before this one began it,
+        or this one gave it up, nothing else would close the stamp, and no position could pass it."""
         inherited = self._inherited.pop((origin, number), None)
         if inherited is not None:
             self._clock.close(inherited[1])
@@ -110,8 +111,8 @@ class Retention:
         return self._log.find(dispatch.slot, message.topic, message.origin, message.number) is not None
 
     def begin(self, dispatch: Dispatch, key: int) -> None:
-        """The message is accepted for dispatching, and waits until it is retained where it has to be. A home without
-        room for it dispatches it, and does not keep it."""
+        """Retain an accepted message. It waits until it is retained everywhere that it must be. If the home has no room
+        for it, the home dispatches it without keeping it."""
         if self._barrier.on:
             self._barrier.name(dispatch, key)
         message, slot = dispatch.message, dispatch.slot
@@ -122,7 +123,7 @@ class Retention:
             return
         dispatch.is_retained = True
         entry = None
-        if dispatch.begun == -math.inf:  # another home may have retained it before
+        if dispatch.begun == -math.inf:  # another home has possibly retained it before
             entry = self._log.find(slot, message.topic, message.origin, message.number)
         inherited = self._inherited.pop((message.origin, message.number), None) if self._inherited else None
         stamp = self._clock.stamp() if inherited is None else inherited[1]
@@ -148,8 +149,8 @@ class Retention:
             self.journal.keep(slot, entry, dispatch)
 
     def take_written(self) -> list[Dispatch]:
-        """Messages that need not wait for the journal any more, or that it could not take in (``not_retained``): these
-        stay behind their barrier, and are not to be dispatched."""
+        """Take messages that no longer wait for the journal, and those that the journal could not take
+        (``not_retained``). The latter stay behind their barrier, and must not be dispatched."""
         go_on: list[Dispatch] = []
         written, self.journal.written = self.journal.written, []
         for dispatch, error in written:
@@ -162,8 +163,8 @@ class Retention:
         return go_on
 
     def ended(self, dispatch: Dispatch, error: ProtocolError | None) -> bool:
-        """The home is done with a retained message. False: others may act for its topic since it was accepted, and do
-        not know of it; it has to be dispatched there, under its name."""
+        """End a retained message. Returns false if others could have acted for its topic since it was accepted: they do
+        not know it, so it must be dispatched there, under its name."""
         assert dispatch.entry is not None
         if dispatch.stamp <= self._void or (error is not None and error.code != "partial"):
             self.released(dispatch)
@@ -172,14 +173,15 @@ class Retention:
         return True
 
     def released(self, dispatch: Dispatch) -> None:
-        """This home does not dispatch it. Of a message that another home had begun to dispatch the entry stays: that
-        one may have told its publisher that it is published, and then whoever is away is to get it."""
+        """Release a message that this home does not dispatch. If another home had begun to dispatch it, the entry
+        stays: that home has possibly told the publisher that it is published, so absent clients must get it."""
         entry = dispatch.entry
         assert entry is not None
         self._clock.close(dispatch.stamp)
         dispatch.entry, dispatch.is_retained = None, False
         if dispatch.found and dispatch.not_retained is not None and self.journal.writes:
-            self.journal.floor(dispatch.slot, dispatch.stamp)  # it is here, and not where it would outlast all
+            # it is here, but not in the journal, which would outlast all endpoints
+            self.journal.floor(dispatch.slot, dispatch.stamp)
         if not entry.gone and entry.stamp == dispatch.stamp and not dispatch.found:
             slot = dispatch.slot
             self._log.remove(slot, entry)
@@ -189,14 +191,14 @@ class Retention:
                 self.journal.forget(slot, entry.stamp)
 
     def recall(self, dispatch: Dispatch) -> None:
-        """A message that another home has begun to dispatch: was it one to be retained?"""
+        """Find out whether a message that another home has begun to dispatch was to be retained."""
         if self.has(dispatch):
             dispatch.keep_s = 1
 
     def delivery_failed(self, peer: str, clients: list[str]) -> None:
-        """A retained message may not have reached these clients of a peer's."""
+        """Note that a retained message has possibly not reached these clients of a peer."""
         self._watermarks.delivery_failed(peer, clients)
 
     def lapsed(self) -> None:
-        """Others may act for this endpoint's slots."""
+        """Note that others can act for this endpoint's slots."""
         self._void = self._clock.value

@@ -1,6 +1,6 @@
-"""Retained messages as a part of the endpoint: their end of a turn, their sweep, and what is counted of them.
+"""Retained messages as a part of the endpoint: their end of a turn, their sweep, and their metrics.
 
-Owns: the order in which a turn ends for them. Must never: keep anything itself.
+Owns: the order in which their turn ends. Must never: keep anything itself.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .state import History
 
 
 class RetentionPart(Part):
-    """Has the log forget what is over, has replicated what the journal has brought, and has the journal write. Its turn
-    ends before that of ``replicas``, which send it."""
+    """Has the log drop expired entries, replicates what the journal has read, and has the journal write. Its turn ends
+    before that of ``replicas``, which sends the replicas."""
 
     def __init__(
         self, desk: Desk, log: Log, retention: Retention, journal: Journal, state: History, replicas: Replicas
@@ -35,27 +35,26 @@ class RetentionPart(Part):
             self._desk.counted("messages_retained", "Messages retained by this endpoint, as home"),
             self._desk.counted(
                 "messages_not_retained",
-                "Messages that this endpoint as home had no room for (history-bytes): dispatched, not retained",
+                "Messages that this endpoint, as home, dispatched but had no room to retain (history-bytes)",
             ),
-            gauge("history_bytes", "Memory of retained messages, as their home and for other homes", self._log.bytes),
-            gauge("history_entries", "Retained messages in it", self._log.entries),
-            gauge("history_topics", "Their topics", self._log.topics),
+            gauge("history_bytes", "Bytes of retained messages, as their home and as a replica", self._log.bytes),
+            gauge("history_entries", "Retained messages, as their home and as a replica", self._log.entries),
+            gauge("history_topics", "Topics of these messages", self._log.topics),
             counters_by(
                 "history_forgotten",
-                "Retained messages that this endpoint has forgotten, as home, by why",
+                "Retained messages that this endpoint, as home, has dropped, by reason",
                 "why",
                 self._log.forgotten,
             ),
         ]
 
     def tick(self) -> None:
-        """Some topics each time."""
+        """Sweep some topics each time."""
         if self._log.topics:
             self._log.sweep(self._desk.now)
 
     def flush(self) -> None:
-        """The turn ends: what has been read goes where the slot's replicas are, too. What is to be retained is
-        written."""
+        """End the turn: replicate to the slot's replicas what has been read, and write what must be retained."""
         if self._journal.has_read:
             read, self._journal.has_read = self._journal.has_read, []
             if self._replicas.watching:
@@ -64,5 +63,5 @@ class RetentionPart(Part):
         self._journal.write()
 
     def lapsed(self) -> None:
-        """Others may act for this endpoint's slots."""
+        """Note that others can act for this endpoint's slots."""
         self._retention.lapsed()

@@ -1,13 +1,13 @@
-"""Which retained message goes when there is no more room. ADR 37.
+"""The choice of the retained message that goes when there is no more room. ADR 37.
 
-Owns: the order in which messages came, and what the old ones are worth. Must never: take a message out; the log does.
+Owns: the order in which messages came, and the rank of the old ones. Must never: take a message out; the log does.
 
-The youngest, a tenth of all bytes, stay whatever they are worth: a client that loses its connection for a moment is
-owed nothing, and comes back with a position that is a little older. A message that takes more than that alone is never
-young: it would push out all others before anybody knew what it is worth. Of the *old* ones a topic's first goes before
-its others, since a position before what went has a gap at that topic; of all topics that one whose first message is
-owed to fewest subscribers for its size. A topic loses worth with time beside new ones: there are clients that never
-come back.
+The youngest messages, a tenth of all bytes, stay with any rank: a client that loses its connection for a moment
+is owed nothing yet, and returns with a slightly older position. A message larger than that tenth is never young, since
+it would push out all others before its rank is known. Among the *old* ones, a topic's first message goes before its
+others, because a position before the dropped one has a gap at that topic in any case. Among the topics, the one goes
+first whose first message is owed to the fewest subscribers for its size. A topic's rank falls with time against new
+ones, since some clients never return.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from ..caches.pending_readers import PendingReaders
 from ..caches.policy import Entry as Rank
 from ..entries import Entry, TopicLog
 
-#: The part of all bytes that is young: one in so many.
+#: The young part of all bytes: one in this many.
 YOUNG_PART: Final = 10
 
-#: So many become old with each that comes, at the most, once half of the room is taken: so all that are to be old are
+#: The most messages that become old with each new one, once half of the room is taken. So all that must be old are old
 #: when it is full, and each step is short.
 AGED_AT_ONCE: Final = 16
 
 
 class Room:
-    """One log's. ``bytes_max``: of all in it."""
+    """One log's room. ``bytes_max``: for everything in it."""
 
     def __init__(self, bytes_max: int) -> None:
         self._young_max = bytes_max // YOUNG_PART
-        self._young = 0  # bytes
-        self._row: deque[Entry] = deque()  # the young ones as they came, and such as are gone
+        self._young = 0  # bytes of young entries
+        self._row: deque[Entry] = deque()  # the young entries in order, and some that are gone
         self._policy = PendingReaders(ages=True)
         self._ranked = 0  # topics in it
 
     @property
     def waiting(self) -> int:
-        """How many are in the row."""
+        """Return the number of entries in the row."""
         return len(self._row)
 
     def put(self, entry: Entry, size: int) -> bool:
-        """It has come. True: it is old at once."""
+        """Add a new entry. Returns true if it is old at once."""
         if size > self._young_max:
             entry.is_old = True
             return True
@@ -55,14 +55,14 @@ class Room:
         return False
 
     def taken(self, log: TopicLog, entry: Entry, size: int, was_first: bool) -> None:
-        """It has been taken out of its topic."""
+        """Note that an entry has been taken out of its topic."""
         if not entry.is_old:
             self._young -= size
-        if was_first:  # a young one, too: the next may be a large one, which is never young
+        if was_first:  # even a young one: the next can be a large one, which is never young
             self.first_changed(log)
 
     def first_changed(self, log: TopicLog) -> None:
-        """The topic has another first entry, or none any more."""
+        """Rank the topic again: it has another first entry, or none."""
         if log.rank is not None:
             self._policy.forget(log.rank)
             log.rank = None
@@ -71,14 +71,14 @@ class Room:
             self._rank(log, log.entries[0])
 
     def served(self, log: TopicLog, entry: Entry) -> None:
-        """A subscriber that has not had it gets it now."""
+        """Note that a subscriber that lacks the entry gets it now."""
         if entry.pending_readers:
             entry.pending_readers -= 1
             if log.rank is not None and log.entries[0] is entry:
                 self._policy.used(log.rank)
 
     def next_aged(self) -> Entry | None:
-        """The one that becomes old now. ``None``: there is no need to."""
+        """Age and return the next entry that must become old. ``None``: none has to."""
         row = self._row
         while row and self._young > self._young_max:
             entry = row.popleft()
@@ -87,7 +87,7 @@ class Room:
         return None
 
     def first_aged(self) -> Entry:
-        """The oldest young one becomes old, for want of others; there is one."""
+        """Age and return the oldest young entry, if no old one is left. There is one."""
         while True:
             entry = self._row.popleft()
             if not entry.gone:
@@ -99,7 +99,7 @@ class Room:
         return entry
 
     def aged(self, log: TopicLog, entry: Entry) -> None:
-        """That one's topic may be one of those that are ranked now."""
+        """Rank the topic of an entry that has become old, if it is the topic's first."""
         if log.entries[0] is entry:
             self._rank(log, entry)
 
@@ -110,7 +110,7 @@ class Room:
             self._ranked += 1
 
     def victim(self) -> TopicLog | None:
-        """The topic whose first entry goes now. ``None``: no topic's first entry is old."""
+        """Return the topic whose first entry goes now. ``None``: no topic's first entry is old."""
         if not self._ranked:
             return None
         log: TopicLog = self._policy.victim().key
@@ -119,6 +119,6 @@ class Room:
         return log
 
     def tidy(self, entries: int) -> None:
-        """Let go of those that are gone, where they are many."""
+        """Drop the entries that are gone from the row, if they are many."""
         if len(self._row) > 2 * entries + 1_000:
             self._row = deque(entry for entry in self._row if not entry.gone)

@@ -1,9 +1,9 @@
-"""What goes with a slot of its retained messages: to its next home, and to its replica. ADR 21, 23, 36.
+"""The state of a slot's retained messages that goes with the slot, to its next home and to its replica. ADR 21, 23, 36.
 
-Owns: the form in which entries, what was forgotten, and floors travel. Must never: decide what is retained.
+Owns: the form in which entries, forgotten stamps, and floors travel. Must never: decide what is retained.
 
 The keys of a replica are the log's own objects: an entry, a topic's log (for what it has forgotten), a slot's number
-(for its floor). What is packed is what there is of each at that moment.
+(for its floor). ``pack`` reads the state of each key when it is called.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .clock import STAMPS_END, Clock
 from .journal import Journal, Unread
 from .log import Log
 
-#: Keys in a chunk at most, and bytes of payloads.
+#: The most keys in a chunk, and bytes of payloads.
 KEYS_PER_CHUNK: Final = 200
 CHUNK_BYTES: Final = 64 << 10
 
-#: What a row says: a retained message, that there is none of this name, what its topic has forgotten, a slot's floor,
-#: that its home is still reading the journal.
+#: The kinds of rows: a retained message; no message with this name; what its topic has forgotten; a slot's floor; its
+#: home is still reading the journal.
 ENTRY: Final = 0
 NONE: Final = 1
 FORGOTTEN: Final = 2
@@ -36,9 +36,12 @@ UNREAD: Final = 4
 
 
 class History(SlotState):
-    """One endpoint's. A chunk is an array of rows: ``[ENTRY, topic, payload, origin, number, stamp, seconds left]``,
-    ``[NONE, topic, origin, number]``, ``[FORGOTTEN, topic, stamp]``, ``[FLOOR, slot, stamp, written]``,
-    ``[UNREAD, slot, stamp]`` (0: it has been read)."""
+    """One endpoint's history.
+
+    A chunk is an array of rows: ``[ENTRY, topic, payload, origin, number, stamp, seconds left]``, ``[NONE, topic,
+    origin, number]``, ``[FORGOTTEN, topic, stamp]``, ``[FLOOR, slot, stamp, written]``, ``[UNREAD, slot, stamp]`` (0:
+    read completely).
+    """
 
     def __init__(self, desk: Desk, log: Log, clock: Clock, journal: Journal) -> None:
         super().__init__("history", KEYS_PER_CHUNK)
@@ -65,7 +68,7 @@ class History(SlotState):
                         yield keys
                         keys, size = [], 0
             if log.floor(slot) or slot in log.written:
-                keys.append(slot)  # behind the topics: what one of them had forgotten may be in the floor by now
+                keys.append(slot)  # after the topics: what a topic had forgotten can be in the floor by now
             if len(keys) >= KEYS_PER_CHUNK:
                 yield keys
                 keys, size = [], 0
@@ -156,11 +159,12 @@ class History(SlotState):
         """See ``SlotState``."""
         if whole:
             self._journal.taken([slot for slot in slots if not self._log.unread(slot)])
-            # Their home may have gone before it had read all of them: what it has not is read here.
+            # Their home can have gone before it had read them all. Read the rest here.
             slots = [slot for slot in slots if self._log.unread(slot)]
         if slots and not self._journal.lacking(slots):
-            # Greater than any position that somebody has by now: what they may lack of these slots is not here. Their
-            # home may have taken this endpoint for dead, and have told positions that it has not heard of.
+            # Greater than any position that a client has by now: messages up to it can be missing from these slots.
+            # Their home can have taken this endpoint for dead, and told positions that this endpoint has not learned
+            # of.
             stamp = self._clock.leap(self._desk.unix_s)
             for slot in slots:
                 self._log.raise_floor(slot, stamp)
@@ -168,7 +172,7 @@ class History(SlotState):
             self._journal.taken(slots)
 
     def begun(self, slots: Sequence[int]) -> None:
-        """See ``SlotState``. What those retained that have ended is in the journal, where there is one."""
+        """See ``SlotState``. Retained messages that have ended are in the journal, if there is one."""
         if not self._journal.lacking(slots):
             self._journal.taken(slots)
 
@@ -184,7 +188,7 @@ class History(SlotState):
             self._log.drop(slot)
 
 
-#: The types of a row's fields, by what it says.
+#: The types of a row's fields, by its kind.
 _FORMS: Final[dict[int, tuple[tuple[type, ...], ...]]] = {
     ENTRY: ((str,), (bytes,), (str,), (int,), (int,), (float, int)),
     NONE: ((str,), (str,), (int,)),
@@ -195,7 +199,7 @@ _FORMS: Final[dict[int, tuple[tuple[type, ...], ...]]] = {
 
 
 def _unpacked(data: bytes) -> list[list[Any]]:
-    """The rows. Raises ``ValueError``."""
+    """Return the rows. Raises ``ValueError``."""
     try:
         rows = ormsgpack.unpackb(data)
     except ormsgpack.MsgpackDecodeError as error:
@@ -205,12 +209,12 @@ def _unpacked(data: bytes) -> list[list[Any]]:
     for row in rows:
         form = _FORMS.get(row[0]) if type(row) is list and row and type(row[0]) is int else None
         if form is None or len(row) != len(form) + 1:
-            raise ValueError("a row of no kind")
+            raise ValueError("a row of unknown kind")
         for field, kinds in zip(row[1:], form, strict=True):
             if type(field) not in kinds:
                 raise ValueError(f"a row of kind {row[0]} with a {type(field).__name__}")
             if type(field) is int and field >= STAMPS_END:
                 raise ValueError(f"a row of kind {row[0]} with the number {field}")
         if row[0] in (FLOOR, UNREAD) and not 0 <= row[1] < SLOTS:
-            raise ValueError("a floor of no slot")
+            raise ValueError("a floor for an unknown slot")
     return rows

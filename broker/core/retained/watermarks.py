@@ -1,21 +1,20 @@
-"""How far all homes have come, and so what a position may say. SPEC section 8.10, ADR 36.
+"""The progress of all homes, and so the meaning of a position. SPEC section 8.10, ADR 36.
 
-Owns: the watermark of every endpoint, the position that follows from them, and which clients of which endpoints have
-missed a delivery. Must never: hand out a position that covers a message which a client that was connected has not been
-sent.
+Owns: the watermark of every endpoint, the position that follows from them, and the clients of each endpoint that have
+missed a delivery. Must never: hand out a position that covers a message which a connected client has not been sent.
 
-Each endpoint tells all others once a second its *watermark* (``clock``). The least of all is the *cluster's watermark*:
-each retained message up to it has ended, so every endpoint has put it into the outboxes of all its clients that were to
-get it. That is a position, with the *epoch* in front of it: the life of the cluster that the stamps belong to.
+Once a second each endpoint tells all others its *watermark* (``clock``). The least of all is the *cluster's watermark*:
+each retained message up to it has ended, so every endpoint has put it into the outboxes of all its clients that should
+get it. That is a position, with the *epoch* in front: the life of the cluster that the stamps belong to.
 
 With a journal, a cold start continues the earlier lives of the cluster up to the greatest stamp in the journal. So the
-journal has to know of a stamp before a position with it is told. A position beyond that comes from a journal that is
+journal must know a stamp before any client gets a position with it. A position beyond that comes from a journal that is
 gone, because somebody has restored an older backup.
 
-Who comes into the view is told the clock before it is let in, so that it gives no stamp up to any position that there
-is. Whose lease has lapsed may have missed messages: it hands out no later position before its clients have been
-recovered (``replaying``). A delivery to an endpoint that failed is told to it with every watermark until it has heard
-of it, so no position passes such a message unseen either.
+An endpoint that comes into the view learns the clock before it is let in, so it gives no stamp up to any existing
+position. An endpoint whose lease has lapsed has possibly missed messages. It hands out no later position before its
+clients have recovered (``replaying``). When a delivery to an endpoint has failed, every watermark tells that endpoint
+so until it has confirmed, so no position passes such a message unnoticed.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ from ..model import EPOCHS_MAX
 from ..part import Part, RequestHandler
 from .clock import Clock
 
-#: Between two tellings, in seconds.
+#: Seconds between two watermarks to each peer.
 PERIOD_S: Final = 1.0
 
-#: Clients of one endpoint that are named as having missed something; of more it is told that all may have.
+#: The most clients of one endpoint to name as having missed messages. Beyond that, all its clients count as such.
 MISSED_MAX: Final = 1_000
 
-#: In place of a stamp: there is no journal, so positions are not bounded by one.
+#: In place of a stamp: without a journal, no stamp bounds the positions.
 ANY: Final = 1 << 64
 
 #: In place of a watermark: this endpoint does not act yet.
 NOT_YET: Final = -1
 
-#: Of a stamp in a position, in hexadecimal.
+#: The most hexadecimal digits of a stamp in a position.
 _STAMP_DIGITS: Final = 16
 
 
@@ -66,41 +65,41 @@ class Watermarks(Part):
         self.proven = ANY
         self._watermarks: dict[str, int] = {}
         #: By peer: its clients to which a delivery failed, each with the number of its latest failure; ``None`` alone:
-        #: any may be concerned. The number tells whether one has missed something since it was named.
+        #: possibly all its clients. The number shows whether a client has missed more since the peer last got its name.
         self._failed: dict[str, dict[str | None, int]] = {}
         self._failures = 0
-        #: By endpoint, this one included: its clock when it began to act. The floors that it set then lie below.
+        #: By endpoint, this one included: its clock when it began to act. Floors that it set then lie below.
         self._begun: dict[str, int] = {}
-        #: By peer: how many endpoints take part, as it sees it.
+        #: By peer: the number of endpoints that take part, in its view.
         self._counts: dict[str, int] = {}
         self._tell_at = desk.now
-        #: The cluster's watermark has grown: ``Positions`` tells it.
+        #: The cluster's watermark has grown. ``Positions`` sends it.
         self.advances = False
-        #: Clients here that have missed something (None: any may have), as peers have said: ``Replaying`` takes them.
+        #: Clients here that have missed messages, as peers have told (None: possibly all). ``Replaying`` takes them.
         #: The cluster's watermark does not grow before that.
         self.missing: list[list[str] | None] = []
-        #: Up to this stamp positions may be told once the journal knows of it and of the epochs: ``Journal`` takes it.
-        #: -1: there is nothing that the journal has to know.
+        #: Positions can go up to this stamp once the journal has recorded it and the epochs. ``Journal`` takes it. -1:
+        #: there is nothing to record.
         self.unproven = -1
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """What the others tell."""
+        """See ``Part``."""
         return {WatermarkRequest: self.watermark_told}
 
     # Positions
 
     @property
     def position(self) -> str:
-        """What a client may be told that has been sent all up to the cluster's watermark."""
+        """The position of a client that has been sent everything up to the cluster's watermark."""
         return self.position_at(self.cluster_watermark)
 
     def position_at(self, stamp: int) -> str:
-        """The same of another stamp."""
+        """Return the position for this stamp."""
         return f"{min(self.epochs, default='')}.{stamp:x}"
 
     def stamp_of(self, position: str) -> int | None:
-        """``None``: no endpoint of this cluster's present life, or of one that it goes on from, has given such a
-        position."""
+        """Return a position's stamp. ``None``: no endpoint of this cluster's present life, or of a life that it
+        continues, has given such a position."""
         epoch, _, text = position.rpartition(".")
         last = self._clock.value if epoch in self.epochs else self.past.get(epoch, -1)
         if not 0 < len(text) <= _STAMP_DIGITS or not text.isalnum():
@@ -112,18 +111,18 @@ class Watermarks(Part):
         return stamp if 0 <= stamp <= last else None
 
     def prove(self, stamp: int) -> None:
-        """The journal has to know the present epochs, and that positions may go up to this stamp."""
+        """Have the journal record the present epochs, and that positions can go up to this stamp."""
         self.unproven = max(self.unproven, stamp)
 
     def reached(self, past: dict[str, int], proven: int) -> None:
-        """The journal has recorded that positions go up to ``proven``, and knows these earlier lives."""
+        """Note the journal's record: positions go up to ``proven``, and these are the earlier lives."""
         self.past, self.proven = past, proven
         self.advance()
 
     # Telling
 
     def tick(self) -> None:
-        """Tell it when it is due, and with each tick until all have heard of each other."""
+        """Tell the peers the watermark when it is due, and at every tick until all know each other's."""
         if self._desk.now >= self._tell_at or (self._acts and not self.known):
             self._tell_at = self._desk.now + PERIOD_S
             if not self._members.keep_messages:
@@ -133,7 +132,7 @@ class Watermarks(Part):
         self.advance()
 
     def greet(self, peer: str) -> None:
-        """Tell the peer; before it is let in, too. Where no endpoint keeps messages nobody needs a watermark."""
+        """Tell a peer the watermark, also before it is let in. If no endpoint keeps messages, nobody needs it."""
         if not self._members.keep_messages:
             return
         failed = self._failed.get(peer, {})
@@ -143,7 +142,7 @@ class Watermarks(Part):
         self._desk.ask(peer, request, self, (again, self._failures))
 
     def watermark_told(self, peer: str, number: int, request: WatermarkRequest) -> None:
-        """A peer has come so far; these of our clients have missed a message of its topics."""
+        """Take a peer's watermark, and the clients of this endpoint that have missed a message of its topics."""
         watermark, clock, again = request.watermark, request.clock, request.missed
         self._counts[peer] = request.count
         self._clock.see(clock)
@@ -160,7 +159,7 @@ class Watermarks(Part):
         self.advance()
 
     def answered(self, call: Call, value: Any) -> None:
-        """The peer has heard of the clients that were named."""
+        """Forget the clients that were named to the peer: it has confirmed."""
         again: list[str] | None = call.context[0]
         failures: int = call.context[1]
         failed = self._failed.get(call.target)
@@ -173,9 +172,9 @@ class Watermarks(Part):
             del self._failed[call.target]
 
     def delivery_failed(self, peer: str, clients: Sequence[str]) -> None:
-        """A retained message for these clients of the peer's may not have reached it."""
+        """Note that a retained message has possibly not reached these clients of the peer."""
         if not self._members.in_view(peer):
-            return  # it recovers all its clients when it comes back
+            return  # it recovers all its clients when it returns
         self._failures += 1
         failed = self._failed.setdefault(peer, {})
         failed.update(dict.fromkeys(clients, self._failures))
@@ -191,7 +190,7 @@ class Watermarks(Part):
         return len(self._members.view()) + 1
 
     def advance(self) -> None:
-        """The cluster's watermark grows, as far as all have come."""
+        """Let the cluster's watermark grow, as far as all endpoints have got."""
         if not self._acts or self.missing:
             return
         least = self._clock.watermark
@@ -207,9 +206,8 @@ class Watermarks(Part):
             least < max(self._begun.values(), default=0)
             or max([self._counts.get(peer, 0) for peer in self._members.view()], default=0) > self._count
         ):
-            # Endpoints that begin at the same time have floors above each other's watermarks. Before all of them have
-            # heard of each other, a position would have a gap for nothing. A peer may see one that is not in this view
-            # yet.
+            # Endpoints that begin at the same time have floors above each other's watermarks. Before all know each
+            # other's, a position would have a needless gap. A peer can see one that is not in this view yet.
             return
         known, self.known = self.known, True
         if least > self.cluster_watermark or not known:
@@ -219,7 +217,7 @@ class Watermarks(Part):
     # The cluster
 
     def view_changed(self) -> None:
-        """Who is not in the view any more has no say; who comes back tells its watermark anew."""
+        """Forget the watermarks of peers outside the view. One that returns tells its watermark again."""
         in_view = self._members.in_view
         for peer in [peer for peer in self._watermarks if not in_view(peer)]:
             del self._watermarks[peer]
@@ -231,7 +229,7 @@ class Watermarks(Part):
             del self._begun[peer]
 
     def joined(self) -> None:
-        """This endpoint acts. Nobody has told it of an epoch: it begins one."""
+        """Begin to act. Without an epoch from another endpoint, begin a new one."""
         if not self.epochs:
             self.epochs[self._me] = None
         self.prove(0)
@@ -239,7 +237,7 @@ class Watermarks(Part):
         self._tell_at = self._desk.now
 
     def lapsed(self) -> None:
-        """Others may go on without this endpoint."""
+        """Forget the peers' watermarks: others can go on without this endpoint."""
         self._watermarks.clear()
         self._begun.clear()
         self._counts.clear()

@@ -124,7 +124,7 @@ async def test_of_a_subject_later_tokens_are_let_in(endpoint: Running, file: Pat
 async def test_it_takes_a_permission(endpoint: Running, file: Path) -> None:
     async with plain(endpoint.url, **bearer(token(file, "anna", inspect=True))) as client:
         reply = await client.ask({"command": "revoke", "client_id": "anna", "jti": "t"})
-        assert (reply["error"], reply["info"]) == ("forbidden", "The token does not permit to revoke")
+        assert (reply["error"], reply["info"]) == ("forbidden", "The token does not permit revoking")
         reply = await client.ask({"command": "revoke", "client_id": "ops", "jti": "t"})
         assert reply["error"] == "unauthorized"
 

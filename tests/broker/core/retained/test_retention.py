@@ -29,7 +29,7 @@ def test_what_its_publisher_asks_for_goes_before_the_first_beginning_that_is_the
 def test_a_payload_that_has_no_room_is_refused_where_its_publisher_asks_for_it() -> None:
     retention = Keeper(limits=replace(LIMITS, history_bytes=10_000, history_topics=(("", 60),))).retention
     assert retention.seconds("t", 7, 9_199) == 7
-    with pytest.raises(ProtocolError, match=r"a payload of 9200 bytes is not kept where all kept ones have 10000 .*wi"):
+    with pytest.raises(ProtocolError, match=r"a payload of 9200 bytes exceeds the 10000 bytes .*wi"):
         retention.seconds("t", 7, 9_200)
     assert retention.seconds("t", 0, 9_200) == 60  # its home forgets it at once, and tells who has missed it
 
