@@ -1,1 +1,1 @@
-"""The core, run whole in virtual time: simulated clocks, store, links and clients around real routers."""
+"""The whole core in virtual time: simulated clocks, store, links and clients around real routers."""

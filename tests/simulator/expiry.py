@@ -1,12 +1,12 @@
-"""A random history of subscriptions of all kinds, and what SPEC sections 2.2 and 2.6 promise of their ends.
+"""A random history of all kinds of subscriptions, and the promises of SPEC sections 2.2 and 2.6 about their ends.
 
-Owns: the clients' actions, what each of them has to believe of its subscriptions, and the comparison of that with the
-store. Faults, and the cluster, are those of ``history``.
+Owns: the clients' actions, each client's beliefs about its subscriptions, and the comparison of these with the store.
+Must never: cause a fault; ``history`` owns faults and the cluster.
 
-A client subscribes with a filter or none, with a term or none, in addition to what it has or in its place. It believes
-what it was told: by the reply to a command, and by a ``listen`` that names what has ended. What it believes has to be
-so when all is quiet, whatever befell the cluster. What a command that failed has done is uncertain for a while, and
-nobody is held to it.
+A client subscribes with or without a filter, with or without a term, in addition to its other subscriptions or in their
+place. It believes its replies: those to its commands, and those to a ``listen``, which name the subscriptions that have
+ended. When all is quiet, its beliefs must hold, after any fault of the cluster. The effect of a failed command is
+uncertain for a while, and the history then checks no belief about it.
 """
 
 from __future__ import annotations
@@ -27,56 +27,56 @@ from .world import TICK_S, Client
 
 GRACE_S = 8.0
 
-#: Seconds after which one with a time ends.
+#: Seconds after which a subscription with a time ends.
 TTL_S = (1, 5, 20)
 
-#: After so long nothing of a command that has failed can take effect any more.
+#: Seconds after which a failed command can no longer take effect.
 UNCERTAIN_S = 12.0
 
-#: A home has found one to be over so long after that it was: two walks, word of an endpoint that has died, and a look
+#: Seconds within which a home finds an expired subscription: two walks, word of an endpoint that has died, and a look
 #: into each slot.
 FOUND_S = 2 * WALK_S_MAX + 10.0 + SLOTS / SLOT_REQUESTS_PER_TICK * TICK_S
 
-#: When one ends that stays, or that ends with its client's connection.
+#: The end of a subscription that stays, or that ends with its client's connection.
 NEVER = float("inf")
 
-#: Filters that clients use here: few, so that each has several of a topic often. None: all messages.
+#: The clients' filters: few, so that each client often has several at a topic. None: all messages.
 FILTERS: tuple[str | None, ...] = (None, None, *list(BY_TEXT)[:3])
 
 
 class Believer(Subscriber):
-    """A client, and what it believes of each subscription, by topic and filter."""
+    """A client, and its beliefs about each subscription, by topic and filter."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.lasting: set[Name] = set()
-        self.expiring: dict[Name, float] = {}  # when it is over by time
-        self.uncertain: dict[Name, float] = {}  # until when what has failed can still take effect
-        self.pending: dict[str, object] = {}  # by topic: what is under way about it
-        self.changed_at: dict[Name, float] = {}  # when it was last told of a command's success
-        self.told = 0  # subscriptions that a `listen` said have ended
+        self.expiring: dict[Name, float] = {}  # when each expires
+        self.uncertain: dict[Name, float] = {}  # until when failed commands can still take effect
+        self.pending: dict[str, object] = {}  # by topic: the command under way
+        self.changed_at: dict[Name, float] = {}  # when a command about it last succeeded
+        self.told = 0  # ended subscriptions that a `listen` has named
 
     def is_certain(self, name: Name) -> bool:
-        """Is it known what it has to believe?"""
+        """Is it certain what the client has to believe?"""
         return name[0] not in self.pending and name not in self.uncertain
 
     def may_change(self, topic: str, now: float) -> bool:
-        """Would what it is told of a command hold?"""
+        """Would the reply to a command settle the client's beliefs?"""
         return topic not in self.pending and all(self.uncertain.get(name, now) <= now for name in names_at(topic))
 
     def forget(self, name: Name) -> None:
-        """It has none."""
+        """Note that the client does not have the subscription."""
         self.lasting.discard(name)
         self.expiring.pop(name, None)
 
 
 def names_at(topic: str) -> list[Name]:
-    """All that there can be."""
+    """Return the names of all possible subscriptions at a topic."""
     return [(topic, text) for text in dict.fromkeys(FILTERS)]
 
 
 class ExpiryHistory(History):
-    """Runs one seed. ``ended``: how many have ended; ``checked``: beliefs that were compared."""
+    """Runs one seed. ``ended``: the subscriptions that have ended; ``checked``: the beliefs compared."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         super().__init__(seed, **options)
@@ -89,7 +89,7 @@ class ExpiryHistory(History):
         self._watch_store()
 
     def run(self, seconds: float = 40.0) -> list[str]:
-        """The whole history; returns the violations."""
+        """Run the whole history; return the violations."""
         world = self.world
         for name in self.names:
             self.start(name)
@@ -108,7 +108,7 @@ class ExpiryHistory(History):
                 self.cut_off()
         self.say("no more faults")
         world.run(SETTLE_S + 6.0)
-        for subscriber in self.subscribers:  # whoever is away comes back, and is told what has ended
+        for subscriber in self.subscribers:  # absent clients come back, and learn what has ended
             if not self._listens(subscriber):
                 self.connect(subscriber)
         world.run(UNCERTAIN_S + FOUND_S)
@@ -117,10 +117,10 @@ class ExpiryHistory(History):
         self.leave_for_good()
         return self.violations
 
-    # What clients do
+    # Actions of clients
 
     def connect(self, subscriber: Subscriber) -> None:
-        """A (new) connection that listens, and hears what has ended."""
+        """Open a (new) connection that listens and learns what has ended."""
         assert isinstance(subscriber, Believer)
         node = self.node()
         if node is None:
@@ -138,14 +138,14 @@ class ExpiryHistory(History):
             subscriber.listening_since[client] = self.world.now
             for each in reply.get("ended", ()):
                 name = each["topic"], canonical_filter(each["filter"]) if "filter" in each else None
-                if subscriber.changed_at.get(name, 0.0) < begun_at:  # else it may have been said before that
+                if subscriber.changed_at.get(name, 0.0) < begun_at:  # else the reply may be older than the success
                     subscriber.told += name in subscriber.expiring
                     subscriber.expiring.pop(name, None)
 
         self.command(client, then, command="listen")
 
     def act(self) -> None:
-        """One random action of a client."""
+        """Perform one random action of a client."""
         draw = self.random.random()
         believer = self.random.choice(self.believers)
         topic = self.random.choice(self.topics)
@@ -160,10 +160,10 @@ class ExpiryHistory(History):
             self.say(f"{believer.name} goes away")
             connection.close()
         elif draw >= 0.9:
-            self.publish_to(topic)  # so that homes have read who subscribes, and have to keep that right
+            self.publish_to(topic)  # so that homes read the subscribers, and have to keep them right
 
     def publish_to(self, topic: str) -> dict[str, Any]:
-        """A payload that some filters hold of."""
+        """Publish a payload that some filters match."""
         client = self.publisher()
         values = {"a": self.random.choice(A), "b": self.random.choice(B)}
         payload = {key: value for key, value in values.items() if value is not None} | {"n": self.world.now}
@@ -173,7 +173,7 @@ class ExpiryHistory(History):
         return payload
 
     def change(self, believer: Believer, connection: Client, topic: str) -> None:
-        """Subscribe, in one of all ways, or take one back, or all."""
+        """Subscribe in one of all ways, or take one subscription back, or all."""
         draws = self.random
         text = draws.choice(FILTERS)
         added = draws.random() < 0.72
@@ -189,7 +189,7 @@ class ExpiryHistory(History):
             **({"ttl_s": ttl_s} if ttl_s is not None else {}),
         }
         name = topic, text
-        # What has all of the topic's names changed.
+        # The command changes all of the topic's names.
         touched = names_at(topic) if replace or (not added and text is None) else [name]
         self.say(f"{believer.name}: {fields}")
         mark = believer.pending[topic] = object()
@@ -209,7 +209,7 @@ class ExpiryHistory(History):
                     believer.forget(each)
                 elif was_uncertain:
                     believer.forget(each)
-                    if has_term:  # what had failed may have made it stay
+                    if has_term:  # a failed command may have made it permanent
                         believer.uncertain[each] = now
                         return
             if added and not has_term:
@@ -219,7 +219,7 @@ class ExpiryHistory(History):
                 believer.expiring[name] = NEVER if ttl_s is None else now + ttl_s
 
         def cut_off() -> None:
-            """Its connection ended before the reply came."""
+            """Handle a connection that ended before the reply came."""
             if believer.pending.get(topic) is not mark:
                 return
             if connection.core is None:
@@ -232,24 +232,24 @@ class ExpiryHistory(History):
         self.world.at(0.5, cut_off)
 
     def _listens(self, believer: Subscriber) -> bool:
-        """It does, and has not tried to elsewhere since."""
+        """Does the client listen, and has it tried nothing else since?"""
         newest = believer.connections[-1] if believer.connections else None
         return newest is not None and newest.core is not None and newest in believer.listening_since
 
     def _may_listen(self, believer: Subscriber) -> bool:
-        """It has tried to, and does not know what came of it."""
+        """Has the client tried to listen, with an outcome that it does not know?"""
         return any(client.core is not None for client in believer.connections) and not self._listens(believer)
 
     def _went_at(self, believer: Believer) -> float:
-        """Until when it listened, or tried to on its newest connection. What it had before that has lost to it, though
-        an endpoint that was cut off may have closed it later."""
+        """Return the time until which the client listened on its newest connection, or tried to. Its earlier
+        connections have lost to that one, though an endpoint that was cut off may have closed them later."""
         newest = believer.connections[-1] if believer.connections else None
         return float("-inf") if newest is None or newest.closed_at is None else newest.closed_at
 
-    # What must hold
+    # Checks
 
     def _watch_store(self) -> None:
-        """Every subscription that ends is looked at when it does."""
+        """Check every subscription at the moment at which it ends."""
         store = self.world.store
         has_ended = store.has_ended
 
@@ -260,7 +260,7 @@ class ExpiryHistory(History):
         store.has_ended = watched  # type: ignore[method-assign]
 
     def has_ended(self, held: Subscription) -> None:
-        """Was it time?"""
+        """Check that the subscription was due."""
         self.ended += 1
         now, believer = self.world.now, self.by_name[held.client]
         self.say(f"{held} has ended")
@@ -277,12 +277,12 @@ class ExpiryHistory(History):
             self.violations.append(f"{held} ended at {now:.3f}, its client went at {self._went_at(believer):.3f}")
 
     def _was_cut_off(self, believer: Believer) -> bool:
-        """Was an endpoint where it listened taken for dead while it lived, or can it have been?"""
+        """Can an endpoint where the client listened have been taken for dead while it lived?"""
         places = {client.node.me.incarnation for client in believer.listening_since}
         return any(incarnation in places for _, incarnation in self.false_deaths)
 
     def compare(self) -> None:
-        """What a client that listens believes is in the store, and nothing else is."""
+        """Compare the beliefs of listening clients with the store, in both directions."""
         now = self.world.now
         for believer in self.believers:
             if not self._listens(believer):
@@ -303,7 +303,7 @@ class ExpiryHistory(History):
                 self.kept += is_expiring
 
     def publish_to_all(self) -> None:
-        """A message to each topic reaches whoever believes in a subscription that it meets."""
+        """Check that a message to each topic reaches every client with a matching subscription."""
         world = self.world
         before = {client: len(client.notes) for believer in self.believers for client in believer.connections}
         due: dict[tuple[Believer, str], int] = {}
@@ -319,7 +319,7 @@ class ExpiryHistory(History):
                 self.violations.append(f"{believer.name} got the last message to {topic} {count} times, not {wanted}")
 
     def _due(self, topic: str, met: Collection[str | None]) -> Iterator[tuple[Believer, int]]:
-        """Those of whom it is known whether they get it, and how often."""
+        """Return the clients whose number of copies is certain, and that number."""
         now = self.world.now
         for believer in self.believers:
             names = names_at(topic)
@@ -329,7 +329,7 @@ class ExpiryHistory(History):
                 yield believer, int(any(name in held and name[1] in met for name in names))
 
     def leave_for_good(self) -> None:
-        """Nothing that ends is left when its clients have gone."""
+        """Check that no expiring subscription is left after its client has gone."""
         for believer in self.believers:
             for client in believer.connections:
                 client.close()

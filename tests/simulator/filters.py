@@ -1,12 +1,12 @@
-"""A random history of subscriptions with filters, and what SPEC sections 2.6 and 8 promise of them.
+"""A random history of subscriptions with filters, and the promises of SPEC sections 2.6 and 8 about them.
 
-Owns: the filters and the payloads, a naive reading of what a filter means, and the clients' commands about them. Faults
-and the cluster are those of ``history``; the oracle says who must have got what. Must never: ask the core what a filter
-means.
+Owns: the filters and the payloads, a naive reading of a filter's meaning, and the clients' commands about filters. The
+faults and the cluster are those of ``history``; the oracle decides which clients must get which messages. Must never:
+ask the core about the meaning of a filter.
 
-A client subscribes with a filter or none, with a term or none (which is not over before the history is), beside what it
-has or in place of it; it takes one back, or all. Several of these are under way at a time, and of one connection they
-take effect in their order.
+A client subscribes with or without a filter, and with or without a term that outlasts the history, in addition to its
+other subscriptions or in their place. It takes one back, or all. Several of these commands are under way at a time;
+those of one connection take effect in their order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ingeborg.protocol.filters import canonical_filter
 from .history import TOPICS, History, Publication, Subscriber
 from .world import Client
 
-#: Two attributes and a few values, so that each filter holds of some payloads, and most payloads of some.
+#: Two attributes and a few values: each filter matches some payloads, and most payloads match some filters.
 PATTERNS: tuple[dict[str, Any], ...] = (
     {"a": ["x"]},
     {"a": ["y", "xy"]},
@@ -40,17 +40,17 @@ PATTERNS: tuple[dict[str, Any], ...] = (
 #: By the text that the store keeps.
 BY_TEXT: dict[str, dict[str, Any]] = {canonical_filter(pattern): pattern for pattern in PATTERNS}
 
-#: ``None``: the payload does not have it.
+#: ``None``: the payload has no such attribute.
 A: tuple[Any, ...] = ("x", "y", "xy", ["x", "y"], None)
 B: tuple[Any, ...] = (0, 1, 2, 3, True, None)
 
-#: None of them comes to pass here.
+#: Longer than a history.
 LONG_S = 3_600.0
 TERMS: tuple[dict[str, Any], ...] = ({}, {}, {"until": "disconnect"}, {"ttl_s": LONG_S})
 
 
 def met_by(pattern: dict[str, Any], payload: dict[str, Any]) -> bool:
-    """Does the filter hold? As SPEC section 2.6 says it, of payloads without objects in them."""
+    """Does the filter match? The rules are those of SPEC section 2.6, for payloads without objects in them."""
     for key, members in pattern.items():
         if key == "$or":
             if not any(met_by(alternative, payload) for alternative in members):
@@ -88,19 +88,19 @@ def _compares(number: int, sign: str, bound: int) -> bool:
 
 
 class FilterHistory(History):
-    """Runs one seed. ``replaced``: how many subscriptions have taken the place of all else."""
+    """Runs one seed. ``replaced``: the subscriptions that have replaced all others at their topic."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         super().__init__(seed, **options)
         self.seed = seed
         self.world.options["grace_s"] = LONG_S
-        self.topics = TOPICS[:3]  # so that clients have several filters at each
+        self.topics = TOPICS[:3]  # few, so that clients have several filters at each
         self.replaced = 0
         self._bodies: dict[Any, dict[str, Any]] = {}
         self.world.payload_name = lambda payload: f"m{payload['n']}"
 
     def body(self, publication: Publication) -> Any:
-        """Its attributes are by its number, so that it is the same when it is published again."""
+        """Derive the attributes from the publication's number: a repeated publish has the same payload."""
         found = self._bodies.get(publication.payload)
         if found is None:
             draws = Random(f"{self.seed} {publication.number}")
@@ -111,12 +111,12 @@ class FilterHistory(History):
         return found
 
     def met(self, publication: Publication) -> frozenset[Name]:
-        """Those filters that hold of it, by the naive reading."""
+        """Return the filters that match it, by the naive reading."""
         body = self.body(publication)
         return frozenset(text for text, pattern in BY_TEXT.items() if met_by(pattern, body))
 
     def change_wish(self, subscriber: Subscriber, connection: Client, topic: str) -> None:
-        """It subscribes, in one of all ways, or takes one back, or all."""
+        """Subscribe in one of all ways, or take one subscription back, or all."""
         draw = self.random.random()
         text = self.random.choice(list(BY_TEXT))
         if draw < 0.16:
@@ -132,11 +132,11 @@ class FilterHistory(History):
             self.send_change(subscriber, connection, topic, False, text, {"filter": BY_TEXT[text]})
 
     def _options(self, replace: bool) -> dict[str, Any]:
-        """With a term, which is not over before the history is, or none."""
+        """Return options with a term that outlasts the history, or with none."""
         return {**({"replace": True} if replace else {}), **self.random.choice(TERMS)}
 
     def run(self, seconds: float = 12.0) -> list[str]:
-        """The whole history; returns the violations."""
+        """Run the whole history; return the violations."""
         super().run(seconds)
         changes = [change for one in self.subscribers for of in one.changes.values() for change in of]
         self.replaced = sum(change.succeeded and change.replace for change in changes)

@@ -1,12 +1,12 @@
-"""One random history of a cluster, and what SPEC section 8 promises of it.
+"""One random history of a cluster, and the promises of SPEC section 8 about it.
 
-Owns: the actions, the faults, and the telling of both to the oracle (``ingeborg.bench.oracle``), which says who must
-have got what. A history is its seed: the same seed gives the same history, event by event.
+Owns: the actions, the faults, and the facts for the oracle (``ingeborg.bench.oracle``), which decides which clients
+must have got which messages. A history is its seed: the same seed gives the same history, event by event.
 
-The oracle is told only what clients see: what they sent and when, and what came back and when; and of faults that there
-were some, and which endpoints were taken for dead. A *steady* subscriber of a publish is one whose ``listen`` and
-``subscribe`` had succeeded before the publish was sent, and who stayed until all was settled: same connection, no
-``unsubscribe``, at an endpoint that neither crashed nor was taken for dead by another.
+The oracle learns only what clients see: their commands and the endpoints' frames, with their times. About faults it
+learns only that some happened, and which endpoints were taken for dead. A *steady* subscriber of a publish had its
+``listen`` and ``subscribe`` confirmed before the publish was sent, and stayed until all was settled: same connection,
+no ``unsubscribe``, at an endpoint that neither crashed nor was taken for dead by another.
 """
 
 from __future__ import annotations
@@ -45,37 +45,37 @@ from ingeborg.protocol.errors import REPLACED, SLOW_CONSUMER
 from .tokens import Tokens
 from .world import Client, Node, World
 
-#: A publish's outcome and its deliveries are all there so long after it was sent, in virtual seconds.
+#: Virtual seconds from a publish to its outcome and its last delivery.
 SETTLE_S = 14.0
 
-#: A cut is over, and links are whole again, well before a request is given up (5 s).
+#: A cut ends, and links are whole again, well before a request times out (5 s).
 CUT_MAX_S, WHOLE_AFTER_S = 2.0, 1.5
 
-#: Whatever was sent before it is there after so many seconds (``World.delay``).
+#: Seconds within which everything sent has arrived (``World.delay``).
 ARRIVED_S = 0.11
 
 NOTHING: Mapping[str, Any] = {}
 
 TOPICS = [f"topic {index}" for index in range(6)]
 
-#: So little that a client that does not read for a second, or sends forty commands at once, has to be dealt with.
+#: So low that a client reaches them by not reading for a second, or by sending forty commands at once.
 SLOW_LIMITS = Limits(outbox_bytes=800, inflight_messages=6)
 SLOW_SOCKET_BYTES, SLOW_PIECE_BYTES = 400, 150
 
 
 @dataclass
 class Sending:
-    """One publish: when, by whom, and what its publisher was told."""
+    """One publish: its time, its publisher, and the reply."""
 
     at: float
     client: Client
-    number: int  # its place in the order of all
+    number: int  # its place in the order of all sends
     reply: dict[str, Any] = field(default_factory=dict)
     replied_at: float = FOREVER
 
 
 class Publication:
-    """A publish, or several of one payload. ``number``: tells it from the others."""
+    """A publish, or several of one payload. ``number``: identifies it."""
 
     def __init__(self, number: int, topic: str, at: float) -> None:
         self.number = number
@@ -83,17 +83,17 @@ class Publication:
         self.payload = f"m{number}"
         self.at = at
         self.sends: list[Sending] = []
-        self.own_key = f"k{number}"  # where publishers have keys of their own
-        self.rivals: list[Publication] = []  # of the same key
+        self.own_key = f"k{number}"  # for publishers with keys of their own
+        self.rivals: list[Publication] = []  # publications with the same key
 
     @property
     def conflicts(self) -> list[Sending]:
-        """What was refused since its key stands for another payload."""
+        """Return the sends that were refused because the key stands for another payload."""
         return [sending for sending in self.sends if sending.reply.get("error") == "conflict"]
 
     @property
     def accepted(self) -> list[Sending]:
-        """What was called a success."""
+        """Return the sends with a successful reply."""
         return [sending for sending in self.sends if sending.reply.get("result") == "success"]
 
 
@@ -110,12 +110,12 @@ class Subscriber:
 
     @property
     def connection(self) -> Client | None:
-        """The present one, if open."""
+        """The present connection, if open."""
         return self.connections[-1] if self.connections and self.connections[-1].core is not None else None
 
 
 class History:
-    """Runs one seed; ``violations`` says in words what was promised and did not hold."""
+    """Runs one seed. ``violations``: the broken promises, in words."""
 
     def __init__(
         self,
@@ -137,12 +137,12 @@ class History:
         revokes: bool = False,
         history: str = "off",
     ) -> None:
-        """``cuts``: links are cut, for less than a request may take, so that everything succeeds at last. ``limits``,
-        ``sizes``: of the routers. ``shape``: of the store. ``forgets``: see ``World``. ``replication``: slots
-        have replicas. ``crashes``: of one endpoint at a time, when every slot has its replica (again). ``own_keys``:
-        all publishes are one client's, each message with a key of its own, which is given to another one now and
-        then. ``revokes``: subscribers have tokens, which are revoked now and then. ``history``: the cluster's
-        setting."""
+        """Make the history. ``cuts``: links are cut for less than a request's time-out, so that everything succeeds at
+        last. ``limits``, ``sizes``: the routers'. ``shape``: the store's. ``forgets``: see ``World``. ``replication``:
+        slots have replicas. ``crashes``: endpoints crash one at a time, whenever every slot has its replica (again).
+        ``own_keys``: one client publishes everything, each message with its own key, and now and then it gives a key to
+        a second message. ``revokes``: subscribers have tokens, and an operator revokes some now and then. ``history``:
+        the cluster's setting."""
         limits = limits or (SLOW_LIMITS if slow else Limits())
         self.world = World(
             seed,
@@ -163,12 +163,12 @@ class History:
         self.sent = 0
         self.own_keys = own_keys
         self.tokens = Tokens(self) if revokes else None
-        self.conflicts_checked = 0  # keys given to two payloads, of which one had to be refused
-        self.slow = slow  # clients that do not read for a while, bursts, and little room for either
-        self.blocked = self.paused = self.slow_closed = 0  # how often that was noticed
+        self.conflicts_checked = 0  # keys given to two payloads, one of which had to be refused
+        self.slow = slow  # clients stop reading for a while, there are bursts, and there is little room for either
+        self.blocked = self.paused = self.slow_closed = 0  # how often each was noticed
         self.cuts = cuts
-        self.whole_at = 0.0  # all links are up again by then
-        self.drains = drains  # every endpoint in turn is drained and started anew
+        self.whole_at = 0.0  # when all links are up again
+        self.drains = drains  # each endpoint in turn is drained and restarted
         self.draining: Node | None = None
         self.away_s = 0.3  # until its next life begins
         self.drained = 0
@@ -182,18 +182,18 @@ class History:
         self.violations: list[str] = []
         self.log: list[str] = []
         self.joined_at: defaultdict[str, list[float]] = defaultdict(list)  # by incarnation
-        self.false_deaths: list[tuple[float, str]] = []  # (when, incarnation) of live endpoints taken for dead
+        self.false_deaths: list[tuple[float, str]] = []  # (time, incarnation) of live endpoints taken for dead
         self.disturbed = False
         self.crashed_at: dict[str, float] = {}  # by incarnation
         self.homes_checked = 0
-        self.views_checked: set[tuple[tuple[str, int], ...]] = set()  # found without a conflict
-        self.moved_deliveries = 0  # of subscribers that never went away, at whichever of their connections
-        self.steady_deliveries = 0  # that had to be, and were looked for
+        self.views_checked: set[tuple[tuple[str, int], ...]] = set()  # views without a conflict
+        self.moved_deliveries = 0  # to subscribers that never went away, on any of their connections
+        self.steady_deliveries = 0  # required deliveries that were checked
 
-    # What happens
+    # Actions
 
     def run(self, seconds: float = 12.0) -> list[str]:
-        """The whole history; returns the violations."""
+        """Run the whole history; return the violations."""
         world = self.world
         for name in self.names:
             self.start(name)
@@ -220,7 +220,7 @@ class History:
                 self.tokens.revoke_one()
         self.say("no more faults; those under way end by themselves")
         world.run(SETTLE_S + 6.0)
-        for subscriber in self.subscribers:  # who went on while its socket was full was slow, too
+        for subscriber in self.subscribers:  # a client that went on while its socket was full was slow as well
             subscriber.was_slow |= any(client.ended_full for client in subscriber.connections)
         self.check_deliveries()
         self.check_subscriptions()
@@ -235,11 +235,11 @@ class History:
         return self.violations
 
     def say(self, text: str) -> None:
-        """For whoever replays the seed."""
+        """Log the text for a replay of the seed."""
         self.log.append(f"{self.world.now - 1000:8.3f} {text}")
 
     def start(self, name: str) -> Node:
-        """Start an endpoint, and watch whom it takes for dead."""
+        """Start an endpoint, and watch which peers it takes for dead."""
         node = self.world.start(name)
 
         def gone(endpoint: Endpoint) -> None:
@@ -257,12 +257,12 @@ class History:
         return node
 
     def crash(self, node: Node) -> None:
-        """``kill -9``."""
+        """Crash the endpoint, as ``kill -9`` does."""
         self.crashed_at[node.me.incarnation] = self.world.now
         self.world.crash(node)
 
     def node(self) -> Node | None:
-        """A process to use."""
+        """Choose a process to use."""
         nodes = [
             node for node in self.world.live() if node.stalled_until <= self.world.now and node is not self.draining
         ]
@@ -279,14 +279,14 @@ class History:
         client.send(**fields)
 
     def replied(self, client: Client, reply: dict[str, Any]) -> None:
-        """Replies leave in order, so this one is the oldest command's."""
+        """Give the reply to the oldest command: replies leave in order."""
         self.expected[client] -= 1
         then = client.thens.pop(0)  # type: ignore[attr-defined]
         if then is not None:
             then(reply)
 
     def connect(self, subscriber: Subscriber) -> None:
-        """A (new) connection that listens; the old one is left for the broker to close."""
+        """Open a (new) connection that listens; the broker has to close the old one."""
         node = self.node()
         if node is None:
             return
@@ -308,12 +308,12 @@ class History:
         self.command(client, then, command="listen")
 
     def publisher(self) -> Client | None:
-        """A publisher's connection, each endpoint's one for as long as it lasts."""
+        """Return a publisher's connection. Each endpoint has one, as long as it lasts."""
         node = self.node()
         if node is None:
             return None
         if self.draining is not None and self.draining.alive and self.random.random() < 0.3:
-            node = self.draining  # over a connection that it has had before, if there is one
+            node = self.draining  # over an earlier connection, if one exists
         client = self.publishers.get(node.me.incarnation)
         if node is self.draining and (client is None or client.core is None):
             return None
@@ -340,11 +340,11 @@ class History:
         self.command(client, then, command="publish", **fields)
 
     def body(self, publication: Publication) -> Any:
-        """What is sent as its payload."""
+        """Return the payload to send."""
         return publication.payload
 
     def publish_rival(self, former: Publication) -> None:
-        """Another payload, by mistake with the key of one before."""
+        """Publish another payload with the key of an earlier one, by mistake."""
         rival = Publication(len(self.publications), former.topic, self.world.now)
         rival.own_key = former.own_key
         for one in (former, *former.rivals):
@@ -354,7 +354,7 @@ class History:
         self.publish(rival)
 
     def act(self) -> None:
-        """One random action of a client."""
+        """Perform one random action of a client."""
         draw = self.random.random()
         subscriber = self.random.choice(self.subscribers)
         topic = self.random.choice(self.topics)
@@ -378,7 +378,7 @@ class History:
             subscriber.connection.close()
 
     def change_wish(self, subscriber: Subscriber, connection: Client, topic: str) -> None:
-        """It subscribes, or takes it back."""
+        """Subscribe, or take a subscription back."""
         self.send_change(subscriber, connection, topic, self.random.random() < 0.7)
 
     def send_change(
@@ -390,8 +390,8 @@ class History:
         filter: str | None = None,
         options: Mapping[str, Any] = NOTHING,
     ) -> None:
-        """The command. ``filter``: its name; ``options``: what belongs to it in the command."""
-        # Nobody knows of a failure whether it was done, so it is over only after a while.
+        """Send the command. ``filter``: its name; ``options``: the command's options for it."""
+        # A failed command may have been carried out, so its uncertainty ends only after a while.
         change = Change(subscriber.name, topic, id(connection), added, self.world.now, FOREVER, False, filter)
         change.replace = "replace" in options
         changes = subscriber.changes.setdefault(topic, [])
@@ -409,11 +409,11 @@ class History:
         self.command(connection, then, command="subscribe" if added else "unsubscribe", topic=[topic], **options)
 
     def was_refused(self, reply: dict[str, Any]) -> bool:
-        """Does it say that a change was not even begun?"""
+        """Does the reply say that the change never began?"""
         return False
 
     def slow_down(self) -> None:
-        """A client stops reading, or one publishes a lot at once."""
+        """Make a client stop reading, or one publish a lot at once."""
         seconds = self.random.uniform(0.1, 3.0)
         if self.random.random() < 0.7:
             subscriber = self.random.choice(self.subscribers)
@@ -433,7 +433,7 @@ class History:
                 self.publish(publication)
 
     def cut_off(self) -> None:
-        """Two endpoints do not reach each other, and then all do for a while."""
+        """Cut two endpoints off from each other; afterwards leave all links whole for a while."""
         live = self.world.live()
         if len(live) < 2:
             return
@@ -445,7 +445,8 @@ class History:
         self.world.cut(other, one, seconds)
 
     def crash_one(self) -> None:
-        """If every slot has its replica: what was published lately is published again once another has taken over."""
+        """Crash an endpoint, if every slot has its replica. When another has taken over, recent messages are published
+        again."""
         live, world = self.world.live(), self.world
         if len(live) < len(self.names) or not all(node.router.members.joined for node in live):
             return
@@ -463,7 +464,7 @@ class History:
             world.at(self.random.uniform(0.0, 6.0), self.publish, publication)
 
     def fault(self) -> None:
-        """One random fault."""
+        """Cause one random fault."""
         self.disturbed = True
         world = self.world
         live = world.live()
@@ -502,7 +503,7 @@ class History:
     # A rolling restart
 
     def drain(self, names: list[str]) -> None:
-        """An orderly end of the first one; then its next life, and the others."""
+        """End the first endpoint in order; then start its next life, and go on with the others."""
         name, *others = names
         node = next((node for node in self.world.live() if node.me.name == name), None)
         if node is None:
@@ -514,41 +515,41 @@ class History:
         self.world.at(0.1, self.restart, node, others)
 
     def told_to_go(self, client: Client) -> None:
-        """Its endpoint ends; it comes back elsewhere."""
+        """Reconnect a client elsewhere: its endpoint ends."""
         subscriber = next((one for one in self.subscribers if one.connection is client), None)
         if subscriber is not None:
-            subscriber.went_away = True  # for a moment: until it listens elsewhere
+            subscriber.went_away = True  # until it listens elsewhere
             self.world.at(self.random.uniform(0.0, 0.3), self.connect, subscriber)
 
     def restart(self, node: Node, others: list[str]) -> None:
-        """Once it has left, unless it has crashed: then its next life is under way."""
+        """Restart the endpoint once it has left. If it has crashed, its next life is already under way."""
         if node.alive and not node.left:
             self.world.at(0.1, self.restart, node, others)
         elif node.alive:
             self.say(f"{node.me.name} has left")
             self.drained += 1
-            # Its links close behind what it has written to them, which arrives first.
+            # Its links close after their last frames, which arrive first.
             self.world.at(ARRIVED_S, self.end, node, others)
         else:
             self.drained_one(others)
 
     def end(self, node: Node, others: list[str]) -> None:
-        """The process ends, and there is nobody left at it."""
+        """End the process. No client is left at it."""
         if node.alive:
             self.crash(node)
             self.world.at(self.away_s, self.start, node.me.name)
         self.drained_one(others)
 
     def drained_one(self, others: list[str]) -> None:
-        """On to the next."""
+        """Go on with the next endpoint."""
         self.draining = None
         if others:
             self.world.at(2.5, self.drain, others)
 
-    # What must hold
+    # Checks
 
     def check_homes_regularly(self) -> None:
-        """No two endpoints act as home of one slot at the same time."""
+        """Check regularly that no two endpoints act as home of one slot at the same time."""
         self.world.at(0.05, self.check_homes_regularly)
         if self.routing == "lookup":
             return
@@ -570,7 +571,7 @@ class History:
                     self.violations.append(f"at {now - 1000:.3f} both {one.me.name} and {other.me.name} act for a slot")
 
     def check_deliveries(self) -> None:
-        """Messages, order and connections: all that the oracle is to judge of what the clients saw."""
+        """Let the oracle judge messages, order and connections, as the clients saw them."""
         facts, messages = self.facts(), self.messages()
         judge = Judge(facts, self.violate)
         copies = self.copies()
@@ -588,7 +589,7 @@ class History:
                     self.violate(violation)
 
     def check_subscriptions(self) -> None:
-        """What was acknowledged last is in the store, and nothing else."""
+        """Check that the store has exactly the subscriptions that were acknowledged last."""
         facts, now = self.facts(), self.world.now
         for subscriber in self.subscribers:
             names = frozenset(self.stored(subscriber.name))
@@ -597,20 +598,20 @@ class History:
                     self.violate(found)
 
     def stored(self, client: str) -> Iterator[Name]:
-        """The names of what the store has of the client: topics, and filters at topics."""
+        """Return the names of the client's stored subscriptions: topics, and filters at topics."""
         for held in self.world.store.all_of_them():
             if held.client == client:
                 yield held.topic if held.filter is None else Filtered(held.topic, held.filter)
 
     def violate(self, violation: Violation) -> None:
-        """In words."""
+        """Note a violation in words."""
         self.violations.append(str(violation))
 
-    # What the oracle is told
+    # Facts for the oracle
 
     def facts(self) -> Facts:
-        """Of clients, and of what befell the cluster."""
-        # A living endpoint that was taken for dead is a surviving one again when all have let it in again.
+        """Return the facts about clients and about the cluster's faults."""
+        # A live endpoint that was taken for dead counts as surviving again when all others have let it in again.
         disturbances = [
             Disturbance(
                 when,
@@ -620,7 +621,7 @@ class History:
             )
             for when, incarnation in self.false_deaths
         ]
-        if self.disturbed:  # whichever fault it was, nobody looks when its last trace was gone
+        if self.disturbed:  # after any fault: nobody knows when its last effect was over
             disturbances.append(Disturbance(-FOREVER, FOREVER, Kind.CRASH))
         disturbances += [Disturbance(when, FOREVER, Kind.UNION) for when in self.world.posthumous_at]
         if self.routing == "lookup":
@@ -628,7 +629,7 @@ class History:
         if self.drains:
             disturbances.append(Disturbance(-FOREVER, FOREVER, Kind.MOVES))
             if self.cuts:
-                # To an endpoint that it does not reach, one that ends in order has crashed.
+                # An endpoint that ends in order has crashed for every endpoint that it cannot reach.
                 disturbances += [Disturbance(-FOREVER, FOREVER, kind) for kind in (Kind.CUT_OFF, Kind.CHANGE)]
         return Facts(
             places={one.name: [self._place(one, client) for client in one.connections] for one in self.subscribers},
@@ -640,7 +641,8 @@ class History:
         )
 
     def _always(self) -> dict[Name, float]:
-        """Where nothing was disturbed, a subscriber that moves gets everything all the same: once, here or there."""
+        """Return since when each subscriber must get everything. Without faults, moving subscribers get each message
+        once, at the old or the new connection."""
         return {
             one.name: min(one.listening_since.values())
             for one in self.subscribers
@@ -649,9 +651,9 @@ class History:
 
     def _place(self, subscriber: Subscriber, client: Client) -> Place:
         ended_at = FOREVER if client.closed_at is None else client.closed_at
-        settled_at = -FOREVER if client is subscriber.connections[0] else None  # the first has no former place
+        settled_at = -FOREVER if client is subscriber.connections[0] else None  # the first has no predecessor
         if self.drains and len(subscriber.connections) > 1:
-            settled_at = FOREVER  # endpoints change, so only who never moved is held to an order
+            settled_at = FOREVER  # endpoints change, so only a client that never moved has a guaranteed order
         return Place(
             subscriber.name,
             id(client),
@@ -668,7 +670,7 @@ class History:
         )
 
     def messages(self) -> dict[tuple[Name | None, Any], Message]:
-        """What was published at all."""
+        """Return everything that was published."""
         return {
             (one.topic, one.payload): Message(
                 one.topic, one.payload, [_send(one, sending) for sending in one.sends], met=self.met(one)
@@ -678,11 +680,11 @@ class History:
         }
 
     def met(self, publication: Publication) -> frozenset[Name]:
-        """The names of the filters that it meets."""
+        """Return the names of the filters that the publication matches."""
         return frozenset()
 
     def copies(self) -> defaultdict[tuple[Name | None, Any], defaultdict[Name, list[Copy]]]:
-        """(topic, payload) -> client -> what came."""
+        """Return (topic, payload) -> client -> the copies that came."""
         found: defaultdict[tuple[Name | None, Any], defaultdict[Name, list[Copy]]]
         found = defaultdict(lambda: defaultdict(list))
         for subscriber in self.subscribers:
@@ -692,12 +694,12 @@ class History:
         return found
 
     def check_conflicts(self) -> None:
-        """Section 7: a key stands for one payload."""
+        """Check SPEC section 7: a key stands for one payload."""
         for one in self.publications:
             if one.conflicts and not any(other.sends for other in one.rivals):
                 self.violations.append(f"{one.payload} is said to be in conflict, and nothing else had its key")
             for other in one.rivals:
-                # After a crash what was known of a key may be forgotten.
+                # A crash can erase an endpoint's knowledge of a key.
                 if not one.accepted or (self.disturbed and not self.survives) or self.routing == "lookup":
                     continue
                 since = min(sending.replied_at for sending in one.accepted)
@@ -707,12 +709,12 @@ class History:
                     self.violations.append(f"{other.payload} was taken with the key of {one.payload}")
 
     def check_tokens(self) -> None:
-        """Section 2.4: who is revoked is served nowhere, and nobody else is sent away."""
+        """Check SPEC section 2.4: no endpoint serves a revoked token, and none closes a connection without cause."""
         if self.tokens is not None:
             self.violations += self.tokens.check(self.subscribers)
 
     def check_replies(self) -> None:
-        """Every command got its reply, unless its connection broke."""
+        """Check that every command got its reply, unless its connection broke."""
         for client, waiting in self.expected.items():
             if client.core is not None and waiting:
                 self.violations.append(f"{waiting} commands of {client.name} at {client.node.me.name} got no reply")
@@ -724,7 +726,7 @@ class History:
 
 
 def _is_refused(publication: Publication) -> bool:
-    """Was every publish of it refused?"""
+    """Was every publish refused?"""
     return bool(publication.sends) and publication.conflicts == publication.sends
 
 
@@ -743,7 +745,7 @@ def _line(client: Client) -> Line:
 
 def _send(publication: Publication, sending: Sending) -> Send:
     reply = sending.reply
-    outcome = Outcome.CUT_OFF  # where its connection stayed, ``check_replies`` says so
+    outcome = Outcome.CUT_OFF  # if its connection stayed, ``check_replies`` reports it
     reached: frozenset[Name] = frozenset()
     if reply.get("error") == "partial":
         outcome = Outcome.PARTIAL
@@ -760,7 +762,7 @@ def _send(publication: Publication, sending: Sending) -> Send:
         endpoint=sending.client.node.me.name,
         row=sending.client.name,
         number=sending.number,
-        # The history goes on until all that can come of it has, but for `partial`: its repetition is called a success.
+        # The history outlasts every effect, except after `partial`: the retry counts as the success.
         done_at=None if outcome is Outcome.PARTIAL else publication.at + SETTLE_S,
         reached=reached,
     )

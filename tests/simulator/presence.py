@@ -1,8 +1,8 @@
-"""Random histories of topics with presence: what is told of joins and leaves, and how the sets have really changed.
-SPEC section 2.5.
+"""Random histories of topics with presence: announced joins and leaves against the real changes of the sets. SPEC
+section 2.5.
 
-Owns: the watcher, the record of who comes to have a subscription at a topic and who has none left, and the comparison.
-What clients do, and the faults, are those of ``expiry``.
+Owns: the watcher, the record of clients that gain their first subscription at a topic or lose their last, and the
+comparison. The clients' actions and the faults are those of ``expiry``.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from typing import Any
 from .expiry import ExpiryHistory
 from .world import Client, Node
 
-#: Topic and client, and what becomes of them.
+#: Topic and client, and the kind of change.
 Change = tuple[str, str, str]
 
 WRITES = ("begin_subscribe", "unsubscribe", "finish_end")
 
 
 class PresenceHistory(ExpiryHistory):
-    """Runs one seed. ``changes``: of the sets, as they happen in the store."""
+    """Runs one seed. ``changes``: the changes of the sets, as they happen in the store."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         super().__init__(seed, **options)
         self.world.options["presence"] = ("topic ",)
         self.changes: list[Change] = []
         self.watchers: list[Client] = []
-        self.lives: list[Node] = []  # of all endpoints
+        self.lives: list[Node] = []  # lives of all endpoints
         self._sets: set[tuple[str, str]] = set()
         for name in WRITES:
             self._watch_writes(name)
         self.world.at(2.2, self._watch)
 
     def start(self, name: str) -> Node:
-        """A life of an endpoint."""
+        """Start a life of an endpoint."""
         node = super().start(name)
         self.lives.append(node)
         return node
@@ -55,7 +55,7 @@ class PresenceHistory(ExpiryHistory):
         setattr(store, name, watched)
 
     def _watch(self) -> None:
-        """The watcher listens, and listens again when its connection has ended."""
+        """Make the watcher listen, and listen again when its connection has ended."""
         node = self.node()
         if (not self.watchers or self.watchers[-1].core is None) and node is not None:
             client = Client(self.world, "watcher", node)
@@ -65,7 +65,7 @@ class PresenceHistory(ExpiryHistory):
         self.world.at(0.5, self._watch)
 
     def told(self) -> list[Change]:
-        """What the watcher has been told, in the order in which it was."""
+        """Return the announcements that the watcher got, in their order."""
         told: list[Change] = []
         for client in self.watchers:
             for _, key, payload in client.notes:
@@ -74,7 +74,7 @@ class PresenceHistory(ExpiryHistory):
         return told
 
     def run(self, seconds: float = 40.0) -> list[str]:
-        """The whole history; returns the violations."""
+        """Run the whole history; return the violations."""
         super().run(seconds)
         self.world.run(5.0)
         if self.faults or self.drains:
@@ -86,19 +86,21 @@ class PresenceHistory(ExpiryHistory):
         return self.violations
 
     def compare_all(self) -> None:
-        """In peace it is what has happened, in that order for each client and topic."""
+        """Check, without faults, that the announcements are the changes, in the same order for each client and
+        topic."""
         happened, told = (_by_pair(changes) for changes in (self.changes, self.told()))
         for pair in {*happened, *told}:
             if happened[pair] != told[pair]:
                 self.violations.append(f"{pair}: it has {happened[pair]}, and told was {told[pair]}")
 
     def compare_kinds(self) -> None:
-        """Whatever befalls the cluster, nobody is told to have joined or left more often than so."""
+        """Check, with any fault, that no client is announced more often than it joined or left."""
         for change, count in (Counter(self.told()) - Counter(self.changes)).items():
             self.violations.append(f"{change} was told {count} times more than it happened")
 
     def compare_counts(self) -> None:
-        """Where no process dies, homes tell all, also while they end in order. (The watcher may be away meanwhile.)"""
+        """Check that homes announce every change if no process dies, even while endpoints end in order. The watcher may
+        be away meanwhile."""
         told, lost = (
             sum(node.router.counters.counts[name] for node in self.lives) for name in ("presence_told", "presence_lost")
         )

@@ -1,11 +1,12 @@
-"""A client that recovers, as one that is written well behaves, and what SPEC section 8.10 promises it.
+"""A well-written client that recovers, and the promises of SPEC section 8.10 to it.
 
-Owns: what the client has been sent, told and promised, and the verdict. Must never: act, or ask the core anything.
+Owns: the frames and promises that the client got, and the verdict. Must never: act, or ask the core anything.
 
-The client saves a position when it has processed what came before it, and comes back with the last one it has read.
-Of two connections it believes the positions of the one on which it listened last. Other clients may save any position
-that they are told, at any moment, and come back with it much later. So a *chain* keeps account of what has come by each
-position: the connection on which it was told, and before that connection those of the position it began with.
+The client saves a position when it has processed everything before that position, and comes back with the last one that
+it has read. If it has two connections, it believes the positions of the one on which it listened last. Other clients
+may save any position that they get, at any moment, and come back with it much later. So a *chain* records for each
+position which messages had come by then: on the connection that sent the position, and before that on the chain of the
+position with which this connection began.
 
 Two recorders feed it: ``recovering`` in virtual time, and ``tests/histories/readers.py`` from a record of real
 endpoints. Their clock begins at ``EPOCH``.
@@ -22,7 +23,7 @@ from ingeborg.protocol.hashes import slot_of
 
 NEVER = float("inf")
 
-#: When a history begins, in seconds: texts say how much later something was.
+#: The beginning of a history, in seconds; texts show times relative to it.
 EPOCH = 1000.0
 
 
@@ -36,14 +37,14 @@ ConnectionT = TypeVar("ConnectionT", bound=Connection)
 
 
 class Gap(NamedTuple):
-    """``slots``, ``topics``: of these; both empty: of any."""
+    """A reported gap. ``slots``, ``topics``: those affected; both empty: all."""
 
     at: float
     topics: frozenset[str]
     slots: frozenset[int]
 
     def names(self, topic: str) -> bool:
-        """May it lack something?"""
+        """Can the gap affect the topic?"""
         return not (self.topics or self.slots) or topic in self.topics or slot_of(topic) in self.slots
 
 
@@ -57,13 +58,13 @@ class Sent:
     replied_at: float = NEVER
 
     def is_accepted(self, partial: bool) -> bool:
-        """Does its publisher know that it is published, and kept? ``partial``: what reached some is, too."""
+        """Does the publisher know that its message is published and kept? ``partial``: a partial delivery counts."""
         error = self.reply.get("error")
         return self.reply.get("kept") is True or (partial and error == "partial")
 
 
 class Publication:
-    """A payload, sent once or again."""
+    """A payload, sent once or several times."""
 
     def __init__(self, payload: str, topic: str, keep_s: int, dedup: bool | str) -> None:
         self.topic = topic  # "": a broadcast, which is never kept
@@ -73,15 +74,15 @@ class Publication:
         self.sends: list[Sent] = []
 
     def accepted(self, since: float, partial: bool) -> list[Sent]:
-        """The sendings after ``since`` of which the publisher knows that they were accepted. ``partial``: see
-        ``Sent.is_accepted``; such a reply may be that of the duplicate of a sending from before ``since``."""
+        """Return the sendings after ``since`` that the publisher knows to be accepted. ``partial``: see
+        ``Sent.is_accepted``; such a reply may belong to the duplicate of a sending from before ``since``."""
         partial = partial and all(sent.at > since for sent in self.sends)
         return [sent for sent in self.sends if sent.at > since and sent.is_accepted(partial)]
 
 
 class Position(NamedTuple):
-    """A position that was told. ``seen``: the payloads that had come on its chain by then, and ``gaps`` the gaps.
-    ``began``: when the chain's first `listen` had succeeded."""
+    """A position that a client got. ``seen``, ``gaps``: the payloads and gaps that its chain had by then. ``began``:
+    when the chain's first `listen` succeeded."""
 
     at: float
     text: str
@@ -91,13 +92,13 @@ class Position(NamedTuple):
 
     @property
     def stamp(self) -> int:
-        """Its stamp, by the clock of its cluster's life."""
+        """Its stamp, by the clock of its cluster's epoch."""
         return int(self.text.rpartition(".")[2], 16)
 
 
 class Line(Generic[ConnectionT]):
-    """One connection of a reader's. ``recover``: what it listened with, a position that was told, or ``True``, or what
-    nobody has told; ``began``: when that had succeeded."""
+    """One connection of a reader. ``recover``: the value of its `listen`: a position that an endpoint sent, ``True``,
+    or a position that none sent. ``began``: when that `listen` succeeded."""
 
     def __init__(self, client: ConnectionT, recover: Position | str | bool, genuine: bool) -> None:
         self.client = client
@@ -105,20 +106,20 @@ class Line(Generic[ConnectionT]):
         self.start = recover if isinstance(recover, Position) else None
         self.seen = set() if self.start is None else set(self.start.seen)
         self.gaps = [] if self.start is None else list(self.start.gaps)
-        self.genuine = genuine  # no forged position
+        self.genuine = genuine  # not a forged position
         self.began = NEVER
         self.recovered = False
-        self.is_told = False  # a position
+        self.is_told = False  # whether a position has come
         self.gap_any = False
         self.order: dict[str, tuple[str, int]] = {}  # payload and part by mid, as they came first
-        self.parts: Counter[str] = Counter()  # by topic: a `subscribe` that asks for what was kept begins a new one,
-        self.asking: Counter[str] = Counter()  # and while one is under way what comes has no place in the order
+        self.parts: Counter[str] = Counter()  # by topic: a `subscribe` that asks for kept messages begins a new part,
+        self.asking: Counter[str] = Counter()  # and while it is under way, messages have no place in the order
 
 
 @dataclass
 class Wish(Generic[ConnectionT]):
-    """A `subscribe` of one topic, or an `unsubscribe`, under way. ``asks``: for what was kept; ``reached``: when the
-    position was told of which that is; ``until``: an `unsubscribe` may take effect until then."""
+    """A `subscribe` or `unsubscribe` of one topic, under way. ``asks``: it asks for kept messages. ``reached``: when
+    the position that it names came. ``until``: the last time at which an `unsubscribe` can take effect."""
 
     line: Line[ConnectionT]
     topic: str
@@ -134,18 +135,18 @@ class Reader(Generic[ConnectionT]):
     def __init__(self, name: str) -> None:
         self.name = name
         self.lines: list[Line[ConnectionT]] = []
-        self.positions: list[Position] = []  # of its present chain
-        self.told: list[Position] = []  # all that it was ever told
-        self.saved: list[Position] = []  # those of the connection that it listened on last
-        self.began = NEVER  # the chain: when its first `listen` had succeeded
+        self.positions: list[Position] = []  # the present chain's
+        self.told: list[Position] = []  # all that ever came
+        self.saved: list[Position] = []  # those of the connection on which it listened last
+        self.began = NEVER  # when the first `listen` of the chain succeeded
         self.got: dict[str, set[str]] = {}  # mids by payload
         self.gaps: list[Gap] = []
-        self.since: dict[str, float] = {}  # topic -> subscribed from then on
-        self.subscribed: dict[str, float] = {}  # topic -> when its last `subscribe` had succeeded
-        self.leaving: dict[str, list[Wish[ConnectionT]]] = {}  # by topic, its `unsubscribe`s
+        self.since: dict[str, float] = {}  # topic -> when its subscription began
+        self.subscribed: dict[str, float] = {}  # topic -> when its last `subscribe` succeeded
+        self.leaving: dict[str, list[Wish[ConnectionT]]] = {}  # by topic: its `unsubscribe`s
         self.is_due = False  # it comes back in a moment
         self.faults: list[str] = []
-        self.unasked: list[str] = []  # gaps behind positions that it had been given
+        self.unasked: list[str] = []  # gaps after positions that an endpoint had sent
 
     @property
     def line(self) -> Line[ConnectionT] | None:
@@ -156,15 +157,15 @@ class Reader(Generic[ConnectionT]):
 
     @property
     def position(self) -> Position | bool:
-        """What it listens with."""
+        """The value for its next `listen`."""
         return self.positions[-1] if self.positions else True
 
     def is_leaving(self, topic: str, now: float) -> bool:
-        """May an `unsubscribe`, of another connection perhaps, still take effect?"""
+        """Can an `unsubscribe`, perhaps on another connection, still take effect?"""
         return any(wish.until > now for wish in self.leaving.get(topic, ()))
 
     def wishes(self, wish: Wish[ConnectionT]) -> None:
-        """It sends the command."""
+        """Note that it sends the command."""
         if not wish.added:
             self.since.pop(wish.topic, None)
             self.subscribed.pop(wish.topic, None)
@@ -172,7 +173,7 @@ class Reader(Generic[ConnectionT]):
         wish.line.asking[wish.topic] += wish.asks
 
     def answered(self, wish: Wish[ConnectionT], reply: dict[str, Any], now: float) -> None:
-        """And gets the reply."""
+        """Note the reply to the command."""
         line, topic = wish.line, wish.topic
         succeeded = reply.get("result") == "success"
         line.asking[topic] -= wish.asks
@@ -185,7 +186,7 @@ class Reader(Generic[ConnectionT]):
             self.subscribed[topic] = now
 
     def listened(self, line: Line[ConnectionT], reply: dict[str, Any], now: float) -> None:
-        """Its `listen` has succeeded."""
+        """Note the success of its `listen`."""
         line.began = now
         if reply.get("recovering") is not (line.recover is not True):
             self.faults.append(f"{self.name} listens with {line.recover}, and is told {reply}")
@@ -193,7 +194,7 @@ class Reader(Generic[ConnectionT]):
             self.heard(line, {"position": reply["position"]}, now)
 
     def heard(self, line: Line[ConnectionT], word: dict[str, Any], now: float) -> None:
-        """A position, or a gap."""
+        """Note a position or a gap."""
         if "gap" in word:
             told = word["gap"]
             line.gap_any |= told is None
@@ -222,7 +223,7 @@ class Reader(Generic[ConnectionT]):
             self.faults.append(f"{self.name} is sent {word}")
 
     def took(self, line: Line[ConnectionT], message: dict[str, Any]) -> None:
-        """A message with a name."""
+        """Note a message with a `mid`."""
         mid, payload = message["mid"], message["broadcast"]
         self.got.setdefault(payload, set()).add(mid)
         line.seen.add(payload)
@@ -233,7 +234,7 @@ class Reader(Generic[ConnectionT]):
 
 
 def verdict(readers: Iterable[Reader[Any]], publications: Iterable[Publication], partial: bool) -> Iterator[str]:
-    """What was promised and does not hold. ``partial``: see ``Sent.is_accepted``."""
+    """Return the broken promises. ``partial``: see ``Sent.is_accepted``."""
     by_payload = {publication.payload: publication for publication in publications}
     for reader in readers:
         yield from reader.faults
@@ -244,14 +245,14 @@ def verdict(readers: Iterable[Reader[Any]], publications: Iterable[Publication],
 
 
 def duplicates_of_nothing(publications: Iterable[Publication]) -> Iterator[str]:
-    """A publisher hears that its payload is new if it was published once. SPEC section 7."""
+    """Yield the payloads that were sent once and called duplicates nevertheless. SPEC section 7."""
     for publication in publications:
         if len(publication.sends) == 1 and publication.sends[0].reply.get("duplicate") is True:
             yield f"{publication.payload} was sent once, and is told to be a duplicate"
 
 
 def owed(reader: Reader[Any], publication: Publication, partial: bool) -> list[Sent]:
-    """The sendings of which the reader has to have got one."""
+    """Return the sendings of which the reader must have got one."""
     if not publication.keep_s:
         return []
     since = max(reader.since.get(publication.topic, NEVER), reader.began)
@@ -261,9 +262,9 @@ def owed(reader: Reader[Any], publication: Publication, partial: bool) -> list[S
 def holes(
     reader: Reader[Any], line: Line[Any], publications: Iterable[Publication], partial: bool, before: float = NEVER
 ) -> Iterator[str]:
-    """What a connection that has recovered from a position has not got, neither before that position on its chain nor
-    since. It asks for nothing from before the last `subscribe` of a topic, which may have brought it elsewhere, and for
-    nothing that was confirmed only at ``before`` or later."""
+    """Yield the messages missing on a connection that has recovered from a position. A message is missing if it came
+    neither on the position's chain nor afterwards. Exempt are messages from before the topic's last `subscribe`, which
+    may have brought them elsewhere, and those confirmed at ``before`` or later."""
     start = line.start
     assert start is not None
     for publication in publications:
@@ -281,8 +282,8 @@ def holes(
 
 
 def not_sent(reader: Reader[Any], line: Line[Any], publications: Iterable[Publication]) -> Iterator[str]:
-    """What a connection has not got that has recovered from a position that nobody told: all that is kept is owed to
-    it. To be asked where nothing has been forgotten."""
+    """Yield the messages missing on a connection that has recovered from a position that no endpoint sent: it must get
+    everything that is kept. Use this only if nothing has been forgotten."""
     for publication in publications:
         since = reader.subscribed.get(publication.topic, NEVER)
         for sent in publication.sends:
@@ -303,7 +304,7 @@ def _lost(reader: Reader[Any], publications: Iterable[Publication], partial: boo
 
 
 def _told_of(reader: Reader[Any], topic: str, at: float) -> bool:
-    """Of a gap that may be of what was published then."""
+    """Has a gap been reported that can explain the loss of a message published then?"""
     return any(gap.at > at and gap.names(topic) for gap in reader.gaps)
 
 
@@ -317,13 +318,13 @@ def _strange(reader: Reader[Any], by_payload: dict[str, Publication]) -> Iterato
 
 
 def _order(reader: Reader[Any], line: Line[Any], by_payload: dict[str, Publication]) -> Iterator[str]:
-    """Of one topic, where one was confirmed before the other was sent. What its chain has had before is a repeat, which
-    a client drops: after a crash it may come again behind later ones."""
+    """Check the order within a topic, where one message was confirmed before the other was sent. A message that the
+    chain has already had is a repeat, which a client drops: after a crash it can follow later ones."""
     repeats = frozenset() if line.start is None else line.start.seen
     of_topic: dict[tuple[str, int], list[Publication]] = {}
     for payload, part in line.order.values():
         publication = by_payload.get(payload)
-        # A client that subscribed later may get such a message, too.
+        # A client that subscribed later can get such a message as well.
         if publication is None or payload in repeats or len(publication.sends) > 1:
             continue
         if owed(reader, publication, True):
@@ -333,6 +334,6 @@ def _order(reader: Reader[Any], line: Line[Any], by_payload: dict[str, Publicati
             for later in came[index + 1 :]:
                 sent = later.sends[0]
                 if _told_of(reader, one.topic, sent.at):
-                    continue  # it is not in the log any more, and has come by itself
+                    continue  # it is no longer in the log, and came live
                 if sent.is_accepted(False) and sent.replied_at < one.sends[0].at:
                     yield f"{reader.name} got {one.payload} before {later.payload}, which was confirmed before it"

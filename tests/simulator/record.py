@@ -1,7 +1,7 @@
-"""What a history's endpoints decide, to the byte: ``python -m tests.simulator.record SEED…``, a line each.
+"""The decisions of a history's endpoints, to the byte: ``python -m tests.simulator.record SEED…`` prints a line each.
 
-Owns: which seeds run in which way, and what of a turn is recorded: every effect in its order, and at the end every
-counter. Must never: leave out what differs. Two runs of the same code say the same; so do its two forms.
+Owns: which seeds run in which way, and the recorded part of a turn: every effect in its order, and at the end every
+counter. Must never: leave out a difference. Two runs of the same code record the same; so do the two forms of the code.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ingeborg.broker.core.model import Shape
 from .history import History
 from .world import Node
 
-#: Of a store that is read at once, as the embedded one.
+#: The shape of a store that is read at once, as the embedded one.
 MEMORY = Shape(reads_memory=True)
 
-#: Ways to run a history, by turns: what is long is cut into slices in some, read elsewhere in others.
+#: Ways to run a history, in rotation: some cut long work into slices, others read in another way.
 WAYS: tuple[Mapping[str, Any], ...] = (
     {},
     {"faults": False},
@@ -41,7 +41,7 @@ WAYS: tuple[Mapping[str, Any], ...] = (
 
 
 def plain(value: Any) -> Any:
-    """The same in values whose ``repr`` is the same in every process."""
+    """Return the value as values whose ``repr`` is the same in every process."""
     if isinstance(value, Connection):
         return ("connection", value.number)
     if isinstance(value, Enum) or value is None or isinstance(value, str | bytes | bytearray | int | float):
@@ -57,20 +57,20 @@ def plain(value: Any) -> Any:
 
 
 class Recorder:
-    """Of one history."""
+    """The record of one history."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=12)
         self.turns = self.acts = 0
 
     def turn(self, node: Node, effects: Effects) -> None:
-        """An endpoint has ended a turn."""
+        """Record the end of an endpoint's turn."""
         self.turns += 1
         self.acts += len(effects.acts)
         self._add((node.me.name, node.world.now, plain(effects)))
 
     def end(self, node: Node) -> None:
-        """And has lived: what it has counted."""
+        """Record the counters of an endpoint's life."""
         counters = node.router.counters
         counters.observe()
         rows = (counters.counts, counters.drops, counters.errors, counters.commands)
@@ -81,12 +81,12 @@ class Recorder:
         self._hash.update(repr(what).encode())
 
     def text(self) -> str:
-        """All of it, in a word."""
+        """Return the whole record as one digest."""
         return self._hash.hexdigest()
 
 
 def record(seed: int) -> str:
-    """A line: the seed, how it ran, and the record."""
+    """Return a line: the seed, its way, and the record."""
     way = seed % len(WAYS)
     history = History(seed, **WAYS[way])
     recorder = Recorder()
@@ -99,7 +99,7 @@ def record(seed: int) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """The first line says which form this is."""
+    """Print the form of the code first, then the records."""
     print(form.name())
     for seed in map(int, arguments):
         print(record(seed), flush=True)

@@ -1,8 +1,8 @@
-"""A random history of clients that recover, and of retained messages: who is away, comes back, and asks what was
-missed.
+"""A random history of clients that recover, and of retained messages: readers go away, come back, and ask for the
+messages that they have missed.
 
-Owns: what clients and publishers do, and the faults. The reading of what they saw is ``reader``'s; the cluster, and how
-endpoints end and begin, are those of ``history``.
+Owns: the actions of clients and publishers, and the faults. ``reader`` judges what readers saw; ``history`` has the
+cluster, and the ways in which endpoints end and begin.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from .reader import (
 )
 from .world import Client, Node
 
-#: A position of no cluster, and texts that are none.
+#: A position of another cluster, and texts that are no position.
 FORGED = ("0123456789abcdef.1f", "no position", "x" * 128)
 
-#: All is healed, what fails has been given up, and what is lost is known to be.
+#: Seconds after which all faults are healed, failed requests have timed out, and every loss is known.
 QUIET_S = 12.0
 
-#: Who has come back has recovered by then.
+#: Seconds within which a reader that has come back recovers.
 RECOVERED_S = 15.0
 
-#: Positions of before that each reader comes back with at the end, and how long it gets for each.
+#: Earlier positions with which each reader comes back at the end, and the seconds that it gets for each.
 SAVED = 4
 BACK_S = 2.5
 
-#: All processes have ended, and nothing of what they have asked the store for is under way any more.
+#: Seconds after which all processes have ended, and none of their store calls is under way.
 RESTORE_S = 0.25
 
-#: After so long nothing of a command that has failed can take effect any more.
+#: Seconds after which a failed command can no longer take effect.
 UNCERTAIN_S = 12.0
 
 HOUR_S = 3600
 
-#: What a subscription may have beside its topic, and still be for all messages, as long as its client is away for less
-#: than the grace time: payloads here are strings, which have no attribute.
+#: Options with which a subscription still gets all messages, as long as its client is away for less than the grace
+#: time: payloads here are strings, which have no attribute.
 EVERYTHING = {"x": [{"exists": False}]}
 DRESSES: tuple[dict[str, Any], ...] = (
     {},
@@ -68,12 +68,12 @@ DRESSES: tuple[dict[str, Any], ...] = (
 
 
 class RecoveringHistory(History):
-    """Runs one seed. ``faults``: by name, see ``_fault``, of which each time one is drawn; ``every_s``: seconds between
-    two. ``keeps_s``: what publishers ask for. ``whole``: nothing that happens here is a reason for a gap. ``forges``:
-    positions are forged now and then. ``slow``: clients do not read for a while. ``restless``: how often readers go
-    away, of how often they would. ``varied``: they listen anew where they listen, too, and subscribe in every way.
-    ``settle_s``: how long the cluster has been there when readers come; they come no sooner than the first endpoint is
-    ready. ``roomless``: endpoints that are given no room for what is kept."""
+    """Runs one seed. ``faults``: names of faults (see ``_fault``), one of which is drawn each time. ``every_s``:
+    seconds between two. ``keeps_s``: the values of ``keep_s`` that publishers draw. ``whole``: no event of this history
+    can justify a gap. ``forges``: clients forge positions now and then. ``slow``: clients stop reading for a while.
+    ``restless``: the share of their chances to go away that readers take. ``varied``: readers also repeat a `listen` on
+    the same connection, and subscribe in every way. ``settle_s``: the cluster's age in seconds when readers come; they
+    come no earlier than the first endpoint is ready. ``roomless``: endpoints without room for retained messages."""
 
     def __init__(
         self,
@@ -109,11 +109,11 @@ class RecoveringHistory(History):
         self.next_fault = 0.0
         self.has_crashed = False
         self.is_over = False
-        self.copy: tuple[Any, ...] | None = None  # of the journal
+        self.copy: tuple[Any, ...] | None = None  # the journal's
         self.restored_at = 0.0
         self.owed = self.gaps = self.recoveries = self.came_back = 0
 
-    # What happens
+    # Actions
 
     def start(self, name: str) -> Node:
         """Start an endpoint."""
@@ -122,7 +122,7 @@ class RecoveringHistory(History):
         return super().start(name)
 
     def run(self, seconds: float = 12.0) -> list[str]:
-        """The whole history; returns the violations."""
+        """Run the whole history; return the violations."""
         world = self.world
         for name in self.names:
             self.start(name)
@@ -178,7 +178,7 @@ class RecoveringHistory(History):
         self._come_back_with_any(partial)
         self.recoveries = sum(node.router.counters.counts["recoveries"] for node in world.nodes.values())
         self._check_logs()
-        for node in world.live():  # their watermarks are told all the time
+        for node in world.live():  # endpoints send their watermarks all the time
             for number in [
                 number
                 for number, call in node.router.calls._calls.items()
@@ -188,8 +188,7 @@ class RecoveringHistory(History):
         self.check_replies()
 
     def _come_back_with_any(self, partial: bool) -> None:
-        """Each reader comes back with positions that it was told long ago: those that were told within a recovery, and
-        some others."""
+        """Make each reader come back with old positions: those sent during a recovery, and some others."""
         for number in range(SAVED):
             lines = []
             for reader in self.readers:
@@ -203,7 +202,7 @@ class RecoveringHistory(History):
                     self.came_back += 1
 
     def act(self) -> None:
-        """One random action of a client."""
+        """Perform one random action of a client."""
         draw = self.random.random()
         reader = self.random.choice(self.readers)
         line = reader.line
@@ -221,7 +220,7 @@ class RecoveringHistory(History):
         elif draw < 0.86:
             self.cut_reader(reader, line)
         elif draw < 0.94:
-            self.listen(reader)  # while it is connected, too
+            self.listen(reader)  # also while it is connected
         elif draw < 0.97:
             self.command(line.client, command="history", topic=self.random.choice(self.topics), last=3)
         elif self.slow:
@@ -230,7 +229,7 @@ class RecoveringHistory(History):
     # Readers
 
     def listen(self, reader: Reader[Client]) -> None:
-        """A new connection that recovers; one that there is is left for the broker to close."""
+        """Open a new connection that recovers; the broker has to close the old one."""
         reader.is_due = False
         node = self.node()
         if node is None:
@@ -248,7 +247,7 @@ class RecoveringHistory(History):
 
     def _listen(self, reader: Reader[Client], node: Node, recover: Position | str | bool, genuine: bool) -> None:
         if isinstance(recover, Position) and self.copy is not None and recover.stamp <= self.copy[-1]:
-            # Only clients with positions from after the copy can hear of what the copy lacks.
+            # Only clients with positions from after the copy can learn what the copy lacks.
             recover = recover._replace(began=max(recover.began, self.restored_at))
         client = Client(self.world, reader.name, node)
         line = Line(client, recover, genuine)
@@ -268,9 +267,9 @@ class RecoveringHistory(History):
         self.command(client, then, command="listen", recover=line.recover)
 
     def listen_anew(self, reader: Reader[Client], former: Line[Client]) -> None:
-        """On the same connection, from a position of before; or it listens no longer there, for a moment."""
+        """Listen again on the same connection, from an earlier position; or end its listen for a moment first."""
         client = former.client
-        # One at a time: what comes between two answers would be of either line.
+        # One at a time: a message between two replies could belong to either.
         if not reader.saved or self.expected.get(client):
             return
         line = Line(client, self.random.choice(reader.saved), True)
@@ -289,7 +288,7 @@ class RecoveringHistory(History):
                 client.on_named = lambda message: reader.took(line, message)
                 reader.listened(line, reply, self.world.now)
             else:
-                former.order.clear()  # it goes on elsewhere; what comes here begins anew, too
+                former.order.clear()  # it goes on elsewhere; the order of this connection starts afresh
 
         self.command(client, then, command="listen", recover=line.recover)
 
@@ -303,7 +302,7 @@ class RecoveringHistory(History):
             self.world.at(seconds, lambda: None if self.is_over else self.listen(reader))
 
     def cut_reader(self, reader: Reader[Client], line: Line[Client]) -> None:
-        """What it has not read is lost. It comes back, at once or after a while."""
+        """Cut the reader's connection; everything unread is lost. The reader comes back at once or after a while."""
         draw = self.random.random()
         if draw < 0.3:
             line.client.close()
@@ -313,7 +312,7 @@ class RecoveringHistory(History):
         self._come_back(reader, self.random.choice([0.0, self.random.uniform(0.0, 0.3), self.random.uniform(0.0, 4.0)]))
 
     def change(self, reader: Reader[Client], line: Line[Client]) -> None:
-        """It subscribes, perhaps with what was kept, or takes it back."""
+        """Subscribe, perhaps with kept messages, or take a subscription back."""
         topic = self.random.choice(self.topics)
         added = topic not in reader.since or self.random.random() < 0.6
         fields: dict[str, Any] = {}
@@ -343,7 +342,7 @@ class RecoveringHistory(History):
     # Publishers
 
     def publish_one(self) -> None:
-        """A new payload, or one of the last ones again."""
+        """Publish a new payload, or repeat one of the last."""
         if self.published and self.random.random() < 0.1:
             publication = self.random.choice(self.published[-5:])
         else:
@@ -394,7 +393,7 @@ class RecoveringHistory(History):
             faults[name](self.random.choice(live))
 
     def crash(self, node: Node) -> None:
-        """``kill -9``."""
+        """Crash the endpoint, as ``kill -9`` does."""
         self.has_crashed = self.disturbed = True
         super().crash(node)
 
@@ -405,7 +404,7 @@ class RecoveringHistory(History):
             self.world.at(self.random.uniform(0.3, 8.0), self.start, node.me.name)
 
     def _crash_home(self, node: Node) -> None:
-        """The home of a topic, and a while later the endpoint that has taken over."""
+        """Crash the home of a topic, and a while later the endpoint that has taken over."""
         topic = self.random.choice(self.topics)
         self._crash_home_of(topic)
         self.world.at(self.random.uniform(0.1, 8.0), self._crash_home_of, topic)
@@ -418,7 +417,7 @@ class RecoveringHistory(History):
                 return
 
     def _crash_replicated(self, node: Node) -> None:
-        """If every slot has its replica."""
+        """Crash an endpoint, if every slot has its replica."""
         live = self.world.live()
         if len(live) < len(self.names) or not all(one.router.members.joined for one in live):
             return
@@ -426,34 +425,34 @@ class RecoveringHistory(History):
             self._crash_endpoint(node)
 
     def _leave(self, node: Node) -> None:
-        """In order; its next life comes a while later."""
+        """End an endpoint in order; its next life comes a while later."""
         if self.draining is None and len(self.world.live()) > 1:
             self.drain([node.me.name])
 
     def _leave_together(self, node: Node) -> None:
-        """Two at the same moment, in order; one stays. They come back one after the other."""
+        """End two endpoints in order at the same moment; one stays. The two come back one after the other."""
         live = [one for one in self.world.live() if one.router.members.joined]
         if self.draining is None and len(live) > 2:
             for one in self.random.sample(live, 2):
                 self.drain([one.me.name])
 
     def drained_one(self, others: list[str]) -> None:
-        """There may be a crash now: the process has ended in order."""
+        """Permit crashes again: the process has ended in order."""
         super().drained_one(others)
 
     def end(self, node: Node, others: list[str]) -> None:
-        """In order: that is no crash."""
+        """End an endpoint in order. That does not count as a crash."""
         crashed = self.has_crashed
         super().end(node, others)
         if "leave together" in self.kinds:
-            self.away_s = 3.6 - self.away_s  # of two, one comes back soon, and the other one later
+            self.away_s = 3.6 - self.away_s  # if two end, one comes back soon, and the other later
         self.has_crashed = crashed
 
     def told_to_go(self, client: Client) -> None:
-        """A publisher's: the next one is another."""
+        """Do nothing for a publisher: another connection takes its place."""
 
     def _add(self, node: Node) -> None:
-        """One more endpoint."""
+        """Start one more endpoint."""
         if len(self.world.live()) < 5:
             name = f"e-{len(self.names)}"
             self.names.append(name)
@@ -478,7 +477,7 @@ class RecoveringHistory(History):
         self._cut(node, 2.0)
 
     def _long_cut(self, node: Node) -> None:
-        """Longer than a request may take: some of what goes to another endpoint does not get there."""
+        """Cut a link for longer than a request's time-out: some requests to another endpoint are lost."""
         self._cut(node, 9.0, 5.5)
 
     def _fail_store(self, node: Node) -> None:
@@ -494,30 +493,30 @@ class RecoveringHistory(History):
         self.world.at(seconds, self.world.store.readonly.discard, node.me.incarnation)
 
     def _restart_all(self, node: Node) -> None:
-        """All end without a word, and begin anew."""
+        """Crash all endpoints, and start them again."""
         self.say("all endpoints end")
         for one in self.world.live():
             self.crash(one)
             self.world.at(self.random.uniform(0.3, 4.0), self.start, one.me.name)
 
     def _set(self, node: Node) -> None:
-        """The cluster's settings change: an endpoint takes them when it starts."""
+        """Change the cluster's settings: an endpoint takes them when it starts."""
         settings = Settings(self.random.random() < 0.5, self.random.choice(("memory", "store")))
         self.say(f"from now on {settings}")
         self.world.settings = settings
 
     def _copy(self, node: Node) -> None:
-        """The journal is copied."""
+        """Copy the journal."""
         self.copy = self.world.store.copied()
 
     def _restore_all(self, node: Node) -> None:
-        """All endpoints end, an older copy of the journal is restored, and all endpoints start again."""
+        """End all endpoints, restore an older copy of the journal, and start all endpoints again."""
         if self.copy is not None and not self.restored_at:
             self._restart_all(node)
             self.restored_at = self.world.now + RESTORE_S
             self.world.at(RESTORE_S, self.world.store.put_back, self.copy)
 
-    # What must hold of the logs
+    # Checks of the logs
 
     def _check_logs(self) -> None:
         for node in self.world.live():

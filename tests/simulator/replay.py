@@ -1,7 +1,7 @@
-"""Run one seeded history and print what happened: ``python -m tests.simulator.replay SEED [endpoints]``.
+"""Run one seeded history and print its events: ``python -m tests.simulator.replay SEED [endpoints]``.
 
-The order of a set of texts is Python's choice, anew in each process, and with it the order in which a message goes to
-several endpoints. `make test` and this program take that chance away.
+Python chooses the order of a set of texts in each process, and with it the order in which a message goes to several
+endpoints. `make test` and this program remove that randomness.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HASH_SEED = "0"
 
 
 def main(arguments: list[str]) -> int:
-    """0: nothing was violated."""
+    """Run the history; return 0 if it has no violation."""
     history = History(int(arguments[0]), endpoints=int(arguments[1]) if len(arguments) > 1 else 3)
     violations = history.run()
     print("\n".join(history.log))

@@ -1,13 +1,14 @@
 """The simulator's store: the contract of ``broker/store/base.py`` as dictionaries.
 
-Owns: what each operation does at the instant at which it takes effect, and which of them take two. Must never: know
-when that is (``world`` decides), or fail by itself.
+Owns: the effect of each operation at its instant, and the list of operations that take two instants. Must never: choose
+the instant (``world`` does), or fail on its own.
 
-* A replace is two instants: from the first on the new subscription is there, until the second ``subscribers`` and
-  ``filtered`` still find what it has replaced.
-* An ``end`` is two instants: from the first on what it takes out is gone, at the second that has ended, or is back.
-* The index of terms may have rows of subscriptions that are gone, or have another term by now, until ``end`` is given
-  them; unless the store ``tells_slots``.
+* A replace takes two instants. At the first, the new subscription appears; until the second, ``subscribers`` and
+  ``filtered`` still find the replaced ones.
+* An ``end`` takes two instants. At the first, it takes the subscriptions out; at the second, they have ended or are
+  back.
+* The index of terms can have rows of subscriptions that are gone, or have another term by now, until ``end`` gets these
+  rows; unless the store ``tells_slots``.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from ingeborg.broker.store.base import RETAINED_PAGE_BYTES
 from ingeborg.broker.store.revocations import recorded
 from ingeborg.protocol.hashes import slot_of
 
-#: Records that go in one step of clearing up.
+#: Records that one step of clearing up removes.
 TIDY_RECORDS = 10
 
 #: Filters of a topic that come with its subscribers: few, so that a history reads further pages.
@@ -50,7 +51,7 @@ End = tuple[Sequence[Subscription], Location | None, bool]
 
 Unsubscribe = tuple[str, Sequence[str], str | None]
 
-#: All that a client has at a topic, by filter.
+#: A client's subscriptions at a topic, by filter.
 Record = dict[str | None, Subscription]
 
 #: Topic and filter.
@@ -61,7 +62,7 @@ Key = tuple[str, str, str | None]
 
 
 def _after(cursor: str | None) -> list[Any] | None:
-    """What a page ended with."""
+    """Return the last key of a page."""
     if cursor is None:
         return None
     try:
@@ -74,24 +75,25 @@ def _after(cursor: str | None) -> list[Any] | None:
 
 
 def key_of(subscription: Subscription) -> Key:
-    """What tells it from all others."""
+    """Return the key that identifies a subscription."""
     return subscription.topic, subscription.client, subscription.filter
 
 
 def in_order(record: Record) -> list[Subscription]:
-    """The one without a filter first, then by the filters' texts."""
+    """Sort a record: the subscription without a filter first, then by the filters' texts."""
     return [record[text] for text in sorted(record, key=lambda text: (text is not None, text or ""))]
 
 
 class SortedSet(set[str]):
-    """A set that is gone through in order, so that a seed is the same history whatever ``PYTHONHASHSEED`` is."""
+    """A set with a fixed order of iteration, so that a seed gives the same history for every ``PYTHONHASHSEED``."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(super().__iter__()))
 
 
 class Store:
-    """The truth. ``down``: nobody is answered; ``cut``: these endpoints are not; ``readonly``: these cannot write."""
+    """The truth. ``down``: the store answers nobody; ``cut``: it does not answer these endpoints; ``readonly``: it
+    takes no write from these."""
 
     WRITES = frozenset(
         {
@@ -101,19 +103,17 @@ class Store:
     )
 
     def __init__(self) -> None:
-        self.records: dict[str, dict[str, Record]] = {}  # by topic and client; no empty one
-        self.index: dict[Subscription, None] = {}  # those with a term, and rows that are stale
-        self.lingering: list[Subscription] = []  # replaced, and some reads still find them
-        self.taken: dict[Key, Subscription] = {}  # out of the records, by an `end` that is under way
-        self.ended_of: dict[
-            str, tuple[float, int, list[tuple[str, str | None]]]
-        ] = {}  # by client: when, how many, what
-        self.tells_slots = False  # as a store does that is in this machine's memory
+        self.records: dict[str, dict[str, Record]] = {}  # by topic and client; no empty record
+        self.index: dict[Subscription, None] = {}  # subscriptions with a term, and stale rows
+        self.lingering: list[Subscription] = []  # replaced subscriptions that some reads still find
+        self.taken: dict[Key, Subscription] = {}  # taken out of the records by an `end` under way
+        self.ended_of: dict[str, tuple[float, int, list[tuple[str, str | None]]]] = {}  # by client: time, count, names
+        self.tells_slots = False  # true for a store in this machine's memory
         self.stamps = itertools.count(1)
         self.journal: dict[tuple[int, int], RetainedMessage] = {}  # by slot and stamp
         self.floors: dict[int, int] = {}  # by slot
-        self.epochs: dict[str, int | None] = {}  # with the stamp at which each has ended; None: it is present
-        self.top = 0  # the greatest stamp that was ever seen
+        self.epochs: dict[str, int | None] = {}  # each with the stamp at which it ended; None: the present one
+        self.top = 0  # the greatest stamp ever seen
         self.location_of: dict[str, Location] = {}
         self.registry: dict[str, Endpoint] = {}
         self.seen_until: dict[bytes, float] = {}
@@ -132,11 +132,11 @@ class Store:
     # Subscriptions
 
     def record(self, topic: str, client: str) -> Record:
-        """All that the client has at the topic."""
+        """Return all subscriptions of the client at the topic."""
         return self.records.get(topic, {}).get(client, {})
 
     def all_of_them(self) -> list[Subscription]:
-        """Every subscription, in one order."""
+        """Return every subscription, in a fixed order."""
         return [
             each
             for topic in sorted(self.records)
@@ -148,7 +148,7 @@ class Store:
         self.finish_subscribe(self.begin_subscribe(batch))
 
     def begin_subscribe(self, batch: Sequence[Subscribe]) -> list[Subscription]:
-        """Each is there. Returns what it has replaced."""
+        """Add the subscriptions. Returns those that they replace."""
         self._refuse_too_many(batch)
         replaced: list[Subscription] = []
         for row in batch:
@@ -167,7 +167,7 @@ class Store:
         return replaced
 
     def finish_subscribe(self, replaced: list[Subscription]) -> None:
-        """No read finds any more what has been replaced."""
+        """Hide the replaced subscriptions from every read."""
         for each in replaced:
             self.lingering.remove(each)
 
@@ -215,7 +215,7 @@ class Store:
         return self.finish_end(batch)
 
     def begin_end(self, batch: Sequence[End]) -> None:
-        """What is to be taken out is there no more."""
+        """Take the rows' subscriptions out."""
         for subscriptions, location, only in batch:
             for each in subscriptions:
                 held = self.record(each.topic, each.client).get(each.filter)
@@ -225,7 +225,7 @@ class Store:
                     self.taken[key_of(each)] = held
 
     def finish_end(self, batch: Sequence[End]) -> list[list[Subscription]]:
-        """It has ended; or is there again, if its client has listened meanwhile."""
+        """End these subscriptions, or put back those whose client has listened meanwhile."""
         results: list[list[Subscription]] = []
         for subscriptions, location, only in batch:
             over: list[Subscription] = []
@@ -260,7 +260,7 @@ class Store:
         return len(forgotten[:TIDY_RECORDS]) + len(away[:TIDY_RECORDS])
 
     def _refuse_too_many(self, batch: Sequence[Subscribe]) -> None:
-        """All rows or none."""
+        """Refuse all rows if one would exceed the limit of filters."""
         new: dict[tuple[str, str], set[str | None]] = {}
         for row in batch:
             for topic in row.topics:
@@ -279,7 +279,7 @@ class Store:
             self.index[subscription] = None
 
     def _drop(self, topic: str, client: str, filters: Iterable[str | None]) -> None:
-        """Take these out, and out of what an `end` has taken out."""
+        """Remove these subscriptions, including those that an `end` has taken out."""
         record = self.record(topic, client)
         for text in filters:
             self._unindexed(record.pop(text, None))
@@ -290,12 +290,12 @@ class Store:
                 del self.records[topic]
 
     def _all_at(self, topic: str, client: str) -> list[str | None]:
-        """The filters of all that there is, or has just been taken out."""
+        """Return the filters of all present subscriptions, and the filters just taken out."""
         taken = (text for at, whose, text in self.taken if (at, whose) == (topic, client))
         return [*self.record(topic, client), *taken]
 
     def _unindexed(self, held: Subscription | None) -> None:
-        """Its row goes at once, or, of every second one, when `end` is given it."""
+        """Remove the index row at once; leave every second one until `end` gets it."""
         if held is not None and (self.tells_slots or held.stamp % 2):
             self.index.pop(held, None)
 
@@ -306,14 +306,14 @@ class Store:
         rest = [pair for pair in pairs if after is None or [*pair] > after]
         return rest[:limit], json.dumps(rest[limit - 1]) if len(rest) > limit else None
 
-    # What has ended
+    # Ended subscriptions
 
     def ended(self, clients: Sequence[str]) -> list[Ended | None]:
         found = [self.ended_of.get(client) for client in clients]
         return [None if ended is None else Ended(list(ended[2]), ended[1]) for ended in found]
 
     def has_ended(self, held: Subscription) -> None:
-        """It is named and counted."""
+        """Name and count an ended subscription."""
         _, count, names = self.ended_of.get(held.client, (0.0, 0, []))
         name = held.topic, held.filter
         count += name not in names
@@ -323,7 +323,7 @@ class Store:
         self.ended_of[held.client] = self.now, count, names[-min(fit, ENDED_MAX) :]
 
     def _again(self, row: Subscribe, topic: str) -> None:
-        """What is subscribed to has not ended any more."""
+        """Remove a new subscription from the ended ones."""
         at, count, names = self.ended_of.pop(row.client, (0.0, 0, []))
         kept = [name for name in names if name[0] != topic or not (row.replace or name[1] == row.filter)]
         count -= len(names) - len(kept)
@@ -373,17 +373,17 @@ class Store:
         return list(last.items()), self.top
 
     def copied(self) -> tuple[Any, ...]:
-        """The journal as it is, for ``put_back``; the greatest stamp is the last."""
+        """Return a copy of the journal for ``put_back``. The greatest stamp comes last."""
         return copy.deepcopy((self.journal, self.floors, self.epochs, self.top))
 
     def put_back(self, copied: tuple[Any, ...]) -> None:
-        """The journal is as it was."""
+        """Restore the journal from a copy."""
         self.journal, self.floors, self.epochs, self.top = copied
 
-    # Locations, the registry, and what is revoked
+    # Locations, the registry, and revocations
 
     def draw(self, clients: list[str], incarnation: str) -> list[tuple[str, Location]]:
-        """The locations that a ``listen`` beginning now will write."""
+        """Return the locations that a ``listen`` beginning now will write."""
         known = {client: self.location_of.get(client) for client in clients}
         number = int(self.now * 1000)
         return [

@@ -1,7 +1,8 @@
-"""Broadcasts to clients that move, in seeded histories with cuts, whose home may crash or leave: nobody who listens all
-the time misses one.
+"""Broadcasts to clients that move, in seeded histories with cuts, in which the broadcasts' home can crash or leave: a
+client that listens all the time misses none.
 
-SPEC section 8, rule 3: who moves while a broadcast is on its way gets it, perhaps at two places; who stays, once.
+SPEC section 8, rule 3: a client that moves while a broadcast is on its way gets it, perhaps at two places. A client
+that stays gets it once.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from .world import Client, World
 CLIENTS = 4
 SECONDS = 12.0
 
-#: What befalls the broadcasts' home in the middle of a history.
+#: The fate of the broadcasts' home in the middle of a history.
 FATES = ("stays", "crashes", "leaves")
 
-#: A cut is over, and links are whole again, well before a request is given up (5 s): while all endpoints stay,
-#: everything succeeds at last.
+#: A cut ends, and links are whole again, well before a request times out (5 s): while all endpoints stay, everything
+#: succeeds at last.
 CUT_MAX_S, WHOLE_AFTER_S = 2.0, 1.5
 
 
 def heard(place: Client) -> Counter[Any]:
-    """The broadcasts that came."""
+    """Return the broadcasts that came."""
     return Counter(payload for _, key, payload in place.notes if key is None)
 
 
 @dataclass
 class Traveller:
-    """A client that listens all the time, now here, now there."""
+    """A client that listens all the time, at changing places."""
 
     name: str
     places: list[Client] = field(default_factory=list)
-    moves: list[list[float]] = field(default_factory=list)  # when its `listen` was sent, and when it had succeeded
+    moves: list[list[float]] = field(default_factory=list)  # when each `listen` was sent, and when it succeeded
 
 
 class Broadcasts:
@@ -52,14 +53,14 @@ class Broadcasts:
         self.world.run(3.0)
         self.home = self.world.nodes[self.all[0].router.members.table[slot_of("")]]
         self.fate = fate
-        # What becomes of the clients of one that ends is another matter.
+        # Clients of an endpoint that ends are another matter.
         self.nodes = [node for node in self.all if fate == "stays" or node is not self.home]
         self.travellers = [Traveller(f"traveller {number}") for number in range(CLIENTS)]
-        self.sent: dict[int, list[float]] = {}  # number -> when it was sent, and when it had succeeded
+        self.sent: dict[int, list[float]] = {}  # number -> when it was sent, and when it succeeded
         self.failed: set[int] = set()
 
     def run(self) -> None:
-        """Moves, broadcasts and cuts until the time is over, and then until all of it has had its effect."""
+        """Move, broadcast and cut until the time is over, and then run until everything has had its effect."""
         world, draw = self.world, self.world.random
         for traveller in self.travellers:
             self._move(traveller)
@@ -99,7 +100,7 @@ class Broadcasts:
         move = [self.world.now, float("inf")]
 
         def replied(reply: dict[str, Any]) -> None:
-            if "error" in reply:  # it holds, or does not
+            if "error" in reply:  # it may hold or not
                 assert (reply["error"], self.fate) == ("peer_unavailable", "crashes"), reply
                 place.send(command="listen")
             else:
@@ -116,7 +117,7 @@ class Broadcasts:
         sender = Client(self.world, f"sender {number}", self.world.random.choice(self.nodes))
 
         def replied(reply: dict[str, Any]) -> None:
-            if "error" in reply:  # a cut and an end can be more, together, than the 5 s that a request has
+            if "error" in reply:  # a cut and an end together can take longer than a request's 5 s
                 assert (reply["error"] in ("peer_unavailable", "partial"), self.fate != "stays") == (True, True), reply
                 self.failed.add(number)
             sent[1] = self.world.now
@@ -125,7 +126,7 @@ class Broadcasts:
         sender.send(command="broadcast", payload=number, ack=True)
 
     def check(self) -> int:
-        """Raises ``AssertionError``; returns how many copies went to clients that moved meanwhile."""
+        """Check the copies. Returns the number that went to clients that moved meanwhile. Raises ``AssertionError``."""
         moving = 0
         assert len(self.failed) < len(self.sent) / 5, len(self.failed)
         for traveller in self.travellers:

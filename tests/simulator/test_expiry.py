@@ -1,5 +1,5 @@
-"""Subscriptions that end by themselves, in random histories with every fault: none ends while its client listens or is
-within the grace time, whoever loses one is told, and none is left when its client has gone."""
+"""Expiring subscriptions, in random histories with every fault. None ends while its client listens or is within the
+grace time, a client learns of each one that it loses, and none is left when its client has gone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .expiry import ExpiryHistory
 from .store import End, SortedSet, Store, key_of
 from .world import World
 
-#: Of a kind: the options, how many histories, and how many subscriptions end in them, and stay, at least.
+#: By kind: the options, the number of histories, and the least number of subscriptions that end in them, and that stay.
 KINDS: dict[str, tuple[dict[str, Any], int, int]] = {
     "in peace": ({"faults": False}, 12, 200),
     "drains": ({"faults": False, "drains": True}, 12, 200),
@@ -72,7 +72,7 @@ def test_nothing_at_all_is_left_of_clients_that_never_come_back() -> None:
 
 
 def whoever_came_back(patch: pytest.MonkeyPatch) -> None:
-    """The store takes them out, wherever the client listens by then."""
+    """The store ends subscriptions although their client listens again by then."""
 
     def unbound(batch: Sequence[End]) -> list[End]:
         return [(subscriptions, location, False) for subscriptions, location, _ in batch]
@@ -80,11 +80,11 @@ def whoever_came_back(patch: pytest.MonkeyPatch) -> None:
     begin, finish = Store.begin_end, Store.finish_end
     patch.setattr(Store, "begin_end", lambda store, batch: begin(store, unbound(batch)))
     patch.setattr(Store, "finish_end", lambda store, batch: finish(store, unbound(batch)))
-    patch.setattr(World, "delay", lambda world: world.random.uniform(0.0, 0.3))  # and there is time to come back
+    patch.setattr(World, "delay", lambda world: world.random.uniform(0.0, 0.3))  # with time to come back
 
 
 def whoever_came_back_with_a_filter(patch: pytest.MonkeyPatch) -> None:
-    """A home has those with filters end, wherever the client listens by then."""
+    """A home ends subscriptions with filters although their client listens again by then."""
     wants.interpreted()
     true = Expiry._end
 
@@ -96,7 +96,7 @@ def whoever_came_back_with_a_filter(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_newer_one(patch: pytest.MonkeyPatch) -> None:
-    """The store takes out what has been subscribed to again since the home has read it."""
+    """The store ends a subscription that has been renewed since the home read it."""
 
     def there(store: Store, batch: Sequence[End]) -> list[End]:
         new: list[End] = []
@@ -109,11 +109,11 @@ def a_newer_one(patch: pytest.MonkeyPatch) -> None:
     begin, finish = Store.begin_end, Store.finish_end
     patch.setattr(Store, "begin_end", lambda store, batch: begin(store, there(store, batch)))
     patch.setattr(Store, "finish_end", lambda store, batch: finish(store, there(store, batch)))
-    patch.setattr(World, "delay", lambda world: world.random.uniform(0.0, 0.3))  # and there is time for that
+    patch.setattr(World, "delay", lambda world: world.random.uniform(0.0, 0.3))  # with time for that
 
 
 def too_early(patch: pytest.MonkeyPatch) -> None:
-    """Half the grace time has to do."""
+    """Clients get half the grace time."""
     wants.interpreted()
     true = Expiry.__init__
 
@@ -127,13 +127,13 @@ def too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def never(patch: pytest.MonkeyPatch) -> None:
-    """Nobody looks."""
+    """No home looks for expired subscriptions."""
     wants.interpreted()
     patch.setattr(Expiry, "tick", lambda expiry: None)
 
 
 def who_is_elsewhere(patch: pytest.MonkeyPatch) -> None:
-    """A home takes whoever listens at another endpoint for away."""
+    """A home takes a client that listens at another endpoint for absent."""
     wants.interpreted()
 
     def listens(expiry: Expiry, client: str, location: Location | None) -> bool:
@@ -148,7 +148,7 @@ def untold(patch: pytest.MonkeyPatch) -> None:
 
 
 def read_without_terms(patch: pytest.MonkeyPatch) -> None:
-    """A home reads those that stay only."""
+    """A home reads only subscriptions without a term."""
 
     def subscribers(store: Store, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
         sets, pages = true(store, topics)
@@ -163,7 +163,7 @@ def read_without_terms(patch: pytest.MonkeyPatch) -> None:
 
 
 def replaced_filters_stay(patch: pytest.MonkeyPatch) -> None:
-    """A home keeps the filters of whoever has put all messages in their place, until these have ended, too."""
+    """A home keeps the filters that a plain subscription has replaced, until that one has ended as well."""
     wants.interpreted()
     true = TopicFilters.change
 
@@ -190,7 +190,7 @@ def ended_filters_stay(patch: pytest.MonkeyPatch) -> None:
 
 
 def changed(patch: pytest.MonkeyPatch, of: Callable[[Store, Subscribe, str], bool]) -> None:
-    """The store leaves these rows' subscriptions at these topics as they are."""
+    """The store leaves these rows' subscriptions at these topics unchanged."""
     true = Store.begin_subscribe
 
     def begin(store: Store, batch: Sequence[Subscribe]) -> list[Subscription]:
@@ -203,17 +203,17 @@ def changed(patch: pytest.MonkeyPatch, of: Callable[[Store, Subscribe, str], boo
 
 
 def not_written_anew(patch: pytest.MonkeyPatch) -> None:
-    """Whoever subscribes again keeps the former term."""
+    """A client that subscribes again keeps the former term."""
     changed(patch, lambda store, row, topic: bool(row.term) and row.filter in store.record(topic, row.client))
 
 
 def no_term_does_not_win(patch: pytest.MonkeyPatch) -> None:
-    """A subscribe without a term leaves the term of what is there."""
+    """A subscribe without a term leaves the existing subscription's term."""
     changed(patch, lambda store, row, topic: not row.term and row.filter in store.record(topic, row.client))
 
 
 def a_term_wins(patch: pytest.MonkeyPatch) -> None:
-    """A subscribe with a term gives it to what has none."""
+    """A subscribe with a term gives the term to a subscription that has none."""
     true = Store.begin_subscribe
 
     def begin(store: Store, batch: Sequence[Subscribe]) -> list[Subscription]:
@@ -228,7 +228,7 @@ def a_term_wins(patch: pytest.MonkeyPatch) -> None:
 
 
 def ended_without_its_filter(patch: pytest.MonkeyPatch) -> None:
-    """The reply to a `listen` names the topic of what has ended alone."""
+    """The reply to a `listen` names only the topics of ended subscriptions."""
     true = Store.ended
 
     def ended(store: Store, clients: Sequence[str]) -> list[Ended | None]:

@@ -1,5 +1,6 @@
-"""Subscriptions with filters, in random histories with every fault: whoever has one that holds gets the message once,
-nobody else does, and what was confirmed is in the store; and each fault that would break this is found when planted."""
+"""Subscriptions with filters, in random histories with every fault. A client gets a message once if one of its filters
+matches, and never otherwise, and the store has every confirmed subscription. Each planted fault that would break this
+is found."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ IN_SLICES = Sizes(delivery_slice=1, clients_per_slice=1, recipients_max=3, list_
 IN_TURNS = Sizes(topics_at_once=0, backlog_bytes_per_turn=1)
 SMALL_CACHE = Limits(routes_topics=2)
 
-#: Of a kind: the options, how many histories, and, at least, how many deliveries have to be, and filters have taken the
-#: place of all else.
+#: By kind: the options, the number of histories, and the least number of required deliveries, and of subscriptions that
+#: replace all others.
 KINDS: dict[str, tuple[dict[str, Any], int, int, int]] = {
     "in peace": ({"faults": False}, 25, 300, 70),
     "alone": ({"endpoints": 1}, 10, 15, 15),
@@ -95,7 +96,7 @@ def test_the_naive_reading(pattern: dict[str, Any], payload: dict[str, Any], hol
 
 
 def replace_keeps(patch: pytest.MonkeyPatch, of: Callable[[Subscription], bool]) -> None:
-    """The store leaves these where another takes the place of all else."""
+    """A replacing subscription leaves these in the store."""
     true = Store.begin_subscribe
 
     def begin(store: Store, batch: Sequence[Subscribe]) -> list[Subscription]:
@@ -108,17 +109,17 @@ def replace_keeps(patch: pytest.MonkeyPatch, of: Callable[[Subscription], bool])
 
 
 def replace_keeps_the_plain_one(patch: pytest.MonkeyPatch) -> None:
-    """A filter in place of all else leaves the subscription without one."""
+    """A replacing subscription with a filter leaves the one without a filter."""
     replace_keeps(patch, lambda held: held.filter is None)
 
 
 def replace_keeps_the_filters(patch: pytest.MonkeyPatch) -> None:
-    """A subscription in place of all else leaves those with filters."""
+    """A replacing subscription leaves those with filters."""
     replace_keeps(patch, lambda held: held.filter is not None)
 
 
 def replace_is_an_addition(patch: pytest.MonkeyPatch) -> None:
-    """A home adds what the store has put in place of all else."""
+    """A home adds a subscription that has replaced all others in the store."""
     wants.interpreted()
     true = TopicFilters.change
 
@@ -129,7 +130,7 @@ def replace_is_an_addition(patch: pytest.MonkeyPatch) -> None:
 
 
 def missed_between_two_pages(patch: pytest.MonkeyPatch) -> None:
-    """Who goes from a filter of a page that is yet to come to one of a page before it is not looked for."""
+    """A home misses a client whose filter moves from a later page to an earlier one."""
     wants.interpreted()
 
     class Nothing(dict[object, tuple[str, Sequence[str], str | None]]):
@@ -147,16 +148,15 @@ def missed_between_two_pages(patch: pytest.MonkeyPatch) -> None:
 
 
 def changes_while_reading_are_lost(patch: pytest.MonkeyPatch) -> None:
-    """What is confirmed while filters are being read is taken to be in them."""
+    """A home believes that its pages of filters have the changes confirmed while it reads them."""
     wants.interpreted()
     true = TopicFilters.change
     patch.setattr(TopicFilters, "change", lambda filters, change: filters.loading or true(filters, change))
-    patch.setattr(World, "delay", lambda world: world.random.uniform(0.0, 0.3))  # and there is time for that
+    patch.setattr(World, "delay", lambda world: world.random.uniform(0.0, 0.3))  # with time for that
 
 
 def a_first_filter_is_lost(patch: pytest.MonkeyPatch) -> None:
-    """A filter that is confirmed while the topic's subscribers are being read is taken to be among those that were
-    read."""
+    """A home believes that its read of a topic's subscribers has a filter confirmed during that read."""
     wants.interpreted()
     true = Filtering.change
 
@@ -170,7 +170,7 @@ def a_first_filter_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def not_read(patch: pytest.MonkeyPatch) -> None:
-    """A home that has not had a topic before knows of those filters only that come from then on."""
+    """A home that is new to a topic knows only the filters that come from then on."""
     wants.interpreted()
 
     def read(filtering: Filtering, found: Sequence[tuple[str, Route, FilterPage]]) -> None:
@@ -182,7 +182,7 @@ def not_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def kept_through_a_lapse(patch: pytest.MonkeyPatch) -> None:
-    """What a home had read before others may have acted for it is used on."""
+    """A home goes on with what it read before others may have acted in its place."""
     wants.interpreted()
     true_lapsed, true_read = Home.lapsed, Filtering.read
     kept: dict[tuple[int, str], TopicFilters] = {}
@@ -211,7 +211,7 @@ def kept_through_a_lapse(patch: pytest.MonkeyPatch) -> None:
 
 
 def of_another_topic(patch: pytest.MonkeyPatch) -> None:
-    """A message is matched with the index that was made before its topic's."""
+    """A home matches a message with the index of an earlier topic."""
     wants.interpreted()
     true_init, true_match = Index.__init__, Index.match
     made: list[Index] = []
@@ -225,7 +225,7 @@ def of_another_topic(patch: pytest.MonkeyPatch) -> None:
 
 
 def second_list_as_the_first(patch: pytest.MonkeyPatch) -> None:
-    """An endpoint keeps the list of those whose filters have matched as that of the topic."""
+    """An endpoint takes the list of clients with matching filters for the topic's list."""
     wants.interpreted()
     true = Delivery.deliver_to_list_requested
 
@@ -236,7 +236,7 @@ def second_list_as_the_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_is_left(patch: pytest.MonkeyPatch) -> None:
-    """Of a client's several filters one stays in the index."""
+    """One filter of a client with several stays in the index."""
     wants.interpreted()
 
     def remove_all(index: Index, client: str) -> int:
@@ -247,7 +247,7 @@ def one_is_left(patch: pytest.MonkeyPatch) -> None:
 
 
 def first_alternative_only(patch: pytest.MonkeyPatch) -> None:
-    """The second of several ways in which a filter holds is not looked at."""
+    """The index ignores the second alternative of a filter."""
     wants.interpreted()
     true = indexes._ways
     patch.setattr(indexes, "_ways", lambda text: true(text)[:1])

@@ -121,7 +121,7 @@ def test_guarantees_hold_when_every_message_goes_out_in_slices() -> None:
 
 def test_guarantees_hold_when_frames_are_read_elsewhere_and_closed_connections_taken_in_slices() -> None:
     sizes = Sizes(closed_per_slice=0)
-    for large_bytes in (1, 70):  # all of them; some of them
+    for large_bytes in (1, 70):  # all frames are large; some are
         limits = Limits(large_bytes=large_bytes)
         check(seeds(70_000, 40), limits=limits, sizes=sizes)
         check(seeds(71_000, 20), limits=limits, sizes=sizes, faults=False)
@@ -148,7 +148,7 @@ def test_guarantees_hold_when_clients_do_not_read_and_send_more_than_there_is_ro
     assert deliveries >= drawn.enough(500)
 
 
-#: What is forgotten, and a seed that finds it.
+#: The forgotten step, and a seed that finds it.
 FORGOTTEN = {"to drain": 83_001, "to write on": 83_000, "to read on": 83_000, "to go on": 83_000}
 
 

@@ -1,4 +1,4 @@
-"""How many subscribers have not had a retained message, as its home counts them."""
+"""The number of subscribers that still lack a retained message, as the message's home counts them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILTER = {"kind": ["news"]}
 
 
 class Cluster:
-    """Of so many endpoints, with history; ``clients``: one each, which recover and have subscribed."""
+    """A cluster of this many endpoints, with history. ``clients``: one at each, which recover and have subscribed."""
 
     def __init__(self, endpoints: int, clients: int, filters: bool) -> None:
         limits = Limits(history_bytes=1 << 20)

@@ -1,5 +1,5 @@
-"""The oracle is told enough: a fault planted into what the clients of a history saw is found, with and without faults
-of the cluster."""
+"""The oracle learns enough: it finds each fault planted into the frames that a history's clients saw, with and without
+faults of the cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.planted import fault
 from .history import History, Subscriber
 from .world import Client
 
-#: Seeds whose histories have something of everything: moves, repetitions, and one that stays where it is.
+#: Seeds whose histories have something of everything: moves, repetitions, and a subscriber that stays where it is.
 PEACEFUL, DISTURBED = 4, 1
 
 
@@ -24,18 +24,18 @@ def connections(history: History) -> list[Client]:
 
 
 def steady(history: History) -> Subscriber:
-    """One that stayed where it was and heard something; its connection is the only one."""
+    """Return a subscriber that stayed on its only connection and heard something."""
     return next(one for one in history.subscribers if len(one.connections) == 1 and len(one.connections[0].notes) > 1)
 
 
 def lost(history: History) -> None:
-    """Nobody has heard anything."""
+    """No client has heard anything."""
     for client in connections(history):
         client.notes.clear()
 
 
 def lost_once(history: History) -> None:
-    """One message of one subscriber that was there for it all the time."""
+    """One message is missing at one subscriber that was there all the time."""
     facts, messages = history.facts(), history.messages()
     for client in connections(history):
         for note in client.notes:
@@ -46,7 +46,7 @@ def lost_once(history: History) -> None:
 
 
 def moved_to_a_former_place(history: History) -> None:
-    """The last message of one that moved came where it was before."""
+    """The last message to a moved client came at its former place."""
     for subscriber in history.subscribers:
         first, last = subscriber.connections[0], subscriber.connections[-1]
         if first is not last and last.notes:
@@ -56,7 +56,7 @@ def moved_to_a_former_place(history: History) -> None:
 
 
 def thrice(history: History) -> None:
-    """More often than it was sent, whatever befell the cluster."""
+    """A message came more often than any fault can explain."""
     client = next(client for client in connections(history) if client.notes)
     client.notes += client.notes[-1:] * 5
 
@@ -68,13 +68,13 @@ def twice(history: History) -> None:
 
 
 def twice_at_two_places(history: History) -> None:
-    """One message came where a client is, and where it was before."""
+    """One message came at a client's present place and at its former one."""
     subscriber = next(one for one in history.subscribers if len(one.connections) > 1 and one.connections[-1].notes)
     subscriber.connections[0].notes.append(subscriber.connections[-1].notes[-1])
 
 
 def out_of_order(history: History) -> None:
-    """What came on each connection came in the opposite order."""
+    """The messages on each connection came in the opposite order."""
     for client in connections(history):
         client.notes.reverse()
 
@@ -88,11 +88,11 @@ def to_who_has_no_wish(history: History) -> None:
     """A message came to a client that had not subscribed to its topic."""
     subscriber = steady(history)
     _, topic, _ = subscriber.connections[0].notes[-1]
-    del subscriber.changes[topic]  # so it never asked for what it has got
+    del subscriber.changes[topic]  # so it never asked for the message
 
 
 def subscriptions_lost(history: History) -> None:
-    """No confirmed subscription is in the store."""
+    """The store has none of the confirmed subscriptions."""
     history.world.store.records.clear()
 
 
@@ -102,18 +102,18 @@ def subscription_made(history: History) -> None:
 
 
 def unsubscription_lost(history: History) -> None:
-    """Everything that anybody ended is there again."""
+    """Every subscription that a client ended is back."""
     history.world.store.subscribe([Subscribe(one.name, list(one.changes)) for one in history.subscribers])
 
 
 def no_reply(history: History) -> None:
-    """A command has got no reply."""
+    """A command has no reply."""
     client = next(client for client in connections(history) if client.core is not None)
     history.expected[client] = 1
 
 
 def not_dropped(history: History) -> None:
-    """Publishers were told of each repetition that it was new."""
+    """Publishers got the reply that each of their repetitions was new."""
     for publication in history.publications:
         for sending in publication.sends:
             if sending.reply.get("duplicate"):
@@ -121,20 +121,20 @@ def not_dropped(history: History) -> None:
 
 
 def duplicate_of_nothing(history: History) -> None:
-    """A publisher was told of its only message that it was a duplicate."""
+    """A publisher got the reply that its only message was a duplicate."""
     sending = history.publications[0].sends[0]
-    history.publications[0].sends = [sending]  # no other publish of it was there
+    history.publications[0].sends = [sending]  # no other publish had its payload
     sending.reply = {"result": "success", "duplicate": True}
 
 
 def replaced_by_nobody(history: History) -> None:
-    """A connection was closed for another one that is not there."""
+    """The broker closed a connection in favour of one that does not exist."""
     client = connections(history)[-1]
     client.closed_at, client.close_code = history.world.now, REPLACED.code
 
 
 def key_given_twice(history: History) -> None:
-    """What was refused was taken after all."""
+    """An endpoint accepted a publish that had to be refused."""
     for publication in history.publications:
         for sending in publication.conflicts:
             sending.reply = {"result": "success", "duplicate": False}
@@ -147,14 +147,14 @@ def conflict_with_nothing(history: History) -> None:
 
 
 def retry_is_new(history: History) -> None:
-    """A repetition with a key of its own was taken for new."""
+    """A home took a repetition with its own key for new."""
     for publication in history.publications:
         for sending in publication.accepted:
             sending.reply["duplicate"] = False
 
 
 def refused_and_heard(history: History) -> None:
-    """What was refused came to a client all the same."""
+    """A refused message came to a client nevertheless."""
     publication = next(one for one in history.publications if one.conflicts and one.conflicts == one.sends)
     connections(history)[0].notes.append((history.world.now, publication.topic, publication.payload))
 

@@ -1,5 +1,5 @@
-"""Presence in random histories: in peace every change of a set is told, once and in order, and nothing else; through
-faults nobody is told to have come or gone who has not."""
+"""Presence in random histories. Without faults, endpoints announce every change of a set once, in order, and nothing
+else. With faults, they announce no client that has not come or gone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.proof import seeds
 
 from .presence import PresenceHistory
 
-#: Of a kind: the options, how many histories, and how much is told in them, at least.
+#: By kind: the options, the number of histories, and the least number of announcements in them.
 KINDS: dict[str, tuple[dict[str, Any], int, int]] = {
     "in peace": ({"faults": False}, 8, 600),
     "memory": ({"faults": False, "shape": Shape(reads_memory=True)}, 8, 600),
@@ -46,13 +46,14 @@ def test_what_is_told_has_happened(options: dict[str, Any], histories: int, leas
 
 
 def each_subscribe(patch: pytest.MonkeyPatch) -> None:
-    """Whoever subscribes joins, and whoever takes it back leaves, whatever they have there."""
+    """Every subscribe counts as a join, and every unsubscribe as a leave, even if the client has other
+    subscriptions."""
     wants.interpreted()
     patch.setattr(Look, "is_changed", lambda look, held: True)
 
 
 def a_second_joins_again(patch: pytest.MonkeyPatch) -> None:
-    """Whoever subscribes with another filter than before joins once more."""
+    """A client that subscribes with a second filter joins once more."""
     wants.interpreted()
     true = Look.is_changed
 
@@ -64,7 +65,7 @@ def a_second_joins_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_of_two_leaves(patch: pytest.MonkeyPatch) -> None:
-    """Whoever takes one of several subscriptions back has left."""
+    """A client that takes one of several subscriptions back has left."""
     wants.interpreted()
     true = Look.is_changed
 
@@ -75,14 +76,14 @@ def one_of_two_leaves(patch: pytest.MonkeyPatch) -> None:
 
 
 def before_it_is_written(patch: pytest.MonkeyPatch) -> None:
-    """What could not be written is told as well."""
+    """Endpoints announce changes that could not be written."""
     wants.interpreted()
     true = Writing._tell
     patch.setattr(Writing, "_tell", lambda writing, changed, write, error: true(writing, changed, write, None))
 
 
 def one_of_two_ends(patch: pytest.MonkeyPatch) -> None:
-    """Of whom one subscription at a topic has ended has left it, whatever else is there."""
+    """A client has left when one of its subscriptions at a topic has ended, even if others remain."""
     wants.interpreted()
     true = expiry._left
 
@@ -94,13 +95,14 @@ def one_of_two_ends(patch: pytest.MonkeyPatch) -> None:
 
 
 def ends_untold(patch: pytest.MonkeyPatch) -> None:
-    """Whose subscription has ended has not left."""
+    """A client whose subscription has ended has not left."""
     wants.interpreted()
     patch.setattr(Expiry, "_tell", lambda *_: None)
 
 
 class Unwritable(PresenceHistory):
-    """One write of a subscription in five fails. What may have been written is not told, so less is than happens."""
+    """One write of a subscription in five fails. Endpoints do not announce such writes, so they announce fewer changes
+    than happen."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         super().__init__(seed, **options)
@@ -115,7 +117,7 @@ class Unwritable(PresenceHistory):
     compare_all = PresenceHistory.compare_kinds
 
     def compare_counts(self) -> None:
-        """Some are lost."""
+        """Accept that some announcements are missing."""
 
 
 def test_a_write_that_failed_is_not_told() -> None:

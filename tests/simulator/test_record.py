@@ -20,12 +20,12 @@ from .record import WAYS, Recorder, record
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 500
 
-#: Each form runs them in a process of its own: all take the interpreted one a minute. For a change each way has two.
+#: Each form runs them in a process of its own. The interpreted form takes a minute for all; a change runs two per way.
 SEEDS, FEW = 600, 2 * len(WAYS)
 
 
 def lines(seeds: Sequence[int], **variables: str) -> list[str]:
-    # Sets of strings have the same order in both: a home goes through its subscribers in theirs.
+    # Sets of strings have the same order in both processes: a home goes through its subscribers in that order.
     environment = {**os.environ, "PYTHONHASHSEED": "0", **variables}
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulator.record", *map(str, seeds)],

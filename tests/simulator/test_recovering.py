@@ -1,5 +1,5 @@
-"""Clients that recover, in random histories with every fault: nothing that was kept is missing without a word, and no
-gap is told without a reason; and each fault that would break this is found when planted."""
+"""Clients that recover, in random histories with every fault: no retained message is missing without a report, and no
+endpoint reports a gap without a reason. Each planted fault that would break this is found."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DROPPING = {"limits": Limits(history_bytes=BYTES, outbox_bytes=2_000, drop_oldes
 FEW = Limits(history_bytes=BYTES, history_size=3)
 SMALL = Limits(history_bytes=6_000)
 
-#: What is done in one go, so small that a few topics are many.
+#: Limits of one step, so small that a few topics count as many.
 PATCHES: dict[str, int] = {
     "history.history_server.PAGE_MESSAGES": 2,
     "history.history_server.PAGE_BYTES": 20,
@@ -61,7 +61,7 @@ FAULTS = ("crash", "crash home", "leave", "join", "stall", "cut", "store", "read
 
 
 class Kind(NamedTuple):
-    """``histories``: how many; in them so many messages have to be owed to somebody, at least."""
+    """``histories``: their number; ``owed``: the least number of messages that they must owe to some client."""
 
     options: dict[str, Any]
     histories: int
@@ -70,7 +70,7 @@ class Kind(NamedTuple):
 
 
 def _lossy(*faults: str, **options: Any) -> dict[str, Any]:
-    """There are reasons for gaps."""
+    """Return options under which gaps are justified."""
     return {"whole": False, "faults": faults, **options}
 
 
@@ -133,7 +133,7 @@ KINDS: dict[str, Kind] = {
 
 
 def patched(patches: Mapping[str, int], patch: pytest.MonkeyPatch) -> None:
-    """Bounds of the parts' modules."""
+    """Change bounds of the parts' modules."""
     if patches:
         wants.interpreted()
     for name, value in patches.items():
@@ -171,7 +171,7 @@ def test_a_copy_that_was_delayed_does_not_replace_a_later_one_of_another_home() 
 
 
 def a_home_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """One of the homes of a client's topics is not asked."""
+    """An endpoint does not ask one of the homes of a client's topics."""
     true = Attempts._ask
 
     def ask(attempts: Attempts, attempt: Attempt) -> None:
@@ -185,7 +185,7 @@ def a_home_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def position_before_what_it_covers(patch: pytest.MonkeyPatch) -> None:
-    """The position at the end of a recovery leaves before what was held behind it."""
+    """The position at the end of a recovery leaves before the messages held during it."""
     true = Replaying._caught_up
 
     def caught_up(replaying: Replaying, session: ReplaySession) -> None:
@@ -198,28 +198,28 @@ def position_before_what_it_covers(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_recovers_after_a_lapse(patch: pytest.MonkeyPatch) -> None:
-    """Replay sessions go on as if they had got all that was dispatched meanwhile."""
+    """Replay sessions go on after a lapse as if they had got everything dispatched meanwhile."""
     patch.setattr(Replaying, "lapsed", lambda replaying: None)
 
 
 def no_floor(patch: pytest.MonkeyPatch) -> None:
-    """Slots that come without what belongs to them are taken for whole."""
+    """A home takes slots that arrived without their state for whole."""
     patch.setattr(HistoryState, "arrived", lambda state, slots, whole: None)
 
 
 def always_a_gap(patch: pytest.MonkeyPatch) -> None:
-    """Nothing is ever said to be whole."""
+    """Endpoints never call anything whole."""
     true = Log.since
     patch.setattr(Log, "since", staticmethod(lambda log, stamp, now: (true(log, stamp, now)[0], False)))
 
 
 def failures_are_not_told(patch: pytest.MonkeyPatch) -> None:
-    """An endpoint does not hear of a message that did not get there."""
+    """An endpoint does not learn of a message that failed to reach it."""
     patch.setattr(Watermarks, "delivery_failed", lambda watermarks, peer, clients: None)
 
 
 def some_watermarks_only(patch: pytest.MonkeyPatch) -> None:
-    """A recovery's positions go by the homes that were asked, whatever its client has subscribed to meanwhile."""
+    """A recovery's positions use only the homes asked at its begin, even after its client has subscribed to more."""
     true = Attempts.start
 
     def start(attempts: Attempts, attempt: Attempt) -> None:
@@ -231,7 +231,7 @@ def some_watermarks_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def not_written_and_dispatched(patch: pytest.MonkeyPatch) -> None:
-    """What the journal could not take in is published."""
+    """A home publishes a message that the journal could not take."""
 
     def take_written(retention: Retention) -> list[Dispatch]:
         written = list(retention.journal.written)
@@ -245,12 +245,12 @@ def not_written_and_dispatched(patch: pytest.MonkeyPatch) -> None:
 
 
 def kept_by_its_home_alone(patch: pytest.MonkeyPatch) -> None:
-    """Its replica does not hear of it."""
+    """A home does not tell its replica of a retained message."""
     patch.setattr(SlotReplication, "tell", lambda replication, state, slot, key, size: None)
 
 
 def let_go_of_without_a_word(patch: pytest.MonkeyPatch) -> None:
-    """What had to make room was never there."""
+    """A home forgets that it has dropped messages to make room."""
     true = Log._take
 
     def take(log: Log, of: TopicLog, entry: Entry, gone: int) -> None:
@@ -261,12 +261,12 @@ def let_go_of_without_a_word(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_first_of_equal_stamps_covers_all(patch: pytest.MonkeyPatch) -> None:
-    """A position within a recovery covers messages of other homes with the same stamp, which come behind it."""
+    """A position within a recovery also covers messages of other homes with the same stamp that come later."""
     patch.setattr(Attempt, "brings_after", lambda attempt, stamp: True)
 
 
 def positions_from_the_first_moment(patch: pytest.MonkeyPatch) -> None:
-    """An endpoint tells positions before it has heard how far those have come that began with it."""
+    """An endpoint sends positions before it knows the progress of the homes that began with it."""
     patch.setattr(Watermarks, "joined", lambda watermarks: watermarks.epochs.setdefault(watermarks._me))
     true = Watermarks.watermark_told
 
@@ -278,29 +278,29 @@ def positions_from_the_first_moment(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaves_while_it_joins(patch: pytest.MonkeyPatch) -> None:
-    """An endpoint ends before it is home of the slots that the others have let go of for it."""
+    """An endpoint ends before it is home of the slots that the others have transferred to it."""
     patch.setattr(Joining, "half_in", False)
 
 
 def names_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A home does not remember whose messages it has dispatched."""
+    """A home does not remember the publishers of the messages that it has dispatched."""
     patch.setattr(Names, "learn", lambda names, key, origin, number: None)
     patch.setattr(Retention, "has", lambda retention, dispatch: False)
 
 
 def names_stay_behind(patch: pytest.MonkeyPatch) -> None:
-    """The next home knows the payloads of messages, and not whose they were."""
+    """The next home knows the payloads of messages, but not their publishers."""
     patch.setattr(Names, "of", lambda names, keys: {})
     patch.setattr(Retention, "has", lambda retention, dispatch: False)
 
 
 def kept_where_there_is_no_room(patch: pytest.MonkeyPatch) -> None:
-    """A home says that it keeps what it has no room for."""
+    """A home says that it keeps a message for which it has no room."""
     patch.setattr(Log, "has_room", lambda log, topic, size: True)
 
 
 def an_old_journal_is_taken_for_the_last(patch: pytest.MonkeyPatch) -> None:
-    """A position of a former life of the cluster is good, however late it was told."""
+    """An endpoint accepts every position of a former epoch, however late it was sent."""
     true = Watermarks.reached
     patch.setattr(
         Watermarks, "reached", lambda watermarks, past, proven: true(watermarks, dict.fromkeys(past, 1 << 62), proven)
@@ -308,7 +308,7 @@ def an_old_journal_is_taken_for_the_last(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_after_an_unknown_position(patch: pytest.MonkeyPatch) -> None:
-    """A client whose position is of another cluster is sent nothing of what is kept."""
+    """A client with a position of another cluster gets none of the retained messages."""
     true = Attempts._ask
 
     def ask(attempts: Attempts, attempt: Attempt) -> None:
@@ -320,13 +320,13 @@ def nothing_after_an_unknown_position(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_home_in_memory_says_nothing(patch: pytest.MonkeyPatch) -> None:
-    """The journal does not know that the home of a slot does not write to it."""
+    """The journal does not know that a slot's home does not write to it."""
     true = Journal.taken
     patch.setattr(Journal, "taken", lambda journal, slots: true(journal, slots) if journal.writes else None)
 
 
 def a_further_listen_goes_on(patch: pytest.MonkeyPatch) -> None:
-    """A further `listen` on a connection goes on from where that has come to, and not from its own position."""
+    """A further `listen` on a connection goes on from the connection's progress, and not from its own position."""
     true = Replaying.listened
 
     def listened(replaying: Replaying, connection: Connection, client: str, position: str) -> dict[str, Any]:
@@ -338,7 +338,7 @@ def a_further_listen_goes_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Replaying, "listened", listened)
 
 
-#: Each with a kind of histories that finds it.
+#: Each fault with a kind of histories that finds it.
 @pytest.mark.parametrize(
     ("plant", "name", "seed"),
     [

@@ -1,7 +1,7 @@
-"""With replicas no payload is delivered twice through the crash of one home, and nothing that was confirmed is lost.
+"""With replicas, no payload is delivered twice after the crash of one home, and no confirmed payload is lost.
 
-In histories of crashes one endpoint at a time crashes, once every slot has its replica. What had been published lately
-is published again then, by others. In the other histories every fault happens at any time: replicas must not break what
+In the histories with crashes, one endpoint at a time crashes, whenever every slot has its replica. Other publishers
+then repeat the latest messages. In the other histories every fault happens at any time: replicas must not break what
 holds without them.
 """
 
@@ -66,7 +66,7 @@ def not_the_next_home(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_end_told_early(patch: pytest.MonkeyPatch) -> None:
-    """A replica is called whole before it has been sent."""
+    """A replica counts as whole before it has been sent."""
 
     def nothing(replicas: Replicas, replica: Replica) -> Any:
         replica.job = None
@@ -78,7 +78,7 @@ def an_end_told_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def not_waited_for(patch: pytest.MonkeyPatch) -> None:
-    """The replica is told of a message when somebody may have got it already."""
+    """The replica learns of a message only when a subscriber may already have it."""
     patch.setattr(InFlightDedup, "begin", lambda in_flight_dedup, dispatch, key: None)
     patch.setattr(
         "ingeborg.broker.core.replication.barrier.ReplicationBarrier.begin", lambda barrier, dispatch, key: None

@@ -1,6 +1,5 @@
-"""Who is revoked is served nowhere from a second after the operator was told of the success, whatever befalls; who logs
-in anew is let in; and each fault that would break this is found when it is planted.
-"""
+"""From a second after the operator's success on, no endpoint serves a revoked token, through any fault. Clients that
+log in again are let in. Each planted fault that would break this is found."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ from .world import Node
 
 ONE_BY_ONE = Sizes(looked_at_per_slice=1, revoked_per_slice=1, closed_per_slice=0)
 
-#: Options of histories; how many revokes of 12 histories, at the least, have success. Half as many connections are
-#: closed, and tokens of later let in.
+#: Options of histories, and the least number of successful revokes in 12 histories. Half as many connections are
+#: closed, and half as many later tokens let in.
 WAYS: dict[str, tuple[dict[str, Any], int]] = {
     "peace": ({"faults": False}, 110),
     "faults": ({}, 66),
@@ -60,22 +59,22 @@ def test_who_is_revoked_is_served_nowhere_and_who_logs_in_anew_is(options: dict[
 
 
 def a_peer_forgets(patch: pytest.MonkeyPatch) -> None:
-    """A peer that is told says that it knows, and does not."""
+    """A peer confirms a revocation, and does not apply it."""
     patch.setattr(Revoking, "told", lambda revoking, peer, number, arguments: revoking._desk.answer(peer, number))
 
 
 def nobody_is_told(patch: pytest.MonkeyPatch) -> None:
-    """Success is said when the store has it, and the peers find out when they look."""
+    """An endpoint confirms a revocation once the store has it; the peers learn that only when they look."""
     patch.setattr(Revoking, "_tell", lambda revoking, word: revoking._close(word))
 
 
 def not_recorded(patch: pytest.MonkeyPatch) -> None:
-    """The store has lost it when an endpoint starts."""
+    """The store has lost the revocation when an endpoint starts."""
     patch.setattr(Store, "revocations", lambda store: [])
 
 
 def read_before_the_others_tell(patch: pytest.MonkeyPatch) -> None:
-    """After a lapse what was read before it is taken for all."""
+    """After a lapse an endpoint trusts its read from before the lapse."""
 
     def joined(revoking: Revoking) -> None:
         revoking._round += 1
@@ -92,18 +91,18 @@ def nobody_held_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def closed_and_not_shut(patch: pytest.MonkeyPatch) -> None:
-    """Connections are closed some time, and go on until then."""
+    """Connections go on until they are closed some time later."""
     patch.setattr(Sessions, "revoke", lambda sessions, connection: None)
     patch.setattr(Sending, "close", lambda sending, connection, code: None)
 
 
 def let_in_unasked(patch: pytest.MonkeyPatch) -> None:
-    """Whoever connects is let in."""
+    """An endpoint lets every client in."""
     patch.setattr(Node, "lets_in", lambda node, grant: True)
 
 
 def too_many_named(patch: pytest.MonkeyPatch) -> None:
-    """Of a subject every token is taken for revoked, those of later, too."""
+    """A revocation of a subject covers all of its tokens, even later ones."""
 
     def names(known: Revocations, grant: Any) -> bool:
         return grant.jti in known._ids or grant.client in known._subjects

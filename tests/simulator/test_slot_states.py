@@ -1,9 +1,10 @@
-"""What belongs to slots goes with them through every fault: in histories, pages of numbers, written at slots' homes.
+"""The state of slots follows them through every fault. In these histories the state is pages of numbers, written at the
+slots' homes.
 
-Whenever an endpoint is told that slots are its own from here on, and that it has all of what belongs to them, the pages
-are looked at. They have to be as new as what a replica had confirmed, and as what was written at a home that is alive
-and was never taken for dead. Where it is told that some may be missing, nothing is owed.
-And whenever a page is written its home has the one before, unless its slot has come somewhere in part since.
+An endpoint learns that slots are its own from now on, and that it has all of their state. The test then checks the
+pages. They must be as new as those that a replica had confirmed, and as those written at a home that is alive and was
+never taken for dead. If the endpoint learns that some state may be missing, the test requires nothing. Whenever a page
+is written, its home must have the previous one, unless the slot has since come somewhere in part.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from tests.proof import seeds
 from .history import History
 from .world import Node
 
-#: One in so many slots has a page.
+#: One in this many slots has a page.
 EVERY = 64
 
-#: Pages written in a second.
+#: Pages written per second.
 WRITES_PER_S = 100.0
 
-#: Nothing is written from then on: faults are over, and all that is under way comes to its end.
+#: The end of all writes: faults are over, and everything under way comes to its end.
 UNTIL = 1_025.0
 
 
 class Watched(Pages):
-    """Tells the history what it is told."""
+    """Reports to the history which slots arrive."""
 
     def __init__(self) -> None:
         super().__init__(at_replicas=True)
@@ -49,8 +50,8 @@ class Watched(Pages):
 
 
 class Paged(History):
-    """A history in which pages are written. ``last``: by key, the last number and the endpoint's life that has written
-    it; ``safe``: the last that a replica had."""
+    """A history in which pages are written. ``last``: by key, the last number, and the life of the endpoint that wrote
+    it; ``safe``: the last number that a replica had."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         super().__init__(seed, **options)
@@ -70,7 +71,7 @@ class Paged(History):
         return node
 
     def take_confirmed(self) -> None:
-        """Pages that are at their replicas."""
+        """Note the pages that have reached their replicas."""
         for node in self.world.live():
             watched = pages_of(node)
             confirmed, watched.confirmed = watched.confirmed, []
@@ -79,7 +80,7 @@ class Paged(History):
                     self.safe[key] = max(self.safe.get(key, 0), number)
 
     def write(self) -> None:
-        """At its home, if there is one that acts."""
+        """Write a page at its home, if one acts."""
         world = self.world
         self.take_confirmed()
         if world.now < UNTIL:
@@ -93,7 +94,7 @@ class Paged(History):
                 return
 
     def write_at(self, node: Node, key: Key) -> None:
-        """The next number."""
+        """Write the next number."""
         router, pages = node.router, pages_of(node)
         before, writer = self.last.get(key, (0, node))
         has = int.from_bytes(pages.pages.get(key, b""))
@@ -113,7 +114,7 @@ class Paged(History):
             router.cluster.replication.keep(pages, key[0], key, 8, (key, self.written, replica))
 
     def arrived(self, node: Node, slots: Sequence[int], whole: bool) -> None:
-        """Is it all there?"""
+        """Check that everything is there."""
         if not whole:
             self.arrived_in_part += bool(self.last)
             for slot in slots:
@@ -128,7 +129,7 @@ class Paged(History):
             number, writer = self.last.get(key, (0, node))
             has = int.from_bytes(pages.get(key, b""))
             owed = self.safe.get(key, 0)
-            # Gone without a word in this endpoint's view: then it need not have been reached before.
+            # If the writer is gone without a word in this endpoint's view, it need not have reached this one before.
             lost = not writer.left and not node.router.members.in_view(writer.me.incarnation)
             if not lost and writer.me.incarnation not in disturbed and writer.stalled_until == 0.0:
                 owed = max(owed, number)
@@ -142,8 +143,8 @@ class Paged(History):
 
 
 class Stalled(Paged):
-    """Endpoints stand still, one after the other and several at once, for about as long as it takes to be taken for
-    dead."""
+    """Endpoints stand still, one after the other and several at once, for about as long as it takes others to take them
+    for dead."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         super().__init__(seed, faults=False, **options)
@@ -151,7 +152,7 @@ class Stalled(Paged):
         self.world.at(3.0, self.stall)
 
     def stall(self) -> None:
-        """One more."""
+        """Stall one more."""
         world = self.world
         if world.now > UNTIL - 8.0:
             return
@@ -209,7 +210,7 @@ def test_with_replicas_all_that_a_crashed_home_had_is_there() -> None:
 
 
 def early_end(patch: pytest.MonkeyPatch) -> None:
-    """A replica is called whole before all of it has been sent."""
+    """A replica counts as whole before everything has been sent."""
 
     def nothing(replicas: Replicas, replica: Replica) -> Any:
         replica.job = None
@@ -221,12 +222,12 @@ def early_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def changes_left_out(patch: pytest.MonkeyPatch) -> None:
-    """What changes while a replica is made is not sent."""
+    """Changes during the making of a replica are not sent."""
     patch.setattr(Replicas, "changed", lambda replicas, state, slot, key: None)
 
 
 def whole_without_a_word(patch: pytest.MonkeyPatch) -> None:
-    """What comes is called whole, whatever came of it."""
+    """Every transferred state counts as whole."""
     true = IncomingReplicas._tell
     patch.setattr(
         IncomingReplicas, "_tell", lambda incoming, slots, whole, **known: true(incoming, slots, True, **known)
@@ -253,12 +254,12 @@ def test_a_planted_fault_is_found(
 
 
 def nobody_is_told_that_it_has_missed_anything(patch: pytest.MonkeyPatch) -> None:
-    """Who comes back goes on with what it had."""
+    """An endpoint that comes back goes on with its old state."""
     patch.setattr(IncomingReplicas, "peer_missed", lambda incoming, peer, void_before: None)
 
 
 def old_replicas_are_believed(patch: pytest.MonkeyPatch) -> None:
-    """A home has gone on without its replica; what that has is used all the same."""
+    """A home trusts a replica that it has gone on without."""
     patch.setattr(SlotReplication, "peer_reset", lambda replication, peer: None)
     patch.setattr(
         IncomingReplicas, "peer_missed", lambda incoming, peer, _: incoming._let_go(set(incoming._held.slots))

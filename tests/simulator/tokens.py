@@ -1,7 +1,9 @@
-"""Tokens of a history's subscribers, the operator who takes some back, and what must hold then. SPEC section 2.4.
+"""Tokens of a history's subscribers, the operator who revokes some, and the rules that must then hold. SPEC section
+2.4.
 
-Owns: who has which token, what was revoked and when that was called a success. Must never: ask an endpoint what it
-knows: a success is what the operator was told, and what an endpoint sends is what it wrote to a socket.
+Owns: the subscribers' tokens, the revocations, and the times of their success. Must never: ask an endpoint for its
+knowledge. A success is a reply that the operator got, and a frame counts as sent when the endpoint wrote it to a
+socket.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ from .world import Client
 if TYPE_CHECKING:
     from .history import History, Subscriber
 
-#: After a success nothing is sent to who is revoked from so long on, in virtual seconds.
+#: Virtual seconds after a success from which on a revoked client gets nothing.
 WITHIN_S = 1.0
 
-#: A command that has no success may have taken effect for so long after it was sent.
+#: Virtual seconds after which a command without success can no longer take effect.
 UNKNOWN_S = 16.0
 
 FOREVER = float("inf")
@@ -30,7 +32,7 @@ FOREVER = float("inf")
 
 @dataclass
 class Revoked:
-    """One ``revoke``. ``issued_until``: what its reply says, of a subject; ``succeeded_at``: never, perhaps."""
+    """One ``revoke``. ``issued_until``: for a subject, the time in the reply; ``succeeded_at``: perhaps never."""
 
     claim: str
     value: str
@@ -39,13 +41,13 @@ class Revoked:
     issued_until: float = -1.0
 
     def names(self, grant: Grant) -> bool:
-        """By what its success has said."""
+        """Does its confirmed success cover the token?"""
         if self.claim == JTI:
             return grant.jti == self.value
         return grant.client == self.value and _second(grant) <= self.issued_until
 
     def may_name(self, grant: Grant) -> bool:
-        """Also where nobody knows what became of it."""
+        """Can it cover the token, even if its outcome is unknown?"""
         if self.succeeded_at < FOREVER or self.claim == JTI:
             return self.names(grant)
         return grant.client == self.value and _second(grant) <= self.sent_at + UNKNOWN_S
@@ -57,22 +59,22 @@ def _second(grant: Grant) -> int:
 
 
 class Tokens:
-    """Of one history."""
+    """The tokens of one history."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self._world = history.world
         self._random = history.random
         self._count = 0
-        self._held: dict[str, Grant] = {}  # by client: its present one
+        self._held: dict[str, Grant] = {}  # by client: its present token
         self._made: list[Grant] = []
         self._operators: dict[str, Client] = {}  # by the endpoint's incarnation
         self.revoked: list[Revoked] = []
-        self.refused: list[tuple[float, Client, bool]] = []  # when; who was not let in; for being revoked?
-        self.closed = self.let_in_anew = 0  # connections that were closed; tokens of later that were let in
+        self.refused: list[tuple[float, Client, bool]] = []  # time; the refused client; was it revoked?
+        self.closed = self.let_in_anew = 0  # closed connections; later tokens that were let in
 
     def grant(self, client: str) -> Grant:
-        """The token that the client has now."""
+        """Return the client's present token."""
         grant = self._held.get(client)
         if grant is None:
             grant = self._held[client] = self._make(client)
@@ -85,7 +87,8 @@ class Tokens:
         return grant
 
     def connected(self, subscriber: Subscriber, client: Client) -> None:
-        """The client has connected, or was refused. Who was, or is sent away, logs in anew a little later."""
+        """Note that the client has connected or was refused. A refused or disconnected client logs in again a little
+        later."""
         world = self._world
         if client.is_refused:
             assert client.grant is not None
@@ -116,7 +119,7 @@ class Tokens:
     # The operator
 
     def revoke_one(self) -> None:
-        """Take back the token of a subscriber, or an old one, or all of its tokens."""
+        """Revoke a subscriber's present token, or an old one, or all of its tokens."""
         node = self._history.node()
         if node is None:
             return
@@ -144,17 +147,17 @@ class Tokens:
 
         self._history.command(operator, then, command="revoke", **{revoked.claim: revoked.value})
 
-    # What must hold
+    # Checks
 
     def check(self, subscribers: list[Subscriber]) -> list[str]:
-        """What did not, in words."""
+        """Return the broken rules, in words."""
         violations = []
         recorded = Revocations()
         recorded.add(self._world.store.revoked, self._world.now)
         for subscriber in subscribers:
             for client in subscriber.connections:
                 violations += self._check(client)
-                # Also where it was no success: whoever was not told finds it out.
+                # This holds without a success as well: a peer that the revocation did not reach finds it in the store.
                 assert client.grant is not None
                 if client.core is not None and client.node.alive and recorded.names(client.grant):
                     violations.append(f"{client.name} at {client.node.me.name} is connected, as if nobody had looked")

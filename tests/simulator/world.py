@@ -1,16 +1,17 @@
 """A cluster in virtual time: real routers, simulated clock, store, links, clients and faults, all from one seed.
 
-Owns: what may happen to messages and processes, and when. Must never: know what is right (``history`` checks that).
+Owns: the possible fates of messages and processes, and their times. Must never: know what is right (``history`` checks
+that).
 
 * A store call takes effect at one instant between its begin and its end (so the store is linearizable), or fails: the
-  store does not answer an endpoint, or anyone; a failed write may have taken effect all the same.
-* A store that ``reads_memory`` (its ``shape``) is mostly read at once, at the end of a turn.
-* An ``end``, and a ``subscribe`` that replaces, may take two instants (``store`` says what is true between them).
-* A link's frames arrive in order after seeded delays. A cut holds them back in one direction or both; when it heals the
-  connection breaks, as TCP's do, and is made again.
-* A process may crash (its frames on the way may still arrive or not), stall (everything waits for it), or restart.
-* A client may stop reading: its socket takes ``socket_bytes`` more, and nothing until it holds half of that. What it
-  sends to an endpoint that does not read it waits in the socket, and so does its close.
+  store does not answer one endpoint, or any. A failed write may have taken effect all the same.
+* The router mostly reads a store that ``reads_memory`` (its ``shape``) at once, at the end of a turn.
+* An ``end``, and a ``subscribe`` that replaces, can take two instants (``store`` defines the state between them).
+* A link's frames arrive in order after seeded delays. A cut holds them back in one direction or both; when it heals,
+  the connection breaks, as TCP's do, and is made again.
+* A process can crash (its frames on the way may arrive or not), stall (everything waits for it), or restart.
+* A client can stop reading: its socket takes ``socket_bytes`` more, and then nothing until it holds half of that. If an
+  endpoint does not read a client, the client's frames and its close wait in the socket.
 """
 
 from __future__ import annotations
@@ -61,17 +62,18 @@ from .store import Store
 
 TICK_S = 0.1
 
-#: What an endpoint might forget: to tell the core that a socket has drained; to write on then; to read a connection
-#: again that it has held; to go on with what one turn was too short for.
+#: Steps that an endpoint might forget: to tell the core that a socket has drained, to go on writing then, to resume
+#: reading a paused connection, and to continue work for which one turn was too short.
 FORGETTABLE = ("to drain", "to write on", "to read on", "to go on")
 
-#: What a store that reads this machine's memory answers without a wait.
+#: The calls that a store in this machine's memory answers without a wait.
 AT_ONCE = frozenset({"subscribers", "locations", "filtered", "subscribed", "subscriptions_of"})
 
 
 class Client:
-    """One client's connection: what it sent, what it got. A reconnect is a new object. ``grant``: what its token says;
-    where that is not accepted there is no connection, and it ``is_refused``: since it is revoked, or nobody knows."""
+    """One client's connection, with the frames in both directions. A reconnect is a new object. ``grant``: the content
+    of its token. If the node does not accept that, no connection exists, and ``is_refused`` is set: the token is
+    revoked, or the node does not know."""
 
     def __init__(self, world: World, name: str, node: Node, grant: Grant | None = None) -> None:
         self.world = world
@@ -80,27 +82,29 @@ class Client:
         self.begun_at = world.now
         self.closed_at: float | None = None
         self.close_code = 0
-        self.ended_full = False  # with messages at the endpoint that its socket had no room for
+        self.ended_full = False  # while the endpoint held messages for which its socket had no room
         self.replies: list[tuple[float, dict[str, Any]]] = []
         self.notes: list[tuple[float, Any, Any]] = []  # (time, key, payload)
         self.on_reply: Callable[[dict[str, Any]], None] = lambda _: None
-        self.on_word: Callable[[dict[str, Any]], None] = lambda _: None  # what is neither a message nor a reply
-        self.on_named: Callable[[dict[str, Any]], None] = lambda _: None  # a message with a name, beside the notes
-        self.on_going_away: Callable[[], None] = lambda: None  # it is told that its endpoint ends
+        self.on_word: Callable[[dict[str, Any]], None] = lambda _: None  # gets all frames but messages and replies
+        self.on_named: Callable[[dict[str, Any]], None] = lambda _: (
+            None
+        )  # gets messages with a `mid`; ``notes`` has them, too
+        self.on_going_away: Callable[[], None] = lambda: None  # called when its endpoint announces its end
         self.number = next(world.numbers)
         self.grant = grant
-        self.written_at: list[float] = []  # when the endpoint wrote to its socket
+        self.written_at: list[float] = []  # times at which the endpoint wrote to its socket
         self.told_to_go_at: float | None = None
         self.core: Connection | None = None
         self.is_refused = grant is not None and not node.lets_in(grant)
         if not self.is_refused:
             self.core = node.router.connected(self.number, world.now, grant, piece_bytes=world.piece_bytes)
             node.clients[self.core] = self
-        self.deaf_until = 0.0  # it does not read before that
-        self._unread: deque[bytes] = deque()  # has come to an endpoint that does not read it
-        self._reads_on = False  # the endpoint reads the next of them in a moment
-        self._has_left = False  # behind them comes its close
-        self._unsent = 0  # bytes that were written to it and that it has not read
+        self.deaf_until = 0.0  # it reads nothing before that time
+        self._unread: deque[bytes] = deque()  # frames that its endpoint does not read yet
+        self._reads_on = False  # the endpoint reads the next one in a moment
+        self._has_left = False  # its close comes after them
+        self._unsent = 0  # bytes written to it that it has not read
         self.is_full = False
 
     def send(self, **fields: Any) -> None:
@@ -120,7 +124,7 @@ class Client:
         self.node.event(lambda now: None if core.closed else self.node.router.frame(core, data, now))
 
     def read_on(self) -> None:
-        """The endpoint reads the connection again: a frame at a time, until it stops."""
+        """Let the endpoint read the connection again: a frame at a time, until it stops."""
         if not self._reads_on:
             self._reads_on = True
             self.world.at(0.0, self._read_next)
@@ -137,10 +141,10 @@ class Client:
             self.closed(0)
 
     def write(self, frames: list[bytes]) -> None:
-        """The endpoint writes to the connection's socket."""
+        """Take what the endpoint writes to the connection's socket."""
         assert not self.is_full, "what is written to a full socket has to wait"
         world = self.world
-        if self.told_to_go_at is None:  # a socket that is being closed sends nothing more
+        if self.told_to_go_at is None:  # a socket that is closing sends nothing more
             self.written_at.append(world.now)
         for frame in frames:
             delay = max(world.delay(), self.deaf_until - world.now)
@@ -165,7 +169,7 @@ class Client:
             self.node.event(lambda now: None if core.closed else self.node.router.drained(core, now))
 
     def pinged(self) -> None:
-        """The endpoint pings: answered at once, by one that reads."""
+        """Answer the endpoint's ping at once, if the client reads."""
         world = self.world
         if self.core is not None and self.closed_at is None:
             world.deliver(("client", self.number, "up"), world.delay(), self._answered)
@@ -176,19 +180,19 @@ class Client:
             self.node.event(lambda now: None if core.closed else self.node.router.ponged(core, now))
 
     def cut_off(self, seconds: float) -> None:
-        """It is gone, with what it has not read; its endpoint finds out after so long."""
+        """Break the connection with everything that it has not read. Its endpoint notices after this many seconds."""
         self.closed_at = self.world.now
         self.world.at(seconds, self.closed, 1006)
 
     def close(self) -> None:
-        """The client goes away."""
+        """Close the connection from the client's side."""
         if self.node.alive and (self._unread or self.core in self.node.paused):
             self._has_left = True
         else:
             self.closed(0)
 
     def closed(self, code: int) -> None:
-        """The connection ends, from whichever side."""
+        """Handle the end of the connection, from either side."""
         if self.core is None:
             return
         core, self.core = self.core, None
@@ -201,7 +205,7 @@ class Client:
             self.node.event(lambda now: self.node.router.disconnected(core, now))
 
     def get(self, data: bytes) -> None:
-        """A message from the endpoint."""
+        """Handle a frame from the endpoint."""
         if self.closed_at is not None:
             return
         message = json.loads(data)
@@ -229,25 +233,25 @@ class Node:
         self.alive = True
         self.stalled_until = 0.0
         self.clients: dict[Connection, Client] = {}
-        self.paused: set[Connection] = set()  # it does not read these
-        self.on_gone: Callable[[Endpoint], None] = lambda _: None  # it takes a peer for gone
-        self.on_joined: Callable[[], None] = lambda: None  # all others have let it in
-        self.left = False  # in order, and has nothing to do any more
-        self.on_turn: Callable[[], object] = lambda: None  # a turn is about to end
-        self.pauses = self.blocks = 0  # how often it stopped reading one, or one did not take more
+        self.paused: set[Connection] = set()  # connections that it does not read
+        self.on_gone: Callable[[Endpoint], None] = lambda _: None  # called when it takes a peer for gone
+        self.on_joined: Callable[[], None] = lambda: None  # called when all others have let it in
+        self.left = False  # it has ended in order, with nothing left to do
+        self.on_turn: Callable[[], object] = lambda: None  # called before the end of a turn
+        self.pauses = self.blocks = 0  # how often it stopped reading a client, and a client stopped taking more
         self._turn_due = False
-        self.links: dict[str, int] = {}  # the connections to others that it has and has not seen to end
+        self.links: dict[str, int] = {}  # its connections to others whose end it has not seen
         self._deferred: list[Callable[[float], object]] = []
         world.at(world.random.random() * TICK_S, self._tick)
 
     def lets_in(self, grant: Grant) -> bool:
-        """What the shell asks before it lets a client in."""
+        """Let the client in or not, as the shell does."""
         revoking = self.router.clients.revoking
         is_awake = self.alive and self.world.now >= self.stalled_until and not self._deferred
         return is_awake and revoking.knows and not revoking.refuses(grant)
 
     def event(self, do: Callable[[float], object]) -> None:
-        """Something happens to the process: now, or when it runs again."""
+        """Handle an event in the process: now, or when it runs again."""
         world = self.world
         if not self.alive:
             return
@@ -259,7 +263,7 @@ class Node:
         self._do(do)
 
     def _wake(self) -> None:
-        """The stall is over, unless it was prolonged: everything that came meanwhile, in its order."""
+        """End the stall, unless it was prolonged; handle everything that came meanwhile, in its order."""
         if self.world.now < self.stalled_until:
             self.world.at(self.stalled_until - self.world.now, self._wake)
             return
@@ -340,7 +344,7 @@ class Node:
                 self.left = True
 
     def _read(self, call: Read) -> None:
-        """The reader's turn: it does not stall with its endpoint."""
+        """Run the reader's turn: it does not stall with its endpoint."""
         if not self.alive:
             return
         outcome = None
@@ -352,15 +356,15 @@ class Node:
     def _tick(self) -> None:
         if not self.alive:
             return
-        self.event(lambda now: self.router.tick(now, now))  # Unix time is that of the world
+        self.event(lambda now: self.router.tick(now, now))  # Unix time is the world's time
         self.world.at(TICK_S, self._tick)
 
 
 class World:
-    """The clock, the network, the store, the processes. ``forgets``: what every process does not do (``FORGETTABLE``),
-    as a fault of ours might have it. ``options``: of the routers."""
+    """The clock, the network, the store and the processes. ``forgets``: a step that every process omits
+    (``FORGETTABLE``), as a bug of ours could. ``options``: the routers'."""
 
-    #: Writes that may take effect though their endpoint is told that they have failed.
+    #: Writes that can take effect although their endpoint learns that they have failed.
     LATE = frozenset(
         {
             *("subscribe", "unsubscribe", "end", "listen", "heartbeat"),
@@ -376,25 +380,25 @@ class World:
         states: Callable[[], Sequence[SlotState]] = tuple,
         **options: Any,
     ) -> None:
-        """``settings``: of the cluster, which an endpoint takes when it starts. ``states``: makes what belongs to
-        slots, for each endpoint."""
+        """Make the world. ``settings``: the cluster's, which an endpoint takes when it starts. ``states``: makes each
+        endpoint's slot states."""
         self.random = random.Random(seed)
         self.settings = settings
         self.make_states = states
         self.now = 1000.0
         self.store = Store()
-        self.nodes: dict[str, Node] = {}  # by incarnation; dead ones too
+        self.nodes: dict[str, Node] = {}  # by incarnation, dead ones included
         self.numbers = itertools.count(1)
         self.options = {"limits": Limits(), **options}
         shape: Shape | None = options.get("shape")
         self.reads_memory = self.store.tells_slots = shape is not None and shape.reads_memory
         self.forgets = forgets
-        self.on_effects: Callable[[Node, Effects], object] = lambda node, effects: None  # a turn has ended
-        self.payload_name: Callable[[Any], Any] = lambda payload: payload  # what a note says that has come
+        self.on_effects: Callable[[Node, Effects], object] = lambda node, effects: None  # called after a turn
+        self.payload_name: Callable[[Any], Any] = lambda payload: payload  # gives the payload's name in a note
         self.socket_bytes = 1 << 20
-        self.piece_bytes = PIECE_BYTES  # what a client's socket is written in one turn
-        self.posthumous_at: list[float] = []  # when the store added what one that had crashed had asked for
-        self.cuts: set[tuple[str, str]] = set()  # (from, to) by endpoint name: nothing gets through
+        self.piece_bytes = PIECE_BYTES  # bytes that an endpoint writes to a client's socket in one turn
+        self.posthumous_at: list[float] = []  # when the store added a subscription of an endpoint that had crashed
+        self.cuts: set[tuple[str, str]] = set()  # (from, to) by endpoint name: pairs that nothing passes
         self._events: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._sequence = itertools.count()
         self._last: dict[Any, float] = {}  # channel -> when its last message arrives
@@ -409,7 +413,7 @@ class World:
         heapq.heappush(self._events, (self.now + delay, next(self._sequence), do, arguments))
 
     def run(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Let this many seconds pass."""
         end = self.now + seconds
         while self._events and self._events[0][0] <= end:
             self.now, _, do, arguments = heapq.heappop(self._events)
@@ -418,7 +422,7 @@ class World:
         self.now = end
 
     def delay(self) -> float:
-        """A message's time on the way: mostly below a millisecond, sometimes a hundred."""
+        """Return a message's time on the way: mostly below a millisecond, sometimes a hundred."""
         return self.random.uniform(0.0001, 0.001) if self.random.random() < 0.95 else self.random.uniform(0.001, 0.1)
 
     def deliver(self, channel: Any, delay: float, do: Callable[..., object], *arguments: Any) -> None:
@@ -436,11 +440,11 @@ class World:
         return node
 
     def live(self) -> list[Node]:
-        """The processes that run."""
+        """Return the processes that run."""
         return [node for node in self.nodes.values() if node.alive]
 
     def crash(self, node: Node) -> None:
-        """``kill -9``."""
+        """Crash the process, as ``kill -9`` does."""
         node.alive = False
         for client in list(node.clients.values()):
             self.at(self.delay(), client.closed, 1006)
@@ -450,7 +454,7 @@ class World:
     # Store
 
     def tell_at_once(self, node: Node) -> None:
-        """What an embedded store can say without waiting, if it can."""
+        """Answer the calls that an embedded store can answer without waiting, if it can."""
         while calls := node.router.asks(self.now):
             for call in calls:
                 if (
@@ -464,10 +468,10 @@ class World:
                     self.call_store(node, call)
 
     def call_store(self, node: Node, call: StoreCall) -> None:
-        """One call: an instant at which it takes effect, and one at which its answer arrives."""
+        """Make one call: it takes effect at one instant, and its answer arrives at another."""
         if call.operation == "listen":
             call = call._replace(arguments=(self.store.draw(*call.arguments), call.arguments[1]))
-        # Without a draw: whether anybody revokes is not to change the history.
+        # No random draw here: revocations must not change the history.
         if call.operation == "revocations":
             self.at(0.0003, self._recorded, node, call)
             return
@@ -556,7 +560,7 @@ class World:
             node.router.dial_failed(peer.me.incarnation, now)
 
     def send_link(self, sender: str, receiver: str, frame: bytes) -> None:
-        """A frame sets out, if there is a connection."""
+        """Send a frame, if a connection exists."""
         generation = self._connected.get(frozenset((sender, receiver)))
         if generation is not None:
             channel = (sender, receiver, generation)
@@ -573,12 +577,12 @@ class World:
         node.event(lambda now: self._receive(node, sender, generation, frame, now))
 
     def _receive(self, node: Node, sender: str, generation: int, frame: bytes, now: float) -> None:
-        # What had come while the process stood still is read, though the other end has closed the connection since.
+        # The process reads what came while it stood still, though the other end has closed the connection since.
         if node.links.get(sender) == generation:
             node.router.link_frame(sender, frame, now)
 
     def break_link(self, one: str, other: str) -> None:
-        """The connection between the two breaks; each notices in its own time, the sooner the usual."""
+        """Break the connection between the two. Each notices in its own time; sooner is more likely."""
         if self._connected.pop(frozenset((one, other)), None) is None:
             return
         for node, peer in ((self.nodes[one], other), (self.nodes[other], one)):
@@ -590,7 +594,7 @@ class World:
             node.router.link_down(peer, now)
 
     def cut(self, sender: str, receiver: str, seconds: float) -> None:
-        """Nothing gets through from one to the other, for so long; then their connections break."""
+        """Let nothing get from one to the other for this many seconds; then break their connections."""
         self.cuts.add((sender, receiver))
         self.at(seconds, self._heal, sender, receiver)
 

@@ -80,7 +80,9 @@ class RetainedRead(OfChange):
         change = self._change
         assert change is not None
         if not is_whole:
-            text = "The store has the subscription, but no home sent all kept messages in time; send the command again"
+            text = (
+                "The subscription is stored, but this endpoint could not read its kept messages; send the command again"
+            )
             change.error = ProtocolError("peer_unavailable", text)
         self._subscribing.reply(change, {"recovered": not has_gap})
 

@@ -158,7 +158,7 @@ async def test_one_claim_opens_to_each_client_its_own_topics(tmp_path: Path) -> 
     one, all_ = await token("42", "--new-keys", *own), await token("*", *own)
     async with ingeborg(tmp_path, "token", keys, "42", "--subscribe-prefix", "user/{sub}") as process:
         assert await process.ended() == 2
-        assert "ingeborg.subscribe: a prefix that ends in {sub} begins " in process.said()
+        assert "ingeborg.subscribe: a prefix that ends in {sub} also matches " in process.said()
         assert "write {sub}/" in process.said()
     async with (
         serving(tmp_path, "--auth-keys", keys) as (_, url),
@@ -201,7 +201,7 @@ async def test_one_claim_opens_to_each_client_its_own_topics(tmp_path: Path) -> 
         ):
             reply = await ask(gateway, client, name, topic)
             assert reply["error"] == "forbidden", (client, topic)
-            assert reply["info"].endswith(f"a client whose id has the character {character!r}")
+            assert reply["info"].endswith(f"a client whose id contains {character!r}")
         assert (await ask(gateway, "4:2", "subscribe", "user/4:2/x"))["result"] == "success"
         topics = [f"user/ann/{n}" for n in range(10_000)]
         large = {"command": "subscribe", "client_id": "ann", "topic": topics}

@@ -132,7 +132,7 @@ async def test_it_takes_a_permission(endpoint: Running, file: Path) -> None:
 async def test_where_nobody_needs_a_token_there_is_none_to_be_revoked(tmp_path: Path) -> None:
     async with running(tmp_path / "store") as endpoint, plain(endpoint.url) as client:
         reply = await client.ask({"command": "revoke", "client_id": "ops", "jti": "t"})
-        assert (reply["error"], "wants no tokens" in reply["info"]) == ("forbidden", True)
+        assert (reply["error"], "requires no tokens" in reply["info"]) == ("forbidden", True)
 
 
 async def test_a_client_that_reads_nothing_is_cut(endpoint: Running, file: Path) -> None:

@@ -1,4 +1,4 @@
-"""How long a connection may live: pings that have to be answered, tokens that expire."""
+"""The life span of a connection: clients must answer pings, and tokens expire."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Endpoint(Surroundings):
         return connection
 
     def pinged(self, seconds: float) -> list[int]:
-        """Numbers of the connections that are pinged within so many seconds, as ticks come."""
+        """Return the numbers of the connections that are pinged within this many seconds of ticks."""
         numbers: list[int] = []
         end = self.desk.now + seconds
         while self.desk.now < end - PING_SLOT_S / 2:
@@ -40,7 +40,7 @@ class Endpoint(Surroundings):
         return numbers
 
     def expired(self, unix_s: float) -> list[tuple[int, int]]:
-        """Those whose tokens are found to be over at this time: their numbers, and the codes."""
+        """Return the numbers of the connections whose tokens have expired at this time, with their close codes."""
         self.desk.real.tick(unix_s)
         self.keepalive.tick()
         return self.closes()
@@ -66,7 +66,7 @@ def test_connections_that_come_together_are_not_pinged_together(endpoint: Endpoi
         endpoint.connect()
     pinged = [len(endpoint.pinged(PING_SLOT_S)) for _ in range(slots + 1)]  # the last ends one tick late, by rounding
     assert sum(pinged) == 2 * slots
-    assert max(pinged) <= 4  # two, but for ticks that meet the ends of two slots, by rounding
+    assert max(pinged) <= 4  # two; ticks that meet the ends of two slots can add more, by rounding
 
 
 def test_who_leaves_two_unanswered_is_closed_at_the_time_of_the_next(endpoint: Endpoint) -> None:
@@ -131,7 +131,7 @@ def test_a_token_that_is_over_already_is_found_with_the_next_second(endpoint: En
 
 
 def test_tokens_go_by_unix_time_alone(endpoint: Endpoint) -> None:
-    """Which may be set back, while monotonic time goes on."""
+    """Unix time can be set back, while monotonic time goes on."""
     connection = endpoint.connect(UNIX_S + 10)
     for _ in range(100):
         endpoint.desk.now += 1.0

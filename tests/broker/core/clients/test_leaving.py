@@ -1,4 +1,4 @@
-"""An orderly end: in which order it goes, when each client is told, and what it waits for how long."""
+"""An orderly end: the order of its steps, the time at which each client must go, and the limits of each wait."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Endpoint(Surroundings):
         self.connections = [self.sessions.connected(number, None, False, 1 << 20) for number in range(clients)]
 
     def _copy_all(self) -> None:
-        """Its peer has what belongs to its slots, of which there is nothing."""
+        """Give the peer the state of the endpoint's slots; it is empty."""
         slot_transfer = self.cluster.slot_transfer
         assert not slot_transfer.prepared_to_leave()
         self.desk.work()
@@ -42,32 +42,32 @@ class Endpoint(Surroundings):
         assert slot_transfer.prepared_to_leave()
 
     def later(self, seconds: float = STEP_S) -> None:
-        """So much later a turn ends."""
+        """End a turn this many seconds later."""
         self.desk.now += seconds
         self.joining.tick()
         if self.leaving.under_way:
             self.leaving.go_on()
 
     def ends(self) -> list[Act]:
-        """What has been said of the end since the last look."""
+        """Return what the endpoint has announced about its end since the last call."""
         acts: list[Act] = [act for act in self.desk.acts if isinstance(act, SlotsTransferred | Left)]
         self.desk.acts[:] = [act for act in self.desk.acts if not isinstance(act, SlotsTransferred | Left)]
         return acts
 
     def told(self) -> list[int]:
-        """Numbers of the connections that were told to go since the last look."""
+        """Return the numbers of the connections that had to go since the last call."""
         closes = self.closes()
         assert {code for _, code in closes} <= {GOING_AWAY.code}
         return [number for number, _ in closes]
 
     def reading_changed(self) -> list[int]:
-        """Numbers of the connections that are to be read, or not to be, otherwise than at the last look."""
+        """Return the numbers of the connections whose reading has stopped or resumed since the last call."""
         numbers = [act.connection.number for act in self.desk.acts if isinstance(act, PauseOrResume)]
         self.desk.acts[:] = [act for act in self.desk.acts if not isinstance(act, PauseOrResume)]
         return list(dict.fromkeys(numbers))
 
     def out(self) -> bool:
-        """The registry lets this endpoint go, if it was asked to."""
+        """Let the registry remove this endpoint, if the endpoint has asked for it."""
         calls = [call for call in self.desk.stored if call.operation == "deregister"]
         for call in calls:
             call.end()
@@ -170,7 +170,7 @@ def test_who_is_owed_something_is_read_no_more_and_told_when_it_has_it(waits_for
     first.unread = 0
     endpoint.later()
     assert endpoint.told() == [first.number]
-    assert not first.paused  # its close is read
+    assert not first.paused  # the endpoint reads its close
 
 
 def test_who_waits_for_too_long_is_told_in_any_case() -> None:
@@ -201,7 +201,7 @@ def test_who_has_gone_or_was_told_otherwise_is_not_told() -> None:
     endpoint.closes()
     endpoint.later(PATIENCE.replies_s)
     assert endpoint.told() == []
-    assert endpoint.reading_changed() == [closed_soon.number]  # it is read for its close
+    assert endpoint.reading_changed() == [closed_soon.number]  # the endpoint reads it for its close
 
 
 def test_the_process_may_end_when_everything_under_way_is_finished() -> None:
@@ -211,7 +211,7 @@ def test_the_process_may_end_when_everything_under_way_is_finished() -> None:
     endpoint.leaving.begin(0.0)
     endpoint.later()
     endpoint.later()
-    assert not endpoint.out()  # it has a client yet
+    assert not endpoint.out()  # it still has a client
     endpoint.later(PATIENCE.replies_s)
     endpoint.later()
     assert endpoint.told() == [0]

@@ -1,4 +1,5 @@
-"""Where clients listen: what the store and the peers are told before a client is, and what peers announce."""
+"""Where clients listen: the store and the peers learn of a listen before its client gets the reply, and peers announce
+theirs."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def here(number: int) -> Location:
 
 
 def written(*locations: Location) -> list[tuple[Location, Ended | None]]:
-    """What the store answers to a `listen` of clients of whom nothing has ended."""
+    """Return the store's answer to a `listen` of clients without ended subscriptions."""
     return [(location, None) for location in locations]
 
 
@@ -48,7 +49,7 @@ class Endpoint(Surroundings):
         )
 
     def say(self, name: str, client: str = "anna", connection: Connection | None = None) -> Connection:
-        """A command, over a new connection if none is given."""
+        """Send a command, over a new connection if none is given."""
         connection = connection or self.client(name)
         said = command(name, client, id=1)
         if name == "listen":
@@ -58,12 +59,12 @@ class Endpoint(Surroundings):
         return connection
 
     def turn(self, *operations: str) -> list[Stored]:
-        """The turn ends; the store is asked for these."""
+        """End the turn; the store gets these calls."""
         self.part.flush()
         return self.stored(*operations)
 
     def listening(self, client: str = "anna", number: int = 1) -> Connection:
-        """A client that listens, and has had its reply."""
+        """Return a client that listens and has had its reply."""
         connection = self.say("listen", client)
         self.turn("listen")[0].end(written(here(number)))
         for call in self.desk.asked:
@@ -73,13 +74,13 @@ class Endpoint(Surroundings):
         return connection
 
     def announced(self, client: str, location: Location) -> None:
-        """The peer ``p`` says where a client listens."""
+        """Announce, as the peer ``p``, where a client listens."""
         before = len(self.desk.answers)
         self.part.listen_announced("p", 9, ListenRequest([(client, *location)]))
         assert self.desk.answers[before:] == [("p", 9, None)]
 
     def told(self) -> list[tuple[str, list[Any]]]:
-        """What peers are being told since the last look."""
+        """Return the announcements to peers since the last call."""
         asked = self.desk.asked[:]
         self.desk.asked.clear()
         assert {type(call.request) for call in asked} <= {ListenRequest}
@@ -138,7 +139,7 @@ def test_the_listens_of_a_turn_are_one_call_and_one_announcement(endpoint: Endpo
         endpoint.say("listen", client)
     second = endpoint.say("listen", "anna")
     (call,) = endpoint.turn("listen")
-    assert call.arguments == (["anna", "bert"], "m")  # anna's two are one to the store
+    assert call.arguments == (["anna", "bert"], "m")  # for the store, anna's two are one
     call.end(written(here(1), here(7)))
     assert [peer for peer, _ in endpoint.told()] == ["p", "q"]
     assert endpoint.bound() is second
@@ -167,7 +168,7 @@ def test_before_this_endpoint_has_joined_nobody_is_told_and_success_waits() -> N
 
 
 def test_whose_connection_ends_meanwhile_is_announced_as_one_that_is_gone() -> None:
-    # With a later number than where the client listens by now, it would be closed upon there.
+    # If its number exceeded the client's present one, the present endpoint would close that connection.
     endpoint = Endpoint("p", joined=False)
     anna, bert = endpoint.say("listen"), endpoint.say("listen", "bert")
     endpoint.turn("listen")[0].end(written(here(1), here(2)))
@@ -195,7 +196,7 @@ def test_and_is_given_up_in_time() -> None:
     assert endpoint.told() == []
 
 
-# One that cannot be stored
+# A listen that cannot be stored
 
 
 def test_one_that_cannot_be_stored_leaves_everything_as_it_was(endpoint: Endpoint) -> None:
@@ -233,7 +234,7 @@ def test_who_listened_there_already_listens_on(endpoint: Endpoint) -> None:
     assert endpoint.bound() is anna
 
 
-# Who is replaced
+# Replaced clients
 
 
 def test_the_former_connection_is_closed_when_the_new_place_is_stored_and_not_before(endpoint: Endpoint) -> None:
@@ -286,7 +287,7 @@ def test_an_earlier_one_elsewhere_changes_nothing(endpoint: Endpoint) -> None:
 
 @pytest.mark.parametrize("online", [True, False])
 def test_nor_does_it_where_the_place_here_was_forgotten(endpoint: Endpoint, online: bool) -> None:
-    # It was announced late, by one that could not say it before it had joined.
+    # The announcement came late, from a peer that could not send it before it had joined.
     endpoint.listening(number=3)
     endpoint.locations.clear()
     endpoint.announced("anna", at("p", 2, online=online))
@@ -295,7 +296,7 @@ def test_nor_does_it_where_the_place_here_was_forgotten(endpoint: Endpoint, onli
 
 
 def test_nobody_is_absent_of_whom_only_the_end_of_some_listen_is_known(endpoint: Endpoint) -> None:
-    # A later place may have been forgotten; the store is asked for it.
+    # The endpoint may have forgotten a later location, so it asks the store.
     endpoint.announced("anna", at("p", 4, online=False))
     assert endpoint.locations.get("anna") is None
 
@@ -324,7 +325,7 @@ def test_a_place_concurrent_with_a_listen_that_failed_is_forgotten(endpoint: End
     endpoint.announced("anna", at("p", 9))
     endpoint.turn("listen")[0].end(error=DOWN)
     endpoint.say("listen", connection=anna)
-    endpoint.turn("listen")[0].end(written(here(8)))  # nothing that it would be compared with is known any more
+    endpoint.turn("listen")[0].end(written(here(8)))  # nothing is left for a comparison
     assert endpoint.bound() is anna
 
 
@@ -355,7 +356,7 @@ def test_an_unlisten_that_overtakes_its_listen_leaves_the_clearing_to_it(endpoin
     anna = endpoint.say("listen")
     (call,) = endpoint.turn("listen")
     endpoint.say("unlisten", connection=anna)
-    endpoint.stored()  # it has no number yet
+    endpoint.stored()  # the client has no number yet
     call.end(written(here(4)))
     assert endpoint.turn("unlisten")[0].arguments == ([("anna", here(4))],)
     assert endpoint.told()[0] == ("p", [("anna", 4, "m", False)])
@@ -409,7 +410,7 @@ def test_a_client_that_has_gone_while_its_listen_was_written_is_told_of_as_gone(
     anna = endpoint.say("listen")
     (call,) = endpoint.turn("listen")
     endpoint.part.closed(anna)
-    assert endpoint.turn() == []  # without a number there is nothing to clear yet
+    assert endpoint.turn() == []  # without a number, nothing can be cleared yet
     call.end(written(here(4)))
     assert endpoint.told()[0] == ("p", [("anna", 4, "m", False)])
     assert endpoint.locations.get("anna") is None  # the store knows whether it listens elsewhere
@@ -417,7 +418,7 @@ def test_a_client_that_has_gone_while_its_listen_was_written_is_told_of_as_gone(
 
 
 def test_where_it_was_before_is_still_believed_then(endpoint: Endpoint) -> None:
-    """It may still be there, and its endpoint will say so anew."""
+    """It may still be there, and then its endpoint will announce it again."""
     endpoint.announced("anna", at("p", 3))
     anna = endpoint.say("listen")
     (call,) = endpoint.turn("listen")
@@ -436,13 +437,15 @@ def test_a_client_that_is_here_while_a_peer_says_it_went_from_there_is_said_to_b
     for announcement in endpoint.desk.asked:
         endpoint.part.answered(announcement, None)
     assert endpoint.told()[0] == ("p", [("anna", 5, "m", True)])
-    assert endpoint.heard(anna) == []  # it has not asked
+    assert endpoint.heard(anna) == []  # it has not asked for one
 
 
 def test_a_listen_that_is_written_meanwhile_is_written_again_before_success_is_said(endpoint: Endpoint) -> None:
     anna = endpoint.say("listen")
     (call,) = endpoint.turn("listen")
-    endpoint.announced("anna", at("p", 7, online=False))  # of a connection that has ended, where time had stood still
+    endpoint.announced(
+        "anna", at("p", 7, online=False)
+    )  # from a connection that has ended, at an endpoint that stood still
     endpoint.announced("anna", at("q", 6, online=False))
     call.end(written(here(5)))
     assert endpoint.told() == []
@@ -539,7 +542,7 @@ def test_where_the_store_cannot_say_its_clients_stay_and_that_is_counted(endpoin
     assert endpoint.desk.counts["stale_mappings_left"] == 1
 
 
-# Subscriptions that end by themselves
+# Expiring subscriptions
 
 
 def test_a_listen_says_what_has_ended_as_the_store_knows_it_when_the_place_is_written(endpoint: Endpoint) -> None:
@@ -622,7 +625,7 @@ def test_after_so_long_that_it_is_forgotten_what_has_ended_everybody_is_told(end
 
 def test_a_place_that_is_left_before_it_is_known_whether_it_was_the_last_is_not_learnt(endpoint: Endpoint) -> None:
     anna, bert = endpoint.listening(), endpoint.listening("bert", 2)
-    endpoint.locations.clear()  # as when this endpoint has been let in again: they may have listened elsewhere
+    endpoint.locations.clear()  # as when this endpoint has been let in again: the clients may have listened elsewhere
     endpoint.part.closed(anna)
     endpoint.part.unlisten(bert, command("unlisten", "bert", id=2))
     assert [endpoint.locations.get(client) for client in ("anna", "bert")] == [None, None]

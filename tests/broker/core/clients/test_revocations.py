@@ -1,4 +1,4 @@
-"""Which tokens have been taken back: the map against a naive reading of all that it was told."""
+"""Revoked tokens: the map against a naive reading of all revocations that it got."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ GRANTS = st.builds(
 
 
 def naive(told: list[Revocation], unix_s: float, one: Grant) -> bool:
-    """Does any of those named here, in the words of SPEC section 2.4?"""
+    """Does one of these revocations name the token, in the words of SPEC section 2.4?"""
     lasting = [each for each in told if each.expires_at + KEPT_S > unix_s]
     if any(each.claim == JTI and each.value == one.jti for each in lasting):
         return True
     if one.issued_at is None:
         return any(each.claim == SUB and each.value == one.client for each in lasting)
-    # In the second of a revocation, or before it. A revocation that is over says nothing, also not of one that is not.
+    # A token issued in the second of a revocation, or before. An expired revocation names no token, and hides no other
+    # one.
     return any(
         each.claim == SUB and each.value == one.client and math.floor(one.issued_at) <= each.issued_until
         for each in lasting
@@ -95,7 +96,7 @@ def test_the_second_of_the_revocation_is_included_and_who_logs_in_after_it_is_no
     assert known.names(grant(issued_at=NOW))
     assert known.names(grant(issued_at=NOW + 0.999))
     assert not known.names(grant(issued_at=NOW + 1))
-    assert known.names(grant())  # nobody says when: it may be as old as any
+    assert known.names(grant())  # without a time of issue it can be of any age
 
 
 def test_a_gateways_subject_is_that_string_and_not_what_ids_begin_with() -> None:

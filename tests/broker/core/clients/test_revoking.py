@@ -1,4 +1,5 @@
-"""Taking tokens back: what a success rests on, who is closed and when, and what an endpoint does that may not know."""
+"""Revoking tokens: the conditions of a success, the connections that are closed and when, and an endpoint whose
+knowledge may be incomplete."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ OPS = Grant("anna", (), (), False, UNIX_S + 60, revoke=True)
 
 
 class Endpoint(Surroundings):
-    """It has read the record, unless it is not ``ready``."""
+    """An endpoint. It has read the record, unless it is not ``ready``."""
 
     def __init__(self, *peers: str, ready: bool = True, sizes: Sizes = SIZES) -> None:
         super().__init__(*peers, joined=False, unix_s=UNIX_S)
@@ -50,7 +51,7 @@ class Endpoint(Surroundings):
             self.joins()
 
     def joins(self, *revoked: Revocation) -> None:
-        """All others have let it in, and the store answers with these."""
+        """Let all other endpoints let it in, and answer its store calls with these."""
         self.join()
         self.part.joined()
         self.stored("revocations")[0].end(list(revoked))
@@ -95,7 +96,7 @@ def test_success_is_said_when_the_store_has_it_and_every_peer_knows() -> None:
     assert all(each.request == RevokedRequest([("jti", "t", 0, LATER)]) for each in asked.values())
     endpoint.part.answered(asked["a"], None)
     assert endpoint.heard(ops) == []
-    assert endpoint.part.lost(asked["b"]) is None  # it is dead, and serves nobody before it has read the record
+    assert endpoint.part.lost(asked["b"]) is None  # b is dead, and serves nobody before it has read the record
     assert endpoint.heard(ops) == [{"result": "success", "id": 1, "expires_at": LATER}]
 
 
@@ -132,7 +133,7 @@ def test_what_the_store_does_not_take_and_what_a_peer_does_not_answer_is_no_succ
     (asked,) = endpoint.desk.asked
     endpoint.part.failed(asked, "peer_unavailable", "late")
     assert endpoint.results(ops) == ["peer_unavailable"]
-    assert endpoint.part.refuses(token())  # the store has it all the same
+    assert endpoint.part.refuses(token())  # the store has it nevertheless
 
 
 def test_those_that_come_while_the_store_writes_are_written_together() -> None:
@@ -165,7 +166,7 @@ def test_of_several_that_are_too_many_together_only_those_without_room_are_refus
 def test_one_too_many_waiting_is_refused() -> None:
     endpoint = Endpoint()
     ops = endpoint.connect()
-    for number in range(1 + WAITING_MAX + 1):  # the first is being written
+    for number in range(1 + WAITING_MAX + 1):  # the store is writing the first
         endpoint.revoke(ops, jti=f"t{number}")
     assert endpoint.replies.tally("revoke") == {"store_unavailable": 1}
 
@@ -173,7 +174,7 @@ def test_one_too_many_waiting_is_refused() -> None:
 @pytest.mark.parametrize(
     ("expires_at", "word"),
     [
-        (UNIX_S - KEPT_S, "is over"),
+        (UNIX_S - KEPT_S, "is in the past"),
         (UNIX_S + REMEMBERED_MAX_S + KEPT_S + 1, "400 days"),
     ],
 )
@@ -191,7 +192,7 @@ def test_where_no_tokens_are_wanted_it_is_forbidden() -> None:
     anybody = endpoint.connect(None)
     endpoint.revoke(anybody, jti="t")
     (reply,) = endpoint.heard(anybody)
-    assert (reply["error"], "wants no tokens" in reply["info"]) == ("forbidden", True)
+    assert (reply["error"], "requires no tokens" in reply["info"]) == ("forbidden", True)
 
 
 def test_what_waits_too_long_for_the_store_to_write_others_is_given_up() -> None:
@@ -238,7 +239,7 @@ def test_what_waits_for_joining_is_given_up_in_time() -> None:
     assert endpoint.replies.tally("revoke") == {"peer_unavailable": 2}
 
 
-# Who is named
+# Named connections
 
 
 def closed(endpoint: Endpoint) -> list[int]:
@@ -266,7 +267,7 @@ def test_a_peers_word_is_answered_at_once_and_who_is_named_is_closed() -> None:
 def test_nothing_more_of_what_it_has_sent_is_begun() -> None:
     endpoint = Endpoint()
     named = endpoint.connect(token())
-    place = endpoint.replies.expect(named)  # a command under way, for which others wait
+    place = endpoint.replies.expect(named)  # a command under way, which holds others back
     for number in range(3):
         endpoint.sessions.frame(named, b'{"command":"listen","client_id":"bert","id":%d}' % number, True)
     endpoint.part.told("a", 7, RevokedRequest([("jti", "t", 0, LATER)]))
@@ -309,9 +310,7 @@ def test_many_connections_are_looked_at_in_slices_and_nobody_is_sent_anything_wh
         slices += 1
     assert (slices, closed(endpoint)) == (3, [])
     later = endpoint.connect(token("new", "eve"))
-    endpoint.part.told(
-        "a", 8, RevokedRequest([("jti", "new", 0, LATER)])
-    )  # meanwhile: it comes before most of the closes
+    endpoint.part.told("a", 8, RevokedRequest([("jti", "new", 0, LATER)]))  # meanwhile: before most of the closes
     for _ in range(4):
         next(job)
     assert later.revoked
@@ -338,13 +337,13 @@ def test_who_comes_with_a_revoked_token_is_counted() -> None:
     assert endpoint.desk.counts["revoked_refused"] == 2
 
 
-# What it knows
+# Its knowledge
 
 
 def test_it_knows_when_it_has_read_the_record_after_all_others_have_let_it_in() -> None:
     endpoint = Endpoint("a", ready=False)
     endpoint.tick()
-    endpoint.stored()  # nothing of that before: others need not tell it
+    endpoint.stored()  # no row from before: the others need not send it
     assert not endpoint.part.knows
     endpoint.join()
     endpoint.part.joined()
@@ -354,7 +353,7 @@ def test_it_knows_when_it_has_read_the_record_after_all_others_have_let_it_in() 
     endpoint.stored()
     endpoint.tick()
     endpoint.stored("revocations")[0].end([Revocation(JTI, "t", 0, LATER)])
-    assert not endpoint.part.knows  # until it has looked who has it
+    assert not endpoint.part.knows  # until it has compared its connections with it
     endpoint.desk.work()
     assert endpoint.part.knows
     assert endpoint.desk.acts == [Knows()]
@@ -392,7 +391,7 @@ def test_later_it_is_read_every_ten_seconds_and_what_is_over_is_forgotten() -> N
 
 
 def lapsed(*peers: str) -> tuple[Endpoint, Connection, Connection]:
-    """An endpoint whose lease has lapsed: a connection with a token, and one without."""
+    """Return an endpoint whose lease has lapsed, a connection with a token, and one without."""
     endpoint = Endpoint("a", *peers)
     bert, anybody = endpoint.connect(token()), endpoint.connect(None)
     endpoint.lose_lease()

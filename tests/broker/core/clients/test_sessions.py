@@ -1,5 +1,5 @@
-"""Commands on their way in: what is begun, what waits, who is read, and what is let go of. What begins them is made up
-here: it writes down each command, and keeps a place for its reply until the test gives it."""
+"""Commands on their way in: which begin, which wait, which connections are read, and what is dropped. The test itself
+carries the commands out: it notes each command, and keeps a place for its reply until it gives one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ingeborg.protocol.messages import Command
 
 from ..fake_desk import FakeDesk
 
-#: By what rules their connection goes, as the parts say that carry them out.
+#: The rules of the commands, as the parts that carry them out declare them.
 RULES = {
     "publish": {"publishes": True, "after_close": True},
     "broadcast": {"publishes": True, "after_close": True},
@@ -36,7 +36,7 @@ RULES = {
 
 
 class Room:
-    """Sessions, and what they begin."""
+    """Sessions, and the commands that they have begun."""
 
     def __init__(self, **limits: Any) -> None:
         self.desk = FakeDesk(limits=Limits(inflight_messages=2, **limits))
@@ -57,23 +57,23 @@ class Room:
         return self.sessions.connected(number, grant, throttled, PIECE_BYTES)
 
     def say(self, connection: Connection, *commands: str, **fields: Any) -> None:
-        """``"publish 1"``: the command and its id."""
+        """Send a command: ``"publish 1"`` is its name and its id."""
         for command in commands:
             self.sessions.frame(connection, frame(command, **fields), True)
 
     def finish(self, count: int = 1) -> None:
-        """The earliest commands under way are done."""
+        """Finish the earliest commands under way."""
         for _ in range(count):
             connection, place = self.places.pop(0)
             self.replies.reply(connection, place, None)
 
     def take_begun(self) -> list[str]:
-        """What was begun since the last call."""
+        """Return the commands begun since the last call."""
         begun, self.begun = self.begun, []
         return begun
 
     def acts(self) -> list[Act]:
-        """What is to be done since the last call."""
+        """Return the acts since the last call."""
         acts = self.desk.acts[:]
         self.desk.acts.clear()
         return acts
@@ -165,7 +165,7 @@ def test_a_row_of_replies_has_a_bound_beyond_which_commands_wait(room: Room) -> 
     assert room.take_begun() == [f"publish {REPLIES_MAX}"]
 
 
-# Who is read
+# Paused connections
 
 
 def test_a_connection_with_much_that_waits_is_not_read_until_all_of_it_has_begun(room: Room) -> None:
@@ -189,10 +189,10 @@ def test_who_publishes_while_too_much_is_in_flight_is_not_read_until_it_is_littl
     assert room.inflight.congested
     room.say(one, "publish 1")
     room.say(two, "subscribe 2")
-    assert (one.paused, two.paused) == (True, False)  # only publishes put more in flight
+    assert (one.paused, two.paused) == (True, False)  # only a publish adds to the messages in flight
     room.inflight.end(1)
     room.sessions.go_on()
-    assert one.paused  # one of two is not little yet
+    assert one.paused  # one of two is still too many
     room.inflight.end(1)
     room.sessions.go_on()
     assert not one.paused
@@ -218,7 +218,7 @@ def test_who_sends_too_fast_is_read_again_when_its_debt_is_paid() -> None:
     room = Room(commands_per_s=2)
     one = room.connection(throttled=True)
     room.say(one, "publish 1", "publish 2", "publish 3")
-    assert room.take_begun() == ["publish 1", "publish 2", "publish 3"]  # the third in debt
+    assert room.take_begun() == ["publish 1", "publish 2", "publish 3"]  # the third is on credit
     assert room.desk.counts["commands_throttled"] == 1
     room.say(one, "publish 4")
     assert room.take_begun() == []
@@ -254,7 +254,7 @@ def test_an_endpoint_that_ends_reads_nothing_more_until_it_tells_a_client_to_go(
     assert one.paused
     room.sessions.send_away(one)
     assert room.acts() == [PauseOrResume(one)]
-    assert not one.paused  # it is read for its close
+    assert not one.paused  # the endpoint reads it for its close
 
 
 def test_what_a_paused_client_that_is_told_to_go_still_sends_is_counted_as_dropped(room: Room) -> None:
@@ -337,7 +337,7 @@ def test_when_all_hold_too_much_the_greatest_goes_with_all_that_waits_on_it() ->
     assert (room.memory.of(one), room.memory.of(two)) == (700, 200)
     room.memory.full = True
     room.sessions.let_go()
-    assert room.acts() == []  # it is on its way out
+    assert room.acts() == []  # it is already closing
 
 
 def test_who_is_told_to_go_already_gives_up_what_waits_and_is_not_told_again() -> None:
@@ -363,7 +363,7 @@ def test_where_operators_wish_it_a_slow_reader_loses_messages_and_not_its_connec
 
 
 def large(room: Room, connection: Connection, command: str, **fields: Any) -> Read:
-    """A large frame comes; how it is to be read."""
+    """Send a large frame; return the order to read it."""
     data = frame(command, **fields)
     room.sessions.frame(connection, Large((data,), len(data), True), True)
     (read,) = [act for act in room.acts() if isinstance(act, Read)]

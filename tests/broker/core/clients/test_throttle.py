@@ -1,4 +1,4 @@
-"""How fast a connection may send commands. SPEC section 1.4."""
+"""The rate at which a connection can send commands. SPEC section 1.4."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def connection() -> Connection:
 
 @given(st.lists(st.tuples(st.floats(0, 0.3), st.integers(1, 4)), max_size=200))
 def test_over_any_time_no_more_is_taken_than_a_second_s_worth_and_the_rate(steps: list[tuple[float, int]]) -> None:
-    """A sender that sends whenever it may: what is taken is within the bucket, but for the last command's debt."""
+    """A sender sends at every chance: it stays within the bucket, plus the last command's debt."""
     throttle = Throttle(PER_S)
     sender = connection()
     now = 100.0
@@ -72,7 +72,7 @@ def test_commands_that_come_too_fast_are_taken_later_and_none_is_lost(command: s
     for number in range(50):
         anna.send(**parse(f"{command} #{number}"))
     anna.hear(0.08)
-    assert len(anna.heard) == PER_S + 1  # its allowance, and the one that passes it
+    assert len(anna.heard) == PER_S + 1  # its allowance, and the command that exceeds it
     assert anna.core is not None
     assert anna.core.backpressure
     anna.hear(1.0)

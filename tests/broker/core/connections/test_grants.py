@@ -1,4 +1,4 @@
-"""What a grant covers. SPEC section 1.5."""
+"""The coverage of a grant. SPEC section 1.5."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPERATOR = Grant("console", (), (), False, 0.0, inspect=True)
 
 
 def refused(grant: Grant, name: str, client: str, *topics: str) -> str | None:
-    """The error's code."""
+    """Return the error's code."""
     try:
         grant.check(Command(name, client, topics=topics))
     except ProtocolError as error:
@@ -102,7 +102,7 @@ Claims = dict[str, Any]
 
 
 def claimed(claims: Claims) -> Grant | None:
-    """What an endpoint makes of them. None: the token is not accepted."""
+    """Return an endpoint's reading of the claims. None: the endpoint does not accept the token."""
     grant = Grant(
         claims["sub"],
         tuple(claims["publish"]),
@@ -123,7 +123,7 @@ def claimed(claims: Claims) -> Grant | None:
 
 
 def is_accepted(claims: Claims) -> bool:
-    """Behind each `{sub}` stands something else, and it may be the end only in a list of topics."""
+    """Is other text after each `{sub}`? Only in a list of topics can it be the end."""
     for name in LISTS:
         for entry in claims[name]:
             if "{sub}{sub}" in entry:
@@ -134,8 +134,8 @@ def is_accepted(claims: Claims) -> bool:
 
 
 def is_nothing_to(client: str, entry: str, claims: Claims) -> bool:
-    """An id that has a control character, `/`, or what follows a `{sub}`: in the entry or in one that is the same up to
-    its first `{sub}`."""
+    """Does the id contain a control character, `/`, or the text after a `{sub}`: in the entry, or in one that is the
+    same up to its first `{sub}`?"""
     if "{sub}" not in entry:
         return False
     for each in (each for name in LISTS for each in claims[name]):
@@ -147,7 +147,7 @@ def is_nothing_to(client: str, entry: str, claims: Claims) -> bool:
 
 
 def filled(entry: str, client: str) -> str:
-    """From left to right, once."""
+    """Return the entry with its placeholders filled once, from left to right."""
     text = ""
     while entry:
         if entry.startswith("{sub}"):
@@ -158,7 +158,7 @@ def filled(entry: str, client: str) -> str:
 
 
 def naive(claims: Claims, command: Command) -> str | None:
-    """The code of the error, as the specification has it."""
+    """Return the code of the error, as the specification defines it."""
     name, client, sub = command.name, command.client, claims["sub"]
     if claims["inspect"] and name in ("subscriptions", "location"):
         return None
@@ -201,7 +201,7 @@ _IDS = st.sampled_from(("a", "b", "ab", "a/b", "a.b", "{sub}", "{", "}", "4", "4
 
 @st.composite
 def _claims_and_command(draw: st.DrawFn) -> tuple[Claims, Command]:
-    """Topics are mostly near to what the claims name."""
+    """Draw claims and a command, whose topics are mostly close to those in the claims."""
     claims: Claims = {name: draw(st.lists(_ENTRIES, max_size=2)) for name in LISTS}
     claims |= {name: draw(st.booleans()) for name in ("broadcast", "inspect", "revoke")}
     client = draw(_IDS)

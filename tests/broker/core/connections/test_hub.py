@@ -1,4 +1,4 @@
-"""Which client listens where on this endpoint, against a dictionary."""
+"""The clients that listen on this endpoint, and their connections, against a dictionary."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_newest_listen_wins_and_names_the_former() -> None:
     assert former is not None
     assert (former.connection, former.location) == (first, HERE)
     assert (first.clients, second.clients) == (set(), {"c"})
-    assert hub.bindings["c"].location is None  # its own is still being written
+    assert hub.bindings["c"].location is None  # its own location is still being written
 
 
 def test_listening_again_on_the_same_connection_keeps_the_location() -> None:

@@ -1,4 +1,4 @@
-"""Large frames: what the reader says of one is what the loop says of a small one, and the order is the same."""
+"""Large frames: the reader judges one as the loop judges a small one, and their order is the same."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PAYLOAD_MAX = 1000
 
 
 def read(data: bytes, *, is_text: bool = True, grant: Grant | None = None) -> Outcome:
-    """As the reader's process does it."""
+    """Read the frame as the reader's process does."""
     return unpack_outcome(read_packed(pack_arguments(is_text, PAYLOAD_MAX, grant), data))
 
 
@@ -48,7 +48,7 @@ def read(data: bytes, *, is_text: bool = True, grant: Grant | None = None) -> Ou
         ('{"command":"publish","topic":"t","id":7}', 7, "publish"),
         ('{"command":"listen","client_id":"a","id":"é-1"}', "é-1", None),
         (' { "command" : "broadcast" , "id" : -3 } \n', -3, "broadcast"),
-        ('{"id":7,"command":"publish","topic":"t"}', None, None),  # it would take reading it all
+        ('{"id":7,"command":"publish","topic":"t"}', None, None),  # only reading it all would show that
         ('{"command":"publish","payload":{"id":7}}', None, "publish"),
         ('{"command":"publish","payload":[{"id":7}],"ack":true}', None, "publish"),
         (r'{"command":"publish","payload":",\"id\":7}"}', None, "publish"),
@@ -173,7 +173,7 @@ def test_too_many_values_are_refused_wherever_they_are() -> None:
     )
 
 
-#: A process that gets little more memory than it has, and a frame whose values take more.
+#: A process with little more memory than it uses, and a frame whose values need more.
 SHORT_OF_MEMORY = """
 import resource, sys
 from ingeborg.broker.core.connections.large import pack_arguments, read_packed, unpack_outcome
@@ -214,12 +214,12 @@ def test_a_large_message_is_whole_however_it_comes(data: bytes, mask: bytes, dra
 
 # -- The router
 
-#: Calls of the store that are answered with a list, which is empty.
+#: Calls of the store whose answer is an empty list.
 READS = ("endpoints", "revocations")
 
 
 class Talk:
-    """A router with one connection, whose large frames are read when the test says so."""
+    """A router with one connection. The test decides when its large frames are read."""
 
     def __init__(self, **limits: Any) -> None:
         self.now = 100.0
@@ -273,7 +273,7 @@ def test_what_comes_behind_a_large_frame_waits_for_it() -> None:
     talk = Talk()
     talk.send(subscribe(1, 0), subscribe(2, 20_000), subscribe(3, 0), subscribe(4))
     assert [reply["id"] for reply in talk.heard()] == [1]
-    assert talk.connection.backpressure  # it is not read further
+    assert talk.connection.backpressure  # the endpoint does not read it further
     talk.read()
     assert [reply["id"] for reply in talk.heard()] == [2, 3]
     talk.read()
@@ -329,7 +329,7 @@ def test_large_frames_of_a_connection_that_is_let_go_are_forgotten() -> None:
     assert talk.forgotten == [dropped.number]
     assert talk.closed == [HELD_TOO_MUCH]
     assert talk.router.memory.total == len(subscribe(9))
-    talk.router.read(dropped.number, Outcome(), talk.now)  # it was being read
+    talk.router.read(dropped.number, Outcome(), talk.now)  # the process was reading it
     talk.read()
     assert talk.written[other]
     assert talk.router.memory.total == 0
@@ -358,7 +358,7 @@ def test_bytes_are_charged_as_commands(large_bytes: int) -> None:
         talk.read()
     assert talk.connection.allowance is not None
     assert 39 <= talk.connection.allowance <= 40
-    talk.send(b"x" * 60 * BYTES_PER_COMMAND)  # what is refused is charged, too
+    talk.send(b"x" * 60 * BYTES_PER_COMMAND)  # the endpoint charges for refused frames as well
     if talk.calls:
         talk.read()
     assert talk.connection.throttled
@@ -389,6 +389,6 @@ def test_more_topics_than_a_client_may_have_are_refused_as_they_are_counted() ->
 
 
 def test_a_command_knows_its_fields() -> None:
-    """``Outcome`` travels as a list of them, in their order."""
+    """``Outcome`` travels as the list of its fields, in their order."""
     fields: list[Any] = list(Command("listen", "a", 1))
     assert Command(*fields) == Command("listen", "a", 1)

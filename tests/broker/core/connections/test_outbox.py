@@ -1,4 +1,4 @@
-"""A bounded queue of frames: nothing is lost in it, and a slow consumer loses all of it, counted."""
+"""A bounded queue of frames: it loses no frame, but a slow consumer loses its whole queue, counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_frames_leave_once_and_in_order() -> None:
 
 
 def stuck(bytes_max: int) -> Outbox:
-    """One whose reader takes nothing."""
+    """Return an outbox whose reader takes nothing."""
     outbox = Outbox(bytes_max)
     outbox.flowing = False
     return outbox
@@ -75,7 +75,7 @@ def test_every_frame_is_taken_or_counted_as_dropped(bytes_max: int, steps: list[
     assert outbox.overflowed is (dropped > 0)
 
 
-# What is written
+# Writing
 
 
 @given(
@@ -137,7 +137,7 @@ def test_a_dropping_outbox_keeps_replies_and_the_latest_notifications(
         dropped = 0
         while sum(len(frame) for frame, _ in waiting) > bound:
             oldest = next((place for place, (_, reply) in enumerate(waiting) if not reply), None)
-            if oldest is None:  # nothing but replies
+            if oldest is None:  # replies only
                 assert outbox.push(*step) == dropped + len(waiting)
                 assert outbox.overflowed
                 assert (outbox.push(b""), len(outbox), outbox.size, outbox.take()) == (1, 0, 0, [])

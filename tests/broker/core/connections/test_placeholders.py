@@ -1,4 +1,4 @@
-"""`{sub}` in what a token permits: what it stands for, and that no id opens another's topics. SPEC section 1.5."""
+"""`{sub}` in a token's permissions: its meaning, and that no id opens another client's topics. SPEC section 1.5."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ingeborg.broker.core.connections.placeholders import PLACEHOLDER, check_ent
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import Command
 
-#: Names of lists in the claim.
+#: Names of the lists in the claim.
 LISTS = ("publish", "subscribe", "presence", "publish_topics", "subscribe_topics", "presence_topics")
 
 
 def token(sub: str, *entries: tuple[str, str]) -> Grant:
-    """The grant of a token with these entries, each after the name of its list."""
+    """Return the grant of a token with these entries, each after the name of its list."""
     lists = {name: tuple(text for each, text in entries if each == name) for name in LISTS}
     return Grant(
         sub,
@@ -43,7 +43,7 @@ def refusal(grant: Grant, name: str, client: str, topic: str) -> ProtocolError |
 
 
 def permitted(grant: Grant, client: str, topic: str) -> bool:
-    """To publish to it, to subscribe, or to ask who has."""
+    """Is the client permitted to publish to the topic, to subscribe, or to list its subscribers?"""
     return any(refusal(grant, name, client, topic) is None for name in ("publish", "subscribe", "subscribers"))
 
 
@@ -58,7 +58,7 @@ def permitted(grant: Grant, client: str, topic: str) -> bool:
         ("user/{sub}/", "{sub}", "user/{sub}/x"),
         ("{sub}/{sub}/", "{sub}", "{sub}/{sub}/x"),  # filled once
         ("user/{sub}/", "{", "user/{/x"),
-        ("{{sub}}/", "ann", "{ann}/x"),  # other braces mean themselves
+        ("{{sub}}/", "ann", "{ann}/x"),  # other braces stand for themselves
         ("{}{0}{sub} {SUB}%s", "4", "{}{0}4 {SUB}%s"),
         ("user/{sub}/", "*", "user/*/x"),
         ("user/{sub}/", "gw-*", "user/gw-*/x"),
@@ -70,7 +70,7 @@ def test_it_stands_for_the_id(entry: str, client: str, topic: str, sub: str | No
     grant = token(sub or client, ("subscribe", entry))
     assert refusal(grant, "subscribe", client, topic) is None
     assert refusal(grant, "publish", client, topic) is not None
-    assert (refusal(grant, "subscribe", client, entry) is None) is (entry in topic)  # it no longer means itself
+    assert (refusal(grant, "subscribe", client, entry) is None) is (entry in topic)  # it no longer stands for itself
 
 
 @pytest.mark.parametrize("sub", [None, "*"], ids=["one client", "a gateway"])
@@ -87,7 +87,7 @@ def test_it_stands_for_the_id(entry: str, client: str, topic: str, sub: str | No
         ([("subscribe_topics", "user/{sub}")], "a/b", "user/a/b", "/"),
         ([("subscribe_topics", "user/{sub}")], "a\n", "user/a\n", "\n"),
         ([("subscribe_topics", "user/{sub}.in")], "a.b", "user/a.b.in", "."),
-        # What another entry is permitted behind the same beginning, this one may not reach into.
+        # An entry must not reach into the topics that another entry with the same beginning permits.
         ([("subscribe_topics", "user.{sub}"), ("subscribe", "user.{sub}.")], "a.b", "user.a.b", "."),
         ([("subscribe_topics", "user.{sub}"), ("publish", "user.{sub}.")], "a.b", "user.a.b", "."),
     ],
@@ -121,7 +121,7 @@ def test_of_a_token_some_of_whose_entries_are_for_its_client_the_others_say_why(
     assert refusal(grant, "subscribe", "a.b", "user/a.b/x") is None
     error = refusal(grant, "subscribe", "a.b", "user.a.b.x")
     assert error is not None
-    assert error.info.endswith("has the character '.'")
+    assert error.info.endswith("whose id contains '.'")
 
 
 def test_a_topic_that_is_not_permitted_anyway_says_nothing_of_ids() -> None:
@@ -134,7 +134,7 @@ def test_a_topic_that_is_not_permitted_anyway_says_nothing_of_ids() -> None:
 @pytest.mark.parametrize(
     ("entry", "is_prefix", "why"),
     [
-        ("user/{sub}", True, r"user/4 begins user/42; write {sub}/, or name the one topic"),
+        ("user/{sub}", True, r"user/4 matches user/42; write {sub}/, or name the single topic"),
         ("{sub}", True, r"ends in {sub}"),
         ("{sub}/{sub}", True, r"ends in {sub}"),
         ("{sub}{sub}/", True, r"two {sub} in a row"),
@@ -164,7 +164,7 @@ def test_for_one_client_all_is_filled_before_the_first_command() -> None:
     apart = token("gw-*", *entries)
     assert apart._replace(own=None) == Grant("gw-*", ("b/",), (), False, 0.0, False, frozenset(), frozenset({"c"}))
     assert apart.own is not None
-    for grant in (filled, apart, token("a/b", *entries)):  # as it travels to the reader of large frames
+    for grant in (filled, apart, token("a/b", *entries)):  # also as it travels to the reader of large frames
         assert pickle.loads(pickle.dumps(grant)) == grant
 
 
@@ -175,7 +175,7 @@ _FRAGMENTS = st.sampled_from(("", "a", "b", "ab", "/", ".", "a/", "a.", "{", "}"
 
 @st.composite
 def _templates(draw: st.DrawFn) -> tuple[str, str]:
-    """An entry with a placeholder or several, after the name of its list."""
+    """Draw an entry with one or several placeholders, after the name of its list."""
     parts = draw(st.lists(_FRAGMENTS, min_size=2, max_size=4))
     name = draw(st.sampled_from(LISTS))
     return name, PLACEHOLDER.join(parts)
@@ -185,7 +185,7 @@ _IDS = st.text("ab.{}/", min_size=1, max_size=3) | st.just("{sub}")
 
 
 def _go_on_where_another_has_it(entries: list[tuple[str, str]]) -> bool:
-    """That mixture is the operator's affair."""
+    """Does one entry continue where another has its placeholder? Such a mixture is the operator's responsibility."""
     beginnings = {text.partition(PLACEHOLDER)[0] for _, text in entries}
     return any(one.startswith(other) for one, other in itertools.permutations(beginnings, 2))
 
@@ -197,16 +197,18 @@ def _go_on_where_another_has_it(entries: list[tuple[str, str]]) -> bool:
 @example(entries=[("subscribe", "a.{sub}."), ("subscribe_topics", "a.{sub}")], one="a", other="a.b")
 @example(entries=[("subscribe", "a{sub}."), ("publish", "a{sub}/")], one="a", other="a.b")
 @example(entries=[("subscribe", "{sub}a"), ("publish", "{sub}b")], one="a", other="ab")
-@example(entries=[("subscribe", "{sub}/"), ("publish", "{sub}{sub}/")], one="aa", other="a")  # is not accepted
+@example(
+    entries=[("subscribe", "{sub}/"), ("publish", "{sub}{sub}/")], one="aa", other="a"
+)  # the endpoint does not accept it
 def test_no_two_clients_are_permitted_the_same_topic(entries: list[tuple[str, str]], one: str, other: str) -> None:
-    """By entries with a placeholder of one claim, whichever lists they are in, unless what stands before the first
-    placeholder of one begins with what stands before that of another, and is longer."""
+    """The entries have placeholders and come from one claim, in any of its lists. An exception: the text before one's
+    first placeholder begins with the same text of another, and is longer."""
     assume(one != other and not _go_on_where_another_has_it(entries))
     try:
         gateway = token("*", *entries)
     except ValueError:
         assume(False)
-    # Where two of them permit a common topic, one permits what another is when it is filled.
+    # If two of them permit a common topic, one permits the filled form of the other.
     topics = {text.replace(PLACEHOLDER, client) for _, text in entries for client in (one, other)}
     for topic in topics:
         assert not (permitted(gateway, one, topic) and permitted(gateway, other, topic)), topic
@@ -215,7 +217,7 @@ def test_no_two_clients_are_permitted_the_same_topic(entries: list[tuple[str, st
 
 
 def test_an_entry_that_goes_on_where_another_has_it_is_the_operator_s_affair() -> None:
-    """SPEC says so: who may call himself `log` gets what the others write there."""
+    """SPEC says so: a client that can call itself `log` gets what the others write there."""
     grant = token("*", ("subscribe", "user/{sub}/"), ("publish_topics", "user/log/{sub}"))
     assert refusal(grant, "publish", "ann", "user/log/ann") is None
     assert refusal(grant, "subscribe", "log", "user/log/ann") is None

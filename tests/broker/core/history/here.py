@@ -1,7 +1,7 @@
 """One endpoint's parts of history at a fake desk, with real state around them: for tests that drive these parts alone.
 
-Owns: short words for what comes, and for what its clients are sent. Must never: answer for a peer or the store, except
-that clients have no filters.
+Owns: short words for events, and for the frames that its clients get. Must never: answer for a peer or the store,
+except that clients have no filters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..retained.here import Keeper
 
 
 class Here(Keeper):
-    """It has joined, ``peers`` are linked and have history, and each has told its watermark: 0."""
+    """An endpoint that has joined. ``peers`` are linked and have history, and each has sent its watermark: 0."""
 
     def __init__(self, *peers: str, **options: Any) -> None:
         super().__init__(*peers, **options)
@@ -39,28 +39,28 @@ class Here(Keeper):
     def listens(
         self, client: str = "anna", recover: str = "", codec: Codec = MESSAGES
     ) -> tuple[Connection, dict[str, Any]]:
-        """It listens, and recovers since this position, or from now on; its connection, and what the reply says
-        beside."""
+        """Have the client listen and recover from this position, or from now on. Returns its connection, and the other
+        fields of the reply."""
         connection = self.begins(client, codec)
         return connection, self.part.listened(connection, client, recover)
 
     def begins(self, client: str = "anna", codec: Codec = MESSAGES) -> Connection:
-        """Its ``listen`` has begun, and is being written."""
+        """Begin the client's ``listen``; the store is writing it."""
         connection = self.client("listen", codec)
         self.hub.bind(client, connection)
         self.part.listens(connection, client)
         return connection
 
     def session(self, connection: Connection) -> ReplaySession:
-        """The connection's."""
+        """Return the connection's session."""
         return self.part.replay_sessions[connection]
 
     def comes(self, connection: Connection, topic: str, number: int, payload: bytes = b"1") -> None:
-        """A message of the endpoint ``o`` for a client of this connection."""
+        """Deliver a message of the endpoint ``o`` to a client of this connection."""
         self.brings(Message(topic, payload, "o", number, self.desk.now), connection)
 
     def brings(self, message: Message, *connections: Connection) -> None:
-        """This message for a client of each of these connections."""
+        """Deliver this message to a client of each of these connections."""
         for connection in connections:
             if connection.receiver is None:
                 self.sending.push(connection, message.frame_for(connection.codec))
@@ -68,22 +68,22 @@ class Here(Keeper):
                 connection.receiver.take(message)
 
     def has_topics(self, *topics: str) -> None:
-        """The store says what the client that recovers has subscribed to."""
+        """Answer, as the store, with the topics of the client that recovers."""
         (call,) = self.stored("topics")
         call.end((list(topics), None))
 
     def goes_on(self) -> None:
-        """Time passes, up to where what has failed is begun anew; and all that can be done is."""
+        """Let time pass until failed work begins again; do everything that can be done."""
         self.desk.now += 3.0
         self.attempts.tick()
         self.work()
 
     def turn(self) -> None:
-        """The turn ends."""
+        """End the turn."""
         self.part.flush()
 
     def work(self) -> None:
-        """All that can be done is."""
+        """Do everything that can be done."""
         self.turn()
         self.desk.work()
         while self.has_no_filters() or self.attempts.over or self.watermarks.advances:
@@ -91,8 +91,8 @@ class Here(Keeper):
             self.desk.work()
 
     def has_no_filters(self) -> bool:
-        """The store says that clients have subscriptions without filters to the topics that it has been asked about.
-        Were there any?"""
+        """Answer, as the store, that clients have subscriptions without filters to the topics in its calls. Returns
+        whether there were calls."""
         stored = self.desk.stored
         asked = [call for call in stored if call.operation == "subscriptions_of"]
         stored[:] = [call for call in stored if call not in asked]
@@ -101,14 +101,14 @@ class Here(Keeper):
         return bool(asked)
 
     def said(self, connection: Connection) -> list[str]:
-        """What the connection has been written since the last look: ``t 7`` a message by its number, ``t 7 kept``,
-        ``at 5`` a position, ``recovered at 5``, ``gap t``, ``gap 12`` (a slot), ``gap any``."""
+        """Return what the connection has been written since the last call: ``t 7`` a message by its number, ``t 7
+        kept``, ``at 5`` a position, ``recovered at 5``, ``gap t``, ``gap 12`` (a slot), ``gap any``."""
         self.work()
         return [short(frame) for frame in self.heard(connection)]
 
 
 def short(frame: dict[str, Any]) -> str:
-    """See ``Here.said``."""
+    """Shorten a frame as ``Here.said`` describes."""
     if "position" in frame:
         stamp = int(frame["position"].rpartition(".")[2], 16)
         return f"recovered at {stamp}" if frame.get("recovered") else f"at {stamp}"
@@ -127,6 +127,6 @@ def answer(
     slots: bytes = ALL_SLOTS,
     watermark: int = 0,
 ) -> HistoryPage:
-    """A peer's, as it comes over a link. ``rows``: topic, number, stamp."""
+    """Return a peer's answer, as it comes over a link. ``rows``: topic, number, stamp."""
     kept = [(topic, b"1", "o", name, stamp) for topic, name, stamp in rows]
     return HistoryPage(number, kept, gaps or [], floors or [], slots, watermark)

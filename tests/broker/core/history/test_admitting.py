@@ -1,4 +1,4 @@
-"""Commands that ask for retained messages: which are begun, which wait, and what hangs on them. SPEC section 2.7."""
+"""Commands that ask for retained messages: which begin, which wait, and what depends on them. SPEC section 2.7."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def here() -> Here:
 
 
 def listen(here: Here, connection: Connection, client: str = "anna", **fields: Any) -> list[str]:
-    """A command of the client's; what the connection is answered at once."""
+    """Send a command of the client; return the connection's immediate replies."""
     here.admitting.listen(connection, command("listen", client, **fields))
     return here.results(connection)
 
 
 def listens(here: Here, client: str = "anna", **fields: Any) -> Connection:
-    """It listens on a connection of its own, and has had its reply."""
+    """Have the client listen on its own connection, and get its reply."""
     connection = here.client("listen")
     listen(here, connection, client, **fields)
     here.clients.listening.flush()
@@ -164,7 +164,7 @@ def test_what_cannot_be_read_fails_the_command_though_its_subscription_is_there(
             call.asker.failed(call, "peer_unavailable", "")
         here.goes_on()
     (reply,) = here.heard(anna)
-    assert (reply["error"], "The subscription is there" in reply["info"]) == ("peer_unavailable", True)
+    assert (reply["error"], "The subscription is stored" in reply["info"]) == ("peer_unavailable", True)
 
 
 def test_who_does_not_listen_there_is_sent_nothing_and_neither_is_anybody_where_nothing_is_kept(here: Here) -> None:

@@ -1,4 +1,4 @@
-"""A recovery on its way: which homes are asked, in which order their answers are sent, and what a failure does."""
+"""A recovery on its way: the homes that it asks, the order of their answers, and the effect of a failure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def end(call: Call, value: object) -> None:
 
 
 def begun(here: Here, *topics: str, since: int = 0) -> tuple[Connection, dict[str, Call]]:
-    """A client recovers that has these topics; what the peers are asked, by peer."""
+    """Begin the recovery of a client with these topics. Returns the requests by peer."""
     anna, _ = here.listens(recover=at(since))
     here.has_topics(*topics)
     return anna, {call.target: call for call in here.take_asked(HistoryRequest)}
@@ -62,7 +62,7 @@ def test_each_home_is_asked_for_its_topics_and_what_they_answer_is_merged_by_the
 
 
 def test_a_position_says_no_more_than_what_is_known_of_the_homes_that_were_not_asked(here: Here) -> None:
-    """One of these may accept a message with a smaller stamp than the last one of those that were."""
+    """A home that was not asked can accept a message with a smaller stamp than the last one of those asked."""
     (mine,) = here.topics_at("m", 1)
     entry = here.keep(mine, 90)
     here.told("a", 70)
@@ -95,7 +95,7 @@ def test_slots_that_nobody_answered_for_have_it_begun_anew(here: Here) -> None:
     here.stored("topics")[0].end((["t"], "more"))
     for call in here.take_asked(HistoryRequest):
         end(call, answer(slots=ALL_SLOTS, watermark=8))
-    # What was said before does not count.
+    # Earlier frames do not count.
     assert here.said(anna) == ["recovered at 0"]
 
 
@@ -123,7 +123,7 @@ def test_pages_are_fetched_before_anything_behind_them_is_sent(here: Here) -> No
     anna, asked = begun(here, of_a, of_b)
     end(asked["a"], answer((of_a, 51, 3), number=7, watermark=9))
     end(asked["b"], answer((of_b, 61, 2), (of_b, 62, 5), watermark=9))
-    assert here.said(anna) == [f"{of_b} 61 kept", f"{of_a} 51 kept", "at 2"]  # its next may have the same stamp
+    assert here.said(anna) == [f"{of_b} 61 kept", f"{of_a} 51 kept", "at 2"]  # its next message can have the same stamp
     (fetch,) = here.take_asked(FetchRequest)
     assert (fetch.target, fetch.request) == ("a", FetchRequest(7))
     end(fetch, answer((of_a, 52, 4), number=7, gaps=[of_a], slots=b""))
@@ -156,7 +156,7 @@ def test_after_a_failure_it_goes_on_from_where_it_had_got_to(here: Here, how: st
     here.has_topics(of_a)
     (again,) = here.take_asked(HistoryRequest)
     assert (again.request.client, again.request.since) == ("anna", 2)
-    end(fetch, answer((of_a, 99, 4)))  # of before it was begun anew: it is too late
+    end(fetch, answer((of_a, 99, 4)))  # from before the restart: it is too late
     end(again, answer((of_a, 52, 5), watermark=9))
     assert here.said(anna) == [f"{of_a} 52 kept", "at 5", f"{of_a} 60", "recovered at 9"]
 
@@ -188,7 +188,7 @@ def test_it_waits_until_this_endpoint_acts_again(here: Here) -> None:
     here.goes_on()
     bert, _ = here.listens("bert", at(0))
     here.goes_on()
-    assert here.stored() == []  # for neither of them
+    assert here.stored() == []  # neither has any
     here.hub.unbind("bert", bert)
     for incarnation in ("a", "b"):
         here.members.heard(incarnation, here.desk.now)
@@ -282,7 +282,7 @@ def test_a_subscribe_gives_up_after_a_while_and_what_came_meanwhile_goes_on(here
 
 
 def test_a_fast_reader_is_not_closed_by_large_messages_of_its_own_home(here: Here) -> None:
-    """The home here has all at once; what is not written yet does not grow beyond the outbox all the same."""
+    """The home here has everything at once, and still the unwritten part does not outgrow the outbox."""
     (topic,) = here.topics_at("m", 1)
     count, size = 90, 60_000
     for stamp in range(1, count + 1):
@@ -321,7 +321,7 @@ def test_many_that_are_begun_later_are_begun_some_with_each_tick(here: Here, mon
 
 
 def test_the_home_here_is_asked_for_a_page_when_the_last_one_has_been_sent(here: Here) -> None:
-    """Else all that is kept would wait twice behind a slow reader."""
+    """Otherwise everything kept would wait a second time behind a slow reader."""
     topics = here.topics_at("m", 30)
     count = 0
     for topic in topics:

@@ -1,4 +1,5 @@
-"""What a home says that a client has missed: looked up, or gone through; in pages; or that it cannot say."""
+"""A home's answer about the messages that a client has missed: by look-up or by search, in pages, or that it cannot
+tell."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ MUCH = Limits(history_bytes=1 << 24, history_size=5_000)
 
 
 def look(here: Here, *topics: str, since: int = 0, **more: Any) -> HistoryPage | None:
-    """What this endpoint says of these few topics."""
+    """Return this endpoint's answer about these few topics."""
     told: list[HistoryPage | None] = []
     here.history_server.ask(
         HistoryRequest("anna", since, list(topics), **more), lambda context, answer: told.append(answer), None
@@ -74,7 +75,7 @@ def test_since_a_message_by_its_name() -> None:
     answer = look(here, "t", name=("o", entries[1].number), limit=1)
     assert answer is not None
     assert (answer.number, stamps(answer), answer.gap_topics) == (0, [5], [])
-    # One that nobody knows (any more): all there is, and it may not be all.
+    # A position that nobody knows, or no longer: the answer has everything kept, and does not claim to be complete.
     answer = look(here, "t", name=("o", 99), limit=10)
     assert answer is not None
     assert (stamps(answer), answer.gap_topics) == ([3, 4, 5], ["t"])
@@ -98,7 +99,7 @@ def test_nothing_is_said_while_this_endpoint_does_not_act() -> None:
     told: list[Any] = []
     here.history_server.ask(HistoryRequest("anna", 0, None), lambda context, answer: told.append(answer), None)
     assert told == [None]
-    here.history_server.joined()  # what belongs to its slots has arrived
+    here.history_server.joined()  # the state of its slots has arrived
     assert look(here, "t") is not None
 
 
@@ -120,8 +121,8 @@ def test_pages_are_fetched_one_by_one_and_each_once() -> None:
         number = page.number
     assert found == list(range(1, 2 * PAGE_MESSAGES + 11))
     here.desk.answers.clear()
-    here.history_server.fetch_requested("a", 8, FetchRequest(answer.number))  # there is no more of it
-    here.history_server.fetch_requested("b", 9, FetchRequest(answer.number))  # nor was it another's
+    here.history_server.fetch_requested("a", 8, FetchRequest(answer.number))  # nothing is left
+    here.history_server.fetch_requested("b", 9, FetchRequest(answer.number))  # and it was not b's answer either
     assert [(peer, number) for peer, number, _ in here.desk.declined] == [("a", 8), ("b", 9)]
 
 
@@ -148,7 +149,7 @@ def test_what_is_forgotten_before_it_was_fetched_is_a_gap_and_what_was_taken_bac
     here.log.sweep(here.desk.now)
     page = here.history_server.fetch("", answer.number)
     assert page is not None
-    # By the stamps when it was found, so that nothing is passed over.
+    # The search goes by the stamps at its begin, so that it skips nothing.
     assert (stamps(page), page.gap_topics) == ([PAGE_MESSAGES + 1, PAGE_MESSAGES + 2], ["t"])
 
 
@@ -188,7 +189,7 @@ def test_too_many_are_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert look(here, "t") is not None
     assert look(here, "t") is None
     assert here.desk.drops["recoveries_put_off"] == 1
-    assert look(here, "t", since=100) is not None  # which fits one page
+    assert look(here, "t", since=100) is not None  # the answer fits one page
 
 
 def test_of_very_many_topics_with_a_gap_the_slots_are_named() -> None:
@@ -234,7 +235,7 @@ def test_what_is_left_of_all_answers_is_bounded(monkeypatch: pytest.MonkeyPatch)
     for _ in range(3):
         fetched, over = look(here, "t"), None
         assert fetched is not None
-        assert look(here, "t") is None  # five are left of the first
+        assert look(here, "t") is None  # five of the first topic are left
         here.history_server.fetch("", fetched.number)
         over = look(here, "t")
         assert over is not None
@@ -243,11 +244,11 @@ def test_what_is_left_of_all_answers_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert here.desk.drops["recoveries_put_off"] == 3
 
 
-# -- Going through what was kept
+# -- Searching everything that is kept
 
 
 def through(here: Here, since: int = 0) -> list[HistoryPage | None]:
-    """It is asked for a client with very many topics; the answer comes to this list."""
+    """Ask it for a client with very many topics. The answer comes to the returned list."""
     told: list[HistoryPage | None] = []
     here.history_server.ask(HistoryRequest("anna", since, None), lambda context, answer: told.append(answer), None)
     return told
@@ -313,7 +314,7 @@ def test_what_moves_from_a_topic_to_its_floor_meanwhile_is_told_all_the_same(mon
     told = through(here)
     search = here.desk.jobs.popleft()
     next(search)  # as far as the first topic
-    here.log.forget_to(slot_of(third), third, 6)  # there is no room to remember both by their names
+    here.log.forget_to(slot_of(third), third, 6)  # without room to remember both by their names
     assert here.log.get(slot_of(hole), hole) is None
     here.desk.jobs.append(search)
     here.desk.work()
@@ -366,7 +367,7 @@ def test_where_the_routing_cache_knows_the_store_is_not_asked() -> None:
     routes.filled(not_so, routes.add(not_so), {"bert"})
     routes.add(unread)
     routes.filled(doubted, in_use := routes.add(doubted), {"bert"})
-    in_use.passing = True  # it is to be read again, as soon as nothing waits in it
+    in_use.passing = True  # it must be read again, as soon as nothing waits in it
     routes.filled(filtered, route := routes.add(filtered), {"bert"})
     route.filters = TopicFilters(loading=False)
     told = through(here)

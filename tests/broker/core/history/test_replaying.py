@@ -1,4 +1,4 @@
-"""Clients that recover: what is sent to them, in which order, and which positions they are told. SPEC section 8.10."""
+"""Clients that recover: the messages that they get, in which order, and their positions. SPEC section 8.10."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def here() -> Here:
 
 
 def restored(connection: Connection) -> None:
-    """The connection's client listens here again, since its `listen` elsewhere has failed."""
+    """Have the connection's client listen here again after its `listen` elsewhere has failed."""
     assert connection.receiver is not None
     connection.receiver.restored()
 
 
 def is_gone(here: Here, connection: Connection) -> bool:
-    """The connection follows nothing any more: messages go straight into its outbox."""
+    """Has the connection no replay session? Messages then go straight into its outbox."""
     return connection.receiver is None and connection not in here.part.replay_sessions
 
 
 def advance(here: Here) -> int:
-    """All that has been stamped so far has ended; the stamp."""
+    """Conclude everything stamped so far. Returns the stamp."""
     here.watermarks.tick()
     return here.watermarks.cluster_watermark
 
@@ -82,7 +82,7 @@ def test_positions_are_told_while_messages_come_and_not_else(here: Here) -> None
     assert here.said(anna) == ["at 5"]
     here.said(bert)
     here.keep("t", 6)
-    advance(here)  # a second time: what was sent before the first may have been beyond it
+    advance(here)  # a second time: messages sent before the first may have been beyond it
     assert here.said(anna) == ["at 6"]
     here.said(bert)
     here.keep("t", 7)
@@ -117,7 +117,7 @@ def test_what_was_missed_comes_first_and_behind_it_what_has_come_meanwhile_each_
 
 
 def test_each_is_sent_everything_in_the_codec_of_its_connection(here: Here) -> None:
-    """What was missed, what has come meanwhile, what comes then, and positions."""
+    """The missed messages, those held meanwhile, later live ones, and positions."""
     frames = TextFrames()
     kept = here.keep("t", 3)
     advance(here)
@@ -208,7 +208,7 @@ def test_a_subscribe_that_asks_for_retained_messages_during_a_recovery_does_not_
     here.part.hold_for(anna, "anna")
     ends: list[tuple[bool, bool]] = []
     here.has_topics("t")
-    # A position would cover what the `subscribe` has still to be sent.
+    # A position would cover messages that the `subscribe` has not sent yet.
     assert here.said(anna) == [f"t {first.number} kept"]
     here.comes(anna, "u", 9)
     here.part.read_retained(anna, ["u"], None, 1, None, lambda *end: ends.append(end))
@@ -228,7 +228,7 @@ def test_a_subscribe_without_recover_is_sent_what_is_kept_before_what_comes(here
     assert ends == []
     assert here.said(anna) == [f"t {kept[1].number} kept", f"t {kept[2].number} kept", "t"]
     assert ends == [(True, False)]
-    here.comes(anna, "t", kept[1].number)  # it was kept before it was dispatched, and has been sent
+    here.comes(anna, "t", kept[1].number)  # its home kept it before it dispatched it, and the client already has it
     here.comes(anna, "t", 10)
     assert here.said(anna) == ["t"]
     here.desk.now += LINGER_S
@@ -300,7 +300,7 @@ def unlisten(here: Here, connection: object) -> None:
 @pytest.mark.parametrize("end", [close, unlisten])
 @pytest.mark.parametrize("moment", range(6))
 def test_at_whatever_moment_its_client_goes_nothing_is_left(end: Callable[[Here, object], None], moment: int) -> None:
-    """``moment``: so many steps of a recovery have been done by then."""
+    """``moment``: the number of steps that the recovery has taken by then."""
     here = Here("a")
     (topic,) = here.topics_at("a", 1)
     (mine,) = here.topics_at("m", 1)
@@ -372,18 +372,18 @@ def test_a_lapse_has_all_recover_and_no_message_passes_before(here: Here) -> Non
     here.has_topics("t")
     advance(here)
     assert here.said(anna) == [f"t {missed.number} kept", "t 9", "recovered at 3"]
-    # And one whose listen was under way: others may have acted since it was announced.
+    # The same for a client whose listen was under way: others may have acted since its announcement.
     assert here.part.listened(waiting, "bert", "") == {"recovering": False}
     here.has_topics("t")
     assert here.said(waiting) == [f"t {missed.number} kept", "at 3", "recovered at 3"]
 
 
 def test_no_position_on_the_way_is_above_the_watermark_when_it_began(here: Here) -> None:
-    """What the client subscribes to meanwhile is no part of the recovery, and waits behind it."""
+    """The client's new subscription is no part of the recovery: its messages wait behind it."""
     first = here.keep("t", 2)
     advance(here)
     anna, _ = here.listens(recover=at(1))
-    of_new = here.keep("new", 4)  # to which the client has subscribed by now, though the store did not say so
+    of_new = here.keep("new", 4)  # the client has subscribed by now, though the store did not say so
     here.comes(anna, "new", of_new.number)
     last = here.keep("t", 5)
     advance(here)
@@ -398,7 +398,7 @@ def test_no_position_on_the_way_is_above_the_watermark_when_it_began(here: Here)
 
 
 def overflow(here: Here, anna: Connection) -> None:
-    """More comes for the client than may wait behind a recovery."""
+    """Send the client more than can wait behind a recovery."""
     anna.outbox = Outbox(1_000)
     for number in range(5):
         here.comes(anna, "t", 100 + number, b'"%b"' % (b"x" * 150))
@@ -431,7 +431,7 @@ def test_a_subscribe_that_fails_behind_a_recovery_does_not_hide_its_end(here: He
 
 
 def step(here: Here, times: int = 10) -> None:
-    """Some slices of all jobs, before anything is written."""
+    """Run some slices of all jobs, before anything is written."""
     for _ in range(times):
         if here.desk.jobs and not next(job := here.desk.jobs.popleft(), True):
             here.desk.jobs.append(job)
@@ -455,7 +455,7 @@ def test_a_command_gives_up_behind_a_slow_reader(here: Here) -> None:
     assert ends == [(False, False)]
     assert is_gone(here, anna)
     here.sending.drained(anna)
-    assert here.said(anna) == ["t"]  # and nothing of what was kept any more
+    assert here.said(anna) == ["t"]  # and no more of the kept messages
     assert kept.gone == 0
 
 
@@ -489,7 +489,7 @@ def test_a_command_that_ends_in_time_does_not_end_twice(here: Here) -> None:
 
 
 def test_messages_of_two_clients_on_one_connection_each_come_as_often_as_they_are_owed(here: Here) -> None:
-    """What one client has just been sent of what was kept may be live for both: it comes once for each."""
+    """A kept message that one client has just got can be live for both: it comes once for each."""
     kept = here.keep("t", 3)
     shared = here.client()
     for client in ("anna", "bert"):
@@ -533,12 +533,12 @@ def test_a_second_listen_that_fails_leaves_the_first_where_it_was(here: Here) ->
 
 def test_who_listens_here_again_since_its_listen_elsewhere_has_failed_recovers(here: Here) -> None:
     anna, _ = here.listens()
-    missed = here.keep("t", 3)  # it was not told of this one, while it was announced elsewhere
+    missed = here.keep("t", 3)  # the endpoint did not get this one, while the client was announced elsewhere
     restored(anna)
     here.comes(anna, "t", 9)
     here.has_topics("t")
     assert here.said(anna) == [f"t {missed.number} kept", "t 9", "recovered at 0"]
-    # One that does not recover has nothing to go by.
+    # A client that does not recover has no position to go by.
     other = here.client()
     here.part.hold_for(other, "bert")
     here.part.read_retained(other, ["x"], None, 1, None, lambda *end: None)
@@ -547,7 +547,7 @@ def test_who_listens_here_again_since_its_listen_elsewhere_has_failed_recovers(h
 
 
 def test_one_that_fails_during_the_first_recovery_has_that_go_on(here: Here) -> None:
-    """Its client has been told that it recovers, and listens here still."""
+    """Its client knows that it recovers, and still listens here."""
     missed = here.keep("t", 3)
     advance(here)
     anna, _ = here.listens(recover="other.5")
@@ -572,7 +572,7 @@ def test_who_listens_here_again_in_the_midst_of_a_recovery_is_asked_for_once_mor
     here.sending.drained(anna)
     assert here.said(anna) == [f"t {first.number} kept"]
     here.has_topics("t")
-    # Both, since no position has been told: the first attempt began before there was one.
+    # Both, since the client has no position yet: the first attempt began before one existed.
     assert here.said(anna) == [f"t {first.number} kept", f"t {missed.number} kept", "at 4", "recovered at 4"]
 
 
@@ -609,7 +609,7 @@ def test_a_listen_that_succeeds_with_a_position_of_this_cluster_has_no_gap_of_th
 
 
 def test_what_a_subscribe_was_sent_before_a_failure_is_not_sent_once_more() -> None:
-    """Also what had ended before anything was held."""
+    """This includes messages that had ended before any was held."""
     here = Here("a")
     (of_a,) = here.topics_at("a", 1)
     here.clock.see(9)
@@ -645,7 +645,7 @@ def test_a_command_whose_attempt_is_over_is_told_so_once_whatever_else_its_turn_
     here.part.hold_for(anna, "anna")
     here.part.read_retained(anna, ["t"], None, 1, None, lambda *end: ends.append(end))
     here.desk.now += COMMAND_S
-    while not here.attempts.over:  # in slices of a job; the turn goes on
+    while not here.attempts.over:  # in slices of a job, while the turn goes on
         here.desk.work()
         here.has_no_filters()
     EVENTS[event](here, anna)

@@ -1,4 +1,4 @@
-"""Routing by lookup: what the store is asked for each message, in which order, and that nothing of it is kept."""
+"""Routing by lookup: the store calls for each message, and their order; the home keeps none of the answers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def way() -> Way:
 
 
 def take(way: Way, topic: str, payload: bytes = b'"news"', *, dedup: bool = True) -> None:
-    """A client here publishes."""
+    """Publish as a client of this endpoint."""
     way.origin.publish(way.connection(), publish(topic, payload, dedup=dedup))
 
 
 def outcomes(way: Way) -> list[object]:
-    """What has become of messages; an error by its code."""
+    """Return the outcomes of messages; an error by its code."""
     taken = [dispatch.outcome for dispatch in way.outcomes.due]
     way.outcomes.due.clear()
     return [outcome.code if isinstance(outcome, ProtocolError) else outcome for outcome in taken]
@@ -138,7 +138,7 @@ def test_an_answer_for_a_message_that_was_given_up_changes_nothing_for_the_next_
 
 
 def made(way: Way) -> Publish:
-    """A client's publish, as its origin has it."""
+    """Return a client's publish in its origin's form."""
     return Publish(message("t"), 0, way.connection(), None, False)
 
 

@@ -1,4 +1,4 @@
-"""What clients cannot ask for with routing by lookup is refused, and all else handed on."""
+"""Lookup routing refuses the commands that it cannot serve, and passes all others on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..surroundings import Surroundings, command
 
 
 class Endpoint(Surroundings):
-    """It writes down the commands that are handed on, by their names and ids."""
+    """Notes the commands that are passed on, by their names and ids."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Endpoint(Surroundings):
         self.taken.append(f"{command.name} {command.id}")
 
     def say(self, name: str, **fields: Any) -> list[Any]:
-        """What the client is answered."""
+        """Send a command; return the replies."""
         connection = self.client(name)
         self.commands[name].handler(connection, command(name, topic="t", id=7, **fields))
         return self.heard(connection)

@@ -37,7 +37,7 @@ def test_a_payload_that_has_no_room_is_refused_where_its_publisher_asks_for_it()
 def test_where_nothing_is_kept_only_a_publisher_that_asks_for_it_is_refused() -> None:
     here = Keeper(limits=replace(LIMITS, history_topics=(("news/", 60),)), settings=NO_SETTINGS)
     retention = here.retention
-    with pytest.raises(ProtocolError, match="this endpoint's setting 'history' is off"):
+    with pytest.raises(ProtocolError, match="its setting 'history' is off"):
         retention.seconds("news/1", 7, 10)
     assert retention.seconds("news/1", 0, 10) == 0
 
