@@ -87,9 +87,7 @@ class Client:
         self.notes: list[tuple[float, Any, Any]] = []  # (time, key, payload)
         self.on_reply: Callable[[dict[str, Any]], None] = lambda _: None
         self.on_word: Callable[[dict[str, Any]], None] = lambda _: None  # gets all frames but messages and replies
-        self.on_named: Callable[[dict[str, Any]], None] = lambda _: (
-            None
-        )  # gets messages with a `mid`; ``notes`` has them, too
+        self.on_named: Callable[[dict[str, Any]], None] = lambda _: None  # gets messages with a `mid`, like ``notes``
         self.on_going_away: Callable[[], None] = lambda: None  # called when its endpoint announces its end
         self.number = next(world.numbers)
         self.grant = grant

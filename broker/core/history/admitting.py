@@ -80,9 +80,7 @@ class RetainedRead(OfChange):
         change = self._change
         assert change is not None
         if not is_whole:
-            text = (
-                "The subscription is stored, but this endpoint could not read its kept messages; send the command again"
-            )
+            text = "The subscription is stored, but its kept messages could not be read; send the command again"
             change.error = ProtocolError("peer_unavailable", text)
         self._subscribing.reply(change, {"recovered": not has_gap})
 

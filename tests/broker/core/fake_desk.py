@@ -1,7 +1,8 @@
-"""A desk with nothing behind it, so that a part can be driven alone: no router, no store, links that nothing leaves by.
+"""A desk with nothing behind it, so that a test can drive a part alone: no router, no store, and no open link.
 
-Owns: what a part has asked for. Must never: answer by itself; the test says what comes of it. The base and its desk are
-the real ones, for a part compiled takes no others; what the desk has handed on is looked for where it lies then.
+Owns: the requests of a part. Must never: answer on its own; the test decides the outcomes. The base and its desk are
+the real ones, because a compiled part takes no others. The fake desk reads the requests from the places where the real
+desk leaves them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ingeborg.broker.core.model import Endpoint, Shape
 
 ME = Endpoint("me", "m", "ws://me", 0)
 
-#: Peers that a part can answer, and send what is meant for the present link only.
+#: Peers that a part can answer, and to which it can send requests for the present link only.
 PEERS = (*ascii_lowercase, "new", "stranger")
 
 
@@ -34,13 +35,13 @@ class Stored:
         self._desk = desk
 
     def end(self, result: Any = None, error: Exception | None = None) -> None:
-        """This is what comes of it."""
+        """End the call with this outcome."""
         self._desk.stores.ended(self._number, result, error, self._desk.now)
 
 
 class FakeDesk:
-    """``base`` is what an assembly is given, ``real`` what a part is; ``now`` is the test's to set. What is asked for
-    comes to lists, and stays in them until the test takes it out."""
+    """``base``: the argument of an assembly. ``real``: the argument of a part. ``now``: set by the test. Requests
+    collect in lists until the test takes them out."""
 
     def __init__(
         self,
@@ -73,12 +74,12 @@ class FakeDesk:
 
     @property
     def counts(self) -> Counter[str]:
-        """What is counted."""
+        """Counts by name."""
         return self.real.counts
 
     @property
     def drops(self) -> Counter[str]:
-        """What is dropped."""
+        """Drops by reason."""
         return self.real.drops
 
     @property
@@ -95,19 +96,19 @@ class FakeDesk:
 
     @property
     def linked(self) -> dict[int, Any]:
-        """Number of a request -> what goes over the present link in its place."""
+        """The number of a request -> the request that goes over the present link in its place."""
         self._look()
         return self._linked
 
     @property
     def answers(self) -> list[tuple[str, int, Any]]:
-        """Of peers' requests: the peer, the request's number, the value."""
+        """Answers to peers' requests: the peer, the request's number, the value."""
         self._look()
         return self._answers
 
     @property
     def declined(self) -> list[tuple[str, int, str]]:
-        """Of peers' requests: the peer, the request's number, the code."""
+        """Refusals of peers' requests: the peer, the request's number, the code."""
         self._look()
         return self._declined
 
@@ -127,7 +128,7 @@ class FakeDesk:
             link._out.clear()
 
     def work(self) -> None:
-        """Do all jobs to their ends, but those that wait for something."""
+        """Finish all jobs, except those that wait for something."""
         while self.jobs:
             job = self.jobs.popleft()
             for parked in job:

@@ -1,7 +1,7 @@
-"""What stands around a part that is driven alone: the lowest assemblies of an endpoint, at a fake desk.
+"""The surroundings of a part that a test drives alone: the lowest assemblies of an endpoint, at a fake desk.
 
-Owns: the endpoint's place in the cluster, its clients' connections, and what these have been written. Must never: make
-anything above; the test does, and drives it.
+Owns: the endpoint's place in the cluster, its clients' connections, and the frames written to them. Must never: make a
+part above these; the test does, and drives it.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ GRACE_S = 60.0
 
 
 def peer(incarnation: str) -> Endpoint:
-    """Another endpoint, whose name is its incarnation as well."""
+    """Return another endpoint, whose name is its incarnation as well."""
     return Endpoint(incarnation, incarnation, f"ws://{incarnation}", 1)
 
 
 def command(name: str, client: str = "anna", **fields: Any) -> Command:
-    """A command as it comes from a client."""
+    """Return a command in the form in which it comes from a client."""
     return check({"command": name, "client_id": client, **fields}, 1 << 20)
 
 
 class Surroundings:
-    """This endpoint is ``ME``; the peers are linked, and have welcomed it, if it has ``joined``.
-    ``settings``: of the cluster. ``shape``: of the store."""
+    """The endpoint ``ME`` and its surroundings. The peers are linked, and have welcomed it, if it has ``joined``.
+    ``settings``: the cluster's. ``shape``: the store's."""
 
     def __init__(
         self,
@@ -69,22 +69,22 @@ class Surroundings:
         self._written: defaultdict[Connection, list[bytes]] = defaultdict(list)
 
     def make_topics(self, *presence: str) -> Subscriptions:
-        """The parts of topics."""
+        """Make the parts of topics."""
         return Subscriptions(self.base, self.cluster, self.outgoing, self.members, presence)
 
     def join(self) -> None:
-        """Every peer has welcomed this endpoint."""
+        """Let every peer welcome this endpoint."""
         self.members.registry([peer.endpoint for peer in self.members.peers.values()], self.desk.now, self.desk.now)
         for incarnation in self.members.view():
             self.members.welcomed_by(incarnation, self.members.round)
         assert self.members.joined
 
     def lose_lease(self) -> None:
-        """No peer has confirmed anything: others may act as homes of this endpoint's slots from here on."""
+        """Let the lease lapse: others may act as homes of this endpoint's slots from now on."""
         assert self.members.lapsed(self.desk.now)
 
     def topics_at(self, home: str, count: int) -> list[str]:
-        """So many topics whose home is this incarnation."""
+        """Return this many topics whose home is this incarnation."""
         names: list[str] = []
         number = 0
         while len(names) < count:
@@ -96,7 +96,7 @@ class Surroundings:
     # Clients
 
     def client(self, kind: str = "subscribe", codec: Codec = MESSAGES) -> Connection:
-        """A client's connection, with commands of this kind under way."""
+        """Return a client's connection, with commands of this kind under way."""
         self._numbers += 1
         connection = Connection(self._numbers, Outbox(1 << 20), codec)
         connection.kind = kind
@@ -104,20 +104,20 @@ class Surroundings:
         return connection
 
     def heard(self, connection: Connection) -> list[Any]:
-        """The replies that the connection has been written since the last look."""
+        """Return the replies that the connection has been written since the last call."""
         for to, frames in self.sending.write():
             self._written[to] += frames
         return [orjson.loads(frame) for frame in self._written.pop(connection, [])]
 
     def results(self, connection: Connection) -> list[str]:
-        """Of these: ``ok``, or the code of the error; and the id of the command, if it had one."""
+        """Return these replies as ``ok`` or the code of the error, with the id of the command, if it had one."""
         return [
             " ".join(map(str, [reply.get("error", "ok"), *([reply["id"]] if "id" in reply else [])]))
             for reply in self.heard(connection)
         ]
 
     def closes(self) -> list[tuple[int, int]]:
-        """Which connections were closed since the last look: their numbers, and the codes."""
+        """Return the connections closed since the last call: their numbers, and the codes."""
         acts = self.desk.acts
         closes = [(act.connection.number, act.code.code) for act in acts if isinstance(act, Close)]
         self.desk.acts[:] = [act for act in acts if not isinstance(act, Close)]
@@ -126,7 +126,7 @@ class Surroundings:
     # The store
 
     def stored(self, *operations: str) -> list[Stored]:
-        """The calls of the store since the last look. They have to be these."""
+        """Return the calls of the store since the last call. They must be these."""
         calls = self.desk.stored[:]
         self.desk.stored.clear()
         assert [call.operation for call in calls] == list(operations)
@@ -134,6 +134,6 @@ class Surroundings:
 
 
 def packed(topics: list[str]) -> Topics:
-    """A long list of topics, as it comes back from the reader of large frames."""
+    """Return a long list of topics, in the form that the reader of large frames returns."""
     starts = range(0, len(topics), TOPICS_PER_PART)
     return Topics([ormsgpack.packb(topics[start : start + TOPICS_PER_PART]) for start in starts], len(topics))

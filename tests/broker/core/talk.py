@@ -1,6 +1,6 @@
-"""What the scripted scenarios share: a cluster in virtual time, and clients that keep a readable transcript.
+"""The common ground of the scripted scenarios: a cluster in virtual time, and clients that keep a readable transcript.
 
-Owns: how a transcript reads. Every message takes 10 ms, so that a script is one history and not many.
+Owns: the form of a transcript. Every message takes 10 ms, so that a script is one history and not many.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Talker(Client):
         self.heard: list[str] = []
 
     def get(self, data: bytes) -> None:
-        """A message from the endpoint."""
+        """Note a frame from the endpoint."""
         before = len(self.notes), len(self.replies)
         super().get(data)
         if len(self.notes) > before[0]:
@@ -37,13 +37,13 @@ class Talker(Client):
             self.heard.append(" ".join(word for word in words if word))
 
     def closed(self, code: int) -> None:
-        """The connection ends."""
+        """Note the end of the connection."""
         if self.core is not None:
             self.heard.append(f"closed {code}")
         super().closed(code)
 
     def say(self, *commands: str, **fields: Any) -> list[str]:
-        """Send the commands at once, and listen for a moment; what was heard meanwhile.
+        """Send the commands at once, and listen for a moment; return the transcript of that moment.
 
         A command reads like ``"publish t 'payload' #3"``, that is: its name, its topic (or several, with commas), its
         payload, its id.
@@ -53,14 +53,14 @@ class Talker(Client):
         return self.hear()
 
     def hear(self, seconds: float = A_MOMENT_S) -> list[str]:
-        """What is heard in the next seconds."""
+        """Return the transcript of the next seconds."""
         begin = len(self.heard)
         self.world.run(seconds)
         return self.heard[begin:]
 
 
 def parse(command: str) -> dict[str, Any]:
-    """The fields of a command as ``Talker.say`` reads it. Every publish asks for its acknowledgement."""
+    """Return the fields of a command as ``Talker.say`` reads it. Every publish asks for its acknowledgement."""
     fields: dict[str, Any] = {}
     name, *words = command.split()
     fields["command"] = name
@@ -77,8 +77,8 @@ def parse(command: str) -> dict[str, Any]:
 
 
 class Cluster:
-    """Endpoints that have all joined. ``tells_slots``: the store says which slots have subscriptions with a term.
-    ``options``: of the router."""
+    """Endpoints that have all joined. ``tells_slots``: the store reports the slots that have subscriptions with a term.
+    ``options``: the router's."""
 
     def __init__(self, *names: str, tells_slots: bool = False, **options: Any) -> None:
         self.world = World(1, **options)
@@ -89,11 +89,11 @@ class Cluster:
         assert all(node.router.members.joined for node in self.nodes.values())
 
     def client(self, name: str, at: str) -> Talker:
-        """A connection to the endpoint of this name."""
+        """Return a connection to the endpoint of this name."""
         return Talker(self.world, name, self.nodes[at])
 
     def listener(self, name: str, at: str, *topics: str) -> Talker:
-        """A client that listens there and has subscribed."""
+        """Return a client that listens there and has subscribed."""
         talker = self.client(name, at)
         assert talker.say("listen") == ["ok"]
         if topics:
@@ -101,7 +101,7 @@ class Cluster:
         return talker
 
     def topic_at(self, home: str, prefix: str = "t") -> str:
-        """A topic whose home is the endpoint of this name."""
+        """Return a topic whose home is the endpoint of this name."""
         node = self.nodes[home]
         return next(
             topic

@@ -16,12 +16,12 @@ SIZES = [1, 2, 124, 125, 126, 65_535, 65_536, COPIED_BYTES - 1, COPIED_BYTES, CO
 
 
 def read(buffers: list[bytes]) -> list[bytes]:
-    """The messages that a client reads from these buffers."""
+    """Return the messages that a client reads from these buffers."""
     return whole_messages(b"".join(buffers), 0, 1 << 30, False, True, 1 << 30, 1 << 30).messages
 
 
 def through(codec: Codec, messages: list[bytes]) -> list[bytes]:
-    """What the socket is written, where these messages leave the outbox in one turn."""
+    """Return the bytes written to the socket if these messages leave the outbox in one turn."""
     return codec.written([codec.frame(message) for message in messages])
 
 

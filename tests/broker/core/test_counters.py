@@ -1,4 +1,4 @@
-"""When the times that the parts gather become part of the histograms."""
+"""The moments at which the times that parts gather become part of the histograms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ingeborg.broker.core.histogram import Histogram
 
 
 def observed(histogram: Histogram) -> tuple[int, float]:
-    """How many, and how long together in seconds."""
+    """Return the number of times, and their sum in seconds."""
     return histogram.buckets()[-1][1], histogram.sum_s
 
 
@@ -17,7 +17,7 @@ def test_a_delivery_ends_when_its_turn_has_been_written_and_not_when_it_was_put_
     counters.observe()
     assert observed(counters.delivery_times) == (0, 0.0)
     counters.written(10.5)
-    counters.put.append((10.5, 1))  # the next turn's is not written yet
+    counters.put.append((10.5, 1))  # the next turn's, not yet written
     counters.observe()
     assert observed(counters.delivery_times) == (3, 1.5)
 

@@ -1,4 +1,4 @@
-"""The desk: what a part may ask for. And the fake desk of the other tests, held to it."""
+"""The desk: everything that a part can ask for. The fake desk of the other tests must match it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ingeborg.broker.core.stores import StoreCalls
 
 from .fake_desk import FakeDesk
 
-#: Whatever else there was could be a way from one part to another.
+#: Any other member could be a way from one part to another.
 CLOCKS = {"now", "unix_s", "tick"}
 COUNTS = {"counts", "drops", "counted"}
 CALLS = {"store", "number", "ask", "cast", "answer", "decline"}
@@ -30,8 +30,8 @@ MEMBERS = CLOCKS | COUNTS | CALLS | {"job", "emit"}
 
 
 def members(owner: type) -> set[str]:
-    """Its public methods, and what any of its methods gives ``self`` under a public name: by its source, whichever form
-    of it runs."""
+    """Return its public methods, and the public attributes that its methods give ``self``. The source tells, for either
+    form of the code."""
     module = ast.parse((Path(ingeborg.__file__).parent / "broker" / "core" / "desk.py").read_text())
     (tree,) = (node for node in module.body if isinstance(node, ast.ClassDef) and node.name == owner.__name__)
     names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -49,7 +49,7 @@ def test_a_desk_has_what_every_part_needs_and_nothing_else() -> None:
 
 
 class Room:
-    """A desk, what it hands on to, and a link to a peer that is open."""
+    """A desk, the objects behind it, and an open link to a peer."""
 
     def __init__(self) -> None:
         self.counters = Counters()
@@ -64,7 +64,8 @@ class Room:
         self.calls.linked("peer", self.link)
 
     def sent(self) -> list[tuple[int, Any]]:
-        """The items that have gone over the link since the last look, as they come: of answers, code and value."""
+        """Return the items that have gone over the link since the last call, as they come; for answers the code and the
+        value."""
         items: list[tuple[int, Any]] = []
         for frame in self.link.flush():
             batch = decoded(frame)
@@ -78,7 +79,7 @@ class Room:
 
 
 class Told(Asker):
-    """A part that makes requests and keeps what it is told."""
+    """A part that makes requests and keeps their outcomes."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, Any, Any]] = []

@@ -1,4 +1,4 @@
-"""A histogram of times: what Prometheus expects of its buckets."""
+"""A histogram of times: its buckets are as Prometheus expects them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all parts of an endpoint together take part in."""
+"""The commands, requests and hooks of all parts of an endpoint together."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ingeborg.broker.core.part import bind
 
 from .fake_desk import FakeDesk
 
-#: Commands whose connections keep another rule than all others: that one of them overlaps no other of its kind, puts a
-#: message under way, or is begun though its connection is over.
+#: Commands with special rules: one overlaps no other of its kind, puts a message under way, or begins although its
+#: connection is over.
 ONE_BY_ONE = {"subscriptions"}
 PUBLISHES = {"publish", "broadcast"}
 AFTER_CLOSE = {"publish", "broadcast", "subscribe", "unsubscribe"}

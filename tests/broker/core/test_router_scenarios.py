@@ -1,7 +1,7 @@
-"""The whole router in scripts that a person can read: what clients say, and what they hear.
+"""The whole router in scripts that a person can read: the clients' commands, and the frames that come back.
 
-Random histories with faults are ``tests/simulator``'s. Here every message takes 10 ms, and each script shows one rule
-of SPEC.md, whose section it names.
+``tests/simulator`` has random histories with faults. Here every message takes 10 ms, and each script shows one rule of
+SPEC.md, whose section it names.
 """
 
 from __future__ import annotations
@@ -360,14 +360,14 @@ def test_a_slow_reader_loses_its_connection_and_slows_nobody() -> None:
     sender = cluster.client("sender", "a")
     node = cluster.nodes["a"]
     next(iter(node.router.hub.bindings.values())).connection.outbox.flowing = False  # slow's: its socket is full
-    node.stalled_until = cluster.world.now + 0.1  # so that all of it is one turn's
+    node.stalled_until = cluster.world.now + 0.1  # so that everything falls into one turn
     for number in range(10):
         sender.send(command="publish", topic="t", payload=f"number {number}")
     sender.send(command="publish", topic="u", payload="y")
     cluster.world.run(1.0)
     assert slow.heard == ["ok", "ok", "closed 4002"]
     assert quick.heard == ["ok", "ok", "u: 'y'"]
-    # Six frames are more than 200 bytes; what came after them, in the same turn, had nowhere to go either.
+    # Six frames are more than 200 bytes; the later ones of the same turn had no room either.
     assert node.router.counters.drops["slow_consumer"] == 10
     assert sender.say("publish t 'z' #1") == ["ok 1"]
     assert "slow" not in node.router.hub.bindings
@@ -379,7 +379,7 @@ def test_a_slow_reader_may_keep_its_connection_and_lose_the_oldest_instead() -> 
     sender = cluster.client("sender", "a")
     node = cluster.nodes["a"]
     next(iter(node.router.hub.bindings.values())).connection.outbox.flowing = False  # its socket is full
-    node.stalled_until = cluster.world.now + 0.1  # so that all of it is one turn's
+    node.stalled_until = cluster.world.now + 0.1  # so that everything falls into one turn
     for number in range(10):
         sender.send(command="publish", topic="t", payload=f"number {number}")
     slow.send(command="unsubscribe", topic="u", id=7)
@@ -435,7 +435,7 @@ def test_a_fast_publisher_is_not_read_until_there_is_room() -> None:
     for number in range(10):
         fast.send(command="publish", topic=f"t{number}", payload="x", ack=True, id=number)
     cluster.world.run(0.015)
-    assert cluster.nodes["a"].router.inflight.messages == 10  # what had been read before it was paused
+    assert cluster.nodes["a"].router.inflight.messages == 10  # the commands read before it was paused
     assert holds == [("fast", True)]
     assert fast.hear() == [f"ok {number}" for number in range(10)]
     assert holds == [("fast", True), ("fast", False)]
@@ -487,7 +487,7 @@ def test_the_routing_cache_counts_subscribers_that_come_later() -> None:
 
 
 def watch_holds(cluster: Cluster) -> list[tuple[str, bool]]:
-    """What endpoint ``a`` decides from here on about reading its connections: (client, paused?)."""
+    """Note the decisions of endpoint ``a`` about reading its connections from now on: (client, paused?)."""
     node = cluster.nodes["a"]
     holds: list[tuple[str, bool]] = []
 
@@ -538,7 +538,7 @@ def test_a_subscribe_of_many_topics_is_written_whole_and_keeps_nobody_waiting() 
 
 @pytest.mark.parametrize("after_ms", range(0, 60, 5))
 def test_a_client_that_comes_back_to_its_endpoint_while_a_message_looks_for_it_there_is_found(after_ms: int) -> None:
-    """At some of these moments the home is told that the client is not there, and then reads that it is, anew."""
+    """At some of these moments the home learns that the client is not there, and then reads that it is there again."""
     cluster = Cluster("a", "b")
     topic = cluster.topic_at("a")
     cluster.listener("anna", "b", topic)
@@ -557,7 +557,7 @@ def test_a_client_that_comes_back_to_its_endpoint_while_a_message_looks_for_it_t
 
 @pytest.mark.parametrize("dedup", [False, True])
 def test_a_publish_that_its_origin_asks_again_after_a_sleep_is_delivered_once(dedup: bool) -> None:
-    """Its home had it, and waited for an endpoint that was cut off; the origin was taken for dead meanwhile."""
+    """Its home had it, and waited for an endpoint that was cut off; the others took the origin for dead meanwhile."""
     cluster = Cluster("a", "b", "c")
     topic = cluster.topic_at("c")
     anna, cora = cluster.listener("anna", "a", topic), cluster.listener("cora", "c", topic)
@@ -581,7 +581,7 @@ def test_a_change_that_an_endpoint_slept_over_does_not_undo_a_later_one() -> Non
     asleep = cluster.nodes["c"]
     asleep.stalled_until = cluster.world.now + 6.0
     assert anna.say(f"unsubscribe {topic} #1", f"subscribe {topic} #2") == []
-    assert anna.hear(4.5) == ["ok 1", "ok 2"]  # by another home, since this one is taken for dead
+    assert anna.hear(4.5) == ["ok 1", "ok 2"]  # by another home, since the others take this one for dead
     cluster.world.run(5.0)
     assert asleep.router.members.joined
     assert asleep.router.counters.drops["outdated_change"] == 1
@@ -592,14 +592,14 @@ def test_a_change_that_an_endpoint_slept_over_does_not_undo_a_later_one() -> Non
 
 @pytest.mark.parametrize("home", ["a", "b", "c"])
 def test_a_listen_whose_connection_ended_before_it_took_effect_loses_nobody_a_message(home: str) -> None:
-    """It is the newest, and nobody is there: its client is still looked for where it listened before."""
+    """Its location is the newest, but nobody is there: the home still looks for the client where it listened before."""
     cluster = Cluster("a", "b", "c")
     topic = cluster.topic_at(home)
     anna, bert = cluster.listener("anna", "b", topic), cluster.client("bert", "c")
     assert bert.say(f"publish {topic} 'first' #1") == ["ok 1"]
     gone = cluster.client("anna", "a")
     gone.send(command="listen")
-    cluster.world.run(1.5 * DELAY_S)  # it is being written
+    cluster.world.run(1.5 * DELAY_S)  # the store is writing it
     gone.close()
     for number in range(100):
         bert.send(**parse(f"publish {topic} '{number}'"))

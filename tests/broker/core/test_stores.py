@@ -1,4 +1,4 @@
-"""Calls to the store: each is told once what came of it, and none for ever waited for."""
+"""Calls to the store: each reports its outcome once, and none waits forever."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Caller:
         self.told: list[tuple[Any, Any, str]] = []  # context, result, error's kind
 
     def make(self, context: Any, now: float = 0.0, operation: str = "topics") -> int:
-        """The number that the call leaves with."""
+        """Make a call. Returns the number with which it leaves."""
         self.stores.make(operation, ("anna",), self.done, context, now)
         (call,) = self.stores.take()
         assert call[1:] == (operation, ("anna",))
@@ -36,7 +36,7 @@ def test_the_calls_of_a_turn_leave_together_in_their_order_and_once() -> None:
         caller.stores.make(operation, (), caller.done, None, 0.0)
     assert [call.operation for call in caller.stores.take()] == ["subscribe", "topics", "subscribe"]
     assert caller.stores.take() == []
-    assert len(caller.stores) == 3  # under way until something comes of them
+    assert len(caller.stores) == 3  # under way until each has an outcome
 
 
 def test_the_answer_finds_who_asked_whatever_the_order_of_answers() -> None:
@@ -82,14 +82,14 @@ def test_how_long_each_took_is_observed_by_operation() -> None:
 
 
 class EachOnce(RuleBasedStateMachine):
-    """Calls are made, answered in any order, answered twice, and given up."""
+    """The rules make calls, answer them in any order, answer them twice, and let them time out."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
         self.caller = Caller()
-        self.deadlines: dict[int, float] = {}  # of those under way
-        self.expected: list[int] = []  # whose end has been told, by the number
+        self.deadlines: dict[int, float] = {}  # deadlines of the calls under way
+        self.expected: list[int] = []  # numbers of the calls that have reported their end
 
     @rule()
     def make(self) -> None:
@@ -99,7 +99,7 @@ class EachOnce(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:
-        """Perhaps one that has been answered already, or given up."""
+        """Answer a call, perhaps one that has been answered already, or has timed out."""
         numbers = [*self.deadlines, *self.expected]
         if not numbers:
             return

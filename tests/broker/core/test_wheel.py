@@ -1,4 +1,4 @@
-"""A timer wheel, beside a naive one: a list that is looked through from front to back."""
+"""A timer wheel against a naive one: a list that is searched from front to back."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ingeborg.broker.core.wheel import Wheel
 
 SLOT_S = 0.25
 
-#: Times that a float holds exactly, as it does ``SLOT_S``: what is due when is no matter of rounding.
+#: Times that a float holds exactly, as it does ``SLOT_S``: rounding must not decide when one is due.
 times = st.integers(-40, 400).map(lambda eighths: eighths / 8)
 
 
 def due_at(at: float) -> float:
-    """The end of the slot that the time is in."""
+    """Return the end of the slot that the time is in."""
     return math.ceil(at / SLOT_S) * SLOT_S
 
 
@@ -25,7 +25,7 @@ class BesideAList(RuleBasedStateMachine):
         super().__init__()
         self.now = 3.1
         self.wheel: Wheel[int] = Wheel(self.now, SLOT_S)
-        self.row: list[tuple[float, int, int]] = []  # when it is due, the thing, its slot in the wheel
+        self.row: list[tuple[float, int, int]] = []  # its due time, the thing, its slot in the wheel
         self.things = 0
 
     @rule(at=times)
@@ -48,7 +48,7 @@ class BesideAList(RuleBasedStateMachine):
 
     @rule(now=times | st.just(1e6))
     def look(self, now: float) -> None:
-        """Now and then the clock is set back, or on by days."""
+        """Take everything due. Now and then the clock is set back, or forward by days."""
         self.now = now
         due = sorted((entry for entry in self.row if entry[0] <= now), key=lambda entry: entry[0])
         self.row = [entry for entry in self.row if entry[0] > now]

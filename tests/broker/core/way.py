@@ -1,7 +1,7 @@
-"""The parts of a message's way, put together at a fake desk: no router, no link, no store.
+"""The parts on a message's way, put together at a fake desk: no router, no link, no store.
 
-Owns: which assemblies that takes, and short words for who is where. Must never: carry an effect out. A test drives one
-part of these, and looks at what that part asked the desk for.
+Owns: the choice of assemblies, and short words for the places of clients and peers. Must never: carry out an effect. A
+test drives one of these parts, and reads that part's requests from the desk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DEDUP_TTL_S = 60.0
 
 
 def let_in(members: Membership, now: float, *peers: Endpoint) -> None:
-    """All these peers have let the endpoint in."""
+    """Let all these peers let the endpoint in."""
     members.heartbeat_written(now)
     members.registry(peers, now, now)
     for peer in peers:
@@ -48,25 +48,25 @@ def let_in(members: Membership, now: float, *peers: Endpoint) -> None:
 
 
 def topics_at(homes: Homes, incarnation: str, count: int = 1) -> list[str]:
-    """So many topics whose home is the endpoint of this incarnation."""
+    """Return this many topics whose home is the endpoint of this incarnation."""
     found = (f"t{number}" for number in range(100_000))
     found_here = (topic for topic in found if homes.table[slot_of(topic)] == incarnation)
     return [next(found_here) for _ in range(count)]
 
 
 def topic_at(homes: Homes, incarnation: str) -> str:
-    """A topic whose home is the endpoint of this incarnation."""
+    """Return a topic whose home is the endpoint of this incarnation."""
     return topics_at(homes, incarnation)[0]
 
 
 def topic_moving(before: Homes, old: str, after: Homes, new: str) -> str:
-    """A topic that has another home by the second table than by the first."""
+    """Return a topic that has another home by the second table than by the first."""
     return next(topic for topic in topics_at(before, old, 200) if after.table[slot_of(topic)] == new)
 
 
 class Way:
     """One endpoint, as far as messages pass through it. ``peers``: those in its view, if it has ``joined``.
-    ``settings``: of the cluster. ``shape``: of the store. ``presence``: what topics with presence begin with."""
+    ``settings``: the cluster's. ``shape``: the store's. ``presence``: the beginnings of topics with presence."""
 
     def __init__(
         self,
@@ -100,10 +100,10 @@ class Way:
         self.inflight, self.links = base.inflight, base.calls.links
         self._connections = 0
 
-    # Who is where
+    # Places of clients and peers
 
     def connection(self, codec: Codec = MESSAGES) -> Connection:
-        """A client's connection to this endpoint."""
+        """Return a client's connection to this endpoint."""
         self._connections += 1
         made = Connection(self._connections, Outbox(1 << 20), codec)
         made.kind = "publish"
@@ -111,7 +111,7 @@ class Way:
         return made
 
     def listens(self, *clients: str, codec: Codec = MESSAGES) -> Connection:
-        """These clients listen here, on one connection."""
+        """Let these clients listen here, on one connection."""
         connection = self.connection(codec)
         for client in clients:
             self.hub.bind(client, connection)
@@ -120,24 +120,24 @@ class Way:
         return connection
 
     def listens_at(self, endpoint: Endpoint, *clients: str) -> None:
-        """These clients are known to listen there."""
+        """Note that these clients listen there."""
         for client in clients:
             self.locations.learn(client, at(endpoint))
 
     def subscribed(self, topic: str, *clients: str) -> None:
-        """The topic's subscriber set is in the routing cache."""
+        """Put the topic's subscriber set into the routing cache."""
         self.routes.filled(topic, self.routes.add(topic), set(clients))
 
     def lets_in(self, peer: Endpoint) -> None:
-        """The peer joins: some slots are its own from here on. The parts have yet to be told."""
+        """Let the peer join: some slots are its own from now on. The parts do not know yet."""
         self.members.connected(peer, self.desk.now, self.members.introduction)
         self.members.joined_by(peer.incarnation, 1, 1)
 
     def loses(self, peer: Endpoint) -> None:
-        """The peer is gone. The parts have yet to be told."""
+        """Remove the peer. The parts do not know yet."""
         self.members.left(peer.incarnation)
 
-    # What comes, and what goes
+    # Incoming and outgoing
 
     def has_subscribers(
         self,
@@ -145,47 +145,47 @@ class Way:
         *clients: set[str] | tuple[str, ...],
         filters: Mapping[str, FilterPage] = MappingProxyType({}),
     ) -> None:
-        """The store says who subscribes to the topics that it was asked about, and what filters these have."""
+        """Answer, as the store, with the subscribers and filters of the topics in its calls."""
         read.end((list(clients), dict(filters)))
 
     def flush(self) -> list[Stored]:
-        """The home's turn ends; what the store is asked then, since the last call of this kind."""
+        """End the home's turn; return the store calls since the last call of this kind."""
         self.home.take_back()
         self.home.flush()
         return self.take_stored()
 
     def take_stored(self) -> list[Stored]:
-        """What the store was asked since the last call."""
+        """Return the store calls since the last call."""
         stored = self.desk.stored[:]
         self.desk.stored.clear()
         return stored
 
     def take_asked(self) -> list[Call]:
-        """What peers were asked since the last call."""
+        """Return the requests to peers since the last call."""
         asked = self.desk.asked[:]
         self.desk.asked.clear()
         return asked
 
     def written(self, connection: Connection) -> list[bytes]:
-        """What this connection is written now; other connections get theirs, too."""
+        """Return the frames that this connection is now written; other connections get theirs, too."""
         return [frame for to, frames in self.sending.write() if to is connection for frame in frames]
 
 
 def at(endpoint: Endpoint, number: int = 1, online: bool = True) -> Location:
-    """A client's location there."""
+    """Return a client's location there."""
     return Location(number, endpoint.incarnation, online)
 
 
 def publish(topic: str, payload: bytes = b'"news"', **fields: Any) -> Command:
-    """A client's checked ``publish``, which asks for its acknowledgement."""
+    """Return a client's checked ``publish``, which asks for its acknowledgement."""
     return Command("publish", "paul", **{"topics": (topic,), "payload": payload, "ack": True, **fields})
 
 
 def message(topic: str, payload: bytes = b'"news"', number: int = 1, received: float = 100.0) -> Message:
-    """A message of a client at this endpoint."""
+    """Return a message of a client at this endpoint."""
     return Message(topic, payload, ME.incarnation, number, received)
 
 
 def note(topic: str, payload: bytes = b'"news"') -> bytes:
-    """What a subscriber is written of it."""
+    """Return the frame that a subscriber gets for the message."""
     return notification(topic, payload)

@@ -443,9 +443,7 @@ def test_a_client_that_is_here_while_a_peer_says_it_went_from_there_is_said_to_b
 def test_a_listen_that_is_written_meanwhile_is_written_again_before_success_is_said(endpoint: Endpoint) -> None:
     anna = endpoint.say("listen")
     (call,) = endpoint.turn("listen")
-    endpoint.announced(
-        "anna", at("p", 7, online=False)
-    )  # from a connection that has ended, at an endpoint that stood still
+    endpoint.announced("anna", at("p", 7, online=False))  # from a connection that ended while p stood still
     endpoint.announced("anna", at("q", 6, online=False))
     call.end(written(here(5)))
     assert endpoint.told() == []

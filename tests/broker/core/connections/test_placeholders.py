@@ -197,9 +197,7 @@ def _go_on_where_another_has_it(entries: list[tuple[str, str]]) -> bool:
 @example(entries=[("subscribe", "a.{sub}."), ("subscribe_topics", "a.{sub}")], one="a", other="a.b")
 @example(entries=[("subscribe", "a{sub}."), ("publish", "a{sub}/")], one="a", other="a.b")
 @example(entries=[("subscribe", "{sub}a"), ("publish", "{sub}b")], one="a", other="ab")
-@example(
-    entries=[("subscribe", "{sub}/"), ("publish", "{sub}{sub}/")], one="aa", other="a"
-)  # the endpoint does not accept it
+@example(entries=[("subscribe", "{sub}/"), ("publish", "{sub}{sub}/")], one="aa", other="a")  # not accepted
 def test_no_two_clients_are_permitted_the_same_topic(entries: list[tuple[str, str]], one: str, other: str) -> None:
     """The entries have placeholders and come from one claim, in any of its lists. An exception: the text before one's
     first placeholder begins with the same text of another, and is longer."""
@@ -208,7 +206,7 @@ def test_no_two_clients_are_permitted_the_same_topic(entries: list[tuple[str, st
         gateway = token("*", *entries)
     except ValueError:
         assume(False)
-    # If two of them permit a common topic, one permits the filled form of the other.
+    # If two entries permit a common topic, one permits the filled form of the other.
     topics = {text.replace(PLACEHOLDER, client) for _, text in entries for client in (one, other)}
     for topic in topics:
         assert not (permitted(gateway, one, topic) and permitted(gateway, other, topic)), topic

@@ -62,7 +62,7 @@ def test_each_home_is_asked_for_its_topics_and_what_they_answer_is_merged_by_the
 
 
 def test_a_position_says_no_more_than_what_is_known_of_the_homes_that_were_not_asked(here: Here) -> None:
-    """A home that was not asked can accept a message with a smaller stamp than the last one of those asked."""
+    """A home without a request can accept a message with a smaller stamp than the last one of the others."""
     (mine,) = here.topics_at("m", 1)
     entry = here.keep(mine, 90)
     here.told("a", 70)

@@ -1,5 +1,5 @@
-"""Joins and leaves, told as messages: to which home, what becomes of them, and that nobody else tells them. First the
-part alone, then among endpoints. SPEC section 2.5."""
+"""Joins and leaves as messages: their home, their outcomes, and that no other endpoint announces them. First the part
+alone, then several endpoints. SPEC section 2.5."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Told(Way):
         self.here = self.room(ME.incarnation)
 
     def room(self, told_at: str) -> str:
-        """A topic of ours whose joins and leaves this endpoint tells."""
+        """Return a topic whose joins and leaves this endpoint announces."""
         homes = self.members.table
         return next(
             topic
@@ -45,16 +45,16 @@ class Told(Way):
         )
 
     def tell(self, client: str, topic: str, joined: bool = True) -> None:
-        """The client has joined the topic, or has left it."""
+        """Announce that the client has joined the topic, or has left it."""
         self.presence.tell(client, [topic], joined)
 
     def asked(self) -> list[Call]:
-        """The turn ends; what other homes are asked."""
+        """End the turn; return the requests to other homes."""
         self.part.flush()
         return self.take_asked()
 
     def said(self) -> list[Any]:
-        """The same, as what they are to dispatch."""
+        """Return these requests as the messages that they carry."""
         return [orjson.loads(call.request.message.payload) for call in self.asked()]
 
     @property
@@ -106,7 +106,7 @@ def test_so_many_are_under_way_at_once_and_the_next_goes_when_one_of_them_has_co
     assert len(told.asked()) + len(told.flush()) == 1
 
 
-# Where it is told
+# The place of an announcement
 
 
 def test_the_next_home_is_asked_when_one_is_gone_and_told_so() -> None:
@@ -170,7 +170,7 @@ def test_it_moves_with_the_topic_it_is_told_on(told: Told) -> None:
     assert call.request == PublishRequest(message, None)
 
 
-# Nobody else tells it
+# No announcement by others
 
 
 @pytest.mark.parametrize("topic", ["presence:room/1", "presence:room/", "presence:hall/2"])
@@ -192,7 +192,7 @@ def test_to_all_other_topics_they_do(told: Told, topic: str) -> None:
     assert told.desk.counts["publishes_received"] == 1
 
 
-# Among endpoints
+# Several endpoints
 
 
 def watch(cluster: Cluster, name: str, at: str, topic: str) -> Talker:
@@ -267,7 +267,7 @@ def test_an_end_in_order_tells_what_it_has_to() -> None:
     watcher = cluster.listener("watcher", "b", *(PRESENCE + room for room in rooms))
     anna = cluster.client("anna", "a")
     anna.send(command="subscribe", topic=rooms)
-    cluster.world.run(0.045)  # they are being written
+    cluster.world.run(0.045)  # the store is writing them
     leaving = cluster.nodes["a"]
     leaving.event(lambda now: leaving.router.leave(now, 0.5))
     watcher.hear(5.0)

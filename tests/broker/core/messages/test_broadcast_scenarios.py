@@ -1,7 +1,7 @@
-"""Broadcasts, in scripts: who gets one, also while clients move and links are cut. SPEC.md section 8, rule 3.
+"""Broadcasts, in scripts: their recipients, also while clients move and links are cut. SPEC.md section 8, rule 3.
 
-A broadcast has a home, as topics have; here ``home``. Random histories of the same are
-``tests/simulator/test_broadcasts.py``.
+A broadcast has a home, as topics have; here ``home``. ``tests/simulator/test_broadcasts.py`` has random histories of
+the same kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROUTINGS = pytest.mark.parametrize("routing", ["home", "lookup"])
 
 
 class Broadcasting(Cluster):
-    """Endpoints; at ``home``, which is that of broadcasts, bert, who sends one."""
+    """Endpoints. At ``home``, the home of broadcasts, bert sends one."""
 
     def __init__(self, names: str = "abc", routing: str = "home", sizes: Sizes = SIZES) -> None:
         super().__init__(*names, routing=routing, sizes=sizes)
@@ -36,13 +36,13 @@ class Broadcasting(Cluster):
             self.world.cut(*sides, seconds)
 
     def listen(self, client: str, at: str) -> Talker:
-        """The reply is not waited for."""
+        """Send a `listen` without waiting for the reply."""
         talker = self.client(client, at)
         talker.send(command="listen")
         return talker
 
     def requests_of_home(self, sent: Callable[[str, Request], None]) -> None:
-        """Have ``sent`` told of each at the end of its turn, with the peer's incarnation."""
+        """Call ``sent`` for each at the end of its turn, with the peer's incarnation."""
         node = self.nodes[self.home]
 
         def look() -> None:
@@ -58,7 +58,7 @@ class Broadcasting(Cluster):
 
 
 def times(*places: Talker) -> int:
-    """How often the broadcast came."""
+    """Return how often the broadcast came."""
     return sum(place.heard.count("everybody: 'x'") for place in places)
 
 
@@ -119,7 +119,7 @@ def test_one_that_died_with_an_endpoint_is_counted() -> None:
 def test_who_moves_before_it_comes_to_the_old_place_gets_it_at_the_new_one(
     routing: str, comes_first: str, to_the_home: bool
 ) -> None:
-    """The new place has had the broadcast already, and the old one, cut off, has not."""
+    """The new place has already had the broadcast, and the old one, cut off, has not."""
     cluster = Broadcasting(routing=routing)
     old, other = cluster.others
     stays, anna = cluster.listener("stays", cluster.home), cluster.listener("anna", old)
@@ -138,19 +138,19 @@ def test_who_moves_before_it_comes_to_the_old_place_gets_it_at_the_new_one(
 
 @pytest.mark.parametrize("how", ["home", "home that knows no places", "lookup"])
 def test_who_moves_on_while_it_is_on_its_way_to_the_new_place_gets_it(how: str) -> None:
-    """... though the place that the client came back to has had it meanwhile, as the other one before."""
+    """... although the place to which the client returns has had it meanwhile, as the other had before."""
     cluster = Broadcasting(routing="lookup" if how == "lookup" else "home")
     home, (old, other) = cluster.home, cluster.others
     first = cluster.listener("anna", old)
     cluster.cut(home, old, 2.0)
-    cluster.broadcast()  # home and other have it at once
+    cluster.broadcast()  # home and other get it at once
     cluster.world.run(0.5)
     second = cluster.listen("anna", other)
     cluster.world.run(1.4)
     if how == "home that knows no places":
         cluster.nodes[home].router.topics.locations.clear()
     cluster.cut(home, other, 1.0)
-    cluster.world.run(0.6)  # old has it, and has answered that she has moved; what follows her to other waits
+    cluster.world.run(0.6)  # old has answered that she has moved; the request that follows her to other waits
     third = cluster.listen("anna", old)
     cluster.world.run(4.0)
     assert cluster.bert.heard == ["ok"]
@@ -158,7 +158,7 @@ def test_who_moves_on_while_it_is_on_its_way_to_the_new_place_gets_it(how: str) 
 
 
 def test_who_never_rests_does_not_keep_it_for_ever() -> None:
-    """Whenever it comes to where anna is said to be, she has moved on."""
+    """Each time the broadcast reaches anna's known place, she has moved on."""
     cluster = Broadcasting()
     home, (old, other) = cluster.home, cluster.others
     places = [cluster.listener("anna", old)]
@@ -198,7 +198,7 @@ def test_who_comes_again_to_the_same_place_between_two_slices_has_it_once(routin
     first = cluster.listen("anna", other)
     cluster.world.run(0.3)
     cluster.broadcast()
-    cluster.world.run(1.5 * DELAY_S)  # it goes out
+    cluster.world.run(1.5 * DELAY_S)  # the requests go out
     again = cluster.listen("anna", other)
     cluster.world.run(4.0)
     assert (times(first), times(again)) in {(1, 0), (0, 1)}
@@ -255,12 +255,12 @@ def test_a_crowd_that_moves_is_followed_in_slices() -> None:
         assert node.router.inflight.messages == 0
 
 
-# What it costs, and what it does not depend on
+# The cost, and its independence of moves
 
 
 @pytest.mark.parametrize("names", ["abc", "abcde"])
 def test_who_moved_before_it_began_is_not_followed(names: str) -> None:
-    """A broadcast is one request to each other endpoint, however many have moved in the last seconds."""
+    """A broadcast is one request to each other endpoint, however many clients have moved in the last seconds."""
     cluster = Broadcasting(names)
     ways = [(old, new) for old in names for new in names if old != new]
     for old, _ in ways:

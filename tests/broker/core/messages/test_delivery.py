@@ -1,4 +1,4 @@
-"""The destination: messages into outboxes, each once for each client, and what the homes are told of it."""
+"""The destination: it puts each message into outboxes once for each client, and reports to the homes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def way() -> Way:
 
 
 class Homes:
-    """What the homes ask of the endpoint, and what they are told."""
+    """The homes' requests to the endpoint, and its answers."""
 
     def __init__(self, way: Way) -> None:
         self.way = way
@@ -45,8 +45,8 @@ class Homes:
         payload: bytes = b'"news"',
         name: str | None = None,
     ) -> int:
-        """A peer is home of the topic, and has the message of this number for these clients, or for
-        those of a list; its request's number."""
+        """Deliver, as a peer that is home of the topic, the message of this number to these clients, or to those of a
+        list. Returns the request's number."""
         self.request += 1
         if name is not None:
             to_list = DeliverToListRequest(Carried(topic, payload, "o", number), name, clients)
@@ -62,7 +62,8 @@ class Homes:
         return self.request
 
     def told(self) -> list[tuple[int, Any]]:
-        """Answers since the last call: the request's number, who was not there or has moved away."""
+        """Return the answers since the last call: the request's number, and the clients that were absent or have moved
+        away."""
         self.way.delivery.take_delivered()
         answers = self.way.desk.answers[:]
         self.way.desk.answers.clear()
@@ -75,7 +76,7 @@ def homes(way: Way) -> Homes:
 
 
 def slice_of_a_job(way: Way) -> None:
-    """The router does one slice of one job."""
+    """Run one slice of one job, as the router does."""
     job = way.desk.jobs.popleft()
     try:
         next(job)
@@ -89,7 +90,7 @@ def test_clients_here_get_it_and_the_home_is_told_who_is_not_here(way: Way, home
     request = homes.deliver(["carl", "dora"])
     assert homes.told() == [(request, ["dora"])]
     assert way.written(carl) == [note("t")]
-    assert way.hub.missed == ["dora"]  # somebody has to look where she is; this part does not
+    assert way.hub.missed == ["dora"]  # another part has to find her
     assert way.desk.stored == []
     assert way.desk.counts["messages_delivered"] == 1
 
@@ -155,7 +156,7 @@ def test_it_is_remembered_for_longer_than_anybody_sends_it_again_and_no_longer(w
     way.delivery.tick()
     homes.deliver(["carl"])
     assert len(way.written(carl)) == 1
-    way.desk.now += RECENT_S  # that it came again was a reason to remember it
+    way.desk.now += RECENT_S  # the repetition was a reason to remember it longer
     way.delivery.tick()
     homes.deliver(["carl"])
     assert len(way.written(carl)) == 1
@@ -203,7 +204,7 @@ def test_behind_it_the_topics_next_messages_wait_and_those_of_others_do_not(way:
     assert homes.told() == [(many, []), (behind, [])]
     assert way.written(carl) == [note("u", b"3"), note("t", b"1"), note("t", b"2")]
     last = homes.deliver(["carl"], number=4, payload=b"4")
-    assert homes.told() == [(last, [])]  # nothing is going out any more
+    assert homes.told() == [(last, [])]  # nothing more goes out
 
 
 def test_one_that_comes_again_while_it_is_going_out_goes_to_nobody_twice(way: Way, homes: Homes) -> None:
@@ -268,7 +269,7 @@ def test_of_a_message_for_many_the_home_here_is_told_later_by_its_ticket(way: Wa
     way.listens("carl")
     told: Delivered = way.fanout.delivered
     assert way.delivery.deliver(message("t"), ["carl", *CROWD], "the ticket", told) is None
-    assert way.delivery.deliver(message("t"), ["carl"], "the next", told) is None  # it is behind that one
+    assert way.delivery.deliver(message("t"), ["carl"], "the next", told) is None  # it waits behind that one
     assert not told
     way.desk.work()
     assert list(told) == [("the ticket", CROWD), ("the next", [])]
@@ -294,7 +295,7 @@ def test_who_comes_after_it_has_begun_is_its_home_s_to_find(way: Way, homes: Hom
     late = way.listens("late")
     way.desk.work()
     assert way.written(late) == []
-    homes.deliver(["late"], topic="", number=1)  # it has followed the client to here
+    homes.deliver(["late"], topic="", number=1)  # the message has followed the client to this endpoint
     assert way.written(late) == [note("")]
 
 

@@ -1,4 +1,5 @@
-"""A home crashes while it dispatches messages, and its replica goes on: nobody gets one twice, and nobody misses it."""
+"""A home crashes while it dispatches messages, and its replica goes on: no client gets a message twice, and none misses
+one."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def cluster(names: str = NAMES) -> Cluster:
 
 
 def topic_at(made: Cluster, home: str, next_home: str) -> str:
-    """A topic with this home, and this one after it."""
+    """Return a topic with this home, and with this next home."""
     one, other = made.nodes[home], made.nodes[next_home]
     after = one.router.members.table_without_me()
     topics = (made.topic_at(home, f"t{number}-") for number in range(1_000))
@@ -67,7 +68,7 @@ def test_what_only_the_crashed_endpoint_had_accepted_is_delivered() -> None:
     dora = four.listener("dora", "d", topic)
     paul = four.client("paul", "a")
     paul.send(command="publish", topic=topic, payload="x", ack=True)
-    four.world.run(0.025)  # the replica has it; the next is to tell the destination
+    four.world.run(0.025)  # the replica has it; the home sends it to the destination next
     assert four.nodes["b"].router.replication.barrier.replicated.of_others != {}
     four.world.cut("a", "d", 10.0)
     four.world.run(0.1)
@@ -143,7 +144,7 @@ def test_messages_of_one_topic_stay_in_order_while_they_wait_for_the_replica() -
     topic = topic_at(four, "a", "b")
     dora, paul = four.listener("dora", "d", topic), four.client("paul", "a")
     for number in range(30):
-        # Those that are not checked for duplicates need no replica, and do not overtake.
+        # Messages without a check for duplicates need no replica, and do not overtake.
         paul.send(command="publish", topic=topic, payload=number, dedup=number % 3 > 0)
         if number % 7 == 0:
             four.world.run(0.003)
@@ -202,7 +203,7 @@ def test_who_repeats_it_between_two_tries_doubles_nothing() -> None:
 
 
 def test_what_a_home_sent_before_it_gave_the_slot_away_does_not_stay_with_its_replica() -> None:
-    """A newcomer's word reaches the replica before the home."""
+    """A newcomer's request reaches the replica before the home's."""
     made = cluster("abc")
     a, b, c = (made.nodes[name] for name in "abc")
     after = a.router.members.table_without_me()
@@ -252,7 +253,7 @@ def test_what_cannot_be_dispatched_at_once_is_tried_again() -> None:
 
 
 class Alone(Way):
-    """One endpoint's, which is home of the topic. Its messages are kept in memory."""
+    """One endpoint's part, home of the topic. It keeps messages in memory."""
 
     def __init__(self) -> None:
         super().__init__(ANN, BOB, settings=Settings(history="memory"))
@@ -262,19 +263,19 @@ class Alone(Way):
         self.key = key_of(self.slot, self.topic, b"x")
 
     def take_over(self) -> None:
-        """A message that another was dispatching is ours; it is dispatched here in a moment."""
+        """Take over a message that another home was dispatching; the part dispatches it in a moment."""
         self.replicated.of_others[self.key] = Carried(self.topic, b"x", "origin", 7)
         self.replicated.arrived([self.slot], True)
         self.part.view_changed()
 
     def begin(self) -> None:
-        """The same, and the moment has passed."""
+        """Take over a message, and let that moment pass."""
         self.take_over()
         self.desk.work()
 
     @property
     def taken(self) -> list[Dispatch]:
-        """Those that the home has taken, and that have not ended."""
+        """Return the home's open dispatches."""
         route = self.routes.get(self.topic)
         return [] if route is None else list(route.waiting())
 
@@ -283,17 +284,17 @@ class Alone(Way):
         self.part.tick()
 
     def leaves_it(self) -> None:
-        """It ends here, dispatched to nobody, since nobody has subscribed."""
+        """End the message here without a dispatch: nobody has subscribed."""
         self.has_subscribers(self.flush()[0], set())
         self.pass_time(0.1)
 
     def fails(self) -> None:
-        """It ends here, since the store cannot say whom it is for."""
+        """End the message here: the store cannot read its subscribers."""
         self.flush()[0].end(error=StoreUnavailable("down"))
         self.pass_time(0.1)
 
     def goes_to(self, peer: Endpoint) -> None:
-        """The slot is that peer's now."""
+        """Give the slot to that peer."""
         self.members.connected(peer, self.desk.now)
         self.members.table = [peer.incarnation] * SLOTS
         self.retained.state.gone([self.slot])
@@ -301,7 +302,7 @@ class Alone(Way):
 
     @property
     def holds_back(self) -> bool:
-        """Does a message that has not come to its end hold positions back?"""
+        """Does an open message hold positions back?"""
         return self.retained.clock.watermark < self.retained.clock.value
 
 
@@ -312,7 +313,7 @@ def alone() -> Alone:
 
 @pytest.fixture
 def moved() -> Alone:
-    """The message was kept, and its slot has gone to ``NEW`` before its moment came."""
+    """Return an endpoint that kept the message, and whose slot has gone to ``NEW`` before the message's moment came."""
     alone = Alone()
     entry = Entry(alone.topic, b"x", "origin", 7, 5, alone.desk.now + 600.0)
     alone.retained.log.add(alone.slot, entry, alone.desk.now)
@@ -352,7 +353,7 @@ def test_a_message_that_somebody_repeats_meanwhile_is_not_begun_twice(alone: Alo
     alone.begin()
     assert len(alone.taken) == 1
     alone.fails()
-    alone.dedup.begin(alone.key)  # its publisher has asked again
+    alone.dedup.begin(alone.key)  # its publisher has repeated it
     alone.pass_time(2.0)
     assert alone.taken == []
 

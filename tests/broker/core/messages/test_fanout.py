@@ -1,4 +1,5 @@
-"""A message from its home to the endpoints: whom it goes to, who has confirmed, who is looked for again."""
+"""A message from its home to the endpoints: its targets, their confirmations, and the search for clients that have
+moved."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def way() -> Way:
 
 
 def hand_over(way: Way, local: list[str], topic: str = "t", **remote: list[str]) -> dict[str, Call]:
-    """A message for these clients; the requests that carry it, by the peer's incarnation."""
+    """Dispatch a message to these clients. Returns its requests by the peer's incarnation."""
     for incarnation, clients in remote.items():
         way.listens_at(ENDPOINTS[incarnation], *clients)
     assert not way.fanout.send(Dispatch(message(topic), 0, None, None), local, remote)
@@ -34,7 +35,7 @@ def hand_over(way: Way, local: list[str], topic: str = "t", **remote: list[str])
 
 
 def confirm(call: Call, *absent: str) -> None:
-    """The endpoint has it, but for these clients, who are not there."""
+    """Confirm the message as the endpoint, except for these clients, which are not there."""
     call.asker.answered(call, list(absent))
 
 
@@ -43,7 +44,7 @@ def fail(call: Call) -> None:
 
 
 def outcome(way: Way) -> Any:
-    """What is said of the message: ``"under way"``, or ``"dispatched"``, or the error."""
+    """Return the message's outcome: ``"under way"``, ``"dispatched"``, or the error."""
     if not way.fanout.dispatched:
         return "under way"
     _, error = way.fanout.dispatched.popleft()
@@ -51,13 +52,13 @@ def outcome(way: Way) -> Any:
 
 
 def relocate(way: Way, **found: Location | None) -> None:
-    """The store is asked where these clients are, and says this."""
+    """Answer the store call about these clients' locations."""
     (read,) = way.take_stored()
     assert (read.operation, read.arguments) == ("locations", (list(found),))
     read.end(list(found.values()))
 
 
-# Who gets it
+# Recipients
 
 
 def test_each_endpoint_gets_it_once_with_its_clients_and_it_is_dispatched_when_all_have_confirmed(way: Way) -> None:
@@ -81,7 +82,7 @@ def test_a_message_for_clients_who_are_all_here_is_dispatched_at_once(way: Way, 
     for client in clients:
         way.listens(client)
     assert way.fanout.send(Dispatch(message("t"), 0, None, None), clients, {})
-    assert outcome(way) == "under way"  # nothing is said of it later
+    assert outcome(way) == "under way"  # it gets no later outcome
     assert way.take_asked() == []
 
 
@@ -116,7 +117,7 @@ def test_no_more_has_this_one_that_holds_none_of_them(way: Way) -> None:
     assert outcome(way).code == "peer_unavailable"
 
 
-# Who has moved
+# Moved clients
 
 
 def test_who_is_not_there_is_looked_for_once_and_gets_it_at_the_new_place(way: Way) -> None:
@@ -253,7 +254,7 @@ def test_a_list_of_few_or_one_for_which_there_is_no_link_yet_goes_as_it_is(way: 
 
 
 def broadcast(way: Way, begun: float = 100.0) -> dict[str, Call]:
-    """A broadcast; the requests to the peers."""
+    """Send a broadcast; return the requests to the peers."""
     dispatch = Dispatch(message(""), 0, None, None)
     dispatch.begun = begun
     way.fanout.broadcast(dispatch)
@@ -261,13 +262,14 @@ def broadcast(way: Way, begun: float = 100.0) -> dict[str, Call]:
 
 
 def done_here(way: Way) -> None:
-    """This endpoint's own clients have it."""
+    """Finish the delivery to this endpoint's own clients."""
     way.desk.work()
     way.fanout.take_delivered()
 
 
 def moved(call: Call, **since: float) -> None:
-    """The endpoint has it. These clients have listened elsewhere for so many seconds."""
+    """Confirm the message as the endpoint, and report these clients, which have listened elsewhere for this many
+    seconds."""
     call.asker.answered(call, list(since.items()))
 
 
@@ -295,7 +297,7 @@ def test_a_broadcast_follows_who_moved_since_it_began_and_nobody_else(way: Way) 
     assert outcome(way) == "under way"
     confirm(follows)
     assert outcome(way) == "dispatched"
-    assert way.take_stored() == []  # where they are was known
+    assert way.take_stored() == []  # the home knew where they are
 
 
 def test_a_broadcast_asks_the_store_for_who_moved_to_it_does_not_know_where(way: Way) -> None:

@@ -1,5 +1,5 @@
-"""The home of messages: what it asks the store for them and when, what it makes of duplicates, and what becomes of what
-waits when the store, the view or the lease fails."""
+"""The home of messages: its store calls and their times, its handling of duplicates, and the end of waiting messages
+when the store, the view or the lease fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Asked(Way):
         self._number = 0
 
     def publish(self, topic: str, payload: bytes = b'"news"', *, dedup: bool = True, again: bool = False) -> int:
-        """A peer has a message; the number of its request."""
+        """Send a message from a peer. Returns the number of its request."""
         self._number += 1
         hashed = payload_hash(topic, payload) if dedup else None
         message = Carried(topic, payload, PEER, self._number)
@@ -41,7 +41,7 @@ class Asked(Way):
         return self._number
 
     def answers(self) -> list[tuple[int, Any]]:
-        """What the peer was told since the last call: request, outcome or error code. In order of kind."""
+        """Return the answers to the peer since the last call, by kind: request, outcome or error code."""
         desk = self.desk
         told = [(number, value) for _, number, value in desk.answers]
         told += [(number, code) for _, number, code in desk.declined]
@@ -50,7 +50,7 @@ class Asked(Way):
         return told
 
     def knows(self, topic: str, payload: bytes = b'"news"') -> bool:
-        """Is the payload in the table of duplicates? A look, which extends its time."""
+        """Is the payload in the table of duplicates? The look extends its time."""
         return self.dedup.duplicate(key_of(slot_of(topic), topic, payload), self.desk.now)
 
 
@@ -129,7 +129,7 @@ def test_messages_of_a_topic_whose_filters_are_on_the_first_page_go_on_at_once(w
 def test_what_is_confirmed_while_the_subscribers_are_read_holds_behind_what_has_been_read(
     way: Asked, topic: str, replace: bool
 ) -> None:
-    """What comes may be from before."""
+    """The page that comes can be older."""
     way.listens_at(ANN, "carl", "dora")
     way.publish(topic)
     (read,) = way.flush()
@@ -194,7 +194,7 @@ def test_a_topic_that_a_full_cache_does_not_take_is_there_for_as_long_as_its_mes
 def test_a_topics_messages_leave_in_their_order_though_the_first_has_to_wait(way: Asked, topic: str) -> None:
     way.subscribed(topic, "carl")
     way.publish(topic, b"1")
-    way.listens_at(ANN, "carl")  # it is known now, and the store has yet to answer
+    way.listens_at(ANN, "carl")  # the home knows it now, before the store has answered
     way.publish(topic, b"2")
     (find,) = way.flush()
     assert way.take_asked() == []
@@ -231,7 +231,7 @@ def test_only_a_broadcast_that_was_asked_for_before_is_taken_to_have_begun_befor
     for again in (False, True):
         way = Asked(BOB)
         way.lets_in(ANN)
-        way.loses(BOB)  # the broadcasts' home is this endpoint or ann's; the request comes from her
+        way.loses(BOB)  # the home of broadcasts is this endpoint or ann's; the request comes from her
         way.members.table = [ME.incarnation] * len(way.members.table)
         way.publish("", again=again)
         (call,) = way.take_asked()
@@ -376,7 +376,7 @@ def test_what_waits_of_slots_that_go_is_sent_back_with_its_duplicates_and_late_a
     assert way.routes.topics() == [staying]
     way.has_subscribers(read, {"carl"}, set())
     assert way.answers() == [(stays, False)]
-    assert way.flush() == []  # nobody looks for carl
+    assert way.flush() == []  # the home does not look for carl
     assert not way.knows(going)
     assert not way.desk.drops  # the new home has them
 
@@ -397,7 +397,7 @@ def test_what_was_learnt_of_locations_before_all_let_it_in_is_forgotten(way: Ask
 
 
 def waiting() -> Asked:
-    """An endpoint that has not joined; alone it would be home of everything."""
+    """Return an endpoint that has not joined. Alone it would be home of everything."""
     return Asked(joined=False)
 
 
@@ -459,7 +459,7 @@ def test_where_many_are_is_found_in_slices_and_in_other_turns(way: Asked, topic:
     next(job)
     assert way.take_asked() == []
     way.desk.jobs.append(job)
-    way.flush()  # they were enough for this turn
+    way.flush()  # the turn has no room for more
     way.desk.work()
     way.home.take_back()
     (call,) = way.take_asked()
@@ -476,7 +476,7 @@ def test_of_many_those_found_at_a_peer_that_is_gone_when_the_message_s_turn_come
     place = way.desk.jobs.popleft()
     for _ in place:
         pass
-    assert way.take_asked() == []  # they were enough for this turn, and the message waits for the next
+    assert way.take_asked() == []  # the turn has no room for more, and the message waits for the next
     way.loses(ANN)
     way.flush()
     way.desk.work()

@@ -1,6 +1,6 @@
 """Repetitions at the next home of a topic, while its former home is still dispatching the message.
 
-SPEC section 7: they wait for it and share its outcome, as they do where the topic has stayed.
+SPEC section 7: they wait for it and share its outcome, as they do if the topic stays.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from ..talk import Cluster, Talker
 
 NAMES = "abcd"
 
-#: Cuts that a request outlives, and that it does not.
+#: A cut that a request outlives, and one that it does not.
 SHORT_S, LONG_S = 3.5, TIMEOUT_S + 2.0
 
 WAYS = ("leaves", "is new")
 
 
 def topic_of(*homes: tuple[str, str]) -> str:
-    """A topic whose home is this one, where these endpoints are there: pairs of ``("abcd", "a")``."""
+    """Return a topic with this home when these endpoints are present: pairs of ``("abcd", "a")``."""
     tables = [(home_table((name, name) for name in names), home) for names, home in homes]
     topics = (f"t{number}" for number in range(10_000))
     return next(topic for topic in topics if all(table[slot_of(topic)] == home for table, home in tables))
 
 
 class Moved:
-    """``paul`` has published ``x`` at ``a``, the topic's home, which does not reach ``b``, where ``anna`` listens; and
-    now ``c`` is the home, since ``a`` leaves, or ``c`` is new."""
+    """``paul`` has published ``x`` at ``a``, the topic's home, which cannot reach ``b``, where ``anna`` listens. Now
+    ``c`` is the home, because ``a`` leaves or ``c`` is new."""
 
     def __init__(self, how: str, cut_s: float, *, at_d: bool = False, sizes: Sizes = SIZES) -> None:
-        """``at_d``: there is a subscriber at ``d``, too, whom ``a`` reaches."""
+        """Make the scene. ``at_d``: another subscriber is at ``d``, which ``a`` reaches."""
         leaves = how == "leaves"
         self.cluster = cluster = Cluster(*(NAMES if leaves else "abd"), sizes=sizes)
         self.topic = (
@@ -75,11 +75,11 @@ class Moved:
         self.cluster.world.run(seconds)
 
     def got(self, talker: Talker) -> int:
-        """How often it got the message."""
+        """Return how often the client got the message."""
         return talker.heard.count(f"{self.topic}: 'x'")
 
     def count(self, name: str) -> int:
-        """Of a counter, over all endpoints."""
+        """Return a counter's sum over all endpoints."""
         return sum(node.router.counters.counts[name] for node in self.cluster.nodes.values())
 
 
@@ -205,7 +205,7 @@ def test_so_many_wait_for_one_message_and_no_more() -> None:
 
 
 class Again(Asker):
-    """An origin that asks its home again. ``said``: what it hears."""
+    """An origin that asks its home again. ``said``: the answers."""
 
     def __init__(self) -> None:
         self.said: list[Any] = []
@@ -246,7 +246,7 @@ def test_an_origin_that_asks_again_hears_whom_its_message_has_not_reached() -> N
 
 @pytest.mark.parametrize("where", "abcd")
 def test_what_changes_back_is_delivered_a_retry_is_dropped_and_another_payload_refused(where: str) -> None:
-    """At the home or at another endpoint; whatever other publishers say meanwhile."""
+    """This holds at the home and at other endpoints, through messages of other publishers."""
     cluster = Cluster(*NAMES)
     topic = topic_of((NAMES, "a"))
     anna = cluster.listener("anna", "b", topic)
@@ -265,14 +265,14 @@ def test_what_changes_back_is_delivered_a_retry_is_dropped_and_another_payload_r
     assert said(paul, "paid", "1") is True  # a late retry
     assert said(paul, "on hold", "1") == "conflict"
     assert said(other, "on hold", "1") is False  # another publisher's key
-    assert said(paul, "paid", True) is False  # has no key, so it is one like no other of those
+    assert said(paul, "paid", True) is False  # it has no key, so it differs from all others
     assert [note[2] for note in anna.notes] == ["paid", "on hold", "on hold", "paid", "on hold", "paid"]
     assert sum(node.router.counters.drops["publish_conflict"] for node in cluster.nodes.values()) == 1
 
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_key_of_its_own_goes_with_the_topic_to_its_next_home(how: str) -> None:
-    """Also while the former home is still dispatching its message."""
+    """This holds also while the former home is still dispatching its message."""
     moved = Moved(how, SHORT_S)
     own: dict[str, Any] = {"command": "publish", "topic": moved.topic, "ack": True, "client_id": "paul"}
     moved.run(6.0)

@@ -1,4 +1,4 @@
-"""Topics of many subscribers: they leave room for others, and their lists go over a link once for each version."""
+"""Topics with many subscribers: they leave room for others, and their lists cross a link once per version."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def test_messages_for_many_wait_until_fewer_names_are_under_way() -> None:
         most = max(most, part._resolver.recipients)
         if anna_at_s is None and len(anna.notes) == 2:
             anna_at_s = cluster.world.now
-    assert most == SIZES.delivery_slice + 1  # one message's at a time
+    assert most == SIZES.delivery_slice + 1  # one message at a time
     assert part._resolver.recipients == 0
     assert bert.heard[4:] == ["ok 0", "ok 1", "ok 2"]
     assert anna_at_s is not None
-    assert anna_at_s < bert.replies[4][0]  # who has few subscribers does not wait
+    assert anna_at_s < bert.replies[4][0]  # a topic with few subscribers does not wait
     assert [note[1:] for note in crowd.notes].count((topics[2], "news")) == SIZES.delivery_slice + 1
     assert len(crowd.notes) == 3 * (SIZES.delivery_slice + 1)
 
@@ -90,7 +90,7 @@ def test_messages_that_wait_for_one_answer_of_the_store_go_on_in_several_turns()
 
 
 def forwarding(subscribers: int, sizes: Sizes = SIZES) -> tuple[Cluster, Talker, Talker, str]:
-    """A topic's home, and its many subscribers at another endpoint; two messages have been there."""
+    """Return a topic's home and its many subscribers at another endpoint, which has had two messages."""
     cluster = Cluster("a", "b", sizes=sizes)
     topic = cluster.topic_at("b")
     crowd = cluster.client("0", "a")
@@ -114,12 +114,12 @@ def test_a_large_set_is_sent_once_for_each_version() -> None:
     assert bert.say(*(f"publish {topic} '{number}'" for number in range(3))) == ["ok"] * 3
     assert (home.counters.counts["messages_forwarded"], home.counters.counts["lists_sent"]) == (5, 2)
     assert len(crowd.notes) == 3 * (SIZES.delivery_slice + 1)
-    cluster.client("0", "b").send(command="listen", client_id="8")  # it has moved
+    cluster.client("0", "b").send(command="listen", client_id="8")  # that client has moved
     crowd.hear()
     crowd.notes.clear()
     assert bert.say(f"publish {topic} '3'", f"publish {topic} '4'") == ["ok"] * 2
     assert len(crowd.notes) == 2 * SIZES.delivery_slice
-    assert home.counters.counts["lists_sent"] == 2  # a slice is sent as it is
+    assert home.counters.counts["lists_sent"] == 2  # a slice travels as it is
 
 
 def test_a_set_that_was_not_kept_for_want_of_room_is_sent_again() -> None:

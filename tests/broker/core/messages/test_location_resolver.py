@@ -1,5 +1,5 @@
-"""Where those are that a message is for. First the part alone, which asks the store for each client once, for all who
-wait for it; then an endpoint, while others come all the time."""
+"""The locations of a message's recipients. First the part alone, which asks the store once per client, for all topics
+that wait for it; then an endpoint, while more messages come all the time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROCK = {"genre": ["rock"]}
 
 
 class Seeker:
-    """A home's part, and which topics it has go on."""
+    """A home's part, and the topics that it has resumed."""
 
     def __init__(self, sizes: Sizes = SIZES) -> None:
         self.desk = FakeDesk()
@@ -34,11 +34,11 @@ class Seeker:
 
     @property
     def told(self) -> list[tuple[str, Exception | None]]:
-        """The topics that go on, or of which the store cannot say where somebody is."""
+        """Return the topics that have resumed, or for which the store cannot locate a client."""
         return [(topic, error) for topic, _, error in self.routes.ready]
 
     def search(self, topic: str, *clients: str) -> LocationSearch:
-        """These have to be found for the topic's first message."""
+        """Look for these clients on behalf of the topic's first message."""
         route = self.routes.add(topic)
         self.resolver.search(topic, route, list(clients), list(clients))
         assert route.search is not None
@@ -61,13 +61,13 @@ def test_the_store_is_asked_at_the_end_of_the_turn_once_for_all_of_it(seeker: Se
     seeker.resolver.ask()
     assert seeker.asked() == [["anna", "bert", "carl"]]
     seeker.resolver.ask()
-    assert len(seeker.desk.stored) == 1  # nobody else is looked for
+    assert len(seeker.desk.stored) == 1  # the part looks for nobody else
 
 
 def test_a_search_is_over_when_nobody_is_left_to_be_found(seeker: Seeker) -> None:
     x = seeker.search("x", "anna")
     seeker.resolver.ask()
-    y = seeker.search("y", "anna", "bert")  # anna is asked for already
+    y = seeker.search("y", "anna", "bert")  # the part is already asking for anna
     seeker.resolver.ask()
     assert seeker.asked() == [["anna"], ["bert"]]
     seeker.desk.stored[0].end([at(ANN)])
@@ -190,7 +190,7 @@ def test_nobody_is_asked_for_twice_at_once_and_every_search_ends_once_with_all_i
 
 
 def locations_take(cluster: Cluster, seconds: float) -> None:
-    """The store takes so long to say where clients are."""
+    """Make the store take this long to locate clients."""
     world, call_store = cluster.world, cluster.world.call_store
 
     def call(node: Node, call: StoreCall) -> None:

@@ -1,4 +1,4 @@
-"""A client's publish at its origin: whom it is sent to, what comes of it, and what the publisher is told when."""
+"""A client's publish at its origin: its target, its outcome, and the replies to the publisher with their times."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def way() -> Way:
 
 
 def told(way: Way, connection: Connection) -> list[dict[str, Any]]:
-    """The replies that the publisher is written now."""
+    """Return the replies that are now written to the publisher."""
     return [orjson.loads(frame) for frame in way.written(connection)]
 
 
 def sent(way: Way, connection: Connection, topic: str, **fields: Any) -> Call:
-    """The client publishes to a topic whose home is a peer; the request to that peer."""
+    """Publish to a topic whose home is a peer. Returns the request to that peer."""
     way.origin.publish(connection, publish(topic, **fields))
     (call,) = way.take_asked()
     return call
@@ -61,7 +61,7 @@ def test_without_ack_success_is_silent_and_failure_is_not(way: Way) -> None:
     paul, (x, y) = way.connection(), topics_at(way.members, "a", 2)
     fine, bad = (sent(way, paul, topic, id=number, ack=False) for number, topic in ((1, x), (2, y)))
     bad.asker.failed(bad, "store_unavailable", "down")
-    assert told(way, paul) == []  # the reply of the first one may yet have to come before it
+    assert told(way, paul) == []  # the first one's reply must come first
     fine.asker.answered(fine, False)
     (reply,) = told(way, paul)
     assert (reply["error"], reply["info"], reply["command"], reply["id"]) == ("store_unavailable", "down", "publish", 2)
@@ -78,7 +78,7 @@ def test_what_the_home_adds_to_an_error_is_in_the_reply(way: Way) -> None:
 
 def test_a_payload_that_its_home_has_confirmed_is_dropped_here_from_then_on(way: Way) -> None:
     paul, topic = way.connection(), topic_at(way.members, "a")
-    first, second = sent(way, paul, topic), sent(way, paul, topic)  # the home has not confirmed it yet
+    first, second = sent(way, paul, topic), sent(way, paul, topic)  # the home has not confirmed the first
     first.asker.answered(first, False)
     second.asker.answered(second, True)
     told(way, paul)
@@ -124,7 +124,7 @@ def test_when_its_home_is_lost_and_the_next_is_this_endpoint_it_goes_on_here(way
     call = sent(way, paul, topic, id=1)
     way.loses(ANN)
     assert call.asker.lost(call) is None
-    assert way.inflight.messages == 1  # counted once, though two parts have it in turn
+    assert way.inflight.messages == 1  # counted once, though two parts hold it in turn
     (read,) = way.flush()
     assert (read.operation, read.arguments) == ("subscribers", ([topic],))
     way.has_subscribers(read, set())
@@ -181,7 +181,7 @@ def test_what_the_home_here_lets_go_of_is_sent_to_the_new_home_before_anything_l
     assert way.inflight.messages == 0
 
 
-# It is to be kept
+# Retained messages
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def retention() -> Way:
 
 
 def test_a_retained_message_without_dedup_is_no_duplicate_of_its_own_retry(retention: Way) -> None:
-    """It has a key of its own making: nothing but itself, dispatched by a home that crashed, is known by it."""
+    """Its key is generated: the key can only match the message itself, dispatched by a home that crashed."""
     way = retention
     paul, topic = way.connection(), topic_at(way.members, "a")
     keys = set()

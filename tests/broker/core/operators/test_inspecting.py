@@ -1,4 +1,4 @@
-"""What operators look at: endpoints, subscribers, locations. SPEC section 2.4. First among endpoints, then the part
+"""The operators' views: endpoints, subscribers, locations. SPEC section 2.4. First among endpoints, then the part
 alone."""
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def test_without_the_store_that_is_said() -> None:
 
 
 class Alone(Surroundings):
-    """An endpoint with the peers ``p`` and ``q``, of which ``p`` is linked."""
+    """An endpoint with the peers ``p`` and ``q``; only ``p`` is linked."""
 
     def __init__(self) -> None:
         super().__init__("p", "q")
@@ -214,19 +214,19 @@ class Alone(Surroundings):
         return connection
 
     def asked(self) -> Call:
-        """The one peer that is asked for its figures."""
+        """Return the one peer whose figures the part requests."""
         (call,) = self.desk.asked
         self.desk.asked.clear()
         assert (call.request, call.target) == (FiguresRequest(), "p")
         return call
 
     def rows(self, connection: Connection) -> dict[str, Any]:
-        """The answer: endpoint -> its figures, where it is up."""
+        """Return the answer: endpoint -> its figures, if it is up."""
         (reply,) = self.heard(connection)
         return {row["name"]: row["figures"] for row in reply["endpoints"] if row["up"]}
 
     def all_plain(self) -> None:
-        """None of the page's subscriptions has a term or a filter."""
+        """Has no subscription of the page a term or a filter?"""
         (call,) = self.stored("subscriptions_of")
         call.end([[Subscription(topic, client)] for client, topic in call.arguments[0]])
 
@@ -361,7 +361,7 @@ def test_few_sets_are_in_memory_at_once_and_the_next_is_read_when_one_is_sorted(
     askers = [alone.ask("subscribers", topic=f"t{number}") for number in range(subscribers.READS_AT_ONCE + 2)]
     first, second = alone.stored("subscribers", "subscribers")
     first.end(([{"a"}], {}))
-    alone.stored()  # it is read, and still there
+    alone.stored()  # the part has read it, and it still exists
     alone.desk.work()
     third, _ = alone.stored("subscribers", "locations")
     assert third.arguments == (["t2"],)
@@ -399,7 +399,7 @@ def test_no_question_changes_anything_or_is_answered_without_the_store(alone: Al
         assert alone.results(anna) == ["store_unavailable"]
 
 
-# What is more than a subscription without filter and term
+# Subscriptions with a filter or a term
 
 
 def test_of_what_is_more_than_one_without_filter_and_term_all_is_said(alone: Alone) -> None:
@@ -441,7 +441,7 @@ def test_so_it_is_of_a_topics_subscribers(alone: Alone) -> None:
         [
             {"client_id": "anna", **away},
             {"client_id": "bert", **away, "subscriptions": [{"until": "disconnect"}]},
-            {"client_id": "carl", **away, "filtered": True},  # which has gone meanwhile
+            {"client_id": "carl", **away, "filtered": True},  # it has gone meanwhile
             {"client_id": "dora", **away, "filtered": True, "subscriptions": [{"filter": {"a": [1]}, "ends_at": 7.0}]},
         ],
     )

@@ -1,6 +1,7 @@
-"""One endpoint's parts of what is kept, at a fake desk, with real state around them: for tests that drive them alone.
+"""One endpoint's parts of retained messages, at a fake desk, with real state around them: for tests that drive them
+alone.
 
-Owns: short words for what is kept, and for what peers tell. Must never: answer for a peer or the store.
+Owns: short words for retained messages, and for the peers' requests. Must never: answer for a peer or the store.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ WITH_JOURNAL = Shape(journal=True)
 
 
 class Keeper(Surroundings):
-    """It has joined, ``peers`` are linked and have history, and each has told its watermark: 0."""
+    """An endpoint that has joined. ``peers`` are linked and have history, and each has sent its watermark: 0."""
 
     def __init__(
         self,
@@ -48,10 +49,10 @@ class Keeper(Surroundings):
         self.watermarks.advances = False  # a turn has ended
         self._names = 0
 
-    # What is kept here
+    # Retained messages
 
     def keep(self, topic: str, stamp: int = 0, payload: bytes = b"1", expires_s: float = KEPT_S) -> Entry:
-        """A message of the topic has been accepted, kept, and has ended. ``stamp``: 0: the clock's next one."""
+        """Accept, keep and conclude a message of the topic. ``stamp``: 0: the clock's next one."""
         if not stamp:
             stamp = self.clock.stamp()
             self.clock.close(stamp)
@@ -71,13 +72,14 @@ class Keeper(Surroundings):
         again: list[str] | None = [],  # noqa: B006
         count: int = 0,
     ) -> None:
-        """The peer tells its watermark. ``count``: of endpoints that take part, as it sees it; 0: as this one does."""
+        """Send the peer's watermark. ``count``: the endpoints that take part, as the peer sees it; 0: as this endpoint
+        does."""
         count = count or len(self.members.view()) + 1
         request = WatermarkRequest(watermark, watermark if clock is None else clock, [EPOCH], again, count)
         self.watermarks.watermark_told(incarnation, 1, request)
 
     def take_asked(self, kind: type[Request] | None = None) -> list[Call]:
-        """What peers were asked since the last look; all has to be of this kind."""
+        """Return the requests to peers since the last call. All must be of this kind."""
         asked = self.desk.asked[:]
         self.desk.asked.clear()
         assert kind is None or {type(call.request) for call in asked} <= {kind}
@@ -85,5 +87,5 @@ class Keeper(Surroundings):
 
 
 def at(stamp: int) -> str:
-    """A position."""
+    """Return a position."""
     return f"{EPOCH}.{stamp:x}"

@@ -1,4 +1,4 @@
-"""Stamps, and the watermark: all that a home can say of what has ended. SPEC section 8.10."""
+"""Stamps, and the watermark: the most that a home can say about concluded messages. SPEC section 8.10."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_stamp_is_greater_than_all_that_was_heard_of() -> None:
     clock = Clock()
     clock.see(7)
     clock.see(3)
-    assert clock.watermark == 7  # whoever told 7 may: no such stamp is given here any more
+    assert clock.watermark == 7  # a peer may announce 7, since this home no longer gives such a stamp
     assert clock.stamp() == 8
     assert clock.step() == 9
     assert clock.watermark == 7
@@ -36,7 +36,7 @@ def test_a_stamp_is_greater_than_all_that_was_heard_of() -> None:
 
 @given(st.lists(st.integers(-3, 20)))
 def test_no_watermark_ever_covers_a_stamp_that_is_open_or_to_come(steps: list[int]) -> None:
-    """``steps``: -1 a stamp, -2 the oldest ends, -3 the newest ends, else a number is heard of."""
+    """``steps``: -1 gives a stamp, -2 ends the oldest, -3 ends the newest; any other number comes from a peer."""
     clock, told = Clock(), 0
     underway: list[int] = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""Retained messages are written to the journal, and read from it where slots come without them. SPEC section 8.10."""
+"""The journal has the retained messages, and endpoints read it when slots come without theirs. SPEC section 8.10."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests import wants
 from .here import EPOCH, IN_MEMORY, IN_STORE, Keeper
 
 UNIX_S = 1_800_000_000.0
-#: How far the clock leaps at the moment at which all these tests begin.
+#: The clock's leap at the moment at which all these tests begin.
 LEAPT = int(UNIX_S + 100.0) * 1_000 * STAMPS_PER_MS
 SLOT = slot_of("t")
 
 
 class Informed(Part):
-    """A part that writes down what it is told."""
+    """A part that notes its events."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -43,27 +43,27 @@ def here() -> Keeper:
 
 
 def written(here: Keeper) -> list[tuple[Any, str]]:
-    """What became of messages' entries since the last look: which, and why it was not written."""
+    """Return the results for messages' entries since the last call: the entry, and the reason if it was not written."""
     found = [(dispatch, str(error or "")) for dispatch, error in here.journal.written]
     here.journal.written.clear()
     return found
 
 
 def begin(here: Keeper) -> None:
-    """The lives of the cluster that are past have been ended."""
+    """End the past epochs of the cluster."""
     here.journal.write()
     here.stored("reach")[0].end(([], here.clock.value))
 
 
 def keep(here: Keeper, stamp: int, name: Any) -> Entry:
-    """A message of the topic ``t`` has to be written, that something waits for."""
+    """Keep a message of the topic ``t`` that must be written while something waits for it."""
     entry = here.keep("t", stamp)
     here.journal.keep(SLOT, entry, name)
     return entry
 
 
 def goes(here: Keeper, slot: int) -> None:
-    """Another endpoint is the home of the slot from here on."""
+    """Make another endpoint the home of the slot from now on."""
     here.members.table = [*here.members.table[:slot], "other", *here.members.table[slot + 1 :]]
     here.state.gone([slot])
 
@@ -79,7 +79,7 @@ def test_the_lives_before_are_ended_before_the_first_write() -> None:
     (call,) = here.stored("reach")
     assert call.arguments == ([EPOCH], 0)
     here.journal.write()
-    assert here.stored() == []  # or the life before would end with what this one writes
+    assert here.stored() == []  # or the former epoch would end with this endpoint's own writes
     call.end(([("before", 4)], 6))
     assert here.watermarks.past == {"before": 4}
     here.journal.write()
@@ -94,7 +94,7 @@ def test_a_position_is_told_once_the_journal_knows_that_it_may_be() -> None:
     here.clock.see(9)
     here.told("a", 8)
     here.told("b", 9)
-    assert watermarks.cluster_watermark == 0  # that far the journal has stamps
+    assert watermarks.cluster_watermark == 0  # the journal has stamps up to there
     here.journal.write()
     (call,) = here.stored("reach")
     assert call.arguments == ([EPOCH], 8)
@@ -107,7 +107,7 @@ def test_a_position_is_told_once_the_journal_knows_that_it_may_be() -> None:
     here.journal.write()
     (call,) = here.stored("reach")
     assert call.arguments == ([EPOCH], 8)
-    call.end(([("before", 4)], 11))  # by what others have written
+    call.end(([("before", 4)], 11))  # after others' writes
     assert watermarks.cluster_watermark == 8
     assert [watermarks.stamp_of(position) for position in ("before.4", "before.5")] == [4, None]
     here.told("a", 11)
@@ -143,7 +143,7 @@ def test_a_turn_writes_so_many_and_the_next_ones_the_others(here: Keeper, monkey
     monkeypatch.setattr(journal_module, "RETAINED_PER_WRITE", 2)
     for stamp in range(10, 15):
         keep(here, stamp, stamp)
-    here.journal.forget(SLOT, 9)  # it may be one of these, stamped anew: it goes when they are written
+    here.journal.forget(SLOT, 9)  # it may be one of these with a new stamp: it goes when they are written
     found = []
     for _ in range(3):
         here.journal.write()
@@ -165,7 +165,7 @@ def test_what_could_not_be_written_is_told_and_counted_and_the_rest_is_written_a
     assert written(here) == [("first", "the disk is full")]
     assert here.desk.drops["not_retained"] == 1
     here.journal.write()
-    assert here.stored() == []  # a store that fails at once is not asked at every turn
+    assert here.stored() == []  # the part does not ask a failing store at every turn
     here.desk.now += AGAIN_S
     here.journal.write()
     (call,) = here.stored("keep")
@@ -207,7 +207,7 @@ def test_what_is_forgotten_before_it_was_written_is_not_written(here: Keeper) ->
     wants.interpreted()  # a name stands for a message
     keep(here, 10, "first")
     here.journal.forget(SLOT, 10)
-    assert written(here) == [("first", "")]  # whoever waits for it goes on
+    assert written(here) == [("first", "")]  # everything that waits for it goes on
     here.journal.write()
     assert here.stored() == []
 
@@ -246,7 +246,7 @@ def test_how_far_those_before_had_come_is_known_before_this_endpoint_acts(here: 
 def test_slots_that_come_are_read_page_by_page_and_are_nobodys_before(here: Keeper) -> None:
     here.clock.see(100)
     here.state.arrived([SLOT], False)
-    assert here.clock.value == LEAPT  # those of before may have given stamps that nobody heard of
+    assert here.clock.value == LEAPT  # former endpoints may have given stamps that this one does not know
     assert here.log.floor(SLOT) == 0
     assert SLOT in here.journal.loading
     (call,) = here.stored("retained")
@@ -264,7 +264,7 @@ def test_slots_that_come_are_read_page_by_page_and_are_nobodys_before(here: Keep
     assert here.log.floor(SLOT) == 3
     here.journal.write()
     (call,) = here.stored("keep")
-    assert call.arguments[1:] == ([(SLOT, LEAPT), (SLOT, 8)], [(SLOT, 8)], [])  # the last was over
+    assert call.arguments[1:] == ([(SLOT, LEAPT), (SLOT, 8)], [(SLOT, 8)], [])  # the last one was over
 
 
 def test_who_comes_when_all_have_ended_reads_what_they_kept_and_stamps_behind_all_of_theirs(here: Keeper) -> None:
@@ -274,7 +274,7 @@ def test_who_comes_when_all_have_ended_reads_what_they_kept_and_stamps_behind_al
     assert here.journal.loading.keys() == {SLOT}
     here.journal.write()
     written = [call for call in here.desk.stored if call.operation == "keep"]
-    # So the next one begins behind whatever this one stamps, be it written or not.
+    # So the next epoch begins behind every stamp of this one, written or not.
     assert written[0].arguments[1] == [(SLOT, LEAPT)]
 
 
@@ -339,7 +339,7 @@ def test_a_home_that_writes_says_from_where_on_it_has_all_of_a_slot_that_comes_f
     (call,) = here.stored("keep")
     assert call.arguments == ([], [], [(SLOT, 101)], [SLOT])
     assert here.clock.stamp() > 101
-    assert here.log.floor(SLOT) == 0  # in memory nothing is lacking
+    assert here.log.floor(SLOT) == 0  # in memory nothing is missing
     here.state.arrived([SLOT], True)
     call.end()
     here.journal.write()
@@ -355,7 +355,7 @@ def test_a_slot_whose_copy_says_that_it_is_written_needs_no_other_floor(here: Ke
     here.journal.write()
     (call,) = here.stored("keep")
     assert ([slot for slot, _ in call.arguments[2]], call.arguments[3]) == ([SLOT + 1], [SLOT + 1])
-    # And so it goes on, until a home in memory has the slot.
+    # This goes on until a home in memory has the slot.
     memory = Keeper()
     for keys in here.state.departing(frozenset([SLOT])):
         memory.state.absorb(here.state.pack(keys))
@@ -387,7 +387,7 @@ def test_a_floor_that_could_not_be_written_makes_only_slots_whole_that_are_still
     (call,) = here.stored("keep")
     assert call.arguments[3] == slots
     floors = call.arguments[2]
-    goes(here, SLOT)  # its next home may keep messages in memory, and has said so by now
+    goes(here, SLOT)  # its next home may keep messages in memory, and has announced that by now
     call.end(None, OSError("the disk is full"))
     here.desk.now += AGAIN_S
     here.journal.write()
@@ -396,7 +396,7 @@ def test_a_floor_that_could_not_be_written_makes_only_slots_whole_that_are_still
 
 
 def test_an_endpoint_that_may_not_act_makes_no_slot_whole(here: Keeper) -> None:
-    """Another one may be home, keep messages in memory, and have said so."""
+    """Another endpoint may be home, keep messages in memory, and have announced that."""
     here.state.arrived([SLOT, SLOT + 1], True)
     here.desk.now += 10 * LEASE_S
     here.lose_lease()
@@ -420,7 +420,7 @@ def test_a_home_in_memory_does_not_void_a_slot_again_that_has_gone() -> None:
     here.state.begun([SLOT, SLOT + 1])
     here.journal.write()
     (call,) = here.stored("keep")
-    goes(here, SLOT)  # its next home may write what it keeps, and has said from where on by now
+    goes(here, SLOT)  # its next home may write its messages, and has announced the start by now
     call.end(None, OSError("the disk is full"))
     here.desk.now += AGAIN_S
     here.journal.write()
@@ -465,7 +465,7 @@ def test_a_copy_of_a_slot_that_is_being_read_says_so_and_what_is_read_goes_there
     assert copied() == [Unread(SLOT, LEAPT)]
     call.end(([kept(1, 5)], [(SLOT, 3)], None))
     entry, *rest = copied()[1:]
-    # That it is all comes last: who takes over before reads the journal itself.
+    # The mark of completeness comes last: an endpoint that takes over earlier reads the journal itself.
     assert (entry.stamp, rest) == (5, [SLOT, Unread(SLOT, 0)])
     there = Keeper(settings=IN_STORE)
     there.state.absorb(here.state.pack(copied()[1:]))
@@ -474,7 +474,7 @@ def test_a_copy_of_a_slot_that_is_being_read_says_so_and_what_is_read_goes_there
 
 
 def test_a_slot_whose_home_went_before_it_had_read_all_is_read_here(here: Keeper) -> None:
-    """All that the home had has come; what it had not read yet is in the journal only."""
+    """All of the home's state has arrived; the rest is only in the journal."""
     here.state.absorb(here.state.pack([Unread(SLOT, 7)]))
     here.state.arrived([SLOT, SLOT + 1], True)
     (call,) = here.stored("retained")

@@ -1,4 +1,4 @@
-"""The log of retained messages against a naive one that is a list, and what it says of what it has forgotten."""
+"""The log of retained messages against a naive log in a list, and its answers about messages that it has dropped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def entry(topic: str, number: int, stamp: int, expires: float = NOW + 60.0, payl
 
 
 def log_of(bytes_max: int, size_max: int) -> Log:
-    """One of an endpoint that is home of all slots."""
+    """Return the log of an endpoint that is home of all slots."""
     return Log(bytes_max, size_max, Homes("m"))
 
 
@@ -36,10 +36,10 @@ def stamps(found: list[Entry]) -> list[int]:
 
 
 class Naive:
-    """The same with one list of all entries in the order in which they came, and what was ever forgotten.
+    """The same log as one list of all entries in the order of arrival, with the record of everything dropped.
 
-    ``old``: those that are not young any more; ``ranks``: of each topic whose first entry is old: that entry, what it
-    is worth, and when it came to be worth that.
+    ``old``: entries that are no longer young. ``ranks``: for each topic whose first entry is old: that entry, its
+    worth, and the time since which it has that worth.
     """
 
     def __init__(self) -> None:
@@ -50,10 +50,10 @@ class Naive:
         self.old: list[Entry] = []
         self.ranks: dict[str, tuple[Entry, float, int]] = {}
         self.ranked = 0
-        self.inflation = 0.0  # what the last one that went was worth
+        self.inflation = 0.0  # the worth of the last entry dropped
 
     def rank(self) -> None:
-        """Look at each topic's first entry, after something has changed."""
+        """Rank each topic's first entry, after a change."""
         for topic in TOPICS:
             of_topic = self.of(topic)
             if not of_topic or of_topic[0] not in self.old:
@@ -127,7 +127,7 @@ class Naive:
 
 
 def same(log: Log, naive: Naive, now: float) -> None:
-    """Both say the same of everything."""
+    """Check that both give the same answers about everything."""
     assert log.bytes == naive.bytes
     assert log.entries == len(naive.entries)
     assert log.topics == len({one.topic for one in naive.entries})
@@ -165,7 +165,7 @@ def test_it_does_as_a_naive_one(data: st.DataObject) -> None:
             stamp = data.draw(st.integers(1, 30).filter(lambda stamp: stamp not in used))
             used.add(stamp)
             if what == "again" and one is not None:
-                # What another endpoint sends once more comes at its old place, or at a place before the topic's latest.
+                # A repetition from another endpoint comes at its old place, or before the topic's latest.
                 stamp = min(stamp, stamp if stamp <= naive.of(one.topic)[-1].stamp else one.stamp)
                 new = entry(one.topic, one.number, stamp, one.expires)
             else:
@@ -248,14 +248,14 @@ def test_the_young_stay_and_of_the_old_what_most_subscribers_have_not_had() -> N
         number for number in range(100, 300) if (found := log.get(slot_of(f"{number}"), f"{number}")) and found.entries
     ]
     assert len(left) == 100
-    assert set(range(292, 300)) <= set(left)  # the last tenth, nearly
+    assert set(range(292, 300)) <= set(left)  # nearly the whole last tenth
     assert log.forgotten == {"expired": 0, "size": 0, "read": 18, "bytes": 82}
     assert sum(number % 10 for number in left if number < 290) > 5.5 * len([one for one in left if one < 290])
 
 
 @pytest.mark.parametrize("share", [0.4, 0.6, 1.5])
 def test_one_that_is_much_larger_pushes_out_nobodys_messages(share: float) -> None:
-    """It comes in where there is room, and where there is none it goes before others that as many are owed."""
+    """It comes in if there is room. Without room it goes before others that as many clients still need."""
     room = 100 * (TOPIC_BYTES + 3 + ENTRY_BYTES + 10)
     large = b"x" * int(room * share)
     log = log_of(room, 10)
@@ -268,10 +268,10 @@ def test_one_that_is_much_larger_pushes_out_nobodys_messages(share: float) -> No
     assert not any(one.gone for one in entries)
     found = log.get(slot_of("much"), "much")
     assert found is not None
-    assert log.since(found, 199, NOW) == ([], False)  # who may have missed it is told
+    assert log.since(found, 199, NOW) == ([], False)  # the log reports the possible loss
     assert log.forgotten == {"expired": 0, "size": 0, "read": 0, "bytes": 1}
     for one in entries:
-        log.served(one)  # all of it has been read: that goes first
+        log.served(one)  # all clients have read it, so it goes first
     again = entry("much", 201, 201, payload=large)
     log.add(slot_of("much"), again, NOW)
     assert bool(again.gone) == (share > 1)
@@ -279,7 +279,7 @@ def test_one_that_is_much_larger_pushes_out_nobodys_messages(share: float) -> No
 
 
 def test_a_large_one_is_next_to_go_when_the_young_one_before_it_has_been_removed() -> None:
-    log = log_of(15 * ENTRY_BYTES, 10)  # a tenth is for the young
+    log = log_of(15 * ENTRY_BYTES, 10)  # a tenth is reserved for the young
     sizes = (1, 6 * ENTRY_BYTES, 7 * ENTRY_BYTES)
     young, large, larger = (entry("t", number, number, payload=bytes(size)) for number, size in enumerate(sizes, 1))
     log.add(slot_of("t"), young, NOW)
@@ -320,7 +320,7 @@ def test_what_was_owed_and_has_been_read_goes_first() -> None:
         log.add(slot_of(one.topic), one, NOW)
     read = next(one for one in entries[:25] if one.is_old and not one.gone)
     log.served(read)
-    log.served(entries[0])  # which is gone
+    log.served(entries[0])  # it is gone
     for one in entries[25:26]:
         log.add(slot_of(one.topic), one, NOW)
     assert read.gone == FORGOTTEN
@@ -346,7 +346,7 @@ def test_a_topic_that_never_lost_one_leaves_nothing_behind() -> None:
 
 
 def test_of_too_many_topics_that_lost_all_the_slots_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the position before what was lost has a gap, one after it has none, whichever of the two says so."""
+    """A position before the loss has a gap, and one after it has none, whether the topic or the slot reports it."""
     wants.interpreted()
     monkeypatch.setattr(log_module, "HOLES_MAX", 3)
     log = log_of(1 << 20, 10)
@@ -359,7 +359,7 @@ def test_of_too_many_topics_that_lost_all_the_slots_say_it(monkeypatch: pytest.M
         slot, found = slot_of(topic), log.get(slot_of(topic), topic)
         assert (found is None) == (stamp <= 2)
         assert (log.floor(slot) if found is None else found.forgotten) == stamp
-    # One that has something again is no hole any more, and knows what it has forgotten.
+    # A topic that has messages again is no longer a hole, and knows its own losses.
     log.add(slot_of("t2"), entry("t2", 9, 9), NOW)
     for stamp, topic in enumerate(("x", "y", "z"), 10):
         log.forget_to(slot_of(topic), topic, stamp)
@@ -379,7 +379,7 @@ def test_a_slot_that_goes_in_the_midst_of_a_sweep_is_not_swept(monkeypatch: pyte
     assert len(topics) == 4
     for number, topic in enumerate(topics, 1):
         log.add(slot, entry(topic, number, number, NOW + 1.0), NOW)
-    log.sweep(NOW + 1.0)  # the first of them
+    log.sweep(NOW + 1.0)  # the first expired ones
     log.drop(slot)
     for _ in range(5):
         log.sweep(NOW + 1.0)

@@ -1,4 +1,4 @@
-"""How long a message is kept: as its publisher asks, or as the operator says of what its topic begins with."""
+"""The retention time of a message: as its publisher asks, or as the operator sets for the beginning of its topic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_payload_that_has_no_room_is_refused_where_its_publisher_asks_for_it()
     assert retention.seconds("t", 7, 9_199) == 7
     with pytest.raises(ProtocolError, match=r"a payload of 9200 bytes exceeds the 10000 bytes .*wi"):
         retention.seconds("t", 7, 9_200)
-    assert retention.seconds("t", 0, 9_200) == 60  # its home forgets it at once, and tells who has missed it
+    assert retention.seconds("t", 0, 9_200) == 60  # its home drops it at once, and reports the clients that missed it
 
 
 def test_where_nothing_is_kept_only_a_publisher_that_asks_for_it_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""What is over goes by itself, and what the journal has brought goes into the replicas of its slot."""
+"""Expired messages go on their own, and the messages from the journal go into the replicas of their slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes with a slot of its retained messages: packed, absorbed, and the same at both ends. SPEC section 8.10."""
+"""The retained messages that travel with a slot: packed, absorbed, and equal at both ends. SPEC section 8.10."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = frozenset(range(SLOTS))
 
 
 def contents(here: Keeper) -> dict[str, Any]:
-    """All that its log says."""
+    """Return everything that its log has."""
     log: Log = here.log
     floors = {slot: log.floor(slot) for slot in range(SLOTS) if log.floor(slot)}
     found: dict[str, Any] = {"floors": floors, "written": set(log.written)}
@@ -35,7 +35,7 @@ def contents(here: Keeper) -> dict[str, Any]:
 
 
 def replicated(here: Keeper, there: Keeper, slots: frozenset[int] = ALL) -> int:
-    """All there is goes there; how many keys."""
+    """Send everything there. Returns the number of keys."""
     keys = 0
     for chunk in here.state.departing(slots):
         while chunk:
@@ -46,7 +46,7 @@ def replicated(here: Keeper, there: Keeper, slots: frozenset[int] = ALL) -> int:
 
 
 def apply(here: Keeper, data: st.DataObject) -> None:
-    """Some messages are kept, and some are not any more."""
+    """Keep some messages, and drop some."""
     entries = []
     for _ in range(data.draw(st.integers(0, 12))):
         what = data.draw(st.sampled_from(("keep", "keep", "forget", "remove", "anew", "floor", "written", "wait")))
@@ -93,7 +93,7 @@ def test_what_is_packed_is_the_same_at_the_other_end_and_twice_changes_nothing(d
 @settings(deadline=None)
 @given(st.data())
 def test_changes_that_are_told_later_lead_to_the_same(data: st.DataObject) -> None:
-    """A replica has had all there was, and then, of each key that has changed, what there is of it at that moment."""
+    """A replica gets everything present, and later, for each changed key, the key's state at that moment."""
     here, there = Keeper(), Keeper()
     entries = [here.keep(topic) for topic in TOPICS for _ in range(2)]
     replicated(here, there)
@@ -119,7 +119,7 @@ def test_a_message_that_is_dispatched_again_is_there_once() -> None:
     replicated(here, third)
     here.log.stamp_anew(slot_of("t"), entry, 9)
     there.state.absorb(here.state.pack([entry]))
-    replicated(there, third)  # and so it is where that one replicates it to
+    replicated(there, third)  # it also holds where that replica replicates it to
     for one in (there, third):
         assert [kept.stamp for kept in one.log.get(slot_of("t"), "t").entries] == [9]  # type: ignore[union-attr]
         assert one.log.entries == 1
@@ -205,7 +205,7 @@ def test_slots_that_come_without_what_belongs_to_them_are_lacking_all_before() -
     here = Keeper()
     here.clock.see(7)
     here.state.arrived([1, 2], False)
-    behind = 7 + UNHEARD_OF  # their home may have told positions that nobody here has heard of
+    behind = 7 + UNHEARD_OF  # their home may have announced positions that no endpoint here knows
     assert (here.log.floor(1), here.log.floor(2), here.clock.value) == (behind, behind, behind)
     here.state.arrived([3], True)
     assert here.log.floor(3) == 0
@@ -248,7 +248,7 @@ def test_what_moves_from_a_topic_to_its_floor_while_a_replica_is_made_is_replica
     here.log.forget_to(slot_of(hole), hole, 50)
     departing = here.state.departing(ALL)
     chunks = [next(departing)]  # it has not come to the hole
-    here.log.forget_to(slot_of(other), other, 60)  # there is no room to remember both by their names
+    here.log.forget_to(slot_of(other), other, 60)  # without room to remember both by their names
     assert here.log.get(slot_of(hole), hole) is None
     chunks += departing
     for keys in chunks:

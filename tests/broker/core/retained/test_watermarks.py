@@ -1,4 +1,4 @@
-"""How far all homes have come, and which positions follow from that. SPEC section 8.10."""
+"""The progress of all homes, and the positions that follow from it. SPEC section 8.10."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .here import EPOCH, IN_MEMORY, Keeper, at
 
 
 def heard(watermarks: Watermarks) -> list[object]:
-    """The turn ends: what others find in the trays of these watermarks, in the order in which they look. First who has
-    missed something, then the cluster's watermark, if it has grown."""
+    """End the turn. Returns what others find in the trays of these watermarks, in the order in which they look: first
+    the clients that have missed something, then the cluster's watermark, if it has grown."""
     found: list[object] = []
     if watermarks.missing:
         assert not watermarks.advances
@@ -34,7 +34,7 @@ def here() -> Keeper:
 
 
 def told_to(here: Keeper, to: str) -> Call:
-    """What this peer is told with the next period."""
+    """Return the request to this peer in the next period."""
     here.desk.now += PERIOD_S
     here.watermarks.tick()
     (call,) = [call for call in here.take_asked(WatermarkRequest) if call.target == to]
@@ -54,7 +54,7 @@ def test_no_position_passes_a_message_that_has_not_ended_at_one_of_the_homes(her
     here.clock.close(2)
     here.told("a", 6)
     assert (watermarks.cluster_watermark, heard(here.watermarks)) == (6, [6])
-    here.told("b", 3)  # an older word, which came late
+    here.told("b", 3)  # an older announcement, which came late
     here.told("a", 9)
     assert (watermarks.cluster_watermark, watermarks.position) == (7, at(7))
 
@@ -93,7 +93,7 @@ def test_clients_that_missed_something_are_named_until_their_endpoint_has_heard_
     call = told_to(here, "a")
     assert call.request.missed == ["anna"]
     here.watermarks.delivery_failed("a", ["bert"])
-    call = told_to(here, "a")  # the first one was not answered
+    call = told_to(here, "a")  # the first one has no answer
     assert call.request.missed == ["anna", "bert"]
     here.watermarks.answered(call, None)
     assert told_to(here, "a").request.missed == []
@@ -122,7 +122,7 @@ def test_of_too_many_it_is_told_that_any_may_have_missed_something(here: Keeper)
     here.watermarks.delivery_failed("a", ["one more"])
     many = told_to(here, "a")
     assert many.request.missed is None
-    here.watermarks.answered(few, None)  # which has not heard of the last one
+    here.watermarks.answered(few, None)  # the answer does not cover the last failure
     assert told_to(here, "a").request.missed is None
     here.watermarks.answered(many, None)
     assert told_to(here, "a").request.missed == []
@@ -150,17 +150,17 @@ def test_after_a_lapse_no_position_is_told_before_all_have_told_their_watermarks
     here.told("a", 4)
     assert (here.watermarks.known, here.watermarks.cluster_watermark, heard(here.watermarks)) == (False, 4, [])
     here.told("b", 4)
-    # It has not grown, but what waits for its being known goes on.
+    # It has not grown, but the work that waits for its confirmation goes on.
     assert (here.watermarks.known, here.watermarks.cluster_watermark, heard(here.watermarks)) == (True, 4, [4])
 
 
 def test_no_position_is_told_before_all_that_act_have_heard_of_each_others_beginning(here: Keeper) -> None:
     here.watermarks.lapsed()
-    here.told("a", 5, 8)  # it has set floors up to 8, and has not heard of anybody's watermark
+    here.told("a", 5, 8)  # the peer has set floors up to 8, and knows nobody's watermark
     here.told("b", NOT_YET, 9)
     assert not here.watermarks.known
     here.told("b", 9)
-    assert not here.watermarks.known  # a client that came back with 5 would be told a gap by b
+    assert not here.watermarks.known  # b would report a gap to a client that came back with 5
     here.told("a", 9)
     assert (here.watermarks.known, here.watermarks.cluster_watermark) == (True, 9)
 
@@ -170,13 +170,13 @@ def test_no_position_is_told_before_this_endpoint_sees_all_that_a_peer_sees(here
     here.watermarks.lapsed()
     here.told("a", 9, count=4)
     here.told("b", 9)
-    assert not here.watermarks.known  # who comes may have set floors above
+    assert not here.watermarks.known  # a newcomer may have set floors above
     here.members.connected(peer("c"), here.desk.now, here.members.introduction)
     here.members.joined_by("c", 1, 1)
     here.watermarks.view_changed()
     here.told("c", 9)
     assert (here.watermarks.known, here.watermarks.cluster_watermark) == (True, 9)
-    here.told("a", 9, count=5)  # once all is known a newcomer is told before it comes
+    here.told("a", 9, count=5)  # with everything known, a newcomer learns it before it comes
     assert here.watermarks.known
     here.watermarks.lapsed()
     for incarnation in "abc":
@@ -191,14 +191,14 @@ def test_who_is_gone_has_no_say_and_is_told_nothing_of_before_when_it_comes_back
     here.watermarks.delivery_failed("b", ["anna"])
     here.members.left("b")
     here.watermarks.view_changed()
-    here.watermarks.delivery_failed("b", ["anna"])  # it recovers all its clients when it comes back
+    here.watermarks.delivery_failed("b", ["anna"])  # b recovers all its clients when it comes back
     here.watermarks.tick()
     assert here.watermarks.cluster_watermark == 8
     here.members.connected(peer("c"), here.desk.now, here.members.introduction)
     here.members.joined_by("c", 1, 1)
     here.watermarks.view_changed()
     here.told("a", 9)
-    assert here.watermarks.cluster_watermark == 8  # the newcomer has not told its own
+    assert here.watermarks.cluster_watermark == 8  # the newcomer has not announced its own
     here.told("c", 9)
     assert here.watermarks.cluster_watermark == 9
 
@@ -209,13 +209,13 @@ def test_who_begins_alone_begins_a_line_and_who_comes_takes_over_the_others(here
     first.watermark_told("a", 1, WatermarkRequest(0, 0, ["z"], [], 1))
     first.joined()
     assert (list(first.epochs), first.unproven) == (["z"], 0)
-    # Two that began at one moment: positions of either are good, and all give the same.
+    # Two epochs began at one moment: positions of either are good, and all give the same.
     first.watermark_told("b", 1, WatermarkRequest(0, 7, ["k"], [], 1))
     assert (first.position_at(7), first.stamp_of("z.7"), first.stamp_of("k.7")) == ("k.7", 7, 7)
     for number in range(EPOCHS_MAX + 5):
         first.watermark_told("b", 1, WatermarkRequest(0, 7, [f"epoch {number}"], [], 1))
     assert len(first.epochs) == EPOCHS_MAX
-    # A life of before is known up to where it had come; one that goes on is none of these.
+    # A past epoch is known up to its last stamp; the present one is not among them.
     first.reached({"old": 5, "z": 3}, 9)
     assert [first.stamp_of(text) for text in ("old.5", "old.6", "z.7", "older.1")] == [5, None, 7, None]
 
