@@ -19,8 +19,7 @@ from .stores import StoreCalls
 
 
 class Base:
-    """One endpoint's base. ``now``: monotonic seconds; ``unix_s``: Unix time, both at its start. ``shape``: the
-    store's."""
+    """One endpoint's base."""
 
     def __init__(
         self,
@@ -31,6 +30,16 @@ class Base:
         sizes: Sizes = SIZES,
         shape: Shape | None = None,
     ) -> None:
+        """Make the base.
+
+        Args:
+            me: this endpoint, as its peers know it.
+            now: monotonic seconds.
+            unix_s: Unix time in seconds, at ``now``.
+            limits: the bounds on memory; ``None``: the defaults.
+            sizes: the batch sizes.
+            shape: how to use the store; ``None``: the defaults.
+        """
         self.me = me
         self.limits = limits or Limits()
         self.sizes = sizes

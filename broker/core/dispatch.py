@@ -45,7 +45,7 @@ class Publish:
         self.unique = False  # the key is checked only for the message itself
         self.keep_s = 0  # seconds to retain it
         self.is_retained = False  # its home has said that it retains it
-        self.again = False  # this endpoint was its home and can have retained it, as can its replicas and the journal
+        self.again = False  # this endpoint was its home and may have retained it, as can its replicas and the journal
         self.connection = connection
         self.id = id
         self.ack = ack
@@ -110,7 +110,7 @@ class Dispatch:
         self.entry: Entry | None = None  # its entry in the log of retained messages
         self.stamp = 0  # the entry's stamp, if it was accepted here
         self.is_retained = False  # its home retains it, and tells its publisher so
-        self.found = False  # the entry was there before: another home can have reported it as published
+        self.found = False  # the entry was there before: another home may have reported it as published
         self.not_retained: Exception | None = None  # the reason why the journal could not take it
         self.seen: bool | None = None  # lookup routing: whether the store has seen it, once known
         self.recipients = 0  # counted during dispatch, if there are many

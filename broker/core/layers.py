@@ -29,11 +29,18 @@ from .topics.assembly import Topics
 class Options(NamedTuple):
     """The settings of an endpoint besides its bounds.
 
-    ``figures``: what it tells operators about itself (SPEC section 2.4). ``resident``: returns the memory of this
-    process in bytes; ``None``: nothing measures it, and the endpoint trusts its own count of what connections hold.
-    ``alone_at_url``: see ``Joining``. ``ping_s``: seconds between two pings of a connection. ``states``: state that
-    belongs to slots, besides the core's own. ``settings``: the cluster settings that it follows. ``grace_s``: see
-    ``Membership``. ``presence``: the prefixes of topics with presence.
+    Attributes:
+        dedup_ttl_s: how long homes remember the keys of messages, in seconds.
+        patience: how long to wait for others.
+        figures: returns what the endpoint tells operators about itself (SPEC section 2.4).
+        resident: returns the memory of this process in bytes; ``None``: nothing measures it, and the endpoint trusts
+            its own count of what connections hold.
+        alone_at_url: see ``Joining``.
+        ping_s: seconds between two pings of a connection.
+        states: state that belongs to slots, besides the core's own.
+        settings: the cluster settings that the endpoint follows.
+        grace_s: seconds; see ``Membership``.
+        presence: the prefixes of topics with presence.
     """
 
     dedup_ttl_s: float = 60.0
@@ -49,8 +56,11 @@ class Options(NamedTuple):
 
 
 class Layers:
-    """One endpoint's layers. ``parts``: in the order in which they learn of ticks, ends of turns, and changes of the
-    cluster."""
+    """One endpoint's layers.
+
+    Attributes:
+        parts: all parts, in the order in which they learn of ticks, ends of turns, and changes of the cluster.
+    """
 
     def __init__(
         self,
@@ -86,7 +96,15 @@ class Layers:
 
 
 def by_homes(base: Base, options: Options) -> Layers:
-    """Build the layers of an endpoint that is home of slots."""
+    """Build the layers of an endpoint that is home of slots.
+
+    Args:
+        base: the desk and the bounds.
+        options: the other settings.
+
+    Returns:
+        The layers, with all their parts in order. The cluster has the state of ``options.states`` among its own.
+    """
     cluster = Cluster(base, options.settings, options.patience, options.grace_s, options.alone_at_url)
     homes = cluster.members
     outgoing = Outgoing(base, options.resident)

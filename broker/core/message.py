@@ -34,7 +34,7 @@ class Message:
         self.origin = origin
         self.number = number
         self.received = received  # when this endpoint received it, in its monotonic seconds
-        self.travelled = False  # another endpoint has handled it, and can have delivered it
+        self.travelled = False  # another endpoint has handled it, and may have delivered it
         # Its frames: each codec makes one, once. Most messages meet one codec, so the first codec's frames are
         # attributes.
         self._codec: Codec | None = None

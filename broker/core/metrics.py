@@ -23,8 +23,16 @@ Sample = tuple[tuple[str, ...], float]
 
 
 class Metric(NamedTuple):
-    """One metric, or a share of one: metrics with the same name are shown together. ``name``: without the prefix of all
-    metrics. ``times``: a histogram's times in seconds, by the values of the labels."""
+    """One metric, or a share of one: metrics with the same name are shown together.
+
+    Attributes:
+        kind: ``GAUGE``, ``COUNTER`` or ``HISTOGRAM``.
+        name: the name with its unit, without the prefix of all metrics.
+        help: the help text for operators.
+        labels: the names of the labels.
+        samples: the values of a gauge or counter.
+        times: a histogram's times in seconds, by the values of the labels.
+    """
 
     kind: str
     name: str

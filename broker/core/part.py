@@ -1,6 +1,6 @@
 """A part of the core: one capability of an endpoint, with its own state.
 
-Owns: the list of events that a part can take part in. Must never: do anything by itself.
+Owns: the list of events that a part can take part in. Must never: act on one.
 
 The endpoint's layers have a list of parts (``layers``). When the router is made, it asks each part once for its
 commands, requests and hooks, and binds the answers in tables. It asks no part while a message passes, and it never
@@ -110,7 +110,7 @@ class Part(Asker):
         """Handle a lapsed lease: others can now act as homes of this endpoint's slots."""
 
     def informed(self) -> None:
-        """Handle the fact that this endpoint had to learn before it can act: how far the journal goes."""
+        """Handle the last fact that this endpoint needs before it can act: how far the journal goes."""
 
     def linked(self) -> None:
         """Handle a new link to a peer."""

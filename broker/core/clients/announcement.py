@@ -1,6 +1,6 @@
 """A `listen` under way, and a batch of listens on its way to the peers.
 
-Owns: the facts about each, and the hook for what a command asks for in addition to its `listen`. Must never: act;
+Owns: the facts about each, and the hook for the addition that a command asks for with its `listen`. Must never: act;
 ``listening`` moves them along.
 """
 
@@ -20,7 +20,11 @@ class OfListen:
     """An addition that a command asks for with its ``listen``."""
 
     def succeeded(self) -> dict[str, Any]:
-        """Handle the success of the ``listen``. Returns fields for its reply."""
+        """Handle the success of the ``listen``.
+
+        Returns:
+            Fields for its reply, by name.
+        """
         raise NotImplementedError
 
     def failed(self) -> None:

@@ -52,7 +52,7 @@ class LapsedLease(Part):
             return
         clients = list(self._hub.bindings)
         if alone_s >= grace_s + KEPT_S:
-            self._close(clients)  # the store can have forgotten what ended
+            self._close(clients)  # the store may have forgotten what ended
             return
         for start in range(0, len(clients), PER_QUESTION):
             part = clients[start : start + PER_QUESTION]

@@ -131,7 +131,7 @@ class Listening(Part):
 
     def closed(self, connection: Connection) -> None:
         """Unbind the connection's clients: at once, or slice by slice if there are many. Until then the connection
-        drops their messages. A client that listens again, here or elsewhere, does so at once."""
+        drops their messages. A client that listens again, here or elsewhere, need not wait for that."""
         if len(connection.clients) <= self._closed_per_slice:
             self._unbind(connection, list(connection.clients))
         else:
@@ -149,11 +149,11 @@ class Listening(Part):
                 self._learn_gone(client, binding.location)
                 self._clears.append((client, binding.location))
             elif binding is not None:
-                self._stale_locations.look_later([client])  # the store can still have its earlier location
+                self._stale_locations.look_later([client])  # the store may still have its earlier location
         self._memory.weigh(connection)
 
     def _learn_gone(self, client: str, location: Location) -> None:
-        """Note that a client has left this endpoint. If the cache has no location for it, ask the store: it can have
+        """Note that a client has left this endpoint. If the cache has no location for it, ask the store: it may have
         listened elsewhere while the others did not tell this endpoint."""
         if self._locations.get(client) is not None:
             self._locations.learn_offline(client, location)
@@ -161,7 +161,7 @@ class Listening(Part):
     def _learn_absent(self, client: str, location: Location) -> None:
         """Note a ``listen`` that took effect when its connection was gone. If the client was elsewhere before, it can
         still be there and will then say so again; until then homes look for it there. If the cache has no location for
-        it, ask the store: this news can be late, and a newer location forgotten."""
+        it, ask the store: this news may be late, and a newer location forgotten."""
         known = self._locations.get(client)
         if known is not None and (not known.online or known.incarnation == location.incarnation):
             self._locations.learn_offline(client, location)
@@ -292,7 +292,7 @@ class Listening(Part):
         self._close(call.context)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Fail the listens: a peer that is alive did not answer, so its cache can be wrong."""
+        """Fail the listens: a peer that is alive did not answer, so its cache may be wrong."""
         call.context.error = ProtocolError(code, info)
         self._close(call.context)
 
@@ -302,12 +302,12 @@ class Listening(Part):
         return None
 
     def joined(self) -> None:
-        """Announce what has been parked. Then ask the store where the clients are: the others can have taken this
+        """Announce what has been parked. Then ask the store where the clients are: the others may have taken this
         endpoint for dead, and not told it where its clients went meanwhile."""
         bindings = self._hub.bindings
         while self._parked:
             announcement = self._parked.popleft()
-            # Some clients have gone meanwhile, and can listen elsewhere. Their news must close nothing.
+            # Some clients have gone meanwhile, and may listen elsewhere. Their news must close nothing.
             announcement.news = [
                 (client, number, incarnation, online and client in bindings)
                 for client, number, incarnation, online in announcement.news
@@ -320,7 +320,7 @@ class Listening(Part):
 
     def _revised(self, clients: list[str], result: Any, error: Exception | None) -> None:
         if error is not None:
-            # Their messages will show it, when they go elsewhere. Only the old connections stay open.
+            # The next message to a client that has moved will show that. Until then only the old connections stay open.
             self._desk.counts["stale_mappings_left"] += len(clients)
             return
         for client, location in zip(clients, result, strict=True):
@@ -331,7 +331,7 @@ class Listening(Part):
         """Note clients that the store has here, but that are not here."""
         announcement = Announcement([], self._desk.now + TIMEOUT_S)
         for client, location in places:
-            self._learn_absent(client, location)  # the answer can be late
+            self._learn_absent(client, location)  # the answer may be late
             self._clears.append((client, location))
             announcement.news.append((client, location.number, location.incarnation, False))
         # A peer that holds such a client with a lower number announces it again.
@@ -344,7 +344,7 @@ class Listening(Part):
             location = Location(listen_number, incarnation, online)
             binding = bindings.get(client)
             if binding is not None and binding.location is not None and binding.location.rank > location.rank:
-                # the cache can have forgotten it; late news must not take its place
+                # the cache may have forgotten it; late news must not take its place
                 self._locations.learn(client, binding.location)
             elif online:
                 self._locations.learn(client, location)

@@ -1,8 +1,8 @@
-"""Clients that the store possibly has here although they do not listen here: their location was not cleared; their
-`listen` failed and was possibly written late; or a home looked for them here and missed them.
+"""Clients that the store may have here although they do not listen here. Their location was not cleared; or their
+`listen` failed, and may have been written late; or a home looked for them here and missed them.
 
-Owns: when to ask the store about them. Must never: say where a client is; ``listening`` does, from what the store
-answers.
+Owns: the times at which to ask the store about them. Must never: say where a client is; ``listening`` does, from the
+store's answers.
 
 While there are subscriptions until disconnect, this looks for such locations, since those subscriptions stay as long as
 their client seems to listen. Otherwise the next message for the client shows it.
@@ -24,7 +24,7 @@ LATER_MAX: Final = 100_000
 #: Seconds until another attempt to clear a location that the store did not clear.
 CLEAR_AGAIN_S: Final = 1.0
 
-#: Seconds until this asks the store about a `listen` that failed: it can have been written late.
+#: Seconds until this asks the store about a `listen` that failed: it may have been written late.
 LATE_S: Final = 8.0
 
 #: Clients in one question to the store.
@@ -55,7 +55,7 @@ class StaleLocations:
             self._desk.store("locations", (new,), self._looked, new)
 
     def look_later(self, clients: list[str]) -> None:
-        """Ask later about clients whose ``listen`` has failed, or possibly has."""
+        """Ask later about clients whose ``listen`` has failed, or may have."""
         if len(self._later) < LATER_MAX:
             self._later.extend([(self._desk.now + LATE_S, client) for client in clients])
         else:

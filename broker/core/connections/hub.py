@@ -23,7 +23,7 @@ class Receiver:
     """Takes the messages for a connection's clients, and decides when each one goes into the outbox. A connection
     without a receiver gets them at once.
 
-    Its methods must not wait. It bounds the bytes that it holds back itself.
+    Its methods must not wait. A receiver itself limits the bytes that it holds back.
     """
 
     __slots__ = ()

@@ -332,7 +332,7 @@ class Attempts(Part):
             return
         attempt.gap_topics, attempt.gap_slots = [], []
         if attempt.session.is_unknown and attempt.wanted is None:
-            return  # its client already knows that any message can be missing
+            return  # its client already knows that any message may be missing
         attempt.has_gap = True
         connection = attempt.session.connection
         self._desk.counts["gaps_told"] += 1
@@ -345,7 +345,7 @@ class Attempts(Part):
         self._sending.push(connection, connection.codec.frame(encode(word)), True)
 
     def wake(self, attempt: Attempt) -> None:
-        """Continue: what the attempt waits for has possibly come."""
+        """Continue: what the attempt waits for may have come."""
         if attempt.parked and attempt.job is not None and not attempt.names:
             attempt.parked = False
             self._desk.job(attempt.job)

@@ -274,9 +274,9 @@ class HistoryServer(Part):
             if unknown or start % TOPICS_PER_SLICE < TOPICS_PER_READ:
                 yield False
         if version != self._homes.version or round != self._homes.round or not self._acts:
-            self._tell(search, None)  # slots have possibly gone meanwhile, and their entries with them
+            self._tell(search, None)  # slots may have gone meanwhile, and their entries with them
             return
-        # Read last: what a topic has forgotten can have moved to its slot's floor meanwhile.
+        # Read last: what a topic has forgotten may have moved to its slot's floor meanwhile.
         floors = [slot for slot in slots if log.floor(slot) > since]
         found.sort(key=_stamp)
         self._answer(search, found, gaps, floors, pack_slots(slots), watermark)

@@ -183,7 +183,7 @@ class Replaying(Part):
             session.settled = 0
             self._begin(Attempt(session, session.since))
         else:
-            # The homes have possibly answered before the messages came that it has missed.
+            # The homes may have answered before the messages came that it has missed.
             self._once_more(session)
 
     def unlistens(self, session: ReplaySession, client: str) -> None:
@@ -347,7 +347,7 @@ class Replaying(Part):
         while self._attempts.over:
             over, self._attempts.over = self._attempts.over, []
             for attempt, is_whole in over:
-                if not attempt.is_over:  # another event of this turn can have ended it
+                if not attempt.is_over:  # another event of this turn may have ended it
                     self._end(attempt, is_whole)
         if self._watermarks.advances:
             self._positions.advance()
@@ -366,8 +366,8 @@ class Replaying(Part):
                 self._end(attempt, False)
 
     def missed_some(self, clients: Sequence[str] | None) -> None:
-        """Recover these clients (``None``: all) from the last stamp that they have surely had: a message has possibly
-        not come here for them."""
+        """Recover these clients (``None``: all) from the last stamp that they have surely had: a message for them may
+        not have come here."""
         sessions: list[ReplaySession] = []
         if clients is None:
             sessions = list(self.replay_sessions.values())

@@ -27,7 +27,15 @@ from .refusing import Refusing
 
 
 def by_lookup(base: Base, options: Options) -> Layers:
-    """Build the layers of an endpoint that owns no slots and acts as the home of everything."""
+    """Build the layers of an endpoint that owns no slots and acts as the home of everything.
+
+    Args:
+        base: the desk and the bounds.
+        options: the other settings. ``settings``, ``states`` and ``presence`` have no effect.
+
+    Returns:
+        The layers, with all their parts in order.
+    """
     cluster = Cluster(base, NO_SETTINGS, options.patience, options.grace_s, options.alone_at_url)
     homes = Homes(base.me.incarnation, joined=True)
     outgoing = Outgoing(base, options.resident)

@@ -275,7 +275,7 @@ class Delivery(Part):
 
     def broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> None:
         """Send a broadcast to all clients here. Afterwards ``told`` gets the ticket and the clients that have moved
-        away lately, possibly to an endpoint that had the broadcast before they came."""
+        away lately, perhaps to an endpoint that had the broadcast before they came."""
         self._desk.job(self._broadcast(message, ticket, told))
 
     def _broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> Iterator[bool]:

@@ -41,7 +41,7 @@ PER_SLICE: Final = 50
 
 
 class Orphan:
-    """One such message, until it has been dispatched. ``until``: after this time destinations can have forgotten that
+    """One such message, until it has been dispatched. ``until``: after this time destinations may have forgotten that
     they have had it."""
 
     __slots__ = ("key", "known", "slot", "until")

@@ -45,8 +45,8 @@ class Fanout(Part):
         keeps_lists: bool,
         sizes: Sizes = SIZES,
     ) -> None:
-        """``links``: by the peer's incarnation. ``retention`` learns of retained messages that a peer possibly has not
-        got. ``keeps_lists``: send a peer a list of recipients once while it stays the same."""
+        """``links``: by the peer's incarnation. ``retention`` learns of retained messages that a peer may not have got.
+        ``keeps_lists``: send a peer a list of recipients once while it stays the same."""
         self._desk = desk
         self._members = members
         self._name = members.me.name
@@ -214,7 +214,7 @@ class Fanout(Part):
         """Note that an endpoint has confirmed or is ``gone``. ``absent``: the clients that are not there."""
         if absent and (places is None or not dispatch.message.topic):
             # They have moved, or it is gone: ask the store where they are, and resend, perhaps to the same endpoint, if
-            # a client has returned. Until then nothing is certain: that endpoint can have learned a client's new place
+            # a client has returned. Until then nothing is certain: that endpoint may have learned a client's new place
             # before this one.
             self._desk.counts["relocations"] += 1
             self._desk.store("locations", (absent,), self._relocated, (dispatch, absent, places, gone))
@@ -272,7 +272,7 @@ class Fanout(Part):
         self._desk.cast(endpoints, request, self, dispatch)
 
     def _follow(self, dispatch: Dispatch, moved: Moved) -> None:
-        """Send a broadcast to clients that left an endpoint before it arrived there. It can have reached their new
+        """Send a broadcast to clients that left an endpoint before it arrived there. It may have reached their new
         endpoint before they did, if they have moved since it began. The new endpoint knows, and delivers it to those
         that lack it."""
         elapsed = self._desk.now - dispatch.begun

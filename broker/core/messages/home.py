@@ -428,7 +428,7 @@ class Home(Part):
                 self._parked.append((deadline, dispatch, link))
 
     def _take_again(self, dispatch: Dispatch) -> None:
-        """Take a message that has waited. Its topic can have another home by now."""
+        """Take a message that has waited. Its topic may have another home by now."""
         if self._homes.table[dispatch.slot] != self._me:
             self._outcomes.settle(dispatch, ELSEWHERE)
         else:

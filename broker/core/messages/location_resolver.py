@@ -90,7 +90,7 @@ class LocationResolver:
             route.stage = CROWDED
             self._crowded.append((topic, route))
             if search is not None:
-                search.places = None  # they can be elsewhere by then
+                search.places = None  # they may be elsewhere by then
             return None
         if self.placed >= self._sizes.places_per_turn:
             self.later(topic, route)

@@ -91,7 +91,7 @@ class Origin(Part):
         desk = self._desk
         desk.counts["publishes_received"] += 1
         if self._outcomes.due:
-            self.take_outcomes()  # earlier ones first: they possibly have to go to another home, ahead of this one
+            self.take_outcomes()  # earlier ones first: they may have to go to another home, ahead of this one
         topic = command.topics[0] if command.topics else ""
         slot = slot_of(topic)
         message = Message(topic, command.payload, self._me, 0, desk.now)
@@ -150,7 +150,7 @@ class Origin(Part):
         dispatch = Dispatch(publish.message, publish.slot, publish.key, publish)
         dispatch.keep_s = publish.keep_s
         if publish.keep_s and (publish.message.travelled or publish.again):
-            dispatch.begun = -math.inf  # another home has possibly begun to dispatch it
+            dispatch.begun = -math.inf  # another home may have begun to dispatch it
         if publish.keep_s:
             publish.message.travelled = True  # another home can dispatch it later: remember its recipients
         self._home.take(dispatch)
@@ -171,7 +171,7 @@ class Origin(Part):
         publish.is_retained = dispatch.is_retained
         if outcome is ELSEWHERE:
             publish.again = publish.keep_s > 0
-            publish.message.travelled = True  # that home has possibly dispatched it
+            publish.message.travelled = True  # that home may have dispatched it
             self._dispatch(publish)
         else:
             self._settle(publish, outcome)

@@ -25,7 +25,18 @@ def looks(
     figures: Callable[[], dict[str, Any]],
     sizes: Sizes,
 ) -> list[Part]:
-    """Return one endpoint's parts. ``figures``: what it tells operators about itself."""
+    """Make one endpoint's parts.
+
+    Args:
+        desk: the endpoint's desk.
+        members: the endpoints in its view.
+        replies: takes the replies.
+        figures: returns what the endpoint tells operators about itself.
+        sizes: the batch sizes.
+
+    Returns:
+        The parts, in no special order.
+    """
     return [
         Inspecting(desk, members, replies, figures),
         Subscriptions(desk, replies),

@@ -53,9 +53,8 @@ class Clock:
         return self.value
 
     def leap(self, unix_s: float) -> int:
-        """Return such a number when others could have gone on without this endpoint and have died since, or when
-        nothing has told it anything yet. So the number also follows the time: an endpoint that leaps later gets
-        further."""
+        """Return such a number for an endpoint that has learned nothing yet, or without which others may have gone on
+        and died since. So the number also follows the time: an endpoint that leaps later gets further."""
         self.value = max(self.value + UNHEARD_OF, int(unix_s * 1000) * STAMPS_PER_MS)
         return self.value
 

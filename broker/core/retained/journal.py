@@ -1,9 +1,8 @@
 """The journal of retained messages, in the embedded store. It is complete even after all endpoints of a machine have
 ended. SPEC section 8.10, ADR 36.
 
-Owns: the rows to write of a turn, the slots whose messages it is reading, and the floors by which it says what it has.
-Must never: let a message be dispatched before it is written, or call a slot complete before it has read all its
-rows.
+Owns: a turn's rows to write, the slots whose messages it is reading, and the floors that record which messages it has.
+Must never: let a message be dispatched before it is written, or call a slot complete before it has read all its rows.
 
 One write is under way at a time; rows that come meanwhile go into the next. A home that gets slots without their state
 reads it here.
@@ -157,7 +156,7 @@ class Journal(Part):
             self.written.append((row[1], None))
 
     def floor(self, slot: int, stamp: int) -> None:
-        """Record that messages of the slot up to this stamp can be missing."""
+        """Record that messages of the slot up to this stamp may be missing."""
         self._floors[slot] = max(stamp, self._floors.get(slot, 0))
 
     def _begin(self, slot: int, stamp: int) -> None:

@@ -6,7 +6,7 @@ Must never: read a clock, or know the recipients.
 
 For each topic, as long as there is room, the log knows the greatest stamp that it has forgotten (``forgotten``). Beyond
 that room, and for a slot that came to this endpoint without its state, it knows this by slot (the *floor*: from there
-on the slot's topics are complete). So a position shows whether messages after it can be missing.
+on the slot's topics are complete). So a position shows whether messages after it may be missing.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ class Log:
             self._unread.pop(slot, None)
 
     def raise_floor(self, slot: int, stamp: int) -> None:
-        """Record that messages of the slot up to this stamp can be missing."""
+        """Record that messages of the slot up to this stamp may be missing."""
         if stamp > self._floors.get(slot, 0):
             self._floors[slot] = stamp
 

@@ -92,7 +92,7 @@ class Retention:
 
     def inherit(self, slot: int, topic: str, origin: str, number: int) -> None:
         """Give a crashed home's message its new stamp. It is dispatched here in a moment, but must come before any
-        message that is accepted from now on, since it was possibly confirmed before those were published."""
+        message that is accepted from now on, since it may have been confirmed before those were published."""
         if self.on and (entry := self._log.find(slot, topic, origin, number)) is not None:
             stamp = self._clock.stamp()
             self._inherited[origin, number] = entry.stamp, stamp
@@ -123,7 +123,7 @@ class Retention:
             return
         dispatch.is_retained = True
         entry = None
-        if dispatch.begun == -math.inf:  # another home has possibly retained it before
+        if dispatch.begun == -math.inf:  # another home may have retained it before
             entry = self._log.find(slot, message.topic, message.origin, message.number)
         inherited = self._inherited.pop((message.origin, message.number), None) if self._inherited else None
         stamp = self._clock.stamp() if inherited is None else inherited[1]
@@ -174,7 +174,7 @@ class Retention:
 
     def released(self, dispatch: Dispatch) -> None:
         """Release a message that this home does not dispatch. If another home had begun to dispatch it, the entry
-        stays: that home has possibly told the publisher that it is published, so absent clients must get it."""
+        stays: that home may have told the publisher that it is published, so absent clients must get it."""
         entry = dispatch.entry
         assert entry is not None
         self._clock.close(dispatch.stamp)
@@ -196,7 +196,7 @@ class Retention:
             dispatch.keep_s = 1
 
     def delivery_failed(self, peer: str, clients: list[str]) -> None:
-        """Note that a retained message has possibly not reached these clients of a peer."""
+        """Note that a retained message may not have reached these clients of a peer."""
         self._watermarks.delivery_failed(peer, clients)
 
     def lapsed(self) -> None:

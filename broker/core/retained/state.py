@@ -159,11 +159,11 @@ class History(SlotState):
         """See ``SlotState``."""
         if whole:
             self._journal.taken([slot for slot in slots if not self._log.unread(slot)])
-            # Their home can have gone before it had read them all. Read the rest here.
+            # Their home may have gone before it had read them all. Read the rest here.
             slots = [slot for slot in slots if self._log.unread(slot)]
         if slots and not self._journal.lacking(slots):
-            # Greater than any position that a client has by now: messages up to it can be missing from these slots.
-            # Their home can have taken this endpoint for dead, and told positions that this endpoint has not learned
+            # Greater than any position that a client has by now: messages up to it may be missing from these slots.
+            # Their home may have taken this endpoint for dead, and told positions that this endpoint has not learned
             # of.
             stamp = self._clock.leap(self._desk.unix_s)
             for slot in slots:

@@ -12,7 +12,7 @@ journal must know a stamp before any client gets a position with it. A position 
 gone, because somebody has restored an older backup.
 
 An endpoint that comes into the view learns the clock before it is let in, so it gives no stamp up to any existing
-position. An endpoint whose lease has lapsed has possibly missed messages. It hands out no later position before its
+position. An endpoint whose lease has lapsed may have missed messages. It hands out no later position before its
 clients have recovered (``replaying``). When a delivery to an endpoint has failed, every watermark tells that endpoint
 so until it has confirmed, so no position passes such a message unnoticed.
 """
@@ -65,7 +65,7 @@ class Watermarks(Part):
         self.proven = ANY
         self._watermarks: dict[str, int] = {}
         #: By peer: its clients to which a delivery failed, each with the number of its latest failure; ``None`` alone:
-        #: possibly all its clients. The number shows whether a client has missed more since the peer last got its name.
+        #: perhaps all its clients. The number shows whether a client has missed more since the peer last got its name.
         self._failed: dict[str, dict[str | None, int]] = {}
         self._failures = 0
         #: By endpoint, this one included: its clock when it began to act. Floors that it set then lie below.
@@ -75,8 +75,8 @@ class Watermarks(Part):
         self._tell_at = desk.now
         #: The cluster's watermark has grown. ``Positions`` sends it.
         self.advances = False
-        #: Clients here that have missed messages, as peers have told (None: possibly all). ``Replaying`` takes them.
-        #: The cluster's watermark does not grow before that.
+        #: Clients here that have missed messages, as peers have told (None: perhaps all). ``Replaying`` takes them. The
+        #: cluster's watermark does not grow before that.
         self.missing: list[list[str] | None] = []
         #: Positions can go up to this stamp once the journal has recorded it and the epochs. ``Journal`` takes it. -1:
         #: there is nothing to record.
@@ -172,7 +172,7 @@ class Watermarks(Part):
             del self._failed[call.target]
 
     def delivery_failed(self, peer: str, clients: Sequence[str]) -> None:
-        """Note that a retained message has possibly not reached these clients of the peer."""
+        """Note that a retained message may not have reached these clients of the peer."""
         if not self._members.in_view(peer):
             return  # it recovers all its clients when it returns
         self._failures += 1
