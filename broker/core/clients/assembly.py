@@ -20,21 +20,20 @@ from .sessions import Sessions
 
 
 class Clients:
-    """One endpoint's clients layer."""
+    """One endpoint's clients layer.
+
+    Args:
+        base: the desk and the bounds.
+        cluster: the layers below, as are ``outgoing`` and ``topics``.
+        outgoing: see ``cluster``.
+        topics: see ``cluster``.
+        ping_s: seconds between two pings of a connection.
+        homes: the cluster's members if routing is by homes, otherwise this endpoint as home of everything.
+    """
 
     def __init__(
         self, base: Base, cluster: Cluster, outgoing: Outgoing, topics: Topics, ping_s: float, homes: Homes
     ) -> None:
-        """Make the parts.
-
-        Args:
-            base: the desk and the bounds.
-            cluster: the layers below, as are ``outgoing`` and ``topics``.
-            outgoing: see ``cluster``.
-            topics: see ``cluster``.
-            ping_s: seconds between two pings of a connection.
-            homes: the cluster's members if routing is by homes, otherwise this endpoint as home of everything.
-        """
         desk, sizes, members = base.desk, base.sizes, cluster.members
         sending, replies, memory, hub = outgoing.sending, outgoing.replies, outgoing.memory, outgoing.hub
         self.sessions = sessions = Sessions(desk, base.limits, sending, replies, memory, base.inflight, sizes)

@@ -24,7 +24,18 @@ from .outcomes import Outcomes
 
 
 class Messages:
-    """One endpoint's message layer."""
+    """One endpoint's message layer.
+
+    Args:
+        base: the desk and the bounds.
+        cluster: the layers below, as are ``outgoing``, ``replication``, ``topics`` and ``retained``.
+        outgoing: see ``cluster``.
+        replication: see ``cluster``.
+        topics: see ``cluster``.
+        retained: see ``cluster``.
+        homes: the cluster's members if routing is by homes, otherwise this endpoint as home of everything.
+        kind: the home's class.
+    """
 
     def __init__(
         self,
@@ -37,18 +48,6 @@ class Messages:
         homes: Homes,
         kind: type[Home] = Home,
     ) -> None:
-        """Make the stages.
-
-        Args:
-            base: the desk and the bounds.
-            cluster: the layers below, as are ``outgoing``, ``replication``, ``topics`` and ``retained``.
-            outgoing: see ``cluster``.
-            replication: see ``cluster``.
-            topics: see ``cluster``.
-            retained: see ``cluster``.
-            homes: the cluster's members if routing is by homes, otherwise this endpoint as home of everything.
-            kind: the home's class.
-        """
         desk, sizes, counters, links = base.desk, base.sizes, base.counters, base.calls.links
         members, me, retention = cluster.members, base.me.incarnation, retained.retention
         dedup, barrier, replies = replication.dedup, replication.barrier, outgoing.replies
