@@ -27,8 +27,8 @@ FAILED: Final = "The store could not carry out the command: try again later. The
 
 
 def unavailable(error: Exception) -> ProtocolError:
-    """Return the error for a client whose command the store could not carry out. ``error``: the store's, or an error
-    for clients already, which stays."""
+    """Return the error for a client whose command the store could not carry out. ``error``: the store's. An error that
+    is already meant for clients is returned as it is."""
     return error if isinstance(error, ProtocolError) else ProtocolError("store_unavailable", FAILED)
 
 

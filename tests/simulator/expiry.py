@@ -173,7 +173,7 @@ class ExpiryHistory(History):
         return payload
 
     def change(self, believer: Believer, connection: Client, topic: str) -> None:
-        """Subscribe in one of all ways, or take one subscription back, or all."""
+        """Subscribe in a random way, or take one subscription back, or all."""
         draws = self.random
         text = draws.choice(FILTERS)
         added = draws.random() < 0.72

@@ -116,7 +116,7 @@ class FilterHistory(History):
         return frozenset(text for text, pattern in BY_TEXT.items() if met_by(pattern, body))
 
     def change_wish(self, subscriber: Subscriber, connection: Client, topic: str) -> None:
-        """Subscribe in one of all ways, or take one subscription back, or all."""
+        """Subscribe in a random way, or take one subscription back, or all."""
         draw = self.random.random()
         text = self.random.choice(list(BY_TEXT))
         if draw < 0.16:

@@ -41,7 +41,7 @@ WAYS: tuple[Mapping[str, Any], ...] = (
 
 
 def plain(value: Any) -> Any:
-    """Return the value as values whose ``repr`` is the same in every process."""
+    """Convert the value into values whose ``repr`` is the same in every process."""
     if isinstance(value, Connection):
         return ("connection", value.number)
     if isinstance(value, Enum) or value is None or isinstance(value, str | bytes | bytearray | int | float):

@@ -20,7 +20,8 @@ from .record import WAYS, Recorder, record
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 500
 
-#: Each form runs them in a process of its own. The interpreted form takes a minute for all; a change runs two per way.
+#: Each form runs them in a process of its own. The interpreted form takes a minute for all; an ordinary run has two per
+#: way.
 SEEDS, FEW = 600, 2 * len(WAYS)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-#: Multiples of the bound that one turn can put into the outbox of a connection that keeps up: one message to each of
-#: its many clients does not make a slow reader. The frames of one message are one object, so they take no memory of
-#: their own yet.
+#: One turn can put this many times the bound into the outbox of a connection that keeps up: one message to each of its
+#: many clients does not make a slow reader. The frames of one message are one object, so they take no memory of their
+#: own yet.
 BURST: Final = 16
 
 #: Bytes to write to a connection in one turn, rounded up to a whole frame: about 1 ms of the kernel's time.

@@ -1,9 +1,9 @@
 """Admits commands that ask for retained messages: a `listen` that recovers, or that comes on a connection of a
 recovering client, and a `subscribe` that asks for the latest messages or those since a position. SPEC section 2.7.
 
-Owns: the decision on each of these commands, and those that wait: until the journal has said how far positions go, or
-until the previous `listen` has its reply. Must never: carry one out; the parts that own these commands do, and call
-back what each command asks for in addition.
+Owns: the decision on each of these commands, and the commands that wait: until the journal has said how far positions
+go, or until the previous `listen` has its reply. Must never: carry one out. The parts that own these commands do, and
+they call back the addition that a command asks for.
 """
 
 from __future__ import annotations

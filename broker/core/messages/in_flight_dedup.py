@@ -193,8 +193,8 @@ class InFlightDedup(Asker):
         self._desk.ask(home, request, self, dispatch)
 
     def take_over(self) -> list[Dispatch]:
-        """Take repetitions of messages that no former home is dispatching any longer. The first can be the first
-        message to be delivered; later repetitions have waited with it."""
+        """Take repetitions of messages that no former home is dispatching any longer. The first one may be the first
+        that any client gets; later repetitions have waited with it."""
         again: list[Dispatch] = []
         over, self.over = self.over, []
         for key in over:

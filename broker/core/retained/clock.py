@@ -29,7 +29,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.value = 0  # the greatest stamp that it has given or learned of
-        # stamps whose messages have not ended, in the order of time, which is also theirs
+        # stamps whose messages have not ended, in the order in which they were given, which is ascending
         self._open: dict[int, None] = {}
 
     def stamp(self) -> int:

@@ -27,8 +27,8 @@ from .room import AGED_AT_ONCE, Room
 #: Topics to remember as having lost all their messages. Further ones raise the slot's floor.
 HOLES_MAX: Final = 50_000
 
-#: Topics to check for expired entries in one go: all topics within this many goes, but at least the first and at most
-#: the second number after it. Expired entries are given to nobody meanwhile; they only take room.
+#: One sweep step checks this fraction of the topics for expired entries, within the two bounds that follow. Nobody gets
+#: expired entries meanwhile; they only take room.
 SWEEP_STEPS: Final = 600
 SWEPT_PER_STEP_LEAST: Final = 100
 SWEPT_PER_STEP: Final = 1_000
