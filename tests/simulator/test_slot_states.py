@@ -129,7 +129,7 @@ class Paged(History):
             number, writer = self.last.get(key, (0, node))
             has = int.from_bytes(pages.get(key, b""))
             owed = self.safe.get(key, 0)
-            # If the writer is gone without a word in this endpoint's view, it need not have reached this one before.
+            # If the writer has gone silently in this endpoint's view, this endpoint need not have reached it before.
             lost = not writer.left and not node.router.members.in_view(writer.me.incarnation)
             if not lost and writer.me.incarnation not in disturbed and writer.stalled_until == 0.0:
                 owed = max(owed, number)

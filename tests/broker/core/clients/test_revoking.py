@@ -343,7 +343,7 @@ def test_who_comes_with_a_revoked_token_is_counted() -> None:
 def test_it_knows_when_it_has_read_the_record_after_all_others_have_let_it_in() -> None:
     endpoint = Endpoint("a", ready=False)
     endpoint.tick()
-    endpoint.stored()  # no row from before: the others need not send it
+    endpoint.stored()  # no read before that: the others need not tell it yet
     assert not endpoint.part.knows
     endpoint.join()
     endpoint.part.joined()

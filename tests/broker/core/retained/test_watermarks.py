@@ -215,7 +215,7 @@ def test_who_begins_alone_begins_a_line_and_who_comes_takes_over_the_others(here
     for number in range(EPOCHS_MAX + 5):
         first.watermark_told("b", 1, WatermarkRequest(0, 7, [f"epoch {number}"], [], 1))
     assert len(first.epochs) == EPOCHS_MAX
-    # A past epoch is known up to its last stamp; the present one is not among them.
+    # A past epoch is known up to its last stamp. The journal's row for the present epoch does not limit it.
     first.reached({"old": 5, "z": 3}, 9)
     assert [first.stamp_of(text) for text in ("old.5", "old.6", "z.7", "older.1")] == [5, None, 7, None]
 
