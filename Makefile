@@ -1,4 +1,4 @@
-# One entry for everything. `make` alone lists the targets; each sets up what it needs by itself.
+# One entry for everything. `make` alone lists the targets; each prepares its own prerequisites.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -6,9 +6,9 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Holds no data: its time says when the environment last matched the two files it is made from.
+# An empty file: its time says when the environment last matched the two files it is made from.
 READY := $(VENV)/.ready
-# Made from the pins without an index of their own; never asks the network for its own version.
+# pip installs the pins, and never asks the network for its own version.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 DURATION ?= 20
@@ -22,8 +22,8 @@ help: ## list the targets
 .PHONY: setup
 setup: $(READY) ## prepare .venv with the pinned packages (nothing to do: nothing done)
 
-# The build tools come first, for one package of the pins (pyspark) is published as source only and is built with
-# them, without build isolation: an isolated build would fetch tools that no hash vouches for.
+# The build tools come first, since one pinned package (pyspark) is published as source only. pip builds it with these
+# tools, without build isolation: an isolated build would fetch tools that no hash vouches for.
 $(READY): constraints.txt pyproject.toml
 	@python=$$(bash .ci/python.sh) && echo "environment: $(VENV), by $$("$$python" --version)" \
 		&& { [ -x $(BIN)/python ] && $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -35,7 +35,7 @@ $(READY): constraints.txt pyproject.toml
 	@env -u INGEBORG_COMPILE $(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# An extension module lies beside its source. The build compiles nothing if the sources are those of the last build.
+# An extension module is in the folder of its source. The build compiles nothing if the sources have not changed.
 .PHONY: compiled
 compiled: $(READY) ## compile the core in place, by mypyc and a C compiler (a minute): everything runs it from then on
 	@$(BIN)/python setup.py --quiet build_ext --inplace
@@ -44,7 +44,7 @@ compiled: $(READY) ## compile the core in place, by mypyc and a C compiler (a mi
 interpreted: ## remove what `make compiled` has made
 	@python3 ingeborg/form.py
 
-# OR-tools wants an older Protocol Buffers than an endpoint does: an environment of its own.
+# OR-tools needs an older Protocol Buffers than an endpoint does, and so a separate environment.
 OPTIMUM := build/optimum
 $(OPTIMUM)/.ready: bench/packing/optimum.txt $(READY)
 	@$(BIN)/python -m venv --clear $(OPTIMUM)
@@ -69,7 +69,7 @@ $(SIMULATOR)/.ready: bench/caching/simulator.txt $(READY)
 	@touch $@
 
 .PHONY: simulator
-simulator: $(SIMULATOR)/.ready ## an environment with libcachesim, beside which cache policies are tested (INGEBORG_TEST_LIBCACHESIM)
+simulator: $(SIMULATOR)/.ready ## an environment with libcachesim, against which the tests compare cache policies (INGEBORG_TEST_LIBCACHESIM)
 	@echo '$(SIMULATOR)/bin/python'
 
 .PHONY: caching
@@ -107,24 +107,24 @@ pages: $(READY) ## make the pages (report.html) and summaries of the result sets
 	@for cells in bench/results/*/overlay.json.xz; do $(BIN)/bench overlay thesis --again --out "$${cells%/*}" >/dev/null; done
 
 .PHONY: bench-self
-bench-self: $(READY) ## this broker's figures beside their goals: a quarter of an hour (FULL=1: an hour, rivals too)
+bench-self: $(READY) ## this broker's figures against their goals: a quarter of an hour (FULL=1: an hour, rivals too)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME && $(BIN)/python -m ingeborg.bench.budgets $(if $(FULL),--full) $(ARGS)
 
-# Most tests wait for something: more processes than two cores. What shares endpoints or a Spark session stays in one
-# process, and what takes long comes first (tests/order.py). A thousand processes of ours are started: each would compile
-# our modules anew where the environment tells Python not to keep them. The seed of hashes is that of the simulator's
-# replay, so that a history that fails is the same there.
+# Most tests wait for something, so there are more processes than cores. Tests that share endpoints or a Spark session
+# stay in one process, and long tests come first (tests/order.py). The tests start a thousand Python processes: each
+# would compile our modules again if the environment told Python not to keep them. The seed of hashes is that of the
+# simulator's replay, so that a failing history is the same there.
 TEST_PROCESSES ?= 5
 
 .PHONY: test
 test: $(READY) ## everything a change needs: some eleven minutes of two cores (ARGS="-k name" is passed to pytest)
 	@[[ '$(TEST_PROCESSES)' =~ ^([0-9]+|auto)$$ ]] || { echo "TEST_PROCESSES='$(TEST_PROCESSES)': a number, or auto" >&2; exit 2; }
-	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME || echo "going on: the tests that want Java skip" >&2; \
+	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME || echo "going on: the tests that need Java are skipped" >&2; \
 	env -u PYTHONDONTWRITEBYTECODE INGEBORG_PURE=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --form interpreted \
 		--numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
 
-# Compiling can break what is compiled (ingeborg/form.py) and what calls it. A path of which no test ran fails the run
-# (tests/slices.py). Each commit takes a share of the simulator's seeds (tests/proof.py).
+# Compiling can break the compiled modules (ingeborg/form.py) and their callers. A path without any test run fails the
+# run (tests/slices.py). Each commit takes a share of the simulator's seeds (tests/proof.py).
 COMPILED_SLICE := tests/broker/core tests/autoscaler/groups tests/protocol tests/simulator \
 	tests/store/test_embedded.py tests/contract/test_subscriptions.py tests/contract/test_journal.py \
 	tests/fuzz/test_frames.py \
@@ -136,7 +136,7 @@ test-compiled: compiled ## the tests that concern the core, on its compiled form
 	@env -u PYTHONDONTWRITEBYTECODE -u INGEBORG_PURE PYTHONHASHSEED=0 $(BIN)/python -m pytest --form compiled \
 		--proof share --slices --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(COMPILED_SLICE) $(ARGS)
 
-# Of `make soak` within `make prove`.
+# The minutes of `make soak` within `make prove`.
 PROVE_MINUTES ?= 60
 
 .PHONY: prove
@@ -150,7 +150,7 @@ prove: compiled ## everything: all seeds and histories on both forms, attacks, P
 	exit $$status
 
 .PHONY: test-tools
-test-tools: $(if $(KAFKA)$(RULER)$(CENTRIFUGE)$(NATS),$(READY)) ## install programs that some tests want, with apt (KAFKA=1, RULER=1, CENTRIFUGE=1, NATS=1: these too)
+test-tools: $(if $(KAFKA)$(RULER)$(CENTRIFUGE)$(NATS),$(READY)) ## install programs that some tests need, with apt (KAFKA=1, RULER=1, CENTRIFUGE=1, NATS=1: these too)
 	@KAFKA='$(KAFKA)' RULER='$(RULER)' CENTRIFUGE='$(CENTRIFUGE)' NATS='$(NATS)' bash .ci/test-tools.sh
 
 MINUTES ?= 30
@@ -181,14 +181,14 @@ lint: $(READY) ## style, format and types
 docs: pages ## the documentation site, into build/docs (a warning is an error)
 	@$(BIN)/python -m sphinx -b html -c docs -W --keep-going -q . build/docs && echo "build/docs/index.html"
 
-# The packages that compiling takes ([tool.ingeborg.compile]) get their versions from the first file, and their hashes go
-# into the second.
+# The packages for compiling ([tool.ingeborg.compile]) get their versions from the first file, and their hashes go into
+# the second.
 PIN := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND='make constraints' \
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
 	--no-emit-trusted-host --no-emit-find-links --no-emit-options --no-annotate
 
 .PHONY: constraints
-constraints: $(READY) ## pin anew, hashes included: constraints.txt (all), deploy/constraints.txt (what the image runs, and its build); a build's pins
+constraints: $(READY) ## renew the pins, hashes included: constraints.txt (all), deploy/constraints.txt (what the image runs, and its build); a build's pins
 	@$(PIN) --upgrade --all-extras --output-file constraints.txt pyproject.toml
 	@sed -i -E -f <(sed -nE 's/^([a-z0-9-]+)==([^ ]+).*/s|"\1==[^";]+|"\1==\2|/p' constraints.txt) pyproject.toml
 	@INGEBORG_COMPILE=1 $(PIN) --upgrade --extra server --extra autoscale --build-deps-for wheel -c constraints.txt --output-file deploy/constraints.txt pyproject.toml

@@ -1,8 +1,8 @@
-"""Builds the package: the sources as they are, or with the core compiled where the build is asked to.
+"""Builds the package: the sources unchanged or, on request, with the core compiled.
 
 `pip install .` installs the sources in seconds. `INGEBORG_COMPILE=1 pip install .` compiles the modules that
-ingeborg/form.py lists, and so does `make compiled`, in place. A build that is asked to compile and cannot says why, and
-fails. Everything else about the package is in pyproject.toml.
+ingeborg/form.py lists, and so does `make compiled`, in place. A build that should compile and cannot gives the reason,
+and fails. Everything else about the package is in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 #: The folder into which mypyc writes C files, and the C compiler objects.
 BUILD = "build"
 
-#: The C compiler's level. Debugging information would name lines of C files that nobody keeps; `perf` and `gdb` show
+#: The C compiler's levels. Debugging information would name lines of C files that nobody keeps. `perf` and `gdb` show
 #: functions without it.
 OPTIMIZE, DEBUG = "3", "0"
 
@@ -35,8 +35,8 @@ FAILURES = (BaseError, CCompilerError, OSError)
 broken = [str(path) for path in Path("ingeborg").iterdir() if path.is_file() and not path.suffix]
 if broken:
     raise SystemExit(
-        f"{', '.join(sorted(broken))}: a file each, and has to be a symbolic link. Check the repository out again with "
-        "links: git config core.symlinks true; git checkout -- ingeborg"
+        f"{', '.join(sorted(broken))}: each is a file and has to be a symbolic link. Check the repository out again "
+        "with links: git config core.symlinks true; git checkout -- ingeborg"
     )
 
 _spec = importlib.util.spec_from_file_location("form", HERE / "ingeborg" / "form.py")
@@ -45,12 +45,12 @@ assert _spec.loader is not None
 form: Any = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(form)
 
-#: This build is to compile: it says so, or is nothing but that (`make compiled`).
+#: Whether this build compiles: the environment requests it, or the command does (`make compiled`).
 COMPILE = os.environ.get(form.COMPILE, "") not in ("", "0") or "build_ext" in sys.argv
 
 
 def compiling_takes() -> list[str]:
-    """The packages that compiling takes, with their versions."""
+    """Return the packages that compiling needs, with their versions."""
     project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))
     requires: list[str] = project["tool"]["ingeborg"]["compile"]["requires"]
     return requires
@@ -62,12 +62,12 @@ def say(text: str) -> None:
 
 
 def cores() -> int:
-    """The processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Package(Distribution):
-    """Knows whether it has extension modules before mypyc has made any."""
+    """A distribution that knows whether it has extension modules before mypyc has made any."""
 
     def has_ext_modules(self) -> bool:
         """Return whether this build compiles."""
@@ -75,7 +75,7 @@ class Package(Distribution):
 
 
 class Pool(build_ext):
-    """Compiles the C files of the first extension module side by side, and then the small modules side by side."""
+    """Compiles the C files of the first extension module in parallel, and then the small modules in parallel."""
 
     def build_extensions(self) -> None:
         """See ``setuptools.command.build_ext``."""
@@ -88,7 +88,7 @@ class Pool(build_ext):
         self.extensions = every
 
     def _side_by_side(self, sources: list[str], *arguments: Any, **options: Any) -> list[str]:
-        """Take the place of the compiler's ``compile``, which takes the files one by one. Returns the objects."""
+        """Replace the compiler's ``compile``, which takes the files one by one. Returns the objects."""
         if len(sources) == 1:
             made: list[str] = self._one_by_one(sources, *arguments, **options)
             return made

@@ -1,8 +1,8 @@
-"""The client library by one name: ``from ingeborg import Client``.
+"""The client library under one name: ``from ingeborg import Client``.
 
-Owns: which names of ``protocol`` an application uses. Must never: import anything of ours before it is asked for, but
-the choice between its two forms (``form``). This module runs before every other one of the installed package; an
-endpoint's core must not load a client by that, nor a client what only an endpoint has.
+Owns: the names of ``protocol`` that an application uses. Must never: import anything of ours before its first use,
+except the choice between the two forms (``form``). This module runs before every other module of the installed package.
+So it must not make an endpoint's core load a client, or a client load an endpoint's modules.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ __all__ = [
     "read_token",
 ]
 
-# Git and archives write a link as a file, with its target as text, where they cannot or may not make links.
+# Where Git or an archive cannot make a link, it writes a file with the target as text.
 if os.path.isfile(os.path.join(os.path.dirname(__file__), "protocol")):
     raise ImportError(
         "ingeborg/protocol is a file and has to be a symbolic link: check the repository out again with links "
         "(git config core.symlinks true; git checkout -- ingeborg), or install a built package"
     )
 
-# Before anything else of ours is imported. What is neither compiled nor asked to be interpreted has no choice to make.
+# This comes before any import of ours. Without a build and without the variable, `form` has nothing to choose.
 if os.environ.get("INGEBORG_PURE") or os.path.isfile(os.path.join(os.path.dirname(__file__), "compiled.txt")):
     from ingeborg import form
 
@@ -70,7 +70,7 @@ _HOMES = {
 if not TYPE_CHECKING:  # a type checker would take this for a promise of any name
 
     def __getattr__(name: str) -> object:
-        """The first use of a name loads its module; from then on it is an attribute like any other."""
+        """Load a name's module at its first use. Later the name is an ordinary attribute."""
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = found = getattr(import_module(_HOMES[name]), name)

@@ -1,10 +1,10 @@
-"""The two forms of the code: compiled by mypyc, or interpreted as it stands in the sources.
+"""The two forms of the code: compiled by mypyc, or interpreted from the sources.
 
-Owns: which modules are compiled, how one build is told from another, and which form a process runs. Must never: import
-anything of ours, or what Python does not come with: `setup.py` runs it before anything is installed.
+Owns: the list of compiled modules, the fingerprint of a build, and the form that a process runs. Must never: import
+anything of ours, or anything outside the standard library: `setup.py` runs it before anything is installed.
 
-An extension module that lies beside its source is what Python imports. So a build that is not of the sources beside it
-would run old code, and whoever changes a line would look for its effect in vain: in a checkout such a build is refused.
+Python imports an extension module in preference to the source in the same folder. So a build from other sources would
+run old code, and a developer who changes a line would see no effect. A checkout refuses such a build.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-#: What is compiled, as patterns below `ingeborg/`: what decides and what checks, and nothing that waits for anybody.
+#: The compiled modules, as patterns below `ingeborg/`: code that decides and checks, and nothing that waits.
 PATTERNS = (
     "autoscaler/groups/*.py",
     "broker/core/**/*.py",
@@ -34,38 +34,38 @@ PATTERNS = (
     "protocol/wire.py",
 )
 
-#: What of it is not: mypyc compiles no record of msgspec.
+#: Exceptions from the patterns: mypyc cannot compile msgspec's records.
 EXCEPT = (
     "broker/core/links/frames.py",
     "broker/core/links/requests.py",
 )
 
-#: All of it is one unit, in which calls go from function to function; the unit's own module has this name.
+#: The module of the one compilation unit, in which functions call each other directly.
 UNIT = "ingeborg.compiled"
 
-#: Set to 1: a process runs the sources, though they are compiled.
+#: If this variable is 1, a process runs the sources, even if they are compiled.
 VARIABLE = "INGEBORG_PURE"
 
-#: Set to 1: a build compiles.
+#: If this variable is 1, a build compiles.
 COMPILE = "INGEBORG_COMPILE"
 
-#: Beside this file: the fingerprint of the sources that the extension modules were made of.
+#: A file in this folder: the fingerprint of the sources from which the extension modules were built.
 RECORD = "compiled.txt"
 
-#: What is in it while they are being made: a build that was cut short is of no sources.
+#: Its content during a build: an interrupted build matches no sources.
 UNFINISHED = "unfinished"
 
 HERE = Path(__file__).parent
 
 
 def sources(package: Path = HERE) -> list[str]:
-    """What is compiled, as paths below ``package``, sorted. The files that make packages of folders are not."""
+    """Return the compiled modules as sorted paths below ``package``, without any ``__init__.py``."""
     found = {path for pattern in PATTERNS for path in package.glob(pattern) if path.name != "__init__.py"}
     return sorted({path.relative_to(package).as_posix() for path in found}.difference(EXCEPT))
 
 
 def fingerprint(package: Path = HERE) -> str:
-    """Of these sources: their names and every byte of them."""
+    """Return a hash of the names and contents of these sources."""
     digest = hashlib.blake2b(digest_size=16)
     for name in sources(package):
         data = (package / name).read_bytes()
@@ -75,23 +75,23 @@ def fingerprint(package: Path = HERE) -> str:
 
 
 def pure() -> bool:
-    """Has somebody asked for the interpreted form?"""
+    """Return whether the environment requests the interpreted form."""
     return os.environ.get(VARIABLE, "") not in ("", "0")
 
 
 def compiled() -> bool:
-    """Does this process run the compiled form?"""
+    """Return whether this process runs the compiled form."""
     spec = find_spec("ingeborg.protocol.wire")
     return spec is not None and not str(spec.origin).endswith(tuple(SOURCE_SUFFIXES))
 
 
 def name() -> str:
-    """``compiled`` or ``interpreted``."""
+    """Return ``compiled`` or ``interpreted``."""
     return "compiled" if compiled() else "interpreted"
 
 
 def advice() -> str:
-    """What an operator of an interpreted endpoint can do, and what it is worth. Empty: the code is compiled."""
+    """Return advice for the operator of an interpreted endpoint. Empty: the code is compiled."""
     if compiled():
         return ""
     if pure():
@@ -101,7 +101,7 @@ def advice() -> str:
 
 
 class Interpreted:
-    """Finds the sources of our modules, and no extension module."""
+    """Finds the sources of our modules, and ignores extension modules."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -115,8 +115,11 @@ class Interpreted:
 
 
 def choose() -> None:
-    """Have the rest of this process import the form that it is to run. Raises ``ImportError`` where the build is of
-    other sources than those beside it."""
+    """Make the rest of this process import the form that it is to run.
+
+    Raises:
+        ImportError: the build in this checkout was made from other sources.
+    """
     if pure():
         sys.meta_path.insert(0, Interpreted)
         return
@@ -124,13 +127,13 @@ def choose() -> None:
     is_checkout = HERE.with_name("pyproject.toml").is_file()
     if is_checkout and record.is_file() and record.read_text(encoding="ascii").strip() != fingerprint():
         raise ImportError(
-            "the extension modules here were compiled from other sources than those beside them: compile them again "
+            "the extension modules were compiled from other sources than this checkout's: compile them again "
             f"(make compiled), remove them (make interpreted), or run the sources ({VARIABLE}=1)"
         )
 
 
 def built(package: Path = HERE) -> list[Path]:
-    """The extension modules of a build, with its record: what ``make interpreted`` removes."""
+    """Return the extension modules of a build and its record, which ``make interpreted`` removes."""
     endings = tuple(EXTENSION_SUFFIXES)
     folders = {package, *((package / source).parent for source in sources(package))}
     found = [path for folder in folders for path in folder.iterdir() if path.name.endswith(endings)]
@@ -139,7 +142,7 @@ def built(package: Path = HERE) -> list[Path]:
 
 
 def main() -> int:
-    """``python ingeborg/form.py``: removes a build that was made in place."""
+    """Remove a build that was made in place (``python ingeborg/form.py``)."""
     for path in built():
         path.unlink()
     return 0

@@ -1,7 +1,7 @@
 """The commands `ingeborg`, `loadgen` and `bench`, as an installed package starts them.
 
-Owns: the one line, and exit code 2, of a command whose extra is not installed. Must never: import a program before it
-is asked for, or take a mistake of ours for a missing package. A command may import what it needs while it runs.
+Owns: the error line and exit code 2 of a command whose extra is not installed. Must never: import a program before a
+user starts it, or take a mistake of ours for a missing package. A command may import further modules while it runs.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from ingeborg import streams
 
 
 def endpoint() -> int:
-    """`ingeborg`."""
+    """Run `ingeborg`."""
     return _run("ingeborg", "ingeborg.broker.command.cli", "server")
 
 
 def loadgen() -> int:
-    """`loadgen`."""
+    """Run `loadgen`."""
     return _run("loadgen", "ingeborg.loadgen.cli", "bench")
 
 
 def bench() -> int:
-    """`bench`."""
+    """Run `bench`."""
     return _run("bench", "ingeborg.bench.cli", "bench")
 
 
 def _run(command: str, module: str, extra: str) -> int:
-    """``module.main()``. Returns the exit code."""
+    """Run ``module.main()``. Returns the exit code."""
     try:
         return streams.run(command, lambda: _load_and_run(command, module, extra))
-    except KeyboardInterrupt:  # while it was loaded: a program that runs has its own way to end
+    except KeyboardInterrupt:  # during loading: a running program ends in its own way
         print(f"{command}: interrupted", file=sys.stderr)
         return 130
 
@@ -41,7 +41,7 @@ def _load_and_run(command: str, module: str, extra: str) -> int:
         return int(import_module(module).main())
     except ModuleNotFoundError as error:
         missing = error.name or str(error)
-        # The image of an endpoint has no `loadgen` at all. If another module of ours is missing, that is our mistake.
+        # The image of an endpoint has no `loadgen`. If another module of ours is missing, that is our mistake.
         if missing.startswith("ingeborg.") and not module.startswith(f"{missing}."):
             raise
         print(f"{command}: {missing} is not installed: pip install 'ingeborg[{extra}]'", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""The standard streams of a program: what it prints reaches its reader, or the exit code says that it has not.
+"""The standard streams of a program: its output reaches the reader, or the exit code says that it has not.
 
-Owns: what becomes of characters that the output's encoding has not, of streams that are full or closed, and of secrets
-on standard error. Must never: know a program, or import one.
+Owns: the handling of characters that the output's encoding lacks, of full or closed streams, and of secrets on standard
+error. Must never: know a program, or import one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ FAILED = 1
 
 
 def run(program: str, main: Callable[[], int]) -> int:
-    """``main()``. What it prints is out when this returns.
+    """Run ``main()``, and flush its output.
 
     Args:
-        program: its name, which stands before what is said.
-        main: prints to ``sys.stdout``, and lets the ``OSError`` of doing so through.
+        program: its name, which precedes an error line.
+        main: prints to ``sys.stdout``, and does not catch the ``OSError`` of printing.
 
     Returns:
-        Its exit code; 1 where its output could not be written. One line on standard error says why, except where the
+        Its exit code; 1 if its output could not be written. One line on standard error gives the reason, unless the
         reader has gone (``| head``).
     """
     _open_closed()
@@ -40,19 +40,19 @@ def run(program: str, main: Callable[[], int]) -> int:
             return main()
         finally:
             sys.stdout.flush()
-            if output.failure is not None:  # though whoever printed took no notice
+            if output.failure is not None:  # even if the program ignored it
                 raise output.failure
     except OSError as error:
         if error is not output.failure:
             raise
         if not isinstance(error, BrokenPipeError):
             print(f"{program}: cannot write to standard output: {error.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what is left of it, which Python writes at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the rest of the output, which Python writes at its end
         return FAILED
 
 
 class _Output(io.FileIO):
-    """Standard output. ``failure``: the first one."""
+    """Standard output. ``failure``: the first error."""
 
     failure: OSError | None = None
 
@@ -65,14 +65,14 @@ class _Output(io.FileIO):
 
 
 class _Redacting(io.TextIOWrapper):
-    """What a person is told, whoever says it: no token, and no password of a URL."""
+    """Text for people, without tokens and without passwords of URLs."""
 
     def write(self, text: str) -> int:
         return super().write(redacted(text))
 
 
 class _Unfailing(io.FileIO):
-    """Standard error: where it takes nothing, there is nobody to tell."""
+    """Standard error. It ignores failed writes, since it could not report them."""
 
     def write(self, data: Any) -> int:
         try:
@@ -82,7 +82,8 @@ class _Unfailing(io.FileIO):
 
 
 def _text(kind: type[io.TextIOWrapper], buffer: io.BufferedWriter, former: TextIO | None) -> io.TextIOWrapper:
-    """As the former one, but for characters that its encoding has not. ``None``: there was none, being closed."""
+    """Wrap the buffer like the former stream, but escape characters that its encoding lacks. ``former`` is ``None`` if
+    the stream was closed."""
     return kind(
         buffer,
         encoding="utf-8" if former is None else former.encoding,
@@ -93,8 +94,8 @@ def _text(kind: type[io.TextIOWrapper], buffer: io.BufferedWriter, former: TextI
 
 
 def _open_closed() -> None:
-    """A descriptor that is closed would be given to the next file, and what is printed would go into that. Reading and
-    writing standard input and output fails instead."""
+    """Open closed descriptors of standard input and output, so that using them fails. Otherwise the next file would get
+    such a descriptor, and the program would print into that file."""
     for number, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
@@ -105,7 +106,7 @@ def _open_closed() -> None:
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:
-    r"""Characters that the encoding has not, as JSON may have them too: ``\u00e9``."""
+    r"""Escape characters that the encoding lacks, as JSON does: ``\u00e9``."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end

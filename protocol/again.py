@@ -1,7 +1,7 @@
-"""One client's subscriptions that end: notices it, and subscribes again or tells the program. SPEC section 9.
+"""Renews one client's ended subscriptions, or reports them to the program. SPEC section 9.
 
-Owns: the task that subscribes again, and when it begins and ends. Must never: know a connection, or ask for two things
-at a time: after a crash many clients do this in the same seconds.
+Owns: the task that subscribes again, and when it begins and ends. Must never: know a connection, or have two requests
+under way at a time: after a crash many clients do this in the same seconds.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ Reply = Mapping[str, Any]
 
 
 class Renewals:
-    """One client's. It runs a task only while something is due.
+    """Renews the subscriptions of one client. It runs a task only while a subscription is due.
 
-    ``subscribe`` tries once; ``None``: it may work later, ``ProtocolError``: the endpoint refuses it for good.
-    ``listen`` listens once more; ``None``: there was no reply. ``delay_s``: how long to wait after that number of
-    failures in a row. ``on_ended`` gets the subscriptions that this does not renew, and how many they are;
-    ``on_refused`` the reason if an endpoint refused; ``on_failure`` what one of these raised.
+    Args:
+        subscribe: tries once. ``None``: it may work later; ``ProtocolError``: the endpoint refuses it for good.
+        listen: listens once more. ``None``: no reply came.
+        delay_s: returns how long to wait, in seconds, after that number of failures in a row.
+        on_ended: gets the subscriptions that this does not renew, and their number.
+        on_refused: gets the reason if an endpoint refuses.
+        on_failure: gets the exception that one of these callbacks raised.
     """
 
     def __init__(
@@ -49,7 +52,7 @@ class Renewals:
         self._over = False
 
     def now(self) -> Now:
-        """The time, to be given to ``subscribed``."""
+        """Return the time to pass to ``subscribed``."""
         return _now()
 
     def subscribed(
@@ -60,8 +63,15 @@ class Renewals:
         replies: Sequence[Reply],
         began: Now,
     ) -> None:
-        """An endpoint has accepted these, with this filter and these fields for when they end. ``replies``: one to each
-        command; the first command was sent at ``began``."""
+        """Record topics that an endpoint has accepted.
+
+        Args:
+            topics: the topics subscribed to.
+            filter: canonical text of their filter, or ``None``.
+            fields: the command's ``until`` and ``ttl_s``.
+            replies: one for each command.
+            began: when the client sent the first command.
+        """
         if "until" not in fields:
             self._kept.out((topic, filter) for topic in topics)
             return
@@ -70,19 +80,21 @@ class Renewals:
         self._begin()
 
     def gone(self, topics: Iterable[str]) -> None:
-        """The client takes out everything at these topics."""
+        """Record that the client removes all its subscriptions to these topics."""
         self._kept.gone(topics)
 
     def out(self, topics: Iterable[str], filter: str) -> None:
-        """The client takes out its subscriptions with this filter at these topics."""
+        """Record that the client removes its subscriptions to these topics with this filter."""
         self._kept.out((topic, filter) for topic in topics)
 
     def left(self, *, is_over: bool = False) -> None:
-        """The client listens nowhere any more. ``is_over``: endpoints took it for gone before."""
+        """Record that the client no longer listens anywhere. ``is_over``: endpoints had already ended its grace
+        time."""
         self._kept.left(_now(), is_over=is_over)
 
     def listened(self, reply: Reply, *, is_last: bool = False, since: str | None = None) -> None:
-        """The client listens, with this position: what the reply says has ended is told, or subscribed to again."""
+        """Record that the client listens, with the position ``since``. Renews the subscriptions that the reply names
+        as ended, or reports them to the program."""
         ended = self._kept.listened(reply, _now(), is_last=is_last, since=since)
         self._begin()
         if ended is not None:
@@ -93,24 +105,24 @@ class Renewals:
             self._task = asyncio.create_task(self._renew(), name="subscribing again")
 
     def end(self) -> None:
-        """Subscribe to nothing any more."""
+        """Stop renewing subscriptions."""
         self._over = True
         if self._task is not None:
             self._task.cancel()
 
     async def ended(self) -> None:
-        """Nothing of it runs."""
+        """Wait until the task has ended."""
         if self._task is not None:
             await asyncio.wait((self._task,))
 
     async def _renew(self) -> None:
-        """For as long as it takes."""
+        """Try until nothing is due."""
         try:
             while True:
                 await self._take_all()
                 if not self._kept.is_unsure:
                     return
-                # Those that were not named are known now that the client's own are not among them any more.
+                # The reply can name the remaining ones now, since the client's own are no longer among them.
                 reply = await self._listen()
                 if reply is not None:
                     self.listened(reply, is_last=True)
@@ -130,7 +142,7 @@ class Renewals:
                 attempt += 1
 
     async def _is_taken(self, again: Again) -> bool:
-        """False: it may be at another time. What is refused for good is not asked for any more."""
+        """Return False if a later attempt may work. After a final refusal the client stops asking."""
         try:
             replies = await self._subscribe(again)
         except ProtocolError as error:
@@ -144,7 +156,7 @@ class Renewals:
         return True
 
     def _take_grace(self, replies: Iterable[Reply]) -> None:
-        """The endpoint says its grace time in each reply, and may change it from one to the next."""
+        """Take the grace time from each reply. The endpoint may change it between replies."""
         for reply in replies:
             grace_s = reply.get("grace_s")
             if type(grace_s) is float or type(grace_s) is int:

@@ -1,7 +1,7 @@
-"""A map with a limit: what was put in longest ago makes room.
+"""A map with a limit: the entry that was put in longest ago makes room.
 
-Owns: the order of the entries, and how many there are at most. Must never: decide what an entry is worth, or read a
-clock: who keeps expiries in it looks at them by itself.
+Owns: the order of the entries, and their maximum. Must never: decide what an entry is worth, or read a clock: a caller
+that keeps expiries in it checks them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class BoundedMap(Generic[K, V]):
         if entries_max < 1:
             raise ValueError(f"a map of at most {entries_max} entries holds nothing")
         self._entries_max = entries_max
-        # Not a plain dict: one that is emptied from its front has to look for its first entry ever longer.
+        # Not a plain dict: after removals from its front it searches longer and longer for its first entry.
         self._entries: OrderedDict[K, V] = OrderedDict()
 
     def __len__(self) -> int:
@@ -30,11 +30,11 @@ class BoundedMap(Generic[K, V]):
         return key in self._entries
 
     def get(self, key: K) -> V | None:
-        """The key's value, which stays as old as it is."""
+        """Return the key's value, and leave its age unchanged."""
         return self._entries.get(key)
 
     def put(self, key: K, value: V) -> bool:
-        """The key has this value and is the newest. Returns whether the oldest had to go, for the caller to count."""
+        """Put the value in as the newest entry. Returns whether the oldest had to go, for the caller to count."""
         self._entries[key] = value
         self._entries.move_to_end(key)
         if len(self._entries) <= self._entries_max:
@@ -43,5 +43,5 @@ class BoundedMap(Generic[K, V]):
         return True
 
     def discard(self, key: K) -> None:
-        """Take the key out, if it is there."""
+        """Remove the key, if it exists."""
         self._entries.pop(key, None)

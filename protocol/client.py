@@ -1,13 +1,13 @@
-"""The asyncio client library: one client, connected to whichever endpoint of a list is alive. SPEC section 9.
+"""The asyncio client library: one client, connected to any live endpoint of a list. SPEC section 9.
 
-Owns: the connection and its renewal, the matching of replies to commands, the queue of notifications and of what is
-told between them, and which command is repeated by itself. Must never: know what an endpoint does inside, drop a
+Owns: the connection and its renewal, the matching of replies to commands, the queue of notifications, gaps and
+positions, and the choice of commands that the client repeats. Must never: know what an endpoint does inside, drop a
 notification it has read, unless it is a repeat, or repeat a command whose repetition could do harm.
 
-Frames are handled as they come, in the transport's own call; commands of any number of tasks are pipelined and matched
-by ``id``. There is no task per message, and a publish that asks for no acknowledgement awaits nothing unless the
-connection takes no more. Replies and notifications share the connection: while the queue of notifications is full
-nothing is read, so whoever listens has to consume, or commands run into their time-out too.
+The client handles frames as they arrive, in the transport's own call. It pipelines the commands of any number of tasks
+and matches replies by ``id``. No message takes a task, and a publish without acknowledgement awaits nothing unless the
+connection takes no more. Replies and notifications share the connection. The client stops reading while the queue of
+notifications is full, so a listening program has to consume, or its commands time out.
 """
 
 from __future__ import annotations
@@ -63,31 +63,34 @@ from .topics import check_topic
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # the endpoints' default, SPEC section 1
 #: Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order.
 IN_FLIGHT_MAX = 1024
-#: A large subscribe is sent as commands of so many bytes.
+#: The client sends a large subscribe as commands of at most this many bytes.
 TOPICS_BYTES_MAX = 256 * 1024
 #: A subscribe or unsubscribe may take this much longer than other commands, in seconds for each byte of its topics: a
 #: slow store takes 20 ms a topic, and topics have 10 bytes or more.
 S_PER_BYTE = 2e-3
-#: A connection that lasted this long, in seconds, was of use: after it the backoff begins where it began. Messages do
-#: not tell: a publisher without acknowledgements hears none, and an endpoint that closes behind each `listen` has sent
-#: one.
+#: A connection that lasted this long, in seconds, resets the backoff. Messages are no criterion: a publisher without
+#: acknowledgements receives none, and an endpoint that closes after each `listen` has sent one.
 LASTED_S = 10.0
-#: Errors of unacknowledged publishes that are kept to be looked at; all are counted.
+#: Errors of unacknowledged publishes that the client keeps for inspection; it counts all.
 ERRORS_KEPT_MAX = 1000
 #: A number may grow when it is written again (``1e15`` becomes ``1000000000000000.0``), nearly fourfold at worst, so a
 #: notification may be longer than the publish it comes from; and a page of ``subscriptions`` than any command.
 _GROWTH_MAX = 4
 #: Errors of a connection that fails, apart from those of the system.
 _PASSING = (WebSocketException, ClientError, ProtocolError)
-#: What a function of the application's may raise without ending more than the client.
+#: Exceptions of the application's functions that end the client and nothing else.
 _FAULTS = (Exception, asyncio.CancelledError, GeneratorExit)
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 _T = TypeVar("_T")
 
 
 class Revoked(NamedTuple):
-    """What a ``revoke`` has done. Unix times in seconds: until when it is remembered; of a subject, the second up to
-    which its tokens had been issued."""
+    """The result of a ``revoke``.
+
+    Attributes:
+        expires_at: Unix time in seconds until which endpoints remember the revocation.
+        issued_until: for a subject, the Unix second up to which its revoked tokens had been issued.
+    """
 
     expires_at: int
     issued_until: int | None = None
@@ -99,39 +102,42 @@ class Client:
     ``urls``: one WebSocket URL or several, tried in order and round again; ``client_id``: string of 1 to 128 bytes, or
     an integer. ``listen=True`` listens as part of connecting. ``timeout_s`` bounds every command, the wait for a
     connection included. ``queue_max`` notifications wait for the iterator; then reading stops, and TCP slows the
-    endpoint down. (What one read of the socket brings is taken whole, and so is a frame: it may be some thousand small
-    ones more.)
+    endpoint down. (The client always takes a whole read of the socket, and a whole frame: the queue may exceed the
+    limit by some thousand small notifications.)
 
     A lost connection is renewed after ``random() * min(backoff_max_s, backoff_base_s * 2**failures)`` seconds (full
     jitter), at the next URL, for as long as it takes, and listens again by itself; subscriptions are the broker's to
-    keep. Notifications sent in between are missed, but for those that ``recover`` brings. A client that listened
+    keep. The client misses notifications sent in between, except those that ``recover`` brings. A client that listened
     elsewhere since (code 4001), or whose token has been revoked (4006), ends instead.
-    ``wss`` URLs are verified against the system's certificates. ``token``: for an endpoint that wants one; or what
-    gives one for each connection, at once or awaited, since an endpoint closes a connection whose token has expired.
-    Where that raises, or gives no token, the attempt to connect has failed, and the next one asks again.
+    ``wss`` URLs are verified against the system's certificates. ``token``: for an endpoint that requires one: a string,
+    or a function that returns one for each connection, directly or awaited, since an endpoint closes a connection whose
+    token has expired. If the function raises or returns no token, the attempt to connect fails; the next one calls it
+    again.
 
     ``lines``: several messages share a frame, each way (SPEC section 1.6).
 
     With ``recover`` it is sent what it has missed, of what the broker keeps (SPEC section 8.10): it listens with its
     *position*. ``True``: it has none yet, and keeps one in memory, so that a lost connection makes it miss nothing that
-    is kept. A string: a former ``position``, which the application has saved. A path (``Path``): of a file for the
-    position, and for the names of what has been processed behind it. ``connect`` reads it; where it is absent that is
-    as ``True``. It is written as a whole, once a second at most, and by ``close``. Where that fails
-    ``on_unsaved(error)`` is told, or a warning is given, and it is tried again; ``close`` raises what its own try
-    raises. A file is for one client id. Repeats of the latest 10,000 messages are dropped, and counted in ``repeats``.
-    Each client that recovers has a connection of its own. ``bad_state``: the broker keeps nothing; that ends the
-    client.
+    is kept. A string: a former ``position``, which the application has saved. A path (``Path``): a file for the
+    position, and for the names of the messages processed after it. ``connect`` reads it; an absent file means the same
+    as ``True``. The client replaces the whole file, at most once a second, and in ``close``. If writing fails, the
+    client calls ``on_unsaved(error)``, or issues a warning, and tries again; ``close`` raises the error of its own
+    attempt. A file is for one client id. The client drops repeats of the latest 10,000 messages, and counts them in
+    ``repeats``. Each client that recovers has a separate connection. ``bad_state``: the broker keeps nothing; that ends
+    the client.
 
-    A notification is *processed* when the next one is asked for, ``mark_processed`` is called, or ``on_notification``
-    has returned. What is not yet comes again in the next program, so a message may come to two programs. Where kept
-    messages may be lacking ``on_gap(gap)`` is told, in its place among the notifications: by the iterator, when it
-    comes to it. Gaps are counted in ``gaps``; without ``on_gap`` each is a warning (``RuntimeWarning``).
+    A notification is *processed* when the application requests the next one or calls ``mark_processed``, or when
+    ``on_notification`` has returned. The next program gets the unprocessed ones again, so two programs may get the same
+    message. If kept messages may be lacking, the client calls ``on_gap(gap)`` at that place among the notifications:
+    the iterator does so when it reaches the gap. ``gaps`` counts the gaps; without ``on_gap`` each is a warning
+    (``RuntimeWarning``).
 
-    ``on_notification(key, payload)`` takes the place of the iterator: called as they come, it has to be quick, and its
-    exception ends the client (``close`` raises it). ``on_error(error)`` is told of publishes that failed without
-    ``ack``, ``on_lost(error)`` of each lost connection, ``on_unreachable(error)`` of each attempt to connect again that
-    failed. A command that times out meanwhile says why, too. Without ``on_unreachable`` a string for a ``token`` that
-    is refused, having expired perhaps, is a warning (``RuntimeWarning``).
+    ``on_notification(key, payload)`` takes the place of the iterator. The client calls it for each notification as it
+    arrives. The function has to be quick, and its exception ends the client (``close`` raises it). The client calls
+    ``on_error(error)`` for each publish without ``ack`` that fails, ``on_lost(error)`` for each lost connection, and
+    ``on_unreachable(error)`` for each failed attempt to connect again. A command that times out meanwhile also gives
+    the reason. Without ``on_unreachable``, a refused ``token`` that is a string, expired perhaps, is a warning
+    (``RuntimeWarning``).
 
     The client subscribes again to its subscriptions until disconnect (``subscribe``) that ended while it was away; with
     ``recover`` it also gets the messages that the broker kept for these meanwhile. It calls ``on_ended(subscriptions,
@@ -196,9 +202,9 @@ class Client:
         self.url: str | None = None  # where it is connected; None: nowhere
         self.reconnects = 0
         self.errors: deque[ProtocolError] = deque(maxlen=ERRORS_KEPT_MAX)  # the latest, of unacknowledged publishes
-        self.error_counts: Counter[str] = Counter()  # all of them, by code
+        self.error_counts: Counter[str] = Counter()  # all such errors, by code
         self.late_replies = 0  # to commands that had timed out
-        self.gaps = 0  # that were told
+        self.gaps = 0  # reported to the application
 
         self._keys = keys_of(secrets.token_urlsafe(9))  # that nobody else makes
         self._next_url = 0
@@ -303,7 +309,7 @@ class Client:
                 try:
                     await self._task
                 except asyncio.CancelledError:
-                    # Ours to swallow only if it is the task that was cancelled, and not whoever waits here for it.
+                    # Swallow this only if it cancelled the task, and not the caller of `close`.
                     if not self._task.cancelled():
                         raise
         finally:
@@ -313,15 +319,15 @@ class Client:
     # -- commands
 
     async def listen(self) -> None:
-        """Receive this client's messages here, after reconnecting too. SPEC section 2. What has ended meanwhile is told
-        to ``on_ended``."""
+        """Receive this client's messages here, and also after reconnecting. SPEC section 2. ``on_ended`` gets the
+        subscriptions that have ended meanwhile."""
         since = None if self._recovery is None else self._recovery.received
         reply = await self._request(self._listen_body(), retry=True)
         self._listening = True
         self._renewals.listened(reply, since=since)
 
     async def unlisten(self) -> None:
-        """Receive no more of them. With ``recover`` the next ``listen`` brings what was kept meanwhile."""
+        """Stop receiving messages. With ``recover`` the next ``listen`` brings those kept meanwhile."""
         self._listening = False
         self._left()
         await self._request(self._body("unlisten"), retry=True)
@@ -338,26 +344,26 @@ class Client:
         since: str | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Subscribe to one topic or to any number of them.
+        """Subscribe to one or more topics.
 
         With a ``filter`` the client gets the messages that match it (SPEC section 2.6). Each further filter is a
-        subscription of its own: a message that matches any of them comes once, and a subscription without a filter gets
-        all. ``replace`` removes everything else that the client has at these topics. ``bad_filter``: checked before
-        anything is sent.
+        separate subscription. A message that matches several filters comes once, and a subscription without a filter
+        gets all. ``replace`` removes everything else that the client has at these topics. ``bad_filter``: checked
+        before anything is sent.
 
         The subscription stays until you unsubscribe. With ``until="disconnect"`` it ends when the client has listened
         nowhere for the endpoints' grace time (60 s by default): use it for a client id that never comes back. The
         client keeps a list of these, and subscribes again to those that ended while it was away. With ``ttl_s`` it ends
         after that many seconds, 30 days at most. A subscription that already stays gets no end, except by ``replace``.
 
-        With ``last`` so many of the latest kept messages of each topic, 1,000 at most, come as notifications before
-        this returns; with ``since``, a position, those since then. They have ``kept``. The client has to be listening
-        (``bad_state``), and somebody to consume them where they are more than ``queue_max``. To a client that recovers
-        none comes that has come already; ``history`` gives these, too.
+        With ``last`` the latest ``last`` kept messages of each topic, 1,000 at most, come as notifications before this
+        returns. With ``since``, a position, those since then come. They have ``kept``. The client has to be listening
+        (``bad_state``), and the program has to consume them if they exceed ``queue_max``. A client that recovers does
+        not get those that have already come; ``history`` returns these, too.
 
-        Many are sent as several commands, of which more are under way at once as long as they are quick. Each has
-        ``timeout_s``; where that is not given, the client's and two seconds for every 1,000 bytes of topics. After an
-        error some topics may be subscribed to; repeating is safe, and goes on where the first try has ended.
+        The client sends many topics as several commands, and more at once as long as they are quick. Each command has
+        ``timeout_s``; by default, the client's and two seconds for every 1,000 bytes of topics. After an error the
+        client may be subscribed to some topics; repeating is safe, and goes on where the first try has ended.
         ``bad_topic``: checked before anything is sent.
         """
         chosen = _listed(topics)
@@ -365,7 +371,7 @@ class Client:
         fields = filter_fields(text) | term | kept_fields(last, since)
         if replace:
             fields["replace"] = True
-            self._renewals.gone(chosen)  # now, so that none of it is subscribed to again meanwhile
+            self._renewals.gone(chosen)  # now, so that the client renews none of these meanwhile
         began = self._renewals.now()
         replies = await self._with_topics("subscribe", chosen, timeout_s, fields)
         if replace:
@@ -406,24 +412,25 @@ class Client:
         timestamp: int | None = None,
         keep_s: int | None = None,
     ) -> bool | None:
-        """Publish a JSON value. ``timestamp``: ms since the epoch. ``keep_s``: so many seconds, a day at most, it is
-        kept for those who miss it and recover; a duplicate is not. ``bad_state``: the broker keeps nothing.
+        """Publish a JSON value. ``timestamp``: ms since the epoch. ``keep_s``: seconds, a day at most, for which the
+        broker keeps the message for clients that miss it and recover; it keeps no duplicate. ``bad_state``: the broker
+        keeps nothing.
 
-        ``dedup``: what it may be a duplicate of (SPEC section 7).
+        ``dedup`` says which earlier message makes this one a duplicate (SPEC section 7).
 
-        - ``True``: of the same payload, whoever published it to the topic within the time-to-live.
-        - ``"retry"``: of nothing but its own first try. For what changes back and forth: "paid", "on hold", "paid".
-        - ``False``: of nothing.
-        - any other string: of what this client published to the topic with the same key. ``conflict``: that was another
-          payload.
+        - ``True``: the same payload, published to the topic by any client within the time-to-live.
+        - ``"retry"``: only its own first try. Use it for values that change back and forth: "paid", "on hold", "paid".
+        - ``False``: none.
+        - any other string: a message that this client published to the topic with the same key. ``conflict``: that one
+          had another payload.
 
-        It is repeated by itself after a lost connection or a passing error, since the repetition is a duplicate at
-        worst; with ``False`` never.
+        The client repeats a publish after a lost connection or a passing error, since the repetition is a duplicate at
+        worst; with ``False`` it never does.
 
-        With ``ack``: returns whether it was a duplicate, once it is in the outboxes of all subscribers' endpoints; of
-        what may be its own first try, too, but with ``"retry"``, where it is ``False``. Without: returns ``None`` once
-        written, and a failure is told to ``on_error`` and kept in ``errors``. NaN and infinities, which JSON does not
-        have, are sent as ``null``.
+        With ``ack``: returns whether it was a duplicate, once it is in the outboxes of all subscribers' endpoints. A
+        duplicate of its own first try counts, too, except with ``"retry"``, where the result is ``False``. Without:
+        returns ``None`` once written; a failure goes to ``on_error`` and into ``errors``. NaN and infinities, which
+        JSON does not have, are sent as ``null``.
         """
         fields = {"topic": check_topic(topic), "payload": payload}
         if timestamp is not None:
@@ -471,9 +478,9 @@ class Client:
         limit: int | None = None,
         filter: dict[str, Any] | None = None,
     ) -> History:
-        """What is kept of the topic: the ``last`` so many, or those behind the message whose ``mid`` is ``since``; else
-        the latest. At most ``limit`` come at once (100 if it is not given, 1,000 at the most). With a ``filter``: of
-        those that match it. To read all, go on with ``since`` the ``mid`` that it gives, while there is ``more``.
+        """Return the topic's kept messages: the latest ``last``, or those after the message whose ``mid`` is ``since``;
+        by default the latest. At most ``limit`` come at once (default 100, at most 1,000). A ``filter`` restricts them
+        to those that match. To read all, call it again with the returned ``mid`` as ``since`` while ``more`` is true.
 
         ``forbidden``: as for ``subscribe``; ``bad_state``: the broker keeps nothing.
         """
@@ -488,10 +495,10 @@ class Client:
         self, *, jti: str | None = None, sub: str | None = None, expires_at: float | None = None
     ) -> Revoked:
         """Take back the token with this ``jti``, or all tokens of exactly this ``sub`` that have been issued up to now.
-        It wants a token with the permission `revoke`, and is known to every endpoint when it returns.
+        It needs a token with the permission `revoke`. Every endpoint knows the revocation when it returns.
 
-        ``expires_at``: until when it is to be remembered, in Unix seconds, which is the token's `exp`; by default 30
-        days from now, and 400 at the most. ``bad_state``: not one of the two, or not of the right form.
+        ``expires_at``: Unix time in seconds until which endpoints remember it, which is the token's `exp`; by default
+        30 days from now, and 400 at the most. ``bad_state``: not exactly one of the two, or one of the wrong form.
         """
         named = {"jti": jti, "sub": sub, "expires_at": expires_at}
         fields = {name: value for name, value in named.items() if value is not None}
@@ -507,8 +514,8 @@ class Client:
         return self
 
     async def __anext__(self) -> Notification:
-        """The next notification, however long it takes; what was read before the end comes before it. The one before it
-        has been processed. Gaps that stand before it are told.
+        """Wait for the next notification. Asking for it marks the one before it as processed, and reports the gaps
+        between the two. Notifications read before the end come before the end.
 
         Ends after ``close``; raises ``ClosedForGood`` or ``ProtocolError`` when the endpoint ended it.
         """
@@ -537,8 +544,8 @@ class Client:
             self._tell(item)
 
     def mark_processed(self) -> None:
-        """What the iteration gave last has been processed, too: for who asks for no more. ``position``, or its file,
-        then covers it."""
+        """Mark the last notification of the iteration as processed, if the program asks for no more. ``position``, or
+        its file, then covers it."""
         self._is_done()
         while self._queue and isinstance(item := self._queue[0], Position):
             self._queue.popleft()
@@ -614,7 +621,7 @@ class Client:
         url = self._urls[self._next_url]
         self._next_url = (self._next_url + 1) % len(self._urls)
         socket: OutgoingSocket | None = None
-        self._listened = None  # of one that came to nothing
+        self._listened = None  # from an attempt that failed
         try:
             async with asyncio.timeout(self._timeout_s):
                 token = await self._current_token()
@@ -646,7 +653,7 @@ class Client:
                     await asyncio.wait((asked,))
                 finally:
                     asked.cancel()
-                given = asked.result()  # of a task of its own: what cancels that has not cancelled this one
+                given = asked.result()  # from a separate task: cancelling that does not cancel this one
             return check_token(given)
         except _FAULTS as error:  # the issuer may be out of reach as an endpoint may: ask again
             task = asyncio.current_task()
@@ -688,7 +695,7 @@ class Client:
             self._recovery.left()
 
     def _received(self, socket: OutgoingSocket, frame: bytes) -> None:
-        """A frame of the socket's. What is wrong with it costs the endpoint the connection, and what a callback raises
+        """Handle a frame of the socket. A bad frame costs the endpoint the connection, and an exception of a callback
         ends the client."""
         try:
             self._dispatch(frame)
@@ -740,7 +747,7 @@ class Client:
         self._is_done()
 
     def _came_aside(self, message: Mapping[str, Any]) -> None:
-        """What is neither a reply nor a notification."""
+        """Handle a message that is neither a reply nor a notification."""
         if "position" in message:
             self._came_position(message["position"])
         elif "gap" in message:
@@ -751,10 +758,10 @@ class Client:
     def _came_position(self, given: object) -> None:
         position = _read(read_position, given)
         if self._recovery is None:
-            return  # of a `listen` that another of its programs had sent, say: nobody here would ask for it
+            return  # it answers the `listen` of another of its programs, say: this one does not need it
         item = self._recovery.came(position)
         if self._queue and isinstance(self._queue[-1], Position):
-            self._queue[-1] = item  # nobody consumes, and one of them suffices
+            self._queue[-1] = item  # nobody consumes, and one position suffices
         else:
             self._told(item)
 
@@ -774,7 +781,7 @@ class Client:
             else:
                 # The number makes it another warning each time: Python says the same one once.
                 text = f"messages may be lacking (gap {self.gaps} of client {self.client_id}), and there is no on_gap"
-                warnings.warn(f"{text}: read anew what they are about", RuntimeWarning, stacklevel=3)
+                warnings.warn(f"{text}: read the current state again", RuntimeWarning, stacklevel=3)
             return
         assert self._recovery is not None
         self._recovery.passed(item)
@@ -782,7 +789,7 @@ class Client:
             self._file.changed()
 
     def _is_done(self) -> None:
-        """What was handed to the application has been processed."""
+        """Mark the notification that the application was given as processed."""
         mid, self._handed = self._handed, None
         if mid is not None and self._file is not None:
             assert self._recovery is not None
@@ -802,7 +809,7 @@ class Client:
             raise PositionError(f"{file.path} cannot be used: {error.strerror}") from error
         except ValueError as error:
             raise PositionError(
-                f"{file.path} holds no position ({error}): give another file, or remove it to begin anew"
+                f"{file.path} holds no position ({error}): give another file, or remove it to start over"
             ) from None
 
     def _not_saved(self, error: OSError) -> None:
@@ -880,7 +887,7 @@ class Client:
         try:
             return await self._request(self._listen_body(), retry=True) if self._listening else None
         except (ClientError, ProtocolError):
-            return None  # what was not named is told when it listens the next time
+            return None  # the next `listen` reports those that were not named
 
     def _on_these_ended(self, subscriptions: list[Subscription], count: int) -> None:
         if self._on_ended is not None:
@@ -929,7 +936,7 @@ class Client:
             if socket.over.done():
                 if not retry:
                     raise ConnectionLost(socket.over.result()[1])
-                await asyncio.sleep(0)  # whoever runs the connections has to notice first
+                await asyncio.sleep(0)  # the task that runs the connections has to notice first
 
     async def _request(
         self, command_body: bytes, *, retry: bool, timeout_s: float | None = None, longer_s: float = 0.0
@@ -1034,7 +1041,7 @@ class _Garbage(Exception):
 
 
 def _listed(topics: object) -> list[str]:
-    """One topic, or any iterable of them, which is gone through once."""
+    """List one topic, or the topics of any iterable, which it reads once."""
     if isinstance(topics, str):
         return [topics]
     if isinstance(topics, bytes) or not isinstance(topics, Iterable):
@@ -1043,7 +1050,7 @@ def _listed(topics: object) -> list[str]:
 
 
 def _read(read: Callable[[Any], _T], value: object) -> _T:
-    """What the endpoint sent."""
+    """Read a value that the endpoint sent."""
     try:
         return read(value)
     except ValueError as error:

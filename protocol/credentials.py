@@ -1,6 +1,6 @@
-"""Tokens and passwords: which text may be a token, and how texts are said that may have one. SPEC section 1.5.
+"""Tokens and passwords: which text may be a token, and how programs show texts that may contain one. SPEC section 1.5.
 
-Owns: these rules, for every program. Must never: say a secret, in an error either.
+Owns: these rules, for every program. Must never: show a secret, not even in an error.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from websockets.uri import parse_uri
 
 from .redaction import redacted
 
-#: Holds the token of a program that is not given another.
+#: The variable that holds a program's token unless it gets another one.
 TOKEN_VARIABLE = "INGEBORG_TOKEN"
 
-#: The characters that a header and, percent-encoded, a query can hold; every JWT consists of them.
+#: Characters that a header and, percent-encoded, a query can hold. Every JWT has only these.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 def check_token(token: object) -> str:
-    """The token itself.
+    """Return the token itself.
 
     Raises:
-        ValueError: a header cannot hold it. The text does not say the token.
+        ValueError: a header cannot hold it. The text does not contain the token.
     """
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         kind = "" if isinstance(token, str) else f", not {type(token).__name__}"
@@ -35,16 +35,20 @@ def check_token(token: object) -> str:
 
 
 def read_token(file: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The token that a program was given: in a file, else in the variable ``INGEBORG_TOKEN``.
+    """Read the program's token from a file or, without one, from the variable ``INGEBORG_TOKEN``.
 
-    A blank, a line end or a byte order mark around it does not belong to it: shells, editors and secrets that are made
-    of files leave them there.
+    Strips blanks, line ends and a byte order mark around the token: shells, editors and secrets made from files leave
+    them there.
+
+    Args:
+        file: path of a file that holds one token, or ``None``.
+        environment: the variables to read.
 
     Returns:
-        ``None`` where no file is named and the variable is absent or empty.
+        The token; ``None`` if no file is named and the variable is absent or empty.
 
     Raises:
-        ValueError: the file cannot be read, or what was given is no token. The text names which, and why.
+        ValueError: the file cannot be read, or its text is no token. The error names the source and the reason.
     """
     if file is None:
         text, where = environment.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
@@ -66,20 +70,20 @@ def read_token(file: str | None, environment: Mapping[str, str] = os.environ) ->
 
 
 def check_url(url: str) -> str:
-    """The WebSocket URL itself.
+    """Return the WebSocket URL itself.
 
     Raises:
-        ValueError: it is none, or it has a password or a token, which errors and logs would say.
+        ValueError: it is no WebSocket URL, or it has a password or a token, which errors and logs would show.
     """
     if redacted(url) != url or "@" in url:
         raise ValueError("a URL may have no name, no password and no access_token: give the token apart")
     try:
         parse_uri(url)
-    except (InvalidURI, ValueError):  # and it is not said: what is in the wrong place may be a password
+    except (InvalidURI, ValueError):  # the error leaves it out, since a misplaced part may be a password
         raise ValueError("that is no ws:// or wss:// URL, such as ws://127.0.0.1:9000") from None
     return url
 
 
 def shown(url: str) -> str:
-    """The URL as errors and logs may say it: without its query, which may have a token under any name."""
+    """Return the URL as errors and logs may show it: without its query, which may have a token under any name."""
     return redacted(re.split("[?#]", url, maxsplit=1)[0])

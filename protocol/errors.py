@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class Next(Enum):
-    """What a client may do after an error."""
+    """A client's next step after an error."""
 
     RETRY = "retry the command later, with backoff"
     FIX = "fix the command; sending it again unchanged fails again"
@@ -47,9 +47,14 @@ ERRORS: Final[dict[str, ErrorCode]] = {row.code: row for row in _ROWS}
 
 
 class ProtocolError(Exception):
-    """A command that gets an error reply and changes nothing. ``info`` names the field and says why.
+    """An endpoint refuses a command with an error reply. The command changes nothing.
 
     Codes to *fix* come from decoding and checking, the others from the broker.
+
+    Args:
+        code: a code of SPEC section 5, such as ``bad_topic``.
+        info: names the field and gives the reason, for people.
+        extra: further fields of the reply.
     """
 
     def __init__(self, code: str, info: str, **extra: object) -> None:
@@ -60,19 +65,23 @@ class ProtocolError(Exception):
 
     @property
     def next(self) -> Next:
-        """What the client may do about it."""
+        """Return the client's next step.
+
+        Raises:
+            KeyError: a newer endpoint sent a code that this table does not have.
+        """
         return ERRORS[self.code].next
 
 
 class CloseCode(NamedTuple):
-    """A row of the close table. ``reconnect``: may the client connect again, and is it sensible to?"""
+    """A row of the close table. ``reconnect``: whether the client may connect again, and should."""
 
     code: int
     reason: str
     reconnect: bool
 
 
-#: What a client closes with.
+#: The code that a client closes with.
 NORMAL: Final = CloseCode(1000, "", True)
 GOING_AWAY: Final = CloseCode(1001, "the endpoint is shutting down; connect to another", True)
 PROTOCOL_VIOLATION: Final = CloseCode(1002, "WebSocket protocol violation", True)
@@ -84,7 +93,7 @@ REPLACED: Final = CloseCode(4001, "replaced by a newer listen of this client", F
 SLOW_CONSUMER: Final = CloseCode(4002, "slow consumer: its outbox is full", True)
 PING_TIMEOUT: Final = CloseCode(4003, "two pings went unanswered", True)
 TOKEN_EXPIRED: Final = CloseCode(4004, "the token has expired; connect with a new one", True)
-HELD_TOO_MUCH: Final = CloseCode(4005, "the endpoint holds as much as it may, and most of it for this connection", True)
+HELD_TOO_MUCH: Final = CloseCode(4005, "the endpoint is at its memory limit; this connection uses the most", True)
 TOKEN_REVOKED: Final = CloseCode(4006, "the token has been revoked", False)
 SUBSCRIPTIONS_ENDED: Final = CloseCode(
     4007, "subscriptions have ended while this endpoint was cut off; connect and listen again", True

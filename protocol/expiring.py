@@ -1,9 +1,9 @@
-"""Subscriptions that end by themselves, as a client sees them: what it has asked for, and what it asks for again.
+"""Subscriptions that expire, as a client sees them: those it has made, and those it has to renew.
 
-Owns: the list of subscriptions until the client disconnects, and which of them the client has to ask for again. Must
-never: send anything, or read a clock: both clocks come in as arguments. SPEC sections 2.2 and 9.
+Owns: the list of subscriptions until the client disconnects, and the choice of subscriptions to renew. Must never: send
+anything, or read a clock: both clocks come in as arguments. SPEC sections 2.2 and 9.
 
-The list is as long as the program makes it; a program that uses no such subscriptions has an empty one.
+The list is as long as the program makes it. A program without such subscriptions has an empty one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .messages import TTL_S_MAX
 from .requests import neighbours
 from .wire import canonical
 
-#: Topics that are subscribed to again in one command: many clients do this in the same seconds, after a crash, so each
-#: sends one command after the other, and none is long.
+#: Topics that one command renews. After a crash many clients renew in the same seconds, so each client sends one
+#: command at a time, and none is long.
 AGAIN_TOPICS_MAX: Final = 1_000
 
-#: Of the grace time: who was away for longer may have come too late, by the endpoints' clocks.
+#: Share of the grace time. A client that was away for longer may be too late, by the endpoints' clocks.
 _SURE: Final = 0.5
 
 Key = tuple[str, str | None]
@@ -33,7 +33,18 @@ Key = tuple[str, str | None]
 
 
 def term_fields(until: str | None, ttl_s: int | None) -> dict[str, Any]:
-    """The fields that say when a subscription ends; empty: it stays. Raises ``bad_state`` if they are no term."""
+    """Return the fields of a subscribe that say when the subscription ends.
+
+    Args:
+        until: ``"disconnect"``, or ``None``.
+        ttl_s: seconds from 1 to 30 days, or ``None``.
+
+    Returns:
+        The fields; empty if the subscription stays.
+
+    Raises:
+        ProtocolError: ``bad_state``; a value is no term.
+    """
     fields: dict[str, Any] = {}
     if until is not None:
         if until != "disconnect":
@@ -47,14 +58,14 @@ def term_fields(until: str | None, ttl_s: int | None) -> dict[str, Any]:
 
 
 class Now(NamedTuple):
-    """One moment by two clocks, in seconds: one stands still while the machine sleeps, the other does not."""
+    """One moment by two clocks, in seconds: ``awake_s`` stands still while the machine sleeps, ``all_s`` goes on."""
 
     awake_s: float
     all_s: float
 
 
 class Ended(NamedTuple):
-    """Subscriptions that have ended, the latest 1,000 at most, and how many there were."""
+    """Subscriptions that have ended, the latest 1,000 at most, and the number of all."""
 
     subscriptions: list[Subscription]
     total: int
@@ -69,7 +80,7 @@ class Again(NamedTuple):
 
     @property
     def subscriptions(self) -> list[Subscription]:
-        """What it subscribes to."""
+        """Return the subscriptions that it makes."""
         return [_subscription((topic, self.filter)) for topic in self.topics]
 
 
@@ -77,15 +88,15 @@ class Kept:
     """One client's subscriptions until it disconnects."""
 
     def __init__(self) -> None:
-        self.grace_s = inf  # as an endpoint said last
-        self.is_unsure = False  # more had ended than were named: whose they are is known when these are subscribed to
+        self.grace_s = inf  # from the latest reply
+        self.is_unsure = False  # more had ended than the reply named; the client knows the rest after renewing these
         self._ends_s: dict[Key, float] = {}  # when its time is up, by the clock that goes on; or infinity
-        self._filters: dict[str, set[str]] = {}  # of these, by topic
-        self._timed_max = 1_000  # of those whose time may be up, before they are looked through
+        self._filters: dict[str, set[str]] = {}  # their filters, by topic
+        self._timed_max = 1_000  # entries, before the next search for those whose time is up
         self._due: deque[Key] = deque()
-        #: With which position the client listened when the first of those that are due were named; None: with none.
+        #: The position that the client listened with when a reply named the first due ones; None: it had none.
         self._since: str | None = None
-        self._all_taken = True  # none is due, nor is being subscribed to again
+        self._all_taken = True  # none is due, or being renewed
         self._listens: Now | None = None  # since when; None: nowhere
         self._left_s = 0.0  # since when it listens nowhere
 
@@ -97,13 +108,14 @@ class Kept:
 
     @property
     def is_due(self) -> bool:
-        """Is there something to subscribe to again?"""
+        """Return whether the client has a subscription to renew."""
         return bool(self._due)
 
     def subscribed(
         self, topics: Sequence[str], filter: str | None, ttl_s: int | None, now: Now, began: Now | None = None
     ) -> None:
-        """An endpoint has accepted these, with this filter. ``began``: when the first of several commands was sent."""
+        """Record topics that an endpoint has accepted with this filter. ``began``: when the client sent the first of
+        several commands."""
         first = began or now
         if not self._ends_s and self._listens is None:
             self._left_s = first.all_s  # SPEC 2.2: for a client that has never listened, from the subscribe on
@@ -112,13 +124,13 @@ class Kept:
         self._ends_s |= dict.fromkeys(keys, ends_s)
         self._index(keys)
         if ttl_s is not None and len(self._ends_s) > self._timed_max:
-            # A program may subscribe to ever new topics whose time is up later; twice as many until the next look.
+            # A program may keep subscribing to new topics that expire: the list may double before the next search.
             self._ends_s = {key: at_s for key, at_s in self._ends_s.items() if at_s > now.all_s}
             self._timed_max = max(2 * len(self._ends_s), 1_000)
             self._filters = {}
             self._index(self._ends_s)
         if self._listens is not None and self._listens.all_s > first.all_s:
-            # It was away in between: what the first commands had subscribed to may have ended before the last one.
+            # It was away in between: subscriptions of the first commands may have ended before the last command.
             self._due.extend(keys)
 
     def _index(self, keys: Iterable[Key]) -> None:
@@ -133,7 +145,7 @@ class Kept:
                 self.out((topic, filter) for filter in (None, *self._filters.get(topic, ())))
 
     def out(self, keys: Iterable[Key]) -> None:
-        """Remove these from the list: the client has unsubscribed, or they have another term now."""
+        """Remove these from the list, since the client has unsubscribed or they have another term now."""
         for topic, filter in keys:
             self._ends_s.pop((topic, filter), None)
             filters = None if filter is None else self._filters.get(topic)
@@ -143,8 +155,8 @@ class Kept:
                     del self._filters[topic]
 
     def left(self, now: Now, *, is_over: bool = False) -> None:
-        """It listens nowhere any more. What the machine slept through before counts: endpoints did not sleep.
-        ``is_over``: they took it for gone before (close code 4007)."""
+        """Record that the client no longer listens anywhere. Time that the machine slept before counts, since endpoints
+        did not sleep. ``is_over``: they had already ended its grace time (close code 4007)."""
         if is_over:
             self._left_s, self._listens = -inf, None
         elif self._listens is not None:
@@ -155,12 +167,17 @@ class Kept:
     def listened(
         self, reply: Mapping[str, Any], now: Now, *, is_last: bool = False, since: str | None = None
     ) -> Ended | None:
-        """Take the reply to ``listen``: it shows what is due. Returns what has ended and is not in the list.
+        """Take the reply to ``listen``, which shows the due subscriptions.
 
-        ``since``: the position that it was sent with. What is due is subscribed to since then: of what had ended
-        nothing is recovered by that ``listen``.
+        Args:
+            reply: the reply's fields.
+            now: the present moment.
+            is_last: the reply names none of the list any more, since the client has renewed them.
+            since: the position that the client sent. It renews due subscriptions from there, because that ``listen``
+                recovers no messages of ended subscriptions.
 
-        ``is_last``: what the reply names is none of these any more, since they have been subscribed to again.
+        Returns:
+            The ended subscriptions that are not in the list, or ``None``.
         """
         self.left(now)
         away_s = now.all_s - self._left_s
@@ -176,7 +193,7 @@ class Kept:
             mine = set(ended).difference(others)
             due = [*self._due, *(key for key in ended if key in mine)]
         self._due = deque(_ordered(dict.fromkeys(due)))
-        if self._all_taken:  # else the former one stays, which is older: others are due since then
+        if self._all_taken:  # else keep the older one: others are due since then
             self._since = since
         self._all_taken = self._all_taken and not self._due
         self.out(others)
@@ -184,10 +201,10 @@ class Kept:
         return Ended(list(map(_subscription, others)), left) if left and not self.is_unsure else None
 
     def take(self, now: Now) -> Again | None:
-        """The next ones that are due, with what is left of their time; ``None``: there are none, and those that were
-        taken before are subscribed to, or given up."""
+        """Take the next due subscriptions, with their remaining time. ``None``: none is left, and the client has
+        renewed those taken before, or given them up."""
         topics: list[str] = []
-        of_these: tuple[str | None, int | None] = None, None  # their filter, and the seconds that are left
+        of_these: tuple[str | None, int | None] = None, None  # their filter, and the remaining seconds
         while self._due and len(topics) < AGAIN_TOPICS_MAX:
             topic, filter = key = self._due[0]
             left_s = self._ends_s.get(key, 0.0) - now.all_s
@@ -209,12 +226,12 @@ class Kept:
         return Again(topics, filter, term_fields("disconnect", ttl_s) | since)
 
     def put_back(self, again: Again) -> None:
-        """That did not work: they are due still."""
+        """Put these back after a failed attempt: they are still due."""
         self._due.extendleft((topic, again.filter) for topic in reversed(again.topics))
 
 
 def _named(ended: object) -> list[Key]:
-    """The subscriptions that a reply names. Skips whatever has another form."""
+    """Return the subscriptions that a reply names. Skips rows of another form."""
     return [
         (each["topic"], canonical(each["filter"]).decode() if "filter" in each else None)
         for each in (ended if type(ended) is list else ())
@@ -228,7 +245,7 @@ def _subscription(key: Key) -> Subscription:
 
 
 def _ordered(keys: Iterable[Key]) -> list[Key]:
-    """Groups them by filter; within a group that needs several commands, neighbours stay together."""
+    """Group them by filter. In a group that needs several commands, topics of one slot stay together."""
     by_filter: dict[str | None, list[str]] = {}
     for topic, filter in keys:
         by_filter.setdefault(filter, []).append(topic)

@@ -1,4 +1,4 @@
-"""What goes wrong on the client's side of a connection. What an endpoint refuses is a ``ProtocolError`` (``errors``).
+"""Failures on the client's side of a connection. An endpoint's refusal is a ``ProtocolError`` (``errors``).
 
 Owns: these exceptions. Must never: know who raises them.
 """
@@ -7,15 +7,15 @@ from __future__ import annotations
 
 
 class ClientError(Exception):
-    """What goes wrong here and not in an error reply (that is ``ProtocolError``)."""
+    """A failure on this side, not in an error reply (that is ``ProtocolError``)."""
 
 
 class ConnectFailed(ClientError):
-    """No endpoint of the list could be connected to; the text has each one's reason."""
+    """The client could not connect to any endpoint of the list; the text has each one's reason."""
 
 
 class PositionError(ClientError):
-    """The file that is to hold the client's position cannot be used; the text says why, and what to do."""
+    """The client cannot use the file for its position; the text says why, and what to do."""
 
 
 class ConnectionLost(ClientError):
@@ -23,11 +23,12 @@ class ConnectionLost(ClientError):
 
 
 class CommandTimeout(ClientError, TimeoutError):
-    """No reply in time, or no connection to send on: whether the command took effect is unknown."""
+    """No reply came in time, or no connection to send on: whether the command took effect is unknown."""
 
 
 class ClosedForGood(ClientError):
-    """The endpoint closed with a code that forbids to reconnect (SPEC section 6), or ``close`` was called (1000)."""
+    """The endpoint closed with a code that forbids reconnecting (SPEC section 6), or the program called ``close``
+    (1000)."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"connection closed, code {code}: {reason}")

@@ -1,17 +1,18 @@
-"""What a filter may be, and the one text of all that are written differently and are the same. SPEC section 2.6.
+"""The syntax of filters, and the canonical text that all spellings of one filter share. SPEC section 2.6.
 
 Owns: the check of a filter, its limits, and its canonical text. Must never: look at a payload, or know who subscribes.
 
-The language is a part of EventBridge's: what is accepted in both holds for the same payloads, but for this:
+The language is a subset of EventBridge's. A filter that both accept matches the same payloads, with these exceptions:
 
-- An object in an array is not entered, nor is an array in an array: what is in them is no attribute. There they are.
-- A key with a dot is one key. There it is a path of two.
-- Numbers are compared by value: 2^60 and the double 2^60 are the same. ``numeric`` compares doubles. There a number
-  is documented from -5e9 to 5e9, with six decimals.
+- A filter does not enter an object in an array, or an array in an array: their members are no attributes. EventBridge
+  enters them.
+- A key with a dot is one key. In EventBridge it is a path of two.
+- Numbers compare by value: 2^60 and the double 2^60 are the same. ``numeric`` compares doubles. EventBridge documents
+  numbers from -5e9 to 5e9, with six decimals.
 - ``anything-but`` may have true, false and null, may mix kinds, and its prefix or suffix may be empty.
-- An attribute may have an operator's name within ``$or``. What ``$or`` has it has not beside it: there the latter is
-  forgotten without a word. ``$or`` is always the operator; there it may be an attribute.
-- There are further operators there: ``equals-ignore-case``, ``wildcard``, ``cidr``, and lists of prefixes.
+- An attribute may have an operator's name within ``$or``. An attribute may not be both in ``$or`` and next to it;
+  EventBridge silently ignores the latter. ``$or`` is always the operator; in EventBridge it can be an attribute.
+- EventBridge has further operators: ``equals-ignore-case``, ``wildcard``, ``cidr``, and lists of prefixes.
 """
 
 from __future__ import annotations
@@ -24,26 +25,26 @@ from typing import Any, Final, NamedTuple
 from .errors import ProtocolError
 from .wire import canonical
 
-#: Of the canonical text: an endpoint keeps it in memory once, the store once for each subscription.
+#: Bytes of the canonical text. An endpoint keeps it in memory once, the store once for each subscription.
 FILTER_BYTES_MAX: Final = 4096
 
-#: Different attributes that a filter looks at: a publish is compared by as many.
+#: Different attributes in one filter: a publish takes as many comparisons.
 PATHS_MAX: Final = 8
 
 #: Keys that lead to an attribute.
 DEPTH_MAX: Final = 5
 
-#: Elements of an array in a payload that are looked at, the first ones: each may meet other filters. Arrays at several
-#: attributes that filters ask exact values of multiply, up to the number of these filters.
+#: The first elements of an array in a payload, which a home compares; each may match other filters. Arrays at several
+#: attributes for which filters name exact values multiply, up to the number of these filters.
 ELEMENTS_MAX: Final = 64
 
-#: Members of all its lists together; of an ``anything-but`` each counts.
+#: Members of all lists of a filter together; each value of an ``anything-but`` counts.
 VALUES_MAX: Final = 64
 
-#: Rows that an index keeps for a filter: its ``$or`` is multiplied out, and so are its lists of literals.
+#: Rows that an index keeps for a filter: the index multiplies out its ``$or`` and its lists of literals.
 COMBINATIONS_MAX: Final = 64
 
-#: By which a list's members are told from each other, in the order of the canonical text.
+#: The operators of a list's members, in the order of the canonical text.
 OPERATORS: Final = ("anything-but", "exists", "numeric", "prefix", "suffix")
 
 _OR: Final = "$or"
@@ -53,14 +54,14 @@ _UPPER: Final = ("<", "<=")
 
 _INTEGER_MIN: Final = -(2**63)
 _INTEGER_MAX: Final = 2**64 - 1
-_DOUBLE_MIN: Final = -(2.0**63)  # the doubles that are such integers, too
+_DOUBLE_MIN: Final = -(2.0**63)  # the doubles with such integer values
 _DOUBLE_END: Final = 2.0**64
 
-#: What stands in a path as it is; of any other key its JSON does.
+#: Keys that a path shows as they are; it shows any other key as JSON.
 _PLAIN: Final = re.compile(r"[\w$-]{1,64}\Z")
 
 Place = tuple[str | int, ...]
-"""Where something stands in a filter: keys, operators and indices."""
+"""A place in a filter: keys, operators and indices."""
 
 Path = tuple[str, ...]
 
@@ -68,7 +69,7 @@ _SPLIT: Final = "subscribe with several filters instead"
 
 
 class _Checked(NamedTuple):
-    """Of a pattern: its canonical value, the combinations that it makes, and the attributes that it looks at."""
+    """A checked pattern: its canonical value, the combinations that it makes, and the attributes that it names."""
 
     value: dict[str, Any]
     combinations: int
@@ -76,10 +77,19 @@ class _Checked(NamedTuple):
 
 
 def canonical_filter(value: object) -> str:
-    """The canonical text of a decoded filter: compact JSON with its keys sorted, in its lists no member twice, the
-    members sorted, and each number in one spelling. So equal filters have equal text, and the text's is itself.
+    """Return the canonical text of a decoded filter.
 
-    Raises ``bad_filter``: it names the place (``discount[0].numeric: …``) and says what to do.
+    The text is compact JSON with sorted keys. Its lists are sorted and have no member twice, and each number has one
+    spelling. So equal filters have equal texts, and the canonical text of such a text is the text itself.
+
+    Args:
+        value: the decoded JSON value.
+
+    Returns:
+        The text, at most ``FILTER_BYTES_MAX`` bytes of UTF-8.
+
+    Raises:
+        ProtocolError: ``bad_filter``; ``info`` names the place (``discount[0].numeric: …``) and says what to do.
     """
     if type(value) is not dict:
         raise _bad((), "has to be an object of attributes, each with the list of what it may be")
@@ -96,14 +106,14 @@ def canonical_filter(value: object) -> str:
 
 
 class _Check:
-    """Of one filter: what has been counted so far, so that a bad one is left where it passes a limit."""
+    """Counts the parts of one filter during its check, which ends where the filter exceeds a limit."""
 
     def __init__(self) -> None:
         self._values = 0
         self._paths: set[Path] = set()
 
     def pattern(self, value: dict[str, Any], place: Place, path: Path, level: int) -> _Checked:
-        """An object of attributes. ``path``: of the object itself; ``level``: how many ``$or`` it is in."""
+        """Check an object of attributes. ``path``: the object's own path; ``level``: how many ``$or`` enclose it."""
         if not value:
             raise _bad(
                 place, "is empty: name an attribute" if place else "is empty: name an attribute, or leave it out"
@@ -137,7 +147,7 @@ class _Check:
             if both:
                 raise _bad(
                     (*place, _OR),
-                    f"looks at {_shown(both[0])}, and so does what stands beside it: move that into each pattern here",
+                    f"names {_shown(both[0])}, which also stands next to it: move that into each pattern here",
                 )
             checked |= found.value
             combinations *= found.combinations
@@ -145,7 +155,7 @@ class _Check:
         return _Checked(checked, combinations, paths)
 
     def _alternatives(self, value: object, place: Place, path: Path, level: int) -> _Checked:
-        """What stands behind ``$or``."""
+        """Check the value of ``$or``."""
         if type(value) is not list or len(value) < 2:
             raise _bad(place, "has to be a list of two or more patterns, which are objects of attributes")
         if len(value) > VALUES_MAX or level > VALUES_MAX:  # each has a value, so the filter has too many
@@ -168,9 +178,9 @@ class _Check:
         return _Checked({_OR: [by_text[text] for text in sorted(by_text)]}, combinations, paths)
 
     def _members(self, values: list[Any], place: Place, path: Path) -> list[Any]:
-        """What an attribute may be: each once, and sorted."""
+        """Check an attribute's list. Returns each member once, sorted."""
         if not values:
-            raise _bad(place, "is an empty list, which nothing is in: name the values that it may have")
+            raise _bad(place, "is an empty list, which matches nothing: name the values that it may have")
         self._paths.add(path)
         if len(self._paths) > PATHS_MAX:
             raise _bad(place, f"is one attribute too many: a filter looks at {PATHS_MAX} different ones at the most")
@@ -205,7 +215,7 @@ class _Check:
             return _scalar(given, place)
         if not given:
             raise _bad(place, 'is an empty list, which excludes nothing: name values, or use {"exists": true}')
-        self._count(len(given) - 1, place)  # it has been counted as one
+        self._count(len(given) - 1, place)  # the caller has counted it as one
         values = _sorted([_scalar(value, (*place, index)) for index, value in enumerate(given)])
         return values if len(values) > 1 else values[0]
 
@@ -216,7 +226,7 @@ class _Check:
 
 
 def _sorted(members: list[Any]) -> list[Any]:
-    """Each once: null, false, true, numbers by value, strings by code points, operators by their text."""
+    """Sort the members, each once: null, false, true, numbers by value, strings by code points, operators by text."""
     by_text = {canonical(member): member for member in members}
     ranked: list[tuple[int, Any, Any]] = []
     for text, member in by_text.items():
@@ -247,7 +257,7 @@ def _scalar(value: object, place: Place) -> Any:
 
 
 def _number(value: object, place: Place) -> int | float:
-    """In one spelling: an integer, where it is one of 64 bits."""
+    """Return the number in its one spelling: an integer if it is one of 64 bits."""
     if type(value) is int and _INTEGER_MIN <= value <= _INTEGER_MAX:
         return value
     if type(value) is float and isfinite(value):
@@ -258,14 +268,14 @@ def _number(value: object, place: Place) -> int | float:
 
 
 def _bound(value: object, place: Place) -> int | float:
-    """As a double, since that is what ``numeric`` compares."""
+    """Return the number's value as a double, since ``numeric`` compares doubles."""
     if type(value) is not int and type(value) is not float:
         raise _bad(place, "has to be a number")
     return _number(float(_number(value, place)), place)
 
 
 def _numeric(given: object, place: Place) -> list[Any]:
-    """One comparison, or a lower and an upper bound."""
+    """Check one comparison, or a lower and an upper bound."""
     if type(given) is not list or len(given) not in (2, 4):
         raise _bad(place, 'has to be a list of one or two comparisons, as in [">=", 30] or [">", 0, "<=", 5]')
     first, low = given[0], _bound(given[1], (*place, 1))
@@ -288,7 +298,7 @@ def _string(value: object, place: Place) -> str:
 
 
 def _check_text(text: str, place: Place) -> str:
-    """The text itself, if it can be written as JSON and is no longer than a filter may be."""
+    """Return the text itself if JSON can hold it and it is no longer than a filter may be."""
     if len(text) > FILTER_BYTES_MAX:
         raise _bad(place, f"is too long: a filter has {FILTER_BYTES_MAX} bytes at the most")
     try:
@@ -313,7 +323,7 @@ def _bad(place: Place, reason: str) -> ProtocolError:
 
 
 def _shown(place: Place) -> str:
-    """As a person would write it: ``discount[0].numeric``."""
+    """Write the place as a person would: ``discount[0].numeric``."""
     shown = ""
     for part in place:
         if type(part) is int:

@@ -1,7 +1,7 @@
-"""WebSocket frames (RFC 6455 section 5.2): bytes in, whole messages and a rest out; and the frames that are sent.
+"""WebSocket frames (RFC 6455 section 5.2): bytes in, whole messages and a rest out; and outgoing frames.
 
-Owns: the fast way of what nearly every frame is, a whole uncompressed message. Must never: hold a connection, or judge:
-whatever is anything else is the protocol's (``sockets``), which knows the rules.
+Owns: the fast path of nearly every frame, a whole uncompressed message. Must never: hold a connection, or judge: it
+leaves every other frame to the protocol (``sockets``), which knows the rules.
 """
 
 from __future__ import annotations
@@ -10,36 +10,36 @@ from typing import Final
 
 try:
     from websockets.speedups import apply_mask
-except ImportError:  # a platform that the library has no compiled part for
+except ImportError:  # the library has no compiled part for this platform
     from websockets.utils import apply_mask
 
-#: First bytes of a whole message: FIN and the opcode, no extension's bits.
+#: First bytes of a whole message: FIN and the opcode, without extension bits.
 TEXT: Final = 0x81
 BINARY: Final = 0x82
 PING: Final = 0x89
 PONG: Final = 0x8A
 
-#: A bit for each opcode that there is: 0, 1, 2, 8, 9, 10.
+#: A bit for each defined opcode: 0, 1, 2, 8, 9, 10.
 _OPCODES: Final = 0x707
 
-#: Why a ``Run`` ends: the chunk does, perhaps within a frame, of which ``needed`` bytes have to be there;
+#: The reasons why a ``Run`` ends. The chunk ends, perhaps within a frame, which needs ``needed`` bytes;
 ENDS: Final = 0
-#: so much of the chunk was asked for, and it has more;
+#: the run has reached the byte ``enough``, and the chunk has more;
 ENOUGH: Final = 1
 #: messages of the other kind follow;
 OTHERS: Final = 2
 #: the next frame is a large message;
 LARGE: Final = 3
-#: the next frame is none of this module's;
+#: this module does not read the next frame;
 STRANGE: Final = 4
-#: the next frame is against the rules, wherever it ends;
+#: the next frame breaks the rules, wherever it ends;
 BROKEN: Final = 5
 #: the last text was not UTF-8.
 NOT_TEXT: Final = 6
 
 
 class Run:
-    """Whole messages of one kind that came one behind the other, without frames of another kind between them."""
+    """Consecutive whole messages of one kind, without frames of another kind between them."""
 
     __slots__ = ("at", "body", "first", "is_text", "messages", "needed", "size", "why")
 
@@ -49,16 +49,25 @@ class Run:
         self.at = at  # where the next frame begins
         self.why = ENDS
         self.needed = 0
-        #: Of the next frame, where ``why`` is LARGE or STRANGE: its first byte, where its payload begins, and its size.
+        #: The next frame's first byte, the place of its payload, and its size, if ``why`` is LARGE or STRANGE.
         self.first = self.body = self.size = 0
 
 
 def whole_messages(data: bytes, at: int, enough: int, masked: bool, whole: bool, most: int, large: int) -> Run:
-    """The messages that the chunk has from the byte ``at`` on, up to the first frame that is something else, or to the
-    end of the one that reaches the byte ``enough``.
+    """Read the whole messages of a chunk, up to the first other frame, or to the end of the frame that reaches
+    ``enough``.
 
-    ``masked``: whether frames have to be. ``whole``: no fragmented message is under way. ``most``: bytes of a message.
-    ``large``: a longer one is large.
+    Args:
+        data: the chunk.
+        at: the index of its first byte to read.
+        enough: the index at which the run ends.
+        masked: whether frames have to be masked.
+        whole: whether no fragmented message is under way.
+        most: the most bytes of a message.
+        large: a message of more bytes is large.
+
+    Returns:
+        The messages, and the reason why the run ends.
     """
     run = Run(at)
     end = len(data)
@@ -120,21 +129,21 @@ def whole_messages(data: bytes, at: int, enough: int, masked: bool, whole: bool,
     return run
 
 
-# What is sent
+# Outgoing frames
 
 
 def text_frame(data: bytes) -> bytes:
-    """An unmasked, unfragmented text frame (RFC 6455 section 5.2): header and payload."""
+    """Return an unmasked, unfragmented text frame (RFC 6455 section 5.2): header and payload."""
     return _frame(TEXT, data)
 
 
 def binary_frame(data: bytes) -> bytes:
-    """The same, of a binary message."""
+    """Return an unmasked, unfragmented binary frame."""
     return _frame(BINARY, data)
 
 
 def text_head(size: int) -> bytes:
-    """The header of such a text frame, whose payload has this size and is sent behind it."""
+    """Return the header of such a text frame for a payload of this size, which the caller sends after it."""
     if size < 126:
         return b"%c%c" % (TEXT, size)
     if size < 65536:
@@ -152,12 +161,12 @@ def _frame(first: int, data: bytes) -> bytes:
 
 
 def masked_text_frame(data: bytes, mask: bytes) -> bytes:
-    """A text frame as a client has to send it (RFC 6455 section 5.3). ``mask``: 4 bytes."""
+    """Return a text frame as a client has to send it (RFC 6455 section 5.3). ``mask``: 4 bytes."""
     return _masked_frame(TEXT, data, mask)
 
 
 def masked_binary_frame(data: bytes, mask: bytes) -> bytes:
-    """The same, of a binary message."""
+    """Return a masked binary frame. ``mask``: 4 bytes."""
     return _masked_frame(BINARY, data, mask)
 
 
@@ -171,20 +180,21 @@ def _masked_frame(first: int, data: bytes, mask: bytes) -> bytes:
 
 
 def empty_frame(first: int, masked: bool) -> bytes:
-    """A ping or pong without a payload; with nothing to mask any key will do."""
+    """Return a ping or pong without a payload. Its masking key is zero, since it masks nothing."""
     return bytes((first, 0x80, 0, 0, 0, 0)) if masked else bytes((first, 0))
 
 
-# What comes in pieces
+# Large messages
 
 
-#: A large message is kept in blocks of this size while it comes. What is so large the system gives, and gets back, by
-#: itself (``machine.return_large_memory``): pieces as the network cuts them leave holes that the next ones do not fit.
+#: Bytes of a block that holds a part of a large message while it arrives. The system allocates a block this large
+#: separately, and gets it back (``machine.return_large_memory``). Pieces as the network cuts them would leave holes
+#: that the next ones do not fit.
 _BLOCK_BYTES: Final = 1 << 20
 
 
 class LargeMessage:
-    """A large message of one frame while it comes: unmasked chunk by chunk, never copied as a whole."""
+    """A large message of one frame while it arrives: unmasked chunk by chunk, never copied in one piece."""
 
     __slots__ = ("_filled", "_mask", "blocks", "held", "is_text", "left", "size")
 
@@ -198,7 +208,7 @@ class LargeMessage:
         self._mask = mask
 
     def take(self, data: bytes) -> None:
-        """The next bytes of it, of which there are at most ``left``."""
+        """Append the message's next bytes, at most ``left``."""
         if self._mask:
             turned = (self.size - self.left) % 4
             data = apply_mask(data, self._mask[turned:] + self._mask[:turned])

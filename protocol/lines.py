@@ -1,7 +1,7 @@
 """Several commands or notifications in one text frame, one JSON object a line (SPEC section 1.6).
 
-Owns: how a message is taken apart into lines, some bytes at a time, and how messages are put together into one. Must
-never: look into a line, or know a frame's header.
+Owns: splitting a message into lines, some bytes at a time, and joining messages into one. Must never: look into a line,
+or know a frame's header.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Final
 #: The WebSocket subprotocol.
 LINES: Final = "ingeborg.lines"
 
-#: A longer frame is one command, or one notification. So is, to whoever receives it, what is sent in it.
+#: A longer frame is one command, or one notification, for the sender and for the receiver.
 LINES_BYTES_MAX: Final = 1 << 20
 
-#: Lines that are taken at once, at most, however short they are: to refuse one takes as long as to carry one out. No
-#: command is shorter than 32 bytes.
+#: The most lines that an endpoint takes at once, however short they are, since refusing one takes as long as carrying
+#: one out. No command is shorter than 32 bytes.
 LINES_AT_ONCE: Final = 128
 
 _FEED: Final = b"\n"
 
 
 def is_short(message: bytes, enough: int) -> bool:
-    """May all lines of this frame be taken at once, where so many bytes may?"""
+    """Return whether the receiver may take all lines of this frame at once, if it takes ``enough`` bytes at once."""
     return len(message) <= enough and message.count(_FEED) < LINES_AT_ONCE
 
 
 def lines_of(message: bytes) -> list[bytes]:
-    """All lines of a frame. A line feed may end the last one."""
+    """Return all lines of a frame. A line feed may end the last one."""
     if _FEED not in message:
         return [message]
     lines = message.split(_FEED)
@@ -39,25 +39,25 @@ def lines_of(message: bytes) -> list[bytes]:
 
 
 class Lined:
-    """Frames that are taken apart, in their order, some lines at a time: a frame stays one object until it is."""
+    """Splits frames in their order, some lines at a time. A frame stays one object until its turn."""
 
     __slots__ = ("_at", "_messages", "size")
 
     def __init__(self) -> None:
         self._messages: deque[bytes] = deque()
         self._at = 0  # where the next line of the first one begins
-        self.size = 0  # bytes left of all
+        self.size = 0  # remaining bytes of all frames
 
     def __len__(self) -> int:
         return len(self._messages)
 
     def push(self, message: bytes) -> None:
-        """Behind the others. Of more than ``LINES_BYTES_MAX`` it is one line, whatever is in it."""
+        """Append a frame. A frame of more than ``LINES_BYTES_MAX`` is one line, with any content."""
         self._messages.append(message)
         self.size += len(message)
 
     def take(self, enough: int) -> list[bytes]:
-        """The next lines, all of one frame: of ``enough`` bytes together, to the end of the line that reaches that, or
+        """Take the next lines of one frame: up to the end of the line that reaches ``enough`` bytes, and at most
         ``LINES_AT_ONCE``."""
         message = self._messages[0]
         at, end = self._at, len(message)
@@ -81,14 +81,21 @@ class Lined:
         return lines
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Drop all frames."""
         self._messages.clear()
         self._at = self.size = 0
 
 
 def together(messages: Sequence[bytes], most: int = LINES_BYTES_MAX) -> list[bytes]:
-    """Put these messages together as lines of as few messages as possible. ``most``: bytes that go into one; a longer
-    message stays by itself, as the same object."""
+    """Join these messages as lines of as few messages as possible.
+
+    Args:
+        messages: messages without a line feed.
+        most: the most bytes of a joined message. A longer message stays alone, as the same object.
+
+    Returns:
+        The joined messages, in the same order.
+    """
     made: list[bytes] = []
     parts: list[bytes] = []
     size = 0

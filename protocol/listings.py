@@ -1,7 +1,7 @@
-"""What a client asks for page by page: its subscriptions, a topic's subscribers. SPEC sections 2.2 to 2.4.
+"""Listings that a client reads page by page: its subscriptions, a topic's subscribers. SPEC sections 2.2 to 2.4.
 
-Owns: how pages are asked for one after the other, and what their rows mean. Must never: know a connection: whoever
-calls it brings what sends a command. No more than one page is held.
+Owns: requesting one page after the other, and the meaning of their rows. Must never: know a connection: the caller
+passes the function that sends a command. It holds at most one page.
 """
 
 from __future__ import annotations
@@ -11,16 +11,22 @@ from typing import Any, Final, NamedTuple
 
 from .topics import check_topic
 
-#: A command by its name and its fields: its reply.
+#: Sends a command with this name and these fields, and returns the reply.
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
-#: The subscription at a topic that a page only names: neither a filter nor a term.
+#: The subscription at a topic for which a page has no fields: neither a filter nor a term.
 _PLAIN: Final[tuple[dict[str, Any], ...]] = ({},)
 
 
 class Subscription(NamedTuple):
-    """One of a client. ``filter``: a JSON value; ``None``: all messages. ``until``: ``"disconnect"``, or ``None``.
-    ``ends_at``: Unix time in seconds, or ``None``. Without either of the two it stays."""
+    """One subscription of a client. It stays if ``until`` and ``ends_at`` are both ``None``.
+
+    Attributes:
+        topic: the topic.
+        filter: a JSON value; ``None``: all messages.
+        until: ``"disconnect"``, or ``None``.
+        ends_at: Unix time in seconds, or ``None``.
+    """
 
     topic: str
     filter: dict[str, Any] | None = None
@@ -29,8 +35,13 @@ class Subscription(NamedTuple):
 
 
 class Subscriber(NamedTuple):
-    """Of a topic. ``online``: it listens somewhere. ``filtered``: only with filters, so that not every message of the
-    topic is sent to it."""
+    """One subscriber of a topic.
+
+    Attributes:
+        client_id: the client's id.
+        online: whether it listens somewhere.
+        filtered: whether it has subscribed with filters only, so that it does not get every message of the topic.
+    """
 
     client_id: str
     online: bool
@@ -38,7 +49,15 @@ class Subscriber(NamedTuple):
 
 
 async def subscriptions(ask: Ask, limit: int) -> AsyncIterator[Subscription]:
-    """The client's subscriptions, topic by topic, in pages of at most ``limit`` topics."""
+    """Read the client's subscriptions, topic by topic.
+
+    Args:
+        ask: sends a command and returns its reply.
+        limit: topics of a page, from 1 to 10,000.
+
+    Raises:
+        ProtocolError: the endpoint refuses the command.
+    """
     async for page in _pages(ask, "subscriptions", {"limit": limit}):
         told = page.get("subscriptions", {})
         for topic in page["topic"]:
@@ -47,7 +66,16 @@ async def subscriptions(ask: Ask, limit: int) -> AsyncIterator[Subscription]:
 
 
 async def subscribers(ask: Ask, topic: str, limit: int) -> AsyncIterator[Subscriber]:
-    """The topic's subscribers in the order of their ids, in pages of at most ``limit``."""
+    """Read the topic's subscribers in the order of their ids.
+
+    Args:
+        ask: sends a command and returns its reply.
+        topic: the topic.
+        limit: subscribers of a page, from 1 to 10,000.
+
+    Raises:
+        ProtocolError: the endpoint refuses the command, or ``bad_topic``.
+    """
     async for page in _pages(ask, "subscribers", {"topic": check_topic(topic), "limit": limit}):
         for row in page["subscribers"]:
             yield Subscriber(row["client_id"], row["online"], row.get("filtered", False))

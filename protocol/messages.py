@@ -1,6 +1,6 @@
-"""The commands a client may send and the messages an endpoint sends. SPEC sections 2, 3 and 5.
+"""The commands that clients send and the messages that endpoints send. SPEC sections 2, 3 and 5.
 
-Owns: which fields each has, how they are checked, and the bytes of every reply. Must never: decide what a command does.
+Owns: the fields of each, their checks, and the bytes of every reply. Must never: decide what a command does.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .wire import canonical, encode
 
 CLIENT_ID_BYTES_MAX: Final = 128
 
-#: Of a command's `id`: an endpoint keeps it until the reply has left.
+#: Bytes of a command's `id`: an endpoint keeps it until the reply has left.
 ID_BYTES_MAX: Final = 1024
 
-#: Of a key of duplicates that is the publisher's own.
+#: Bytes of a publisher's own deduplication key.
 DEDUP_KEY_BYTES_MAX: Final = 128
 
-#: Strings that are no such key: who sends one means something else, and would have one key for all messages.
+#: Strings that are no such key: a client that sends one means something else, and would use one key for all messages.
 DEDUP_NO_KEYS: Final = frozenset(("true", "false", "retry"))
 
 BAD_DEDUP: Final = (
@@ -29,39 +29,39 @@ BAD_DEDUP: Final = (
     f"{DEDUP_KEY_BYTES_MAX} bytes of UTF-8 that is none of {', '.join(sorted(DEDUP_NO_KEYS))}"
 )
 
-#: Seconds after which a subscription may be said to end: 30 days.
+#: The longest `ttl_s` of a subscription, in seconds: 30 days.
 TTL_S_MAX: Final = 30 * 24 * 3600
 
-#: Seconds that a message may be kept for those who miss it: a day.
+#: The longest `keep_s` of a message, in seconds: a day.
 KEEP_S_MAX: Final = 24 * 3600
 
-#: Of a position that an endpoint has given.
+#: Bytes of a position that an endpoint has sent.
 POSITION_BYTES_MAX: Final = 128
 
-#: Of a message's `mid`.
+#: Bytes of a message's `mid`.
 MID_BYTES_MAX: Final = 128
 
-#: Of the number in it, which is below 2^63.
+#: Digits of the number in it, which is below 2^63.
 MID_DIGITS_MAX: Final = 18
 
-#: Kept messages of one topic that a `subscribe` may ask for, and messages in one reply to `history`.
+#: Kept messages of one topic that a `subscribe` may request, and messages in one reply to `history`.
 LAST_MAX: Final = 1_000
 HISTORY_LIMIT_DEFAULT: Final = 100
 
 #: Topics of one `subscribe` that asks for kept messages.
 SINCE_TOPICS_MAX: Final = 1_000
 
-#: Topics in one page of `subscriptions`: what is asked for without `limit`, and the most that is given.
+#: Topics in one page of `subscriptions`: the default of `limit`, and its maximum.
 PAGE_LIMIT_DEFAULT: Final = 1_000
 PAGE_LIMIT_MAX: Final = 10_000
 
-#: Of a token's `jti`: an endpoint lets no token in whose id could not be revoked.
+#: Bytes of a token's `jti`: an endpoint accepts no token whose id a `revoke` could not name.
 JTI_BYTES_MAX: Final = 128
 
-#: Of a token's `sub` that is revoked: no client has a longer one, nor is there a longer beginning of its ids, with `*`.
+#: Bytes of the `sub` in a `revoke`: no client id is longer, nor is a prefix of client ids, with `*`.
 SUBJECT_BYTES_MAX: Final = CLIENT_ID_BYTES_MAX + 1
 
-#: Times beyond it are no seconds (the year 9999).
+#: Larger Unix times are not in seconds (the year 9999).
 UNIX_TIME_MAX_S: Final = 253_402_300_800
 
 Id = str | int | None
@@ -79,22 +79,33 @@ class Command(NamedTuple):
     dedup: bool | str = True  # a string: the publisher's own key
     cursor: str | None = None
     limit: int = PAGE_LIMIT_DEFAULT
-    #: When a subscription ends: when its client disconnects?, and after how many seconds (0: not by time).
+    #: The end of a subscription: whether at disconnect, and after how many seconds (0: not by time).
     term: tuple[bool, int] | None = None
-    jti: str | None = None  # of a `revoke`: either this one or the next has a string
+    jti: str | None = None  # in a `revoke`: either this one or the next has a string
     subject: str | None = None
     expires_at: float | None = None  # Unix time in seconds
     filter: str | None = None  # canonical text (``filters``)
     replace: bool = False  # it replaces everything that the client has at these topics
     keep_s: int = 0  # seconds that the message is kept; 0: its publisher does not ask for it
-    #: Of a `listen`: the position since which its client has missed messages (``""``: it has none yet, and is told).
+    #: In a `listen`: the position since which its client has missed messages (``""``: it has none yet, and gets one).
     recover: str | None = None
-    last: int = 0  # so many of the latest kept messages, of each topic
-    since: str | None = None  # those since a position; in `history`, since the message with this `mid`
+    last: int = 0  # number of the latest kept messages of each topic
+    since: str | None = None  # a position; in `history`, the `mid` of a message
 
 
 def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
-    """The command in a decoded frame. Raises ``ProtocolError``; ``reply_fields`` then says what its reply echoes."""
+    """Check the command in a decoded frame.
+
+    Args:
+        value: the frame's JSON object.
+        payload_bytes_max: the most bytes of a canonical payload.
+
+    Returns:
+        The command.
+
+    Raises:
+        ProtocolError: the command is bad. ``reply_fields`` then returns what the reply echoes.
+    """
     name = value.get("command")
     if type(name) is not str:
         if "command" not in value:
@@ -122,7 +133,10 @@ def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
 
 
 def reply_fields(value: dict[str, Any]) -> tuple[Id, str | None]:
-    """Of a command that may be bad: the id its reply echoes, and its name where the reply has it. SPEC section 5."""
+    """Return the id that the reply echoes, and the command's name if the reply has it. SPEC section 5.
+
+    The command may be bad.
+    """
     number = value.get("id")
     if type(number) is str:
         if len(number) * 4 > ID_BYTES_MAX and len(number.encode()) > ID_BYTES_MAX:
@@ -141,7 +155,11 @@ def _flag(value: dict[str, Any], key: str, default: bool) -> bool:
 
 
 def check_dedup(given: object) -> bool | str:
-    """What key ``dedup`` has, if it may have it. Raises ``ProtocolError``."""
+    """Return the value of key ``dedup``.
+
+    Raises:
+        ProtocolError: ``bad_state``; it is no boolean, and no key of 1 to ``DEDUP_KEY_BYTES_MAX`` bytes.
+    """
     if type(given) is bool:
         return given
     if type(given) is not str or given in DEDUP_NO_KEYS:
@@ -180,7 +198,7 @@ def _plain(name: str, client: str, number: Id, value: dict[str, Any], payload_by
 
 
 def is_text_of(value: object, bytes_max: int) -> bool:
-    """A string of 1 to so many bytes of UTF-8?"""
+    """Return whether the value is a string of 1 to ``bytes_max`` bytes of UTF-8."""
     try:
         return type(value) is str and 1 <= len(value.encode()) <= bytes_max
     except UnicodeEncodeError:
@@ -188,7 +206,11 @@ def is_text_of(value: object, bytes_max: int) -> bool:
 
 
 def check_revoke(value: Mapping[str, Any]) -> tuple[str | None, str | None, float | None]:
-    """`jti`, `sub` and `expires_at` of a `revoke`. Raises ``ProtocolError``."""
+    """Return `jti`, `sub` and `expires_at` (Unix seconds) of a `revoke`.
+
+    Raises:
+        ProtocolError: ``bad_state``; one is wrong, or the command has both or none of the first two.
+    """
     jti, subject, expires_at = value.get("jti"), value.get("sub"), value.get("expires_at")
     if (jti is None) is (subject is None):
         raise ProtocolError("bad_state", "Either key 'jti' or key 'sub' has to be there, and not both")
@@ -267,7 +289,7 @@ def _subscribe(name: str, client: str, number: Id, value: dict[str, Any], payloa
 
 
 def _with_kept(command: Command, value: dict[str, Any]) -> Command:
-    """What a subscribe asks for of the messages that are kept."""
+    """Add the request for kept messages to a subscribe."""
     if "last" in value and "since" in value:
         raise ProtocolError("bad_state", "Keys 'last' and 'since' exclude each other; leave one out")
     if len(command.topics) > SINCE_TOPICS_MAX:
@@ -349,7 +371,7 @@ _SUCCESS: Final = encode({"result": "success"})
 
 
 def success(number: Id, **fields: Any) -> bytes:
-    """Listing 4.5, with the command's id where it had one, and the fields some commands add."""
+    """Encode a success reply: listing 4.5, with the command's id if it had one, and the fields of some commands."""
     if number is None and not fields:
         return _SUCCESS
     reply = {"result": "success", **fields}
@@ -359,7 +381,13 @@ def success(number: Id, **fields: Any) -> bytes:
 
 
 def failure(number: Id, error: ProtocolError, command: str | None = None) -> bytes:
-    """Listing 4.6. ``command``: set for a failed publish or broadcast, whose reply nobody waits for."""
+    """Encode an error reply: listing 4.6.
+
+    Args:
+        number: the command's id, or ``None``.
+        error: the error.
+        command: the command's name, for a failed publish or broadcast.
+    """
     reply: dict[str, Any] = {"error": error.code, "message": ERRORS[error.code].message, "info": error.info}
     reply.update(error.extra)
     if command is not None:
@@ -370,23 +398,35 @@ def failure(number: Id, error: ProtocolError, command: str | None = None) -> byt
 
 
 def notification(topic: str, payload: bytes) -> bytes:
-    """Listing 4.7; no topic: a broadcast, whose key is null. ``payload`` is canonical JSON, taken as it is."""
+    """Encode a notification: listing 4.7.
+
+    Args:
+        topic: the key; ``""``: a broadcast, whose key is null.
+        payload: canonical JSON, which goes into the notification unchanged.
+    """
     return b'{"key":%b,"broadcast":%b}' % (encode(topic or None), payload)
 
 
 def named_notification(topic: str, payload: bytes, mid: str, kept: bool = False) -> bytes:
-    """The same for a client that recovers, with the message's name; ``kept``: it comes from what was kept."""
+    """Encode a notification for a client that recovers.
+
+    Args:
+        topic: the key; ``""``: a broadcast, whose key is null.
+        payload: canonical JSON, which goes into the notification unchanged.
+        mid: the message's name.
+        kept: whether it is a kept message.
+    """
     end = b',"kept":true}' if kept else b"}"
     return b'{"key":%b,"broadcast":%b,"mid":%b%b' % (encode(topic or None), payload, encode(mid), end)
 
 
 def mid_of(origin: str, number: int) -> str:
-    """What names a message for good: the incarnation of the endpoint that it was published at, and a number there."""
+    """Return the permanent name of a message: its origin's incarnation, and a number that the origin assigned."""
     return f"{origin}.{number}"
 
 
 def parse_mid(mid: str) -> tuple[str, int] | None:
-    """``None``: it is none."""
+    """Split a ``mid`` into incarnation and number. ``None``: it is no ``mid``."""
     origin, _, number = mid.rpartition(".")
     if not origin or not number.isascii() or not number.isdigit() or len(number) > MID_DIGITS_MAX:
         return None

@@ -1,7 +1,7 @@
-"""What the compiler is told of classes, in the sources that are interpreted as well. Is not compiled itself.
+"""Hints on classes for the compiler, in sources that also run interpreted. This module is not compiled itself.
 
-Owns: mypyc's decorator, and what takes its place at run time: whoever runs an endpoint has no mypyc. Must never: do
-anything to a class.
+Owns: mypyc's decorator, and its substitute at run time, since an endpoint's environment has no mypyc. Must never:
+change a class.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ else:
     Kind = TypeVar("Kind")
 
     def mypyc_attr(**_: object) -> Callable[[Kind], Kind]:
-        """Leave the class as it is."""
+        """Leave the class unchanged."""
         return lambda kind: kind

@@ -1,6 +1,6 @@
-"""What an endpoint sends a client unasked, or of what it has kept: notifications, gaps, positions. SPEC 2 and 3.
+"""Messages that an endpoint sends without a request, or from those it keeps: notifications, gaps, positions. SPEC 2, 3.
 
-Owns: these values, and how they are read. Must never: know a connection, or decide what is done about any of them.
+Owns: these values, and how a client reads them. Must never: know a connection, or decide how the client reacts.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from .messages import MID_BYTES_MAX, POSITION_BYTES_MAX, is_text_of
 
 
 class Notification(NamedTuple):
-    """Listing 4.7. ``key`` is the topic; ``None``: from the ``broadcast`` command.
+    """A message for this client (listing 4.7). It is a pair of ``key`` and ``broadcast``.
 
-    It is a pair. Beside these it has ``mid``, what names the message for good, and ``kept``: does it come from what was
-    kept? Both where the endpoint gives them: to a client that recovers, and for what ``subscribe`` and ``history`` ask
-    for; else they are ``None`` and ``False``.
+    Attributes:
+        key: the topic; ``None``: the message comes from the ``broadcast`` command.
+        broadcast: the payload, a JSON value.
+        mid: the permanent name of the message. An endpoint sends it to a client that recovers, and with the kept
+            messages of ``subscribe`` and ``history``; else it is ``None``.
+        kept: whether it is a kept message; ``False`` where ``mid`` is ``None``.
     """
 
     key: str | None
@@ -25,24 +28,24 @@ class Notification(NamedTuple):
 
     @property
     def mid(self) -> str | None:
-        """The message's name."""
+        """Return the message's permanent name, or ``None``."""
         return None
 
     @property
     def kept(self) -> bool:
-        """Does it come from what was kept?"""
+        """Return whether it is a kept message."""
         return False
 
 
 class Named(Notification):
-    """The same with a name, and as a pair equal to one without. (Most have none, and do without the room for it.)"""
+    """A notification with a name. As a pair it equals one without. (Most have none, and need no memory for it.)"""
 
     _mid: str | None = None
     _kept: bool = False
 
     @classmethod
     def of(cls, key: str | None, broadcast: Any, mid: str, kept: bool) -> Named:
-        """That notification."""
+        """Return the notification with this name."""
         named = cls(key, broadcast)
         named._mid, named._kept = mid, kept
         return named
@@ -59,28 +62,35 @@ class Named(Notification):
 
 
 class Gap(NamedTuple):
-    """Kept messages may be lacking here. What they were about has to be read anew, by the application's own means.
+    """Kept messages may be lacking here. The application has to read the current state from its own sources.
 
-    ``topics``: of these; ``None``: of any of the client's, since the position is of no use (``slots`` empty), or of
-    any in these ``slots`` (the topic's CRC-32 modulo 4,096). The library names the topics in the slots where it knows
-    all of the client's: once it has read ``subscriptions`` to the end. ``concerns`` is exact in each case.
+    ``concerns`` is exact in each case.
+
+    Attributes:
+        topics: the topics concerned. ``None``: any topic of the client, since the position is of no use (``slots``
+            empty), or any topic in these ``slots``. The library names the topics in the slots if it knows all topics of
+            the client, which it does once it has read ``subscriptions`` to the end.
+        slots: numbers of slots (a topic's CRC-32 modulo 4,096).
     """
 
     topics: list[str] | None
     slots: frozenset[int] = frozenset()
 
     def concerns(self, topic: str) -> bool:
-        """May messages of this topic be lacking?"""
+        """Return whether messages of this topic may be lacking."""
         if self.topics is not None and topic in self.topics:
             return True
         return slot_of(topic) in self.slots if self.slots else self.topics is None
 
 
 class History(NamedTuple):
-    """What ``history`` gives: ``publications``, the oldest first.
+    """The result of ``history``.
 
-    ``mid``: the latest's, to go on from; ``None``: there is none. ``more``: not all fitted. ``recovered``: the message
-    that was asked from is known, and nothing after it had been forgotten.
+    Attributes:
+        publications: the messages, the oldest first.
+        mid: the name of the latest, from which the next ``history`` goes on; ``None``: no message came.
+        more: whether further messages did not fit.
+        recovered: whether the home knows the message of ``since``, and has forgotten none after it.
     """
 
     publications: list[Notification]
@@ -90,14 +100,22 @@ class History(NamedTuple):
 
 
 def read_position(value: object) -> str:
-    """Raises ``ValueError``."""
+    """Return the position itself.
+
+    Raises:
+        ValueError: it is no string of 1 to 128 bytes.
+    """
     if type(value) is str and is_text_of(value, POSITION_BYTES_MAX):
         return value
     raise ValueError(f"a position that is no string of 1 to {POSITION_BYTES_MAX} bytes")
 
 
 def read_named(message: Mapping[str, Any]) -> Named:
-    """A notification with ``mid``. Raises ``ValueError``."""
+    """Read a notification that has a ``mid``.
+
+    Raises:
+        ValueError: its ``mid`` is no string of 1 to 128 bytes.
+    """
     mid = message["mid"]
     if not is_text_of(mid, MID_BYTES_MAX):
         raise ValueError(f"a mid that is no string of 1 to {MID_BYTES_MAX} bytes")
@@ -105,8 +123,18 @@ def read_named(message: Mapping[str, Any]) -> Named:
 
 
 def read_gap(value: object, in_slots: Callable[[frozenset[int]], Iterable[str] | None]) -> Gap:
-    """What stands behind ``gap``. ``in_slots``: the client's topics there; ``None``: they are not known. Raises
-    ``ValueError``."""
+    """Read the value of ``gap``.
+
+    Args:
+        value: the decoded JSON value.
+        in_slots: returns the client's topics in these slots; ``None``: it does not know them all.
+
+    Returns:
+        The gap.
+
+    Raises:
+        ValueError: the value is no gap.
+    """
     if value is None:
         return Gap(None)
     if type(value) is not dict:
@@ -117,7 +145,7 @@ def read_gap(value: object, in_slots: Callable[[frozenset[int]], Iterable[str] |
     if type(slots) is not list or not all(type(slot) is int and 0 <= slot < SLOTS for slot in slots):
         raise ValueError(f"a gap whose slots are no list of numbers below {SLOTS}")
     if not slots:
-        return Gap(list(dict.fromkeys(topics)) if topics else None)  # one that names nothing may be anywhere
+        return Gap(list(dict.fromkeys(topics)) if topics else None)  # a gap without a name may be anywhere
     found = in_slots(frozenset(slots))
     if found is not None:
         return Gap(list(dict.fromkeys([*topics, *found])), frozenset(slots))
@@ -125,7 +153,18 @@ def read_gap(value: object, in_slots: Callable[[frozenset[int]], Iterable[str] |
 
 
 def read_history(topic: str, reply: Mapping[str, Any]) -> History:
-    """The reply to ``history``. Raises ``ValueError``."""
+    """Read the reply to ``history``.
+
+    Args:
+        topic: the topic of the command.
+        reply: the reply's fields.
+
+    Returns:
+        The messages and their state.
+
+    Raises:
+        ValueError: the reply has another form.
+    """
     rows, mid = reply.get("publications"), reply.get("mid")
     if type(rows) is not list or not all(type(row) is dict and {"broadcast", "mid"} <= row.keys() for row in rows):
         raise ValueError("a history without publications")

@@ -1,9 +1,10 @@
-"""A command's options as one table: a dataclass whose fields say what they are for and what they may be.
+"""A command's options as one table: a dataclass whose fields have their purpose and their bounds.
 
-Owns: what a row of such a table says, how it looks on a command line, and how text or a value of TOML becomes its type.
-Must never: read a file or the environment, or know a command.
+Owns: the content of a row, its form on a command line, and the conversion of text or a TOML value to its type. Must
+never: read a file or the environment, or know a command.
 
-The modules that hold a table have ``from __future__ import annotations``: a row's type is read as the text it is there.
+The modules that hold a table have ``from __future__ import annotations``, since ``converted`` reads a row's type as
+text.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 _WORDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "text"}
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
-#: Of an error's text, what it says of a wrong value.
+#: Characters of a wrong value that an error shows.
 _SHOWN_CHARS_MAX = 200
 
 
@@ -30,27 +31,37 @@ def option(
     most: float = math.inf,
     above: bool = False,
 ) -> Any:
-    """A row: a field of type ``bool``, ``int``, ``float`` or ``str``, or of one of these ``| None``.
+    """Make a row: a field of type ``bool``, ``int``, ``float`` or ``str``, or one of these ``| None``.
 
-    ``metavar``: what its value is called on the command line; without it the option is not there, since nobody types
-    it (nor is a field that is no ``option``). ``flag``: it is there, and takes no value. ``least`` … ``most``: what a
-    number may be; ``above``: it has to be above ``least``.
+    Args:
+        default: the field's default.
+        help: the option's help text.
+        metavar: the name of its value on the command line. Without it the command line does not have the option (nor
+            fields that are no ``option``).
+        flag: the command line has the option, without a value.
+        least: the least number.
+        most: the greatest number.
+        above: the number has to be above ``least``.
     """
     metadata = {"help": help, "metavar": metavar, "flag": flag, "least": least, "most": most, "above": above}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def spelling(name: str) -> str:
-    """A row's name as it is typed."""
+    """Return a row's name as a user types it."""
     return "--" + name.replace("_", "-")
 
 
 def add_options(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup, table: type[Any], *, prefix: str = "", told: str = "({})"
 ) -> None:
-    """An option for each row that somebody types, as text and without its default: what is not given is absent.
+    """Add an option for each row with a ``metavar`` or ``flag``. Values stay text; an absent option has no attribute.
 
-    ``prefix``: what the names in the parsed namespace begin with. ``told``: how the help shows a default.
+    Args:
+        parser: gets the options.
+        table: the dataclass.
+        prefix: the beginning of the names in the parsed namespace.
+        told: the format in which the help shows a default.
     """
     for row in dataclasses.fields(table):
         if not (row.metadata.get("flag") or row.metadata.get("metavar")):
@@ -66,15 +77,23 @@ def add_options(
 
 
 def given(parsed: argparse.Namespace, table: type[Any], *, prefix: str = "") -> dict[str, Any]:
-    """What the command line says of the table: a row's name -> its text, or ``True``. What was not given is absent."""
+    """Return the options on the command line: a row's name -> its text, or ``True``.
+
+    Absent options have no entry.
+    """
     found = vars(parsed)
     return {row.name: found[prefix + row.name] for row in dataclasses.fields(table) if prefix + row.name in found}
 
 
 def converted(row: dataclasses.Field[Any], value: Any) -> Any:
-    """The value in the row's type. It comes as text, or as TOML has it: then a number is none of the other kind.
+    """Convert the value to the row's type.
 
-    Raises ``ValueError``: "has to be …, not …".
+    Args:
+        row: the field.
+        value: text, or a TOML value. A TOML boolean is no number, and a TOML float is no ``int``.
+
+    Raises:
+        ValueError: "has to be …, not …".
     """
     kind = str(row.type).removesuffix(" | None")
     try:
@@ -94,12 +113,12 @@ def converted(row: dataclasses.Field[Any], value: Any) -> Any:
 
 
 def wrong_kind(kind: str, value: Any) -> ValueError:
-    """That the value is none of this kind (``bool``, ``int``, ``float`` or ``str``)."""
+    """Return the error for a value that is not of this kind (``bool``, ``int``, ``float`` or ``str``)."""
     return ValueError(f"has to be {_WORDS[kind]}, not {shown(value)}")
 
 
 def out_of_bounds(row: dataclasses.Field[Any], value: Any) -> str | None:
-    """What a number has to be that is out of the row's bounds, or not finite; ``None`` if all is well."""
+    """Return the row's bounds as text if the number is outside, or not finite; else ``None``."""
     if not isinstance(value, int | float):
         return None
     least, most, above = (row.metadata[limit] for limit in ("least", "most", "above"))
@@ -112,7 +131,7 @@ def out_of_bounds(row: dataclasses.Field[Any], value: Any) -> str | None:
 
 
 def shown(value: Any) -> str:
-    """The value as it stands in an error: in one line, and not all of what is long."""
+    """Return the value as an error shows it: in one line, and shortened."""
     try:
         text = repr(value)
     except ValueError:  # a number of thousands of digits (sys.set_int_max_str_digits)

@@ -1,6 +1,6 @@
-"""The side of a WebSocket that connects: its handshake, its masked frames, its keepalive, how it ends.
+"""The connecting side of a WebSocket: its handshake, its masked frames, its keepalive, its end.
 
-Owns: one connection from being made to being over. Must never: know what a message means, or connect again.
+Owns: one connection from its start to its end. Must never: know what a message means, or connect again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .frames import masked_text_frame
 from .lines import LINES, Lined, together
 from .sockets import Socket, library_log, next_mask
 
-#: Keepalive: the client looks this often, in seconds, whether anything has come, and probes the connection if not: an
-#: endpoint pings every 25 s. A program that does not consume (its queue full, nothing read, so no pong either) is
-#: disconnected by the endpoint.
+#: Keepalive: the client checks at this interval, in seconds, whether anything has come, and probes the connection if
+#: not: an endpoint pings every 25 s. The endpoint disconnects a program that does not consume: with a full queue the
+#: client reads nothing, so it sends no pong either.
 _LOOK_S = 25.0
 #: An endpoint has this long, in seconds, to answer a probe. So a silent connection is cut within a minute.
 _PROBE_S = 10.0
@@ -33,8 +33,14 @@ _CLOSE_TIMEOUT_S = 2.0
 
 
 class OutgoingSocket(Socket):
-    """A connection to a WebSocket server. ``url``: for messages; ``on_message``: given the connection and each message
-    as it comes, and none after the connection was cut."""
+    """A connection to a WebSocket server.
+
+    Args:
+        ws: the library's protocol.
+        url: the server's URL, for error messages.
+        on_message: gets the connection and each message as it arrives. It gets none after the connection was cut.
+        token: the token for the request's ``Authorization``, or ``None``.
+    """
 
     def __init__(
         self,
@@ -51,56 +57,56 @@ class OutgoingSocket(Socket):
         loop = asyncio.get_running_loop()
         #: Set once the handshake is done; its exception says why it failed.
         self.opened: asyncio.Future[None] = loop.create_future()
-        #: Set at the end: the code the peer closed with, if it did, and what happened in words.
+        #: Set at the end: the peer's close code, if it sent one, and the reason in words.
         self.over: asyncio.Future[tuple[int | None, str]] = loop.create_future()
-        self._why = ""  # what we ended it for
+        self._why = ""  # our reason for ending it
         self._paused = False
-        self._opened_s = 0.0  # when, by the loop's clock
+        self._opened_s = 0.0  # by the loop's clock
         self._cut = False
         self._drained: asyncio.Future[None] | None = None
         self._looking: asyncio.TimerHandle | None = None
         self._probing: asyncio.TimerHandle | None = None
 
-    # What its owner asks of it
+    # Called by its owner
 
     @property
     def takes_more(self) -> bool:
-        """Whether it is open, and what has been written is not waiting for the peer to read."""
+        """Return whether it is open, and its write buffer has room."""
         return self.is_writable and self.ws.state is OPEN
 
     def write(self, *messages: bytes) -> None:
-        """Send text messages, in one write; where both sides speak in lines they have no line feed, and share
-        frames."""
+        """Send text messages in one write. If both sides speak in lines, messages share frames and have no line
+        feed."""
         frames = messages if self.lined is None else together(messages)
         self.transport.write(b"".join([masked_text_frame(frame, next_mask()) for frame in frames]))
 
     def drained(self) -> asyncio.Future[None]:
-        """Set when the connection takes more."""
+        """Return a future that completes when the connection takes more."""
         if self._drained is None:
             self._drained = asyncio.get_running_loop().create_future()
         return self._drained
 
     def pause(self) -> None:
-        """Read no more for now."""
+        """Pause reading."""
         if not self._paused and not self.transport.is_closing():
             self._paused = True
             self.transport.pause_reading()
 
     def go_on(self) -> None:
-        """Read again."""
+        """Resume reading."""
         if self._paused:
             self._paused = False
-            self.heard = True  # what came meanwhile is about to be read
+            self.heard = True  # data that came meanwhile is about to be read
             if not self.transport.is_closing():
                 self.transport.resume_reading()
 
     @property
     def age_s(self) -> float:
-        """How long ago the handshake was done, in seconds."""
+        """Return the seconds since the handshake."""
         return asyncio.get_running_loop().time() - self._opened_s
 
     def probe(self) -> None:
-        """Is it alive? Ask, and cut the connection if nothing at all comes within ``_PROBE_S``."""
+        """Ping the peer, and cut the connection if nothing comes within ``_PROBE_S``."""
         if self._probing is None and not self._paused and self.ws.state is OPEN:
             self.heard = False
             self.ping()
@@ -108,34 +114,34 @@ class OutgoingSocket(Socket):
 
     def _probed(self) -> None:
         self._probing = None
-        if not self.heard and not self._paused:  # while it is, an answer would not be read
+        if not self.heard and not self._paused:  # while paused, this side does not read an answer
             self._why = f"no answer to a ping within {_PROBE_S:g} s"
             self.abort()
 
     def give_up(self, why: str) -> None:
-        """The peer does not speak our protocol."""
+        """Close the connection, since the peer does not speak our protocol. ``why``: the reason in words."""
         self._why = why
         self.fail(PROTOCOL_VIOLATION._replace(reason="not a frame of this protocol"))
 
     def abort(self) -> None:
-        """Cut the connection, if there is one."""
+        """Cut the connection, if it exists."""
         self._cut = True
         if (transport := getattr(self, "transport", None)) is not None:
             transport.abort()
 
     async def end(self) -> None:
-        """The closing handshake, or what comes of it in ``_CLOSE_TIMEOUT_S``."""
+        """Close the connection with a closing handshake, and cut it after ``_CLOSE_TIMEOUT_S``."""
         self.close(NORMAL)
         self.go_on()
         await asyncio.wait((self.over,), timeout=_CLOSE_TIMEOUT_S)
         self.abort()
 
-    # What happens to it
+    # Called by the transport and the protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask for the upgrade."""
         super().connection_made(transport)
-        self.settled()  # whoever waits for ``opened`` has a time-out of its own
+        self.settled()  # the caller that waits for ``opened`` has a time-out
         assert isinstance(self.ws, ClientProtocol)
         request = self.ws.connect()
         if self._token is not None:
@@ -144,7 +150,7 @@ class OutgoingSocket(Socket):
         self.send_protocol()
 
     def handshake(self, event: Request | Response) -> None:
-        """The peer has answered."""
+        """Take the peer's answer."""
         if self.ws.state is OPEN and not self.opened.done():
             if self.ws.subprotocol == LINES:
                 self.lined = Lined()
@@ -153,18 +159,18 @@ class OutgoingSocket(Socket):
             self._look()
 
     def chunk_ends(self) -> None:
-        """An answer that the protocol does not accept is not given to ``handshake``."""
+        """Fail ``opened`` if the protocol rejects the answer; it then does not call ``handshake``."""
         if self.ws.handshake_exc is not None and not self.opened.done():
             self.opened.set_exception(self.ws.handshake_exc)
-            self.opened.exception()  # seen: nobody may be waiting any more
+            self.opened.exception()  # retrieved, since nobody may be waiting any more
 
     def rest_waits(self) -> None:
-        """More lines than are taken at once: nobody else is waiting."""
+        """Take all lines, though they exceed a quantum: no other connection waits here."""
         while self.waits:
             self.next_quantum()
 
     def message(self, data: bytes) -> None:
-        """A message came, or a line of one."""
+        """Take a message, or a line of one."""
         if not self._cut:
             self.on_message(self, data)
 
@@ -176,12 +182,12 @@ class OutgoingSocket(Socket):
             self._drained = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone; the protocol has to know to say why."""
+        """Tell the protocol, which then knows the reason, that the connection is gone."""
         self.ws.receive_eof()
         super().connection_lost(exc)
 
     def closed(self) -> None:
-        """Tell whoever waits."""
+        """Wake the callers that wait for ``opened`` or ``over``."""
         for timer in (self._looking, self._probing):
             if timer is not None:
                 timer.cancel()
@@ -202,7 +208,7 @@ class OutgoingSocket(Socket):
 
 
 def _ending(ws: Protocol) -> str:
-    """How a connection ended, in words. The side that closes first says why."""
+    """Return in words how a connection ended. The side that closes first gives the reason."""
     by, said = "the endpoint", ws.close_rcvd
     if ws.close_sent is not None and not ws.close_rcvd_then_sent:
         by, said = "this client", ws.close_sent
@@ -219,9 +225,22 @@ async def connect(
     token: str | None = None,
     lines: bool = False,
 ) -> OutgoingSocket:
-    """A connection whose handshake is done. ``token``: for the request's Authorization. ``lines``: speak in lines where
-    the peer does (SPEC section 1.6). ``OSError``, or what ``websockets`` says of a handshake that failed. It has no
-    time-out of its own. ``wss`` is verified against the system's certificates."""
+    """Connect, and complete the handshake. It has no time-out. Verifies ``wss`` against the system's certificates.
+
+    Args:
+        url: a ws:// or wss:// URL.
+        on_message: gets the connection and each message.
+        message_bytes_max: the most bytes of a message; ``None``: no limit.
+        token: the token for the request's ``Authorization``, or ``None``.
+        lines: speak in lines if the peer does (SPEC section 1.6).
+
+    Returns:
+        The open connection.
+
+    Raises:
+        OSError: the connection cannot be made.
+        WebSocketException: the handshake failed.
+    """
     uri = parse_uri(url)
     subprotocols = [Subprotocol(LINES)] if lines else None
     ws = ClientProtocol(uri, subprotocols=subprotocols, max_size=message_bytes_max, logger=library_log)
@@ -238,7 +257,7 @@ async def connect(
 
 
 def explained(error: OSError) -> str:
-    """Why a connection could not be made, and what to do about it, in words."""
+    """Explain why a connection could not be made, and what to do about it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"its certificate is not trusted here: {error.verify_message}. Have SSL_CERT_FILE name the authority that "
@@ -256,12 +275,12 @@ def explained(error: OSError) -> str:
 
 
 def is_refused(error: BaseException | None) -> bool:
-    """Has the endpoint refused the connection for its token?"""
+    """Return whether the endpoint refused the connection because of its token."""
     return isinstance(error, InvalidStatus) and error.response.status_code == 401
 
 
 def is_revoked(error: BaseException | None) -> bool:
-    """Has the endpoint refused the connection since its token has been revoked? SPEC section 1.5."""
+    """Return whether the endpoint refused the connection because its token has been revoked. SPEC section 1.5."""
     if not isinstance(error, InvalidStatus) or not is_refused(error):
         return False
     challenges = error.response.headers.get_all("WWW-Authenticate")
@@ -269,7 +288,7 @@ def is_revoked(error: BaseException | None) -> bool:
 
 
 def refusal(error: InvalidStatus) -> str:
-    """What the endpoint said instead of upgrading; its text is for people."""
+    """Return the endpoint's answer instead of an upgrade, as text for people."""
     response = error.response
     said = (response.body or b"").decode(errors="replace").strip()[:500]
     return f"HTTP {response.status_code}{': ' if said else ''}{said}"

@@ -1,6 +1,6 @@
-"""The commands of a large subscribe: how many of them are under way at once.
+"""The commands of a large subscribe, and the number under way at once.
 
-Owns: their number, and that none is left under way at the end. Must never: know what they say, or repeat one.
+Owns: that number, and ending all of these commands with the subscribe. Must never: know what they say, or repeat one.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-#: One after the other at first, and one more at once for each that took less than the first time, half as many for each
-#: that took longer than the second. Together they fill what an endpoint with an embedded store has under way, and one
-#: of them is written by a slow one within a time-out.
+#: The client starts with one command at a time. Each command that takes less than the first time adds one; each that
+#: takes longer than the second halves the number. At the maximum, they fill the queue of an endpoint with an embedded
+#: store. A slow endpoint writes one of these commands within a time-out.
 AT_ONCE_MAX = 32
 _S_SHORT, _S_LONG = 1.5, 3.0
 
@@ -20,7 +20,18 @@ Send = Callable[[bytes], Awaitable[dict[str, Any]]]
 
 
 async def paced(bodies: Iterable[bytes], send: Send) -> list[dict[str, Any]]:
-    """Send them all; their replies, in any order. The first error ends it, and is raised."""
+    """Send all commands, several at once.
+
+    Args:
+        bodies: the commands.
+        send: sends one and returns its reply.
+
+    Returns:
+        The replies, in any order.
+
+    Raises:
+        Exception: the first error of ``send``; the other commands under way are cancelled.
+    """
     waiting = deque(bodies)
     if len(waiting) == 1:
         return [await send(waiting[0])]
@@ -48,7 +59,7 @@ async def paced(bodies: Iterable[bytes], send: Send) -> list[dict[str, Any]]:
 
 
 async def _timed(send: Send, command_body: bytes) -> tuple[float, dict[str, Any]]:
-    """How long it took, in seconds, and the reply."""
+    """Send a command. Returns the seconds that it took, and the reply."""
     loop = asyncio.get_running_loop()
     start_s = loop.time()
     reply = await send(command_body)

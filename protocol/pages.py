@@ -1,4 +1,4 @@
-"""The plain HTTP pages an endpoint serves beside its WebSocket: fetching, and reading ``/metrics``. SPEC section 1.2.
+"""The plain HTTP pages of an endpoint: fetching, and reading ``/metrics``. SPEC section 1.2.
 
 Owns: one bounded GET, and the sample lines of Prometheus's text format. Must never: know what a metric means.
 """
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from .outgoing import explained
 from .redaction import redacted
 
-#: A page of metrics is a few kilobytes; more than this is not one of ours.
+#: A page of metrics is a few kilobytes; a larger page is not one of ours.
 PAGE_BYTES_MAX = 4 * 1024 * 1024
 _HEAD_BYTES_MAX = 64 * 1024
 
@@ -26,11 +26,17 @@ _ESCAPE = re.compile(r"\\(.)")
 
 
 class PageError(Exception):
-    """The page could not be had; the text says why."""
+    """The page could not be fetched; the text says why."""
 
 
 class Page(NamedTuple):
-    """``status``: of HTTP; 503 is an answer too. ``date``: what its head has for that, or nothing."""
+    """A page.
+
+    Attributes:
+        status: the HTTP status; 503 is an answer, too.
+        text: the body.
+        date: the ``Date`` header, or ``""``.
+    """
 
     status: int
     text: str
@@ -38,7 +44,7 @@ class Page(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One line of a metrics page. ``series``: name and labels exactly as they stand there."""
+    """One line of a metrics page. ``series``: name and labels exactly as written there."""
 
     name: str
     labels: dict[str, str]
@@ -47,8 +53,19 @@ class Sample(NamedTuple):
 
 
 async def fetch(url: str, path: str, *, timeout_s: float = 5.0, tls: ssl.SSLContext | None = None) -> Page:
-    """GET ``path`` of the endpoint whose WebSocket URL (or http URL) is ``url``. Raises ``PageError``. ``tls``: how its
-    certificate is verified; by default as the system does.
+    """GET a page of an endpoint, at most ``PAGE_BYTES_MAX`` bytes.
+
+    Args:
+        url: the endpoint's WebSocket URL, or its http URL.
+        path: the page's path, such as ``/metrics``.
+        timeout_s: seconds for the whole request.
+        tls: verifies the endpoint's certificate; by default the system's certificates do.
+
+    Returns:
+        The page, with any status.
+
+    Raises:
+        PageError: no page came.
     """
     parts, url = urlsplit(url), redacted(url)
     secure = parts.scheme in ("wss", "https")
@@ -105,7 +122,11 @@ def _date(head: list[str]) -> str:
 
 
 def samples(text: str) -> Iterator[Sample]:
-    """The samples of a page in Prometheus's text format, comments left out. ``ValueError`` names a bad line."""
+    """Yield the samples of a page in Prometheus's text format, without comments.
+
+    Raises:
+        ValueError: names a bad line.
+    """
     for line in text.splitlines():
         line = line.strip()
         if not line or line.startswith("#"):

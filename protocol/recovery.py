@@ -1,11 +1,11 @@
-"""How a client catches up with what it missed: its position, repeats, what it asks for of what is kept. SPEC 2 and 9.
+"""A client's recovery of missed messages: its position, repeats, and requests for kept messages. SPEC 2 and 9.
 
-Owns: which position the client listens with, which one its application has processed, and which messages have come
-already. Must never: send anything, write a file, or call the application.
+Owns: the position that the client listens with, the one that its application has processed, and the names of messages
+that have come already. Must never: send anything, write a file, or call the application.
 
-There are two positions. Up to the *received* one everything has come, though it may wait for the application: the
-client listens with it after a lost connection. The application's own is behind that by what still waits: only this one
-may be saved, since what waits is lost with the program.
+A client has two positions. Everything up to the *received* position has come, though it may wait for the application.
+The client listens with this position after a lost connection. The application's position is behind it by the waiting
+messages. Only this one may be saved, since the waiting messages are lost with the program.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ from .messages import (
 from .notifications import Gap, read_position
 from .requests import filter_fields, filter_text
 
-#: Names of the latest messages, by which repeats are dropped: what comes in some seconds, as positions do.
+#: Names of the latest messages, by which the client drops repeats: the messages of some seconds, the interval of
+#: positions.
 MIDS_MAX: Final = 10_000
 
 
 class Position(NamedTuple):
-    """It has come, behind the notifications that it covers."""
+    """A position that has come, after the notifications that it covers."""
 
     text: str
 
 
 class Recovery:
-    """One client's. ``position``: what its application has processed; ``None``: there is none yet."""
+    """One client's recovery. ``position``: the one that its application has processed; ``None``: it has none yet."""
 
     def __init__(self, position: str | None = None) -> None:
         self.position = position
@@ -49,45 +50,45 @@ class Recovery:
         self._mids: BoundedMap[str, None] = BoundedMap(MIDS_MAX)
         self._done: deque[str] = deque(maxlen=MIDS_MAX)  # processed since the position
         self._has_listened = False
-        self._left = False  # it had listened, and does not any more
-        self._topics: set[str] | None = None  # None: nobody has asked which they are, so that none is kept here
+        self._left = False  # it had listened, and no longer does
+        self._topics: set[str] | None = None  # None: the program has not read its subscriptions
         self._knows_all = False
 
     # -- positions
 
     @property
     def received(self) -> str | None:
-        """The latest that has come."""
+        """Return the latest position that has come."""
         return self._received
 
     def fields(self) -> dict[str, Any]:
-        """Of a ``listen``."""
+        """Return the fields of a ``listen``."""
         return {"recover": True if self._received is None else self._received}
 
     def replied(self, reply: Mapping[str, Any]) -> Gap | None:
-        """The client listens. A gap: it had listened before, and was away without a position."""
+        """Record that the client listens. Returns a gap if it had listened before, and was away without a position."""
         without = self._left and self._received is None
         self._has_listened, self._left = True, False
         return Gap(None) if without else None
 
     def left(self) -> None:
-        """The client listens nowhere any more."""
+        """Record that the client no longer listens anywhere."""
         self._left = self._has_listened
 
     def came(self, position: str) -> Position:
-        """It covers all that came before it."""
+        """Record a position, which covers all messages before it."""
         self._received = position
         return Position(position)
 
     def passed(self, position: Position) -> None:
-        """The application has processed all that came before it."""
+        """Record that the application has processed all messages before this position."""
         self.position = position.text
         self._done.clear()
 
     # -- messages
 
     def is_repeat(self, mid: str) -> bool:
-        """Has it come before? Else it has now."""
+        """Return whether the message has come before, and record that it has."""
         if mid in self._mids:
             self.repeats += 1
             return True
@@ -95,19 +96,23 @@ class Recovery:
         return False
 
     def done(self, mid: str) -> None:
-        """The application has processed it."""
+        """Record that the application has processed the message."""
         self._done.append(mid)
 
-    # -- what a file keeps of it: the position, and the names of what was processed behind it
+    # -- a file's content: the position, and the names of the messages processed after it
 
     def text(self) -> bytes | None:
-        """The file's content; ``None``: there is no position to be kept."""
+        """Return the file's content; ``None``: there is no position to save."""
         if self.position is None:
             return None
         return orjson.dumps({"position": self.position, "mids": list(self._done)}, option=orjson.OPT_APPEND_NEWLINE)
 
     def restore(self, text: bytes) -> None:
-        """What ``text`` has given once. Raises ``ValueError``."""
+        """Restore the state from a former ``text``.
+
+        Raises:
+            ValueError: ``text`` did not make it.
+        """
         saved = orjson.loads(text)
         if type(saved) is not dict:
             raise ValueError("no JSON object")
@@ -120,36 +125,45 @@ class Recovery:
             self._mids.put(mid, None)
             self._done.append(mid)
 
-    # -- the client's topics, by which slots are told apart
+    # -- the client's topics, which name the topics of a slot
 
     def begins_reading(self) -> None:
-        """The client reads which topics it has, those of earlier programs too: each is given to ``subscribed``."""
+        """Begin to record topics: the client reads all its topics, also those of earlier programs. Each goes to
+        ``subscribed``."""
         if self._topics is None:
             self._topics = set()
 
     def has_read(self) -> None:
-        """All of them."""
+        """Record that the client has read all its topics."""
         self._knows_all = True
 
     def subscribed(self, topics: Iterable[str]) -> None:
-        """The client has these."""
+        """Record topics that the client has."""
         if self._topics is not None:
             self._topics.update(topics)
 
     def unsubscribed(self, topics: Iterable[str]) -> None:
-        """And these not any more."""
+        """Record topics that the client no longer has."""
         if self._topics is not None:
             self._topics.difference_update(topics)
 
     def in_slots(self, slots: frozenset[int]) -> list[str] | None:
-        """Its topics there, in their order; ``None``: it may have others than are known here."""
+        """Return the client's topics in these slots, sorted; ``None``: it may have others that this does not know."""
         if self._topics is None or not self._knows_all:
             return None
         return sorted(topic for topic in self._topics if slot_of(topic) in slots)
 
 
 def kept_fields(last: int | None, since: str | None) -> dict[str, Any]:
-    """The fields of a subscribe that asks for kept messages; empty: it does not. Raises ``bad_state``."""
+    """Return the fields of a subscribe that asks for kept messages; empty: it does not.
+
+    Args:
+        last: number of messages, 1 to 1,000, or ``None``.
+        since: a position, or ``None``.
+
+    Raises:
+        ProtocolError: ``bad_state``; one is wrong, or both are given.
+    """
     fields = _last(last, since)
     if since is not None:
         if not is_text_of(since, POSITION_BYTES_MAX):
@@ -160,7 +174,17 @@ def kept_fields(last: int | None, since: str | None) -> dict[str, Any]:
 
 
 def history_fields(last: int | None, since: str | None, limit: int | None, filter: object) -> dict[str, Any]:
-    """The fields of a ``history``, beside its topic. ``bad_state`` and ``bad_filter``: what may not be one of them."""
+    """Return the fields of a ``history``, without its topic.
+
+    Args:
+        last: number of messages, 1 to 1,000, or ``None``.
+        since: the ``mid`` of a message, or ``None``.
+        limit: messages in the reply, 1 to 1,000, or ``None``.
+        filter: a filter's JSON value, or ``None``.
+
+    Raises:
+        ProtocolError: ``bad_state`` or ``bad_filter``; a value is wrong.
+    """
     fields = _last(last, since)
     if since is not None:
         if not is_text_of(since, MID_BYTES_MAX):
@@ -184,7 +208,14 @@ def _last(last: int | None, since: str | None) -> dict[str, Any]:
 
 
 def keep_fields(keep_s: int | None) -> dict[str, Any]:
-    """The field of a publish whose message is kept; empty: it has none. Raises ``bad_state``."""
+    """Return the field of a publish whose message the broker keeps; empty: it does not.
+
+    Args:
+        keep_s: seconds, 1 to a day, or ``None``.
+
+    Raises:
+        ProtocolError: ``bad_state``; the number is wrong.
+    """
     if keep_s is None:
         return {}
     if type(keep_s) is not int or not 1 <= keep_s <= KEEP_S_MAX:

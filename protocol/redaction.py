@@ -1,14 +1,14 @@
-"""Texts as programs may say them: without the secrets that they seem to have.
+"""Texts as programs may show them: without the secrets that they seem to have.
 
-Owns: how tokens and passwords look in a text. Must never: be taken for a reason to say one. It is imported by programs
-before anything else of theirs.
+Owns: the form of tokens and passwords in a text. Must never: serve as a reason to print one. Programs import it before
+anything else of theirs.
 """
 
 from __future__ import annotations
 
 import re
 
-#: Each with what stands in its place: a JWT; the token or password in a query; a user and a password before a host.
+#: Each with its replacement: a JWT; the token or password in a query; a user and a password before a host.
 _SECRETS = (
     (re.compile(r"\beyJ[\w-]*\.[\w-]+\.[\w-]*"), "…"),
     (re.compile(r"(?i)\b((?:access(?:_|%5f))?token|password|passwd|secret)=[^&;#\s]+"), r"\1=…"),
@@ -18,8 +18,8 @@ _SECRETS = (
 
 
 def redacted(text: str) -> str:
-    """The text with ``…`` in place of its tokens, and without names and passwords before hosts. What only looks like
-    these goes too."""
+    """Return the text with ``…`` in place of its tokens, and without names and passwords before hosts. Text that only
+    looks like these goes, too."""
     if "@" not in text and "=" not in text and "eyJ" not in text:
         return text
     for secret, place in _SECRETS:

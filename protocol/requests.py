@@ -1,9 +1,9 @@
-"""The client's side of the wire: the bytes of commands, and what a reply means. SPEC sections 2, 5 and 9.
+"""The client's side of the wire: the bytes of commands, and the meaning of replies. SPEC sections 2, 5 and 9.
 
-Owns: how commands are written, batches cut to the frame limit, and error replies understood. Must never: do I/O.
+Owns: writing commands, cutting batches to the frame limit, and reading error replies. Must never: do I/O.
 
-A command is written up to where its ``id`` and the closing brace go (its *body*), so that sending it again under
-another id costs no second encoding.
+A command's *body* is its text without the ``id`` and the closing brace, so that sending it again under another id needs
+no second encoding.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ from .hashes import SLOTS, slot_of
 from .messages import CLIENT_ID_BYTES_MAX
 from .topics import check_topic
 
-#: What the id and the braces may take beside a body, and the other fields of a command beside a batch of topics.
+#: Bytes reserved for a command's id and braces, in addition to its body.
 _ENVELOPE_BYTES = 1024
 
 
 def check_client_id(client_id: str | int) -> str | int:
-    """The id itself, if it is an integer or a string of 1 to 128 bytes; else ``ValueError``."""
+    """Return the id itself.
+
+    Raises:
+        ValueError: it is no integer, and no string of 1 to 128 bytes.
+    """
     if type(client_id) is int:
         return client_id
     if type(client_id) is not str or not 1 <= len(client_id.encode(errors="replace")) <= CLIENT_ID_BYTES_MAX:
@@ -35,22 +39,37 @@ def check_client_id(client_id: str | int) -> str | int:
 
 
 def keys_of(beginning: str) -> Iterator[str]:
-    """Keys for ``dedup``, each another one."""
+    """Yield different keys for ``dedup``."""
     return (f"{beginning}-{number}" for number in count(1))
 
 
 def filter_text(filter: object) -> str | None:
-    """The filter's canonical text; ``None`` stays ``None``. ``bad_filter``: it is no filter; ``info`` says why."""
+    """Return the filter's canonical text; ``None`` stays ``None``.
+
+    Raises:
+        ProtocolError: ``bad_filter``; it is no filter, and ``info`` says why.
+    """
     return None if filter is None else canonical_filter(filter)
 
 
 def filter_fields(text: str | None) -> dict[str, Any]:
-    """A command's field for the filter with this canonical text; empty if there is none."""
+    """Return a command's field for the filter with this canonical text; empty for ``None``."""
     return {} if text is None else {"filter": orjson.Fragment(text)}
 
 
 def body(command: str, client_id: str | int, fields: Mapping[str, Any], frame_bytes_max: int) -> bytes:
-    """One command. ``bad_json`` for what JSON cannot say, ``too_large`` for what an endpoint would close upon."""
+    """Return the body of one command.
+
+    Args:
+        command: the command's name.
+        client_id: the client's id.
+        fields: its other fields, without ``id``.
+        frame_bytes_max: the endpoint's limit on frames.
+
+    Raises:
+        ProtocolError: ``bad_json``; JSON cannot express a value. ``too_large``: an endpoint would close the connection
+            because of such a frame.
+    """
     try:
         frame = orjson.dumps({"command": command, "client_id": client_id, **fields})[:-1]
     except (orjson.JSONEncodeError, RecursionError) as error:
@@ -69,11 +88,21 @@ def topic_bodies(
     fields: Mapping[str, Any] = MappingProxyType({}),
     topics_max: int | None = None,
 ) -> list[bytes]:
-    """As many commands as the frame limit and ``topics_max`` ask for, each with the fields. Raises ``bad_topic`` for
-    any of the topics.
+    """Return the bodies of as many commands as the frame limit and ``topics_max`` require.
 
-    Where they are several, neighbours are in one: topics by CRC-32 modulo 4,096, as a store may share its objects among
-    them (SPEC section 9) and write each once per command.
+    Several commands group topics by CRC-32 modulo 4,096: a store may share its objects among these topics (SPEC section
+    9), and write each object once per command.
+
+    Args:
+        command: the command's name.
+        client_id: the client's id.
+        topics: the topics.
+        frame_bytes_max: the most bytes of a frame.
+        fields: the other fields of each command.
+        topics_max: the most topics of a command; ``None``: no limit.
+
+    Raises:
+        ProtocolError: ``bad_topic``; any of the topics is bad.
     """
     for topic in topics:
         check_topic(topic)
@@ -90,7 +119,7 @@ def topic_bodies(
 
 
 def _parts(topics: Sequence[str], bytes_max: int) -> Iterator[bytes]:
-    """The topics as JSON lists of so many bytes at most, or of one topic."""
+    """Yield the topics as JSON lists of at most ``bytes_max`` bytes, or of one topic."""
     whole = orjson.dumps(topics if isinstance(topics, list | tuple) else list(topics))
     if len(whole) <= bytes_max or len(topics) == 1:
         if topics:
@@ -100,7 +129,7 @@ def _parts(topics: Sequence[str], bytes_max: int) -> Iterator[bytes]:
 
 
 def neighbours(topics: Sequence[str]) -> list[str]:
-    """The topics in the order of their slots: a store may keep those of one slot together."""
+    """Return the topics in the order of their slots: a store may keep those of one slot together."""
     groups: list[list[str]] = [[] for _ in range(SLOTS)]
     for topic in topics:
         groups[slot_of(topic)].append(topic)
@@ -108,7 +137,7 @@ def neighbours(topics: Sequence[str]) -> list[str]:
 
 
 def _cut(topics: Sequence[str], whole_bytes: int, bytes_max: int) -> Iterator[bytes]:
-    """Into as many lists as there should be, by the mean length; where that is not enough, each again."""
+    """Cut the topics into lists by their mean length, and cut again each list that is too long."""
     size = max(len(topics) * bytes_max // whole_bytes, 1)
     if size == len(topics):
         size -= 1
@@ -122,12 +151,12 @@ def _cut(topics: Sequence[str], whole_bytes: int, bytes_max: int) -> Iterator[by
 
 
 def error_of(reply: Mapping[str, Any]) -> ProtocolError:
-    """The exception for an error reply, with the fields beyond the usual ones in ``extra``."""
+    """Return the exception for an error reply, with the fields beyond the usual ones in ``extra``."""
     extra = {key: value for key, value in reply.items() if key not in ("error", "message", "info", "id")}
     return ProtocolError(str(reply["error"]), str(reply.get("info") or reply.get("message") or ""), **extra)
 
 
 def may_retry(error: ProtocolError) -> bool:
-    """Whether repeating may help. Not with the codes of a newer endpoint: with those only giving up is safe."""
+    """Return whether repeating may help. For an unknown code of a newer endpoint only giving up is safe."""
     row = ERRORS.get(error.code)
     return row is not None and row.next is Next.RETRY

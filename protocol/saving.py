@@ -1,6 +1,6 @@
-"""A small text in a file that is always whole: a client's position. SPEC section 9.
+"""A small text in a file that is always complete: a client's position. SPEC section 9.
 
-Owns: reading it, and writing it aside and renaming it, once a second at most. Must never: know what the text says, or
+Owns: reading the file, and replacing it with a new one, once a second at most. Must never: know what the text says, or
 make the event loop wait for a disk.
 """
 
@@ -11,16 +11,21 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-#: Between two writes: a crash repeats what came in that time, and a disk has little to do.
+#: Seconds between two writes. A crash repeats the messages of that time, and the disk has little to do.
 _INTERVAL_S = 1.0
 
-#: What has more is no file of ours: a position, and some 10,000 names of messages.
+#: A larger file is not one of ours, which has a position and some 10,000 names of messages.
 FILE_BYTES_MAX = 8 << 20
 
 
 class SavedFile:
-    """One file. ``text`` gives what it is to hold; ``None``: nothing yet. ``on_failure`` is told of each write that
-    failed; it is tried again, and for the last time by ``close``."""
+    """One file. A failed write is tried again, for the last time by ``close``.
+
+    Args:
+        path: the file's path.
+        text: returns the content; ``None``: it has none yet.
+        on_failure: gets the error of each failed write.
+    """
 
     def __init__(
         self, path: os.PathLike[str], text: Callable[[], bytes | None], on_failure: Callable[[OSError], None]
@@ -33,22 +38,30 @@ class SavedFile:
         self._task: asyncio.Task[None] | None = None
 
     def read(self) -> bytes | None:
-        """What it holds; ``None``: there is none yet. ``OSError``: it, or its folder, cannot be used."""
+        """Return the file's content; ``None``: the file does not exist yet.
+
+        Raises:
+            OSError: the file or its folder cannot be used.
+        """
         try:
             with self.path.open("rb") as file:
                 return file.read(FILE_BYTES_MAX)
         except FileNotFoundError:
-            os.stat(self.path.parent)  # said now, and not when the first position is lost
+            os.stat(self.path.parent)  # raises now, and not when the first position is lost
             return None
 
     def changed(self) -> None:
-        """There is another text."""
+        """Schedule a write, since the text has changed."""
         self._is_due = True
         if self._task is None and not self._closing.is_set():
             self._task = asyncio.create_task(self._save(), name=f"saving {self.path}")
 
     async def close(self) -> None:
-        """The latest text is in the file. ``OSError``: it cannot be."""
+        """Write the latest text to the file.
+
+        Raises:
+            OSError: the write failed.
+        """
         self._closing.set()
         if self._task is not None:
             await asyncio.wait((self._task,))
@@ -80,10 +93,10 @@ class SavedFile:
 
 
 def _replace(path: Path, text: bytes) -> None:
-    real = Path(os.path.realpath(path))  # of a link what it names is replaced, and not the link
+    real = Path(os.path.realpath(path))  # replace a link's target, and not the link
     beside = real.with_name(f".{real.name}.new")
     with beside.open("wb") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())  # else the name may be there after a crash of the machine, and the text not
+        os.fsync(file.fileno())  # else a crash of the machine may leave the name without the text
     os.replace(beside, real)

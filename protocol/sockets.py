@@ -1,12 +1,11 @@
-"""A WebSocket over an asyncio transport: ``websockets``' Sans-I/O protocol with as little as possible around it.
+"""A WebSocket over an asyncio transport: ``websockets``' Sans-I/O protocol with a thin layer around it.
 
 Owns: the bytes of one connection, from ``data_received`` to ``write``. Must never: know a command or a peer.
 
-Why not the library's own asyncio connections: they put a queue and several awaits between the socket and the reader of
-every message. Here a chunk of the socket becomes a row of messages in one call, and what a turn of the loop has to send
-leaves in one write. What nearly every frame is, a whole uncompressed message or an empty ping or pong, is read and
-written by ``frames`` (ADR 7); the rest of the protocol (handshake, fragments, compression, closes, and every
-violation) is the library's.
+The library's own asyncio connections put a queue and several awaits between the socket and the reader of every message.
+Here a chunk of the socket becomes a list of messages in one call, and one write sends the output of a turn of the loop.
+``frames`` reads and writes nearly every frame: a whole uncompressed message, or an empty ping or pong (ADR 7). The
+library does the rest of the protocol: handshake, fragments, compression, closes, and every violation.
 """
 
 from __future__ import annotations
@@ -43,46 +42,46 @@ from .lines import LINES_AT_ONCE, Lined, is_short, lines_of
 
 log = logging.getLogger("ingeborg.sockets")
 
-#: Where ``websockets`` logs what it does; every connection's coming and going is not news.
+#: The log of ``websockets``. Opening and closing a connection is not worth a line.
 library_log = logging.getLogger("ingeborg.websockets")
 library_log.setLevel(logging.WARNING)
 
-#: How long a connection may take to finish its handshake, or to answer a close, in seconds. A peer that still takes
-#: what it was sent before the end has this long again with each piece,
+#: Seconds for a connection to finish its handshake, or to answer a close. After a close, each piece of pending data
+#: that the peer takes extends the time by as much,
 PATIENCE_S = 5.0
-#: but no longer than this in all: time for megabytes over a slow line, and not for a peer that takes a packet now and
-#: then. It is TLS's ``ssl_shutdown_timeout``, too, which is one time-out from the beginning of the end on.
+#: but this is the limit in all: time for megabytes over a slow line, and not for a peer that takes a packet now and
+#: then. It is also TLS's ``ssl_shutdown_timeout``, which is one time-out that starts with the close.
 LINGER_S = 60.0
-#: How much the kernel keeps of what a peer sends over TLS that has been closed upon, in bytes.
+#: Bytes that the kernel keeps from a peer that goes on sending over TLS after the close.
 _LEFT_BYTES = 32 << 10
-#: How often a connection that has been ended is looked at within ``PATIENCE_S``.
+#: Checks of a closing connection within ``PATIENCE_S``.
 _LOOKS = 5
 
-#: Where Linux has the bytes that the peer's TCP has confirmed: ``tcpi_bytes_acked``, in ``struct tcp_info``.
+#: The place of the bytes that the peer's TCP has confirmed: ``tcpi_bytes_acked`` in Linux's ``struct tcp_info``.
 _BYTES_ACKED = slice(120, 128)
 
 #: More bytes than any message has.
 _ANY = 1 << 60
 
-#: What ends a request's or a response's head.
+#: The end of a request's or a response's head.
 _HEAD_ENDS = b"\r\n\r\n"
 
-#: Masking keys drawn from the system at a time, of 4 bytes each: a system call for each frame would cost more than it.
+#: Masking keys, of 4 bytes each, from one system call: a call for each frame would cost more than the frame.
 _MASKS = 1024
 
-#: Pings answered to a peer that reads none of it; their pongs, of 127 bytes at most, would fill our memory.
+#: Pings answered while the peer does not read the pongs, which are 127 bytes at most: more would fill our memory.
 PONGS_UNREAD_MAX = 1_000
 
 
 class Masks:
-    """Masking keys that whoever chooses the payloads cannot foresee (RFC 6455 section 5.3)."""
+    """Masking keys that the author of the payloads cannot foresee (RFC 6455 section 5.3)."""
 
     def __init__(self) -> None:
         self._drawn = b""
         self._used = 0
 
     def next(self) -> bytes:
-        """Four bytes."""
+        """Return a key of four bytes."""
         start = self._used
         if start == len(self._drawn):
             self._drawn, start = os.urandom(4 * _MASKS), 0
@@ -97,16 +96,16 @@ _utf8_decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class Socket(asyncio.Protocol):
-    """One connection. Subclasses get ``handshake``, ``message``, ``closed`` and ``writable``."""
+    """One connection. Subclasses override ``handshake``, ``message``, ``closed`` and ``writable``."""
 
-    #: What is taken of a chunk at a time, to the end of the frame; the rest waits until ``next_quantum`` is called.
+    #: Bytes of a chunk to take at a time, to the end of the frame. The rest waits for a call of ``next_quantum``.
     quantum_bytes = _ANY
 
-    #: Of more than this many bytes a message is large. One that comes in one frame is given to ``large_message``, and
-    #: whether a large text is UTF-8 is for whoever reads it to find out.
+    #: A message of more bytes is large. ``large_message`` gets one that comes in one frame. The reader of a large text
+    #: has to check that it is UTF-8.
     large_bytes = _ANY
 
-    #: Whole messages have several lines, each of which is given to ``messages_come`` as a message (``lines``).
+    #: Set if messages have several lines: ``messages_come`` gets each line as a message (``lines``).
     lined: Lined | None = None
 
     ws: Protocol
@@ -115,83 +114,83 @@ class Socket(asyncio.Protocol):
     def __init__(self, ws: Protocol) -> None:
         self.ws = ws
         self.is_writable = True
-        # Of a fragmented message; bounded by the protocol's limit on messages. Not a list: of fragments of a byte each,
-        # or of none, it would be many times as large as what it holds.
+        # The fragments of a message, within the protocol's limit on messages. This is not a list: with fragments of one
+        # byte or none, a list would be many times as large as its content.
         self._parts = bytearray()
-        self._checked: codecs.IncrementalDecoder | None = None  # as far as it has come; None: it is binary
+        self._checked: codecs.IncrementalDecoder | None = None  # has decoded these fragments; None: they are binary
         self._text = False
-        self._deaf = False  # we have said goodbye: what still comes is not listened to
+        self._deaf = False  # we have closed it, and ignore further messages
         self._half_closed = False
         self._pongs_unread = 0
-        self._head: bytes | None = b"" if ws.state is CONNECTING else None  # the end of what came of it; None: all came
-        self._buffer = bytearray()  # of a frame that has not come whole
-        self._needed = 0  # bytes of it, as far as known
-        self._masked = ws.side is SERVER  # what comes is
+        self._head: bytes | None = b"" if ws.state is CONNECTING else None  # its latest bytes; None: it is complete
+        self._buffer = bytearray()  # an incomplete frame
+        self._needed = 0  # its bytes, as far as known
+        self._masked = ws.side is SERVER  # incoming frames are masked
         self._ping, self._pong = (empty_frame(first, not self._masked) for first in (PING, PONG))
-        self.heard = False  # something has come since somebody last set this
-        self._rest: tuple[bytes, int] | None = None  # of a chunk, from that byte on: its turn comes later
-        self._eof = False  # the peer has half-closed; the rest is not done yet
-        self._lost = False  # the connection is gone; its rest is not done yet
-        self._passing = 0  # bytes of the frame under way that the protocol still has to be given
-        self._passed = 0  # and of the same one, that it has been given
+        self.heard = False  # data has come since a caller last cleared this
+        self._rest: tuple[bytes, int] | None = None  # a chunk, from that byte on: its turn comes later
+        self._eof = False  # the peer has half-closed; the rest still waits
+        self._lost = False  # the connection is gone; its rest still waits
+        self._passing = 0  # bytes of the present frame that the protocol still needs
+        self._passed = 0  # bytes of the same frame that the protocol has
         self._large: LargeMessage | None = None  # under way
         self._abort: asyncio.TimerHandle | None = None
-        self._ended = False  # by us: it is cut when its time is over
-        self._response_pending = False  # the answer to the request waits, and so does what comes behind it
+        self._ended = False  # by us: a timer cuts it
+        self._response_pending = False  # the response waits, and so does further data
 
-    # What a subclass says to
+    # For subclasses to override
 
     def handshake(self, event: Request | Response) -> None:
-        """The peer's HTTP request or response came. Set ``_response_pending`` where the answer has to wait."""
+        """Take the peer's HTTP request or response. Set ``_response_pending`` if the response has to wait."""
         raise NotImplementedError
 
     def message(self, data: bytes) -> None:
-        """A whole message came."""
+        """Take a whole message."""
         raise NotImplementedError
 
     def messages_come(self, messages: list[bytes]) -> None:
-        """These came one behind the other."""
+        """Take consecutive messages."""
         for message in messages:
             if not self._deaf:
                 self.message(message)
 
     def large_message(self, message: LargeMessage) -> None:
-        """A whole large message came, in one frame."""
+        """Take a whole large message, which came in one frame."""
         raise NotImplementedError
 
     def chunk_ends(self) -> None:
-        """All messages of a chunk have come, or a quantum of them."""
+        """Act after all messages of a chunk, or a quantum."""
 
     def rest_waits(self) -> None:
-        """There are more in it: ``next_quantum`` has to be called. Better read no more until then."""
+        """Arrange a call of ``next_quantum``, since the chunk has more. The reader should pause until then."""
 
     def head_comes(self, data: bytes) -> None:
-        """A chunk came before the request's or response's head was complete: take it, or ``take_later``."""
+        """Take a chunk before the request's or response's head is complete, or ``take_later``."""
         self._receive_head(data)
 
     def ponged(self) -> None:
-        """The peer has answered a ping."""
+        """Act on the peer's answer to a ping."""
 
     def closed(self) -> None:
-        """The connection is gone."""
+        """Act on the end of the connection."""
 
     def writable(self) -> None:
-        """The transport takes data again."""
+        """Act when the transport takes data again."""
 
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The TCP connection is up; the handshake has ``PATIENCE_S``."""
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is none by class
+        """Take the TCP connection, and give the handshake ``PATIENCE_S``."""
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's has another class
         if transport.get_extra_info("ssl_object") is not None:
-            # While it is not read nothing more is taken from the kernel: what has been is decrypted in one go.
+            # While reading is paused, take nothing more from the kernel: the data taken is decrypted in one go.
             cast(Any, transport).set_read_buffer_limits(high=1)
         self._abort = asyncio.get_running_loop().call_later(PATIENCE_S, self.transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """A chunk came: perhaps many frames, perhaps a piece of one."""
+        """Take a chunk: many frames, or a piece of one."""
         self.heard = True
-        if self._rest is not None:  # a TLS transport may still have had it, though it is not to be read
+        if self._rest is not None:  # a TLS transport may still deliver data while reading is paused
             rest, at = self._rest
             self._rest = rest[at:] + data, 0
             return
@@ -209,34 +208,34 @@ class Socket(asyncio.Protocol):
             self.rest_waits()
 
     def take_later(self, data: bytes) -> None:
-        """All of this is left for ``next_quantum``."""
+        """Leave all of this for ``next_quantum``."""
         self._rest = data, 0
 
     @property
     def unread(self) -> int:
-        """Bytes that have come and are not whole messages yet, or have not been looked at."""
+        """Return the number of bytes that have come and are incomplete messages, or wait for their turn."""
         rest = 0 if self._rest is None else len(self._rest[0]) - self._rest[1]
         large = 0 if self._large is None else self._large.held
         lined = 0 if self.lined is None else self.lined.size
         return rest + large + lined + len(self._buffer) + len(self._parts) + (self._passed if self._passing else 0)
 
     def discard(self) -> None:
-        """Let go of all that has come. Nothing that comes is taken any more: the connection has failed."""
+        """Drop all data that has come, and ignore further data: the connection has failed."""
         waits, self._rest = self.waits, None
         self._buffer, self._parts = bytearray(), bytearray()
         self._passing, self._large = 0, None
         if self.lined is not None:
             self.lined.clear()
-        if self._lost and waits:  # for this its end has waited
+        if self._lost and waits:  # its end has waited for this data
             self._over()
 
     @property
     def waits(self) -> bool:
-        """Some of what has come has not been taken yet."""
+        """Return whether some of the data that has come still waits."""
         return self._rest is not None
 
     def next_quantum(self) -> None:
-        """Take some more of what has come, if there is any left."""
+        """Take the next quantum of the waiting data, if any."""
         if self._rest is None or self._response_pending:
             return
         (data, at), self._rest = self._rest, None
@@ -254,15 +253,15 @@ class Socket(asyncio.Protocol):
                     self._receive_eof()
 
     def take_on(self) -> None:
-        """``next_quantum``; where what came cannot be taken, the connection is cut, and the log says why."""
+        """Call ``next_quantum``. If it raises, log the exception and cut the connection."""
         try:
             self.next_quantum()
         except Exception:
-            log.exception("what came over a connection could not be taken; it is cut")
+            log.exception("handling the data of a connection failed; the connection is cut")
             self.transport.abort()
 
     def _receive_head(self, data: bytes) -> None:
-        """What comes before the frames: up to there the protocol's own parser has everything."""
+        """Pass the head, which precedes the frames, to the protocol's parser."""
         assert self._head is not None
         text = self._head + data
         end = text.find(_HEAD_ENDS)
@@ -274,13 +273,13 @@ class Socket(asyncio.Protocol):
         self._head = None
         self._receive(data[:size])
         if self._response_pending:
-            self._rest = data, size  # though it may be nothing: what comes now is put to it
+            self._rest = data, size  # even if empty: further data is appended to it
         elif len(data) > size:
             self._receive_frames(data[size:])
 
     def _receive_frames(self, data: bytes, at: int = 0) -> None:
-        """Whole messages are taken as they are; the protocol is given the frames it has to know of, and whatever breaks
-        the rules, to say so."""
+        """Take whole messages directly. Pass to the protocol the frames that it has to know, and all that break the
+        rules, so that it reports them."""
         end = len(data)
         enough = at + self.quantum_bytes
         if self.lined and self._take_lines():
@@ -297,7 +296,7 @@ class Socket(asyncio.Protocol):
         if self._large is not None:
             at = self._receive_large(data, at)
         while at < end:
-            ws = self.ws  # a link's changes on the way
+            ws = self.ws  # a link may replace it meanwhile
             if ws.state is not OPEN:
                 if at >= enough:
                     self._rest = data, at
@@ -309,7 +308,7 @@ class Socket(asyncio.Protocol):
                     return
                 continue
             most = _ANY if ws.max_message_size is None else ws.max_message_size
-            # Whole messages count as such where no fragmented one is under way.
+            # A message is whole only while no fragmented one is under way.
             run = whole_messages(data, at, enough, self._masked, ws.current_size is None, most, self.large_bytes)
             if run.messages:  # else a fragmented message may be under way, of its own kind
                 self._text = run.is_text
@@ -346,13 +345,13 @@ class Socket(asyncio.Protocol):
                 if not self._deaf:
                     self.fail(NOT_UTF8)
             elif why == BROKEN:
-                self._receive(data[at:])  # which closes the connection
+                self._receive(data[at:])  # closes the connection
                 return
         if at < end:
             self._buffer += data[at:]
 
     def _come_lined(self, messages: list[bytes]) -> bool:
-        """Messages of lines: as many are taken as may be at once, however many they are in. True: more is left."""
+        """Take as many lines as allowed at once, from any number of messages. Returns True if more lines wait."""
         lined = self.lined
         assert lined is not None
         lines: list[bytes] = []
@@ -370,7 +369,7 @@ class Socket(asyncio.Protocol):
         return bool(lined)
 
     def _take_lines(self) -> bool:
-        """The next lines of what has come as a whole. True: there are more."""
+        """Take the next lines of the complete messages. Returns True if more lines wait."""
         assert self.lined is not None
         lines = self.lined.take(self.quantum_bytes)
         if self._deaf:
@@ -380,7 +379,7 @@ class Socket(asyncio.Protocol):
         return bool(self.lined)
 
     def _receive_large(self, data: bytes, at: int) -> int:
-        """Up to where the chunk belongs to the large message."""
+        """Take the chunk's part of the large message. Returns the index after it."""
         large = self._large
         assert large is not None
         stop = min(at + large.left, len(data))
@@ -392,8 +391,8 @@ class Socket(asyncio.Protocol):
         return stop
 
     def _beat(self, first: int) -> bool:
-        """A ping or pong without a payload, of which idle connections have nothing else. False: something else, or a
-        ping whose answer nobody would read."""
+        """Handle a ping or pong without a payload, the only traffic of an idle connection. Returns False for another
+        frame, or for a ping while the peer does not read."""
         if first == PONG:
             self.ponged()
             return True
@@ -434,7 +433,7 @@ class Socket(asyncio.Protocol):
                 self.fail(SLOW_CONSUMER)
 
     def _fragment(self, data: bytes | bytearray | memoryview) -> None:
-        """A text that is not UTF-8 fails with the fragment that shows it: its last one may never come."""
+        """Take a fragment. A text that is not UTF-8 fails at once, since its last fragment may never come."""
         if self._deaf:
             return
         self._parts += data
@@ -455,20 +454,20 @@ class Socket(asyncio.Protocol):
             except UnicodeDecodeError:
                 self.fail(NOT_UTF8)
                 return
-        # Not asked here: whether the connection is still open. A close, or a frame that breaks the protocol, that came
-        # in the same chunk behind this message has closed it already, and the message counts all the same.
+        # The connection may be closed already, by a close or a bad frame that follows this message in the same chunk.
+        # The message still counts.
         if self.lined is not None:
             self.lined.push(data)
         else:
             self.message(data)
 
     def eof_received(self) -> None:
-        """The peer has half-closed: with WebSocket there is nothing more to be said."""
+        """End the connection, since the peer has half-closed it: a WebSocket has no use for the other half."""
         while self._rest is not None and not self.lined and not self._response_pending:
             self.next_quantum()
         if self._rest is None:
             self._receive_eof()
-        else:  # lines may be many, and frames may stand behind them: each quantum in its turn
+        else:  # many lines may wait, and frames after them: each quantum in its turn
             self._eof = True
 
     def _receive_eof(self) -> None:
@@ -477,7 +476,7 @@ class Socket(asyncio.Protocol):
         self.send_protocol()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The TCP connection is gone; what had come of it before counts as ever, each quantum in its turn."""
+        """Take the end of the TCP connection. Data that came before it still counts, each quantum in its turn."""
         self.settled()
         if self._rest is None:
             self._over()
@@ -487,8 +486,8 @@ class Socket(asyncio.Protocol):
 
     def _over(self) -> None:
         self.closed()
-        # The parser and its protocol hold each other, and so do an error and the frames it came through: without this a
-        # closed connection is the collector's to find, and of many it finds at once it is long in getting rid.
+        # The parser and its protocol refer to each other, and so do an error and its stack frames. Without this, closed
+        # connections wait for the garbage collector, which takes long if it finds many at once.
         ws = self.ws
         ws.parser.close()
         error: BaseException | None
@@ -498,17 +497,17 @@ class Socket(asyncio.Protocol):
                 error = error.__cause__ or error.__context__
 
     def pause_writing(self) -> None:
-        """The transport's buffer is full: what follows waits in the outbox."""
+        """Note that the transport's buffer is full: later messages wait in the outbox."""
         self.is_writable = False
 
     def resume_writing(self) -> None:
-        """It has room again."""
+        """Note that the transport's buffer has room again."""
         self.is_writable = True
         self._pongs_unread = 0
         self.writable()
 
     def settled(self) -> None:
-        """The handshake is over, in whichever way: patience is not needed any more."""
+        """Cancel the handshake's time-out, since the handshake has ended."""
         if self._abort is not None:
             self._abort.cancel()
             self._abort = None
@@ -516,9 +515,9 @@ class Socket(asyncio.Protocol):
     # Sending
 
     def send_protocol(self) -> None:
-        """Write what the protocol wants written: handshakes, pongs, closes."""
+        """Write the protocol's output: handshakes, pongs, closes."""
         for data in self.ws.data_to_send():
-            # A transport that is closing may be gone already, though nobody has been told yet.
+            # A closing transport may be gone already, before the loop reports it.
             if self._half_closed or self.transport.is_closing():
                 break
             if data:
@@ -527,13 +526,17 @@ class Socket(asyncio.Protocol):
                 self._end_stream()
 
     def ping(self) -> None:
-        """Ask the peer for a sign of life."""
+        """Send a ping."""
         if self.ws.state is OPEN:
             self.transport.write(self._ping)
 
     def close(self, code: CloseCode, *, deaf: bool = True) -> None:
-        """Begin the closing handshake. Once the peer takes nothing more, it has ``PATIENCE_S``, then the connection is
-        cut. ``deaf``: what the peer has sent before it hears of it does not count."""
+        """Begin the closing handshake, and cut the connection once the peer has taken nothing for ``PATIENCE_S``.
+
+        Args:
+            code: the close code and its reason.
+            deaf: ignore messages that the peer sends before it gets the close.
+        """
         self._deaf = deaf
         if self.ws.state is OPEN:
             self.ws.send_close(code.code, code.reason)
@@ -541,30 +544,30 @@ class Socket(asyncio.Protocol):
         self._cut_later()
 
     def fail(self, code: CloseCode) -> None:
-        """The peer broke the protocol: say so and close."""
+        """Close the connection with this code, since the peer broke the protocol."""
         self._deaf = True
         self.ws.fail(code.code, code.reason)
         self.send_protocol()
         self._cut_later()
 
     def _end_stream(self) -> None:
-        """Nothing more is said, and what was written still arrives; the peer ends its own side. Closing the TCP
-        connection with bytes of the peer's unread would reset it, and the peer might never see why: the close frame, or
-        the response."""
+        """End our side of the stream. Data written before still arrives, and the peer ends its own side. Closing the
+        TCP connection with unread bytes of the peer would reset it, and the peer might never see the reason: the close
+        frame, or the response."""
         self._half_closed = True
         if self.transport.can_write_eof():
             self.transport.write_eof()
             self._cut_later()
         else:
             self._cut_later()
-            # A TLS transport that is closed sends what was written and TLS's own end, then reads on, for nobody, until
-            # the peer has sent its own. Where that has come already it says so at once, by ``eof_received``, which must
-            # not be in the middle of a chunk.
+            # A closed TLS transport sends the pending data and TLS's close_notify. Then it reads and discards until the
+            # peer has sent its own close_notify. If that has come already, the transport calls ``eof_received`` at
+            # once, which must not happen in the middle of a chunk.
             asyncio.get_running_loop().call_soon(self._close_transport)
 
     def _close_transport(self) -> None:
         if not self.transport.is_closing():  # asyncio's takes a second close for the end of the first
-            # Until then it decrypts whatever comes, as fast as it comes; so little is to come at once.
+            # Until then it decrypts all incoming data as fast as it arrives, so keep the kernel's buffer small.
             sock = self.transport.get_extra_info("socket")
             if sock is not None:
                 with suppress(OSError):
@@ -579,9 +582,10 @@ class Socket(asyncio.Protocol):
             self._cut_when_due(now + LINGER_S, now + PATIENCE_S, self._taken())
 
     def _cut_when_due(self, end: float, due: float, taken: int) -> None:
-        """``due``: when it is cut unless the peer takes more than these bytes by then; ``end``: when it is anyway."""
+        """Cut the connection at ``due`` unless the peer takes more than ``taken`` bytes by then; at ``end`` in any
+        case."""
         if self.transport.get_protocol() is not self:
-            return  # it is gone, though we have not been told yet; or another protocol has taken it over
+            return  # it is gone, though the loop has not reported it yet; or another protocol has taken it over
         loop = asyncio.get_running_loop()
         now = loop.time()
         if (taken_now := self._taken()) > taken:
@@ -592,13 +596,13 @@ class Socket(asyncio.Protocol):
             self._abort = loop.call_later(PATIENCE_S / _LOOKS, self._cut_when_due, end, due, taken_now)
 
     def _taken(self) -> int:
-        """A number that grows as the peer takes what it is sent. Of TLS only the kernel knows: what waits below it, the
-        transport does not count."""
+        """Return a number that grows as the peer takes data. Over TLS only the kernel knows it, since the transport
+        does not count data that waits below TLS."""
         sock = self.transport.get_extra_info("socket")
         if sock is not None and sys.platform == "linux":
             try:
                 info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
-            except (OSError, ValueError):  # uvloop's says the second of one that has closed: the loop has still to tell
+            except (OSError, ValueError):  # uvloop raises the second for a closed one that the loop has not reported
                 return 0
             if len(info) == _BYTES_ACKED.stop:  # Linux 4.1 or newer
                 return int.from_bytes(info[_BYTES_ACKED], sys.byteorder)

@@ -1,6 +1,6 @@
-"""What a topic may be. SPEC section 4.
+"""The syntax of topics. SPEC section 4.
 
-Owns: the check. Must never: know what topics are used for.
+Owns: the check. Must never: know the use of a topic.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .errors import ProtocolError
 
 TOPIC_BYTES_MAX: Final = 1024
 
-#: What the topic begins with on which another one's joins and leaves are told. SPEC section 2.5.
+#: The prefix of a topic that announces another topic's joins and leaves. SPEC section 2.5.
 PRESENCE: Final = "presence:"
 
 # Unicode category Cc is exactly these 65 code points, and that set is closed for good (Unicode stability policy).
@@ -19,9 +19,14 @@ CONTROL: Final = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
 
 
 def check_topic(topic: object, where: str = "topic") -> str:
-    """The topic itself, if it is a string of 1 to 1,024 UTF-8 bytes without control characters.
+    """Return the topic itself: a string of 1 to 1,024 UTF-8 bytes without control characters.
 
-    Raises ``bad_state`` when it is not a string and ``bad_topic`` when it is a bad one; ``where`` names the field.
+    Args:
+        topic: the value of the field.
+        where: the field's name, for the error.
+
+    Raises:
+        ProtocolError: ``bad_state`` if it is not a string, ``bad_topic`` if it is a bad one.
     """
     if type(topic) is not str:
         raise ProtocolError("bad_state", f"Key '{where}' has to be a string, or a list of strings")

@@ -1,11 +1,11 @@
 """Bytes to JSON values and back. SPEC sections 2.1 and 3.
 
-Owns: which bytes are an acceptable JSON object, and the canonical form of a value. Must never: know a command.
+Owns: the check of a frame's JSON, and the canonical form of a value. Must never: know a command.
 
-``orjson`` does the work. What it lets pass and this protocol does not (duplicate keys, integers beyond 64 bits, values
-nested deeper than it can write again) is found by cheap tests that nearly every frame passes. A frame that looks
-suspicious is judged by what stands outside its strings: a few passes in C, so that the worst frame costs little more
-than the best one. Only a short one is read again by the standard library's slower, more talkative parser.
+``orjson`` does the work. It accepts some JSON that this protocol does not: duplicate keys, integers beyond 64 bits, and
+values nested deeper than it can write again. Cheap tests, which nearly every frame passes, find these. A suspicious
+frame is judged by its text outside strings: a few passes in C, so that the worst frame costs little more than the best
+one. The standard library's slower parser, whose errors say more, reads only short frames again.
 """
 
 from __future__ import annotations
@@ -26,31 +26,36 @@ _MANY_DIGITS: Final = b"0" * 19
 _DIGITS_TO_ZERO: Final = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else ord(" ") for byte in range(256))
 _INTEGER_MIN: Final = -(2**63)
 _INTEGER_MAX: Final = 2**64 - 1
-_INTEGER_CHARS_MAX: Final = 20  # both have as many
+_INTEGER_CHARS_MAX: Final = 20  # characters of both
 _BEYOND: Final = "An integer is beyond 64 bits"
 
-# An integer that may be beyond them, where strings have been taken out: no fraction, no exponent, and no part of one.
+# An integer that may be beyond them, in a text without strings: no fraction, no exponent, and no part of one.
 _LONG_INTEGER: Final = re.compile(rb"(?<![\d.eE+-])(?:-\d{19,}+|\d{20,}+)(?![.eE])")
 
-#: Up to this many bytes a suspicious frame is read by the standard library's parser, which names the key that is given
-#: twice. It takes 0.1 to 0.7 µs a byte.
+#: The standard library's parser, which names a duplicate key, reads suspicious frames of up to this many bytes. It
+#: takes 0.1 to 0.7 µs a byte.
 TALKATIVE_BYTES_MAX: Final = 2048
 
 _PART_BYTES: Final = 1 << 20
 
 
 def decode(frame: bytes) -> dict[str, Any]:
-    """The JSON object in a frame. Raises ``bad_json`` with the reason; ``MemoryError``."""
+    """Return the JSON object in a frame.
+
+    Raises:
+        ProtocolError: ``bad_json``, with the reason.
+        MemoryError: the process has not enough memory for it.
+    """
     try:
         value = orjson.loads(frame)
     except orjson.JSONDecodeError as error:
-        if error.msg.startswith("Not enough memory"):  # which is not the frame's fault
+        if error.msg.startswith("Not enough memory"):  # not the frame's fault
             raise MemoryError from None
         raise ProtocolError("bad_json", f"Not valid JSON: {error}") from None
     if type(value) is not dict:
         raise ProtocolError("bad_json", "The frame has to be one JSON object")
-    # A key given twice shows as a colon that is not there any more when the value is written again, unless escaped
-    # colons (\u003a) take its place. The usual flat command needs no writing: one colon per key and no other.
+    # A duplicate key shows as a colon that is missing when the value is written again, unless escaped colons (\u003a)
+    # take its place. The usual flat command needs no writing: one colon per key and no other.
     colons = frame.count(b":")
     suspicious = colons != len(value) and (b"\\u003" in frame or colons != _colons(value))
     if suspicious or _MANY_DIGITS in frame.translate(_DIGITS_TO_ZERO):
@@ -62,11 +67,14 @@ def decode(frame: bytes) -> dict[str, Any]:
 
 
 def outside_strings(text: bytes, part_bytes: int = _PART_BYTES) -> bytes:
-    """What is left of a JSON text when its strings are taken out; a quotation mark stands for each. Linear.
+    """Return a JSON text without its strings, in linear time; a quotation mark stands for each.
 
-    ``part_bytes``: looked at at once, for a part's pieces are objects, twenty times as large together as its text.
+    Args:
+        text: valid JSON.
+        part_bytes: bytes to process at once. The pieces of a part are objects, together twenty times as large as its
+            text.
     """
-    # Backslashes stand in strings only, and a run of them begins with an escape: pairs are taken from the left.
+    # Backslashes are in strings only, and a run of backslashes begins with an escape: take pairs from the left.
     unescaped = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
     parts = []
     inside = 0  # a string, at the end of the part
@@ -81,7 +89,11 @@ def outside_strings(text: bytes, part_bytes: int = _PART_BYTES) -> bytes:
 
 
 def canonical(value: Any) -> bytes:
-    """The value's canonical JSON: keys sorted, no spaces, UTF-8. What is hashed, forwarded and delivered."""
+    """Return the value's canonical JSON: keys sorted, no spaces, UTF-8. Endpoints hash, forward and deliver this form.
+
+    Raises:
+        ProtocolError: ``bad_json``; the value is nested too deeply.
+    """
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # orjson: the recursion limit
@@ -108,15 +120,15 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
-    # Longer than any 64-bit integer: not converted at all, since that takes time quadratic in the length.
+    # A text longer than any 64-bit integer is not converted, since that takes time quadratic in the length.
     if len(text) > _INTEGER_CHARS_MAX or not _INTEGER_MIN <= int(text) <= _INTEGER_MAX:
         raise ProtocolError("bad_json", _BEYOND)
     return int(text)
 
 
 def _judge(frame: bytes, value: dict[str, Any], keys: bool) -> None:
-    """A long frame that ``orjson`` has read: whether its integers fit 64 bits and, with ``keys``, whether every key
-    that stands there is in the value."""
+    """Check a long frame that ``orjson`` has read: its integers fit 64 bits and, with ``keys``, the value has each key
+    of the text."""
     outside = outside_strings(frame)
     for match in _LONG_INTEGER.finditer(outside):
         _integer(match[0].decode())

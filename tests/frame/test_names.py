@@ -99,6 +99,6 @@ def test_a_checkout_without_links_says_so_when_it_is_built(tmp_path: Path) -> No
     done = python(tmp_path, "setup.py", "--version")
     assert done.returncode == 1
     assert (
-        "ingeborg/broker, ingeborg/loadgen, ingeborg/protocol: a file each, and has to be a symbolic link"
+        "ingeborg/broker, ingeborg/loadgen, ingeborg/protocol: each is a file and has to be a symbolic link"
         in done.stderr
     )

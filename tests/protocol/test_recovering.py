@@ -218,7 +218,7 @@ async def test_a_gap_that_nobody_is_told_of_is_a_warning(endpoint: ScriptedEndpo
             for number in (1, 2, 3):
                 await tell(endpoint, {"gap": None}, note(number))
                 await anext(client)
-        said = "messages may be lacking (gap {} of client c1), and there is no on_gap: read anew what they are about"
+        said = "messages may be lacking (gap {} of client c1), and there is no on_gap: read the current state again"
         assert [str(warning.message) for warning in told] == [said.format(number) for number in (1, 2, 3)]
         assert client.gaps == 3
 
@@ -472,7 +472,7 @@ async def test_what_its_callback_raises_of_it_ends_the_client(endpoint: Scripted
 async def test_a_file_that_holds_no_position_is_refused_and_left_as_it_is(tmp_path: Path, text: bytes) -> None:
     file = tmp_path / "position"
     file.write_bytes(text)
-    with pytest.raises(PositionError, match=r"holds no position .*: give another file, or remove it to begin anew"):
+    with pytest.raises(PositionError, match=r"holds no position .*: give another file, or remove it to start over"):
         await client_of("ws://127.0.0.1:9/", recover=file).connect()
     with pytest.raises(PositionError, match=r"nowhere/position cannot be used: No such file or directory"):
         await client_of("ws://127.0.0.1:9/", recover=tmp_path / "nowhere" / "position").connect()
