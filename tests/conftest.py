@@ -1,8 +1,7 @@
-"""What pytest says of all tests together; and what tests that end connections share: the transport they run over, and a
-look at what was logged meanwhile.
+"""pytest's summary of all tests, and the fixtures of tests that end connections: their transport and their log.
 
-Owns: the last line of the summary, the fixtures ``transport`` and ``logged``, the marks of one transport, what the
-collector of cycles looks at, how long the run's folder in memory lasts. Must never: start an endpoint.
+Owns: the last line of the summary, the fixtures ``transport`` and ``logged``, the marks of one transport, the settings
+of the garbage collector, the lifetime of the run's folder in memory. Must never: start an endpoint.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tests import memory, proof, slices, wants
 from tests.broker import running
 from tests.broker.transports import Authority
 
-#: What an endpoint says of itself when the machine has not let it run for some seconds; no test depends on that.
+#: An endpoint logs this after the machine has not let it run for some seconds; no test depends on that.
 _STALLED = r"not ready: the store does not answer"
 
 _FOLDER = pytest.StashKey[memory.Folder]()
@@ -34,7 +33,7 @@ _FOLDER = pytest.StashKey[memory.Folder]()
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> Generator[None, None, None]:
-    """The last line before pytest's own last one: what was skipped, and how to come by what was wanting."""
+    """Print the line before pytest's last one: the needs of skipped tests, and how to meet them."""
     yield
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", [])]
     if line := wants.summary(str(place[2] if isinstance(place, tuple) else place) for place in skipped):
@@ -43,66 +42,66 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> Generator[Non
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``--dist loadfile``, as `make test` has it, what takes long comes first (``tests/order.py``)."""
+    """With ``--dist loadfile``, as in `make test`, start long tests first (``tests/order.py``)."""
     if config.getvalue("dist") != "loadfile":
         return None
-    from tests.order import LongestFirst  # needs pytest-xdist, and so not for whoever does without
+    from tests.order import LongestFirst  # here, since it needs pytest-xdist
 
     return LongestFirst(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Each process of pytest-xdist's takes the seeds that this one has drawn."""
+    """Give each process of pytest-xdist the seeds that this one has drawn."""
     proof.pytest_configure_node(node)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """A run that is to test a form of the code, and some slices of the tests, tests no other, and leaves none out."""
+    """Add the options that make a run fail if it tests another form of the code, or leaves a slice out."""
     parser.addoption("--form", choices=["compiled", "interpreted"], help="fail unless this form of the code is tested")
     slices.pytest_addoption(parser)
     proof.pytest_addoption(parser)
 
 
 def pytest_report_header() -> list[str]:
-    """Which form of the code is tested, with which seeds, and where its files are."""
+    """Return the form of the code under test, its seeds, and the place of temporary files."""
     place = f"ingeborg: {form.name()}, temporary files in {tempfile.gettempdir()}"
     return [place, proof.pytest_report_header()]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The form that was asked for; marks of tests that are run over one transport where their module is over both."""
-    # What a shell runs in the background ignores SIGINT, and so would all that the tests start, and are to end by it.
+    """Check the form of the code, and define the marks of tests for one transport in a module that has both."""
+    # A background process of a shell ignores SIGINT. So would the processes that the tests start and end with it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     wanted = config.getoption("--form")
     if wanted not in (None, form.name()):
-        raise pytest.UsageError(f"--form {wanted}, and the code that would be tested is {form.name()}")
+        raise pytest.UsageError(f"--form {wanted}, but this run would test {form.name()} code")
     slices.pytest_configure(config)
     proof.pytest_configure(config)
-    # Processes of pytest-xdist have the folder of the one that started them.
+    # Processes of pytest-xdist use the folder of the one that started them.
     if config.getoption("basetemp") is None and (folder := memory.take()) is not None:
         config.stash[_FOLDER] = folder
-    config.addinivalue_line("markers", "over_tcp: over TLS it would show nothing more, and take long")
-    config.addinivalue_line("markers", "over_tls: it is about TLS itself")
-    config.addinivalue_line("markers", "above_sockets: what it shows is the same over TLS, which make prove looks at")
+    config.addinivalue_line("markers", "over_tcp: runs over TCP only, since TLS would show nothing more and take long")
+    config.addinivalue_line("markers", "over_tls: runs over TLS only, since it tests TLS itself")
+    config.addinivalue_line("markers", "above_sockets: does not depend on the transport; make prove runs it over TLS")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """What a failed run has written stays until the next run."""
+    """Keep the files of a failed run until the next run."""
     if exitstatus == pytest.ExitCode.TESTS_FAILED and _FOLDER in session.config.stash:
         del session.config.stash[_FOLDER]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Give the memory back."""
+    """Free the memory."""
     if (folder := config.stash.get(_FOLDER, None)) is not None:
         folder.remove()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without the other transport's; and once each where no event loop runs it: it has no connections. Nor what only
-    `make prove` runs."""
+    """Deselect a test's runs over a transport that it does not need. A test without an event loop has no connections
+    and runs once. Deselect also the tests that only `make prove` runs."""
     needless = set()
     for item in items:
         if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
@@ -121,8 +120,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Without the collector of cycles, which would look at ten thousand tests again and again while they are made; and
-    in no test does it look at them afterwards."""
+    """Disable the garbage collector, which would scan ten thousand tests again and again while pytest makes them. Later
+    it ignores them."""
     gc.disable()
     try:
         return (yield)
@@ -134,19 +133,19 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session")
 def session_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """What all tests over TLS trust."""
+    """Return the authority that all tests over TLS trust."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module", params=["tcp", "tls"])
 def transport(request: pytest.FixtureRequest, session_authority: Authority) -> Iterator[str]:
-    """The tests run once over each; ``tests.broker.running`` starts endpoints and connects accordingly."""
+    """Run the tests once over each. ``tests.broker.running`` starts endpoints and connects accordingly."""
     with running.over_tls(session_authority) if request.param == "tls" else nullcontext():
         yield request.param
 
 
 class Logged(logging.Handler):
-    """Lines of this process and of those that it has started that say that something is wrong."""
+    """Log lines about problems, from this process and from those that it has started."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -155,15 +154,15 @@ class Logged(logging.Handler):
         self._expected: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
+        """Keep the line."""
         self._lines.append(self.format(record))
 
     def expect(self, *patterns: str) -> None:
-        """Lines that match one of these may be logged until the test ends."""
+        """Allow lines that match one of these patterns until the test ends."""
         self._expected += patterns
 
     def unexpected(self) -> list[str]:
-        """All others since this was last asked."""
+        """Return all other lines since the last call."""
         lines, self._lines = self._lines, []
         expected, self._expected = self._expected, []
         said: list[Path] = [path for path in running.started if path.exists()]
@@ -175,7 +174,7 @@ class Logged(logging.Handler):
 
 @pytest.fixture(scope="module")
 def module_log() -> Iterator[Logged]:
-    """Looks from before a module's endpoints start until after they have ended."""
+    """Collect lines from before a module's endpoints start until after they have ended."""
     logged = Logged()
     running.started.clear()
     logging.getLogger().addHandler(logged)
@@ -186,7 +185,7 @@ def module_log() -> Iterator[Logged]:
 
 @pytest.fixture
 def logged(module_log: Logged) -> Iterator[Logged]:
-    """Fails a test during which a line of level WARNING or above, or a traceback, was logged that it did not expect:
-    of the endpoints, of the loop (what a callback raised), of real processes."""
+    """Fail a test if an unexpected line of level WARNING or above, or a traceback, appears meanwhile: from endpoints,
+    from the loop (an exception of a callback), or from real processes."""
     yield module_log
     assert module_log.unexpected() == []

@@ -1,7 +1,7 @@
-"""Where a run of the tests has its temporary files: in memory where there is room, so that no test waits for a disk.
+"""The place of a test run's temporary files: in memory if it has room, so that no test waits for a disk.
 
-Owns: the choice, the folder, and its end. Must never: hold a test to either place. What the tests kill is processes,
-which files in memory outlive; that a power cut loses nothing is no test's to show.
+Owns: the choice, the folder, and its end. Must never: require either place of a test. The tests kill processes, and
+files in memory outlive these. No test has to show that a power cut loses nothing.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pathlib import Path
 from ingeborg.broker.shell.machine import memory_bytes
 
 SHARED_MEMORY = Path("/dev/shm")
-"""A file system in memory, on Linux. Each run has a folder of its own in it."""
+"""A file system in memory, on Linux. Each run has a separate folder in it."""
 
 PREFIX = "ingeborg-tests-"
 
 ROOM_BYTES = 4 << 30
-"""What has to be free, in the file system and in memory. The files of a run of many of the tests took 0.65 GB, mostly
-stores (their maps are sparse). Where less is free, as in a container with its 64 MB, they are on the disk."""
+"""Bytes that have to be free, in the file system and in memory. The files of a run of many tests took 0.65 GB, mostly
+stores (their maps are sparse). With less free space, as in a container with its 64 MB, the files are on the disk."""
 
 NEW_S = 60.0
-"""A folder younger than this may be one that its run has yet to lock."""
+"""Seconds. The run of a younger folder may not have locked it yet."""
 
 
 class Folder:
-    """One run's. Its lock tells other runs that it is in use, until this process ends, however it does."""
+    """The folder of one run. Its lock tells other runs that it is in use, until this process ends in any way."""
 
     def __init__(self, parent: Path) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
@@ -38,13 +38,13 @@ class Folder:
         fcntl.flock(self._fd, fcntl.LOCK_SH)
 
     def remove(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._fd)
 
 
 def has_room(parent: Path) -> bool:
-    """Tell whether a run's files may be there: it is writable, programs may be run from it, and there is room."""
+    """Return whether a run's files may be there: it is writable and executable, and has room."""
     try:
         found = os.statvfs(parent)
     except OSError:
@@ -54,14 +54,14 @@ def has_room(parent: Path) -> bool:
 
 
 def take(parent: Path = SHARED_MEMORY) -> Folder | None:
-    """Have this process, and those that it starts, put temporary files there from now on.
+    """Make this process, and those that it starts, put temporary files there from now on.
 
     Args:
         parent: A directory in memory.
 
     Returns:
-        The folder, to be removed at the end. ``None``: they stay where they are, since there is no room, or since
-        somebody has said where they are to be (``TMPDIR``).
+        The folder, to be removed at the end. ``None``: the place stays the same, since the parent has no room, or since
+        the environment names another (``TMPDIR``).
     """
     if "TMPDIR" in os.environ:
         return None
@@ -74,7 +74,7 @@ def take(parent: Path = SHARED_MEMORY) -> Folder | None:
 
 
 def remove_left(parent: Path) -> None:
-    """Remove what is left of runs that were killed, or that failed."""
+    """Remove the folders of killed or failed runs."""
     for path in parent.glob(f"{PREFIX}*"):
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -91,7 +91,7 @@ def remove_left(parent: Path) -> None:
 
 
 def _available_bytes() -> int:
-    """Half of what the machine's memory has to spare, and of what this process's control group may take at most."""
+    """Return half of the machine's available memory, or half of this control group's limit, whichever is less."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:

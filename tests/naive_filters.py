@@ -1,7 +1,7 @@
-"""What a filter means, read from it directly, and random filters and payloads in which much is alike.
+"""The direct meaning of a filter, and random filters and payloads with much in common.
 
-Owns: the model that the canonical text, the conjunctions and the index of filters are compared with. Must never: import
-what it is the model of, or be quick.
+Owns: the model for tests of the canonical text, the conjunctions and the index of filters. Must never: import the code
+that it models, or be quick.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COMPARISONS = ("<", "<=", "=", ">=", ">")
 
 
 def matches(pattern: dict[str, Any], payload: Any) -> bool:
-    """Does a payload, decoded, have all that the pattern asks for?"""
+    """Return whether a decoded payload has all that the pattern asks for."""
     inside = payload if type(payload) is dict else {}
     for key, wanted in pattern.items():
         if key == "$or":
@@ -40,12 +40,12 @@ def matches(pattern: dict[str, Any], payload: Any) -> bool:
 
 
 def scalars(value: Any) -> list[Any]:
-    """Of an attribute: itself, or an array's elements; and of these what is no object and no array."""
+    """Return the scalars of an attribute: its value, or an array's elements, without objects and arrays."""
     return [each for each in (value[:64] if type(value) is list else [value]) if type(each) not in (list, dict)]
 
 
 def holds(member: Any, values: list[Any]) -> bool:
-    """Is an attribute that has these values what one member of a list asks for?"""
+    """Return whether one member of a list matches an attribute with these values."""
     if type(member) is not dict:
         return any(same(value, member) for value in values)
     [(operator, wanted)] = member.items()
@@ -66,14 +66,14 @@ def holds(member: Any, values: list[Any]) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Are they the same scalar of JSON? Python takes true for 1."""
+    """Return whether they are the same scalar of JSON. Python takes true for 1."""
     if type(one) is bool or type(other) is bool:
         return one is other
     return bool(one == other)
 
 
 def compares(number: float, comparisons: list[Any]) -> bool:
-    """Does the number compare so with each bound?"""
+    """Return whether the number compares so with each bound."""
     compared = {
         "<": number < float(comparisons[1]),
         "<=": number <= float(comparisons[1]),
@@ -86,7 +86,7 @@ def compares(number: float, comparisons: list[Any]) -> bool:
 
 @st.composite
 def members(draw: Draw) -> Any:
-    """A member of a list."""
+    """Draw a member of a list."""
     kind = draw(st.sampled_from(("literal", "literal", "prefix", "suffix", "anything-but", "numeric", "exists")))
     if kind == "literal":
         return draw(st.sampled_from(SCALARS))
@@ -107,7 +107,7 @@ def members(draw: Draw) -> Any:
 
 @st.composite
 def patterns(draw: Draw, keys: tuple[str, ...] = KEYS, depth: int = 2, ors: int = 2) -> dict[str, Any]:
-    """A pattern that is good, but that all alternatives of an ``$or`` may be the same."""
+    """Draw a good pattern, except that all alternatives of an ``$or`` may be the same."""
     several = bool(ors) and len(keys) > 1 and draw(st.integers(0, 2)) == 0
     some = st.lists(st.sampled_from(keys), unique=True, min_size=0 if several else 1, max_size=len(keys) - several)
     mine = draw(some)
@@ -134,7 +134,7 @@ _ATTRIBUTES = st.recursive(
     max_leaves=8,
 )
 
-#: What may be published: mostly objects.
+#: Payloads, mostly objects.
 payloads = st.one_of(
     st.dictionaries(st.sampled_from((*KEYS, "$or", "")), _ATTRIBUTES, max_size=4),
     st.dictionaries(st.sampled_from(KEYS), _ATTRIBUTES, max_size=3),
@@ -144,8 +144,8 @@ payloads = st.one_of(
 
 @st.composite
 def written_otherwise(draw: Draw, pattern: Any) -> Any:
-    """The same pattern, with its keys and members in another order, some of them twice, and numbers in other
-    spellings."""
+    """Draw the same pattern with another order of keys and members, some members twice, and other spellings of
+    numbers."""
     if type(pattern) is dict:
         terms = pattern.get("numeric")
         if type(terms) is list and terms[0] in _COMPARISONS:

@@ -1,10 +1,9 @@
-"""In which order several processes take the tests, and what goes to one process together.
+"""The order in which several processes take the tests, and the tests that stay in one process.
 
-Owns: the table of what takes long, and the scheduler of pytest-xdist that reads it. Must never: decide whether a test
-runs.
+Owns: the table of long tests, and the scheduler of pytest-xdist that reads it. Must never: decide whether a test runs.
 
 Files that take long come first, so that no process is left alone with one at the end. A file's tests stay in one
-process, since they share endpoints, but for those of one transport: each transport has endpoints of its own.
+process, since they share endpoints. The two transports may be apart: each has separate endpoints.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from collections import Counter
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-#: Files that take ten seconds or more, and how many, as `make test ARGS=--durations=0` has them on two cores. Rough
-#: figures do, since only their order matters. Where a file is not here, each of its tests is taken to take ``OTHER_S``.
+#: The seconds of files that take ten or more, as `make test ARGS=--durations=0` shows them on two cores. Rough figures
+#: are enough, since only their order matters. For other files, the scheduler assumes ``OTHER_S`` for each test.
 LONG_S: dict[str, float] = {
     "tests/loadgen/coordinator/test_dead_server.py": 139,
     "tests/cluster/test_history.py": 35,
@@ -113,7 +112,7 @@ LONG_S: dict[str, float] = {
 
 OTHER_S = 0.1
 
-#: Their tests share nothing: each may go to another process.
+#: Files whose tests share nothing: each test may go to another process.
 APART = frozenset(
     {
         "tests/bench/compare/test_run.py",
@@ -134,8 +133,8 @@ APART = frozenset(
     }
 )
 
-#: What begins so goes to one process, under this name: a Spark session takes long to start, and is faster the longer it
-#: runs; and each process that has a test with a Kafka starts one.
+#: Files with these prefixes go to one process, under this name. A Spark session takes long to start, and becomes faster
+#: as it runs. Each process with a test on Kafka starts a Kafka.
 TOGETHER: dict[str, tuple[str, ...]] = {
     "Spark": (
         "tests/bench/autoscale/test_job.py",
@@ -161,7 +160,7 @@ _TRANSPORT = re.compile(r"\[(tcp|tls)\b")
 
 
 def unit(test: str) -> str:
-    """The name of what goes to one process together with this test (a node id)."""
+    """Return the name of the unit that stays in one process with this test (a node id)."""
     file, _, name = test.partition("::")
     for name_of_all, beginnings in TOGETHER.items():
         if file.startswith(beginnings):
@@ -173,7 +172,7 @@ def unit(test: str) -> str:
 
 
 def seconds(tests: list[str]) -> dict[str, float]:
-    """How long each unit of these tests is taken to take: a file's seconds are spread evenly over its tests."""
+    """Return the assumed seconds of each unit of these tests, with a file's seconds spread evenly over its tests."""
     files = Counter(test.partition("::")[0] for test in tests)
     taken: dict[str, float] = {}
     for test in tests:
@@ -184,7 +183,7 @@ def seconds(tests: list[str]) -> dict[str, float]:
 
 
 class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """Units go to whichever process is next without work, the longest of those left first."""
+    """Gives the longest remaining unit to the next idle process."""
 
     _seconds: dict[str, float] | None = None
 
@@ -199,6 +198,6 @@ class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]  # it has no type
         super()._assign_work_unit(node)
 
     def _reschedule(self, node: WorkerController) -> None:
-        # A process has to know the test behind the one it runs, and no more: the next unit may be for another one.
+        # A process has to know the test after the one it runs, and no more: the next unit may go to another process.
         if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
             super()._reschedule(node)

@@ -1,12 +1,12 @@
-"""How much of the seeds a run of the tests takes: what a change needs, a share of them, or all.
+"""The seeds that a run of the tests takes: a few for a change, a share, or all.
 
-Owns: ``--proof``, which seeds a test gets, how much has to happen in their histories, and the tests that only
-`make prove` runs. Must never: know what a history is.
+Owns: ``--proof``, a test's seeds, the floors for events in their histories, and the tests that only `make prove` runs.
+Must never: know what a history is.
 
-- ``change`` (`make test`): a few fixed seeds of each test. What happens in them is known, so floors hold by far.
+- ``change`` (`make test`): a few fixed seeds of each test. Their events are known, so floors hold by far.
 - ``share`` (CI's compiled slice): one seed in ``SHARES``, drawn from the commit, so that a week of commits has all.
-  It asks for no floor: how much happens in so few histories depends on which they are.
-- ``all`` (`make prove`): every seed, and the tests that are marked ``prove``.
+  It requires no floor, since the number of events in a few histories depends on the histories.
+- ``all`` (`make prove`): every seed, and the tests with the mark ``prove``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 
-#: In so many runs, of as many commits that lie well, every seed has had its turn.
+#: After this many runs, of commits with different shares, every seed has had its turn.
 SHARES: Final = 8
 
-#: A commit, instead of the one that is checked out.
+#: The variable that names a commit, instead of the one that is checked out.
 VARIABLE: Final = "INGEBORG_TEST_COMMIT"
 
-#: A floor is half of what a test says happens in all of its seeds; of few seeds half of that, for they differ more.
+#: A floor is half of a test's figure for all of its seeds. For a few seeds it is half of that, since they differ more.
 HALF: Final = 2
 
 
@@ -35,26 +35,26 @@ Thing = TypeVar("Thing")
 
 
 class Proof(NamedTuple):
-    """``share``: of ``SHARES``, from 0; ``origin``: where it comes from, for people."""
+    """A choice of seeds. ``share``: its number among ``SHARES``, from 0; ``origin``: its source, for people."""
 
     speed: str = "change"
     share: int = 0
     origin: str = ""
 
     def header(self) -> str:
-        """A line of pytest's header."""
+        """Return a line for pytest's header."""
         if self.speed == "share":
             again = f"--proof share --share {self.share}"
             return f"seeds: share {self.share} of {SHARES}, {self.origin}; {again} repeats it"
         return "seeds: all" if self.speed == "all" else "seeds: a few of each test; make prove takes all"
 
 
-#: What this process runs. pytest says so before it imports any test.
+#: The choice of this process. pytest makes it before it imports any test.
 _chosen = Proof()
 
 
 class Seeds(Sequence[int]):
-    """``taken``: those of ``count`` in all that a test is to run."""
+    """The seeds that a test runs: ``taken``, out of ``count`` in all."""
 
     def __init__(self, taken: Sequence[int], count: int, speed: str) -> None:
         self._taken = taken
@@ -71,8 +71,8 @@ class Seeds(Sequence[int]):
         return self._taken[place]
 
     def enough(self, least: int) -> int:
-        """How much of something has to be in these histories, of which there is ``least`` in all of them. Of a share
-        nothing is asked."""
+        """Return the floor for these histories, if all histories together have ``least`` events. A share has no
+        floor."""
         if self._speed == "share":
             return 0
         of_these = least * len(self._taken) // self._count
@@ -80,13 +80,13 @@ class Seeds(Sequence[int]):
 
 
 def draw(proof: Proof, first: int, count: int, few: int) -> Seeds:
-    """The seeds of ``first`` to ``first + count`` that this run takes; the first ``few`` of them do for a change."""
+    """Return this run's seeds from ``first`` to ``first + count``; for a change the first ``few`` are enough."""
     everything = range(first, first + count)
     if proof.speed == "all":
         return Seeds(everything, count, proof.speed)
     if proof.speed == "change":
         return Seeds(everything[:few], count, proof.speed)
-    # Each share has one at least, where there are fewer seeds than shares, too.
+    # Each share has at least one seed, even with fewer seeds than shares.
     return Seeds(everything[proof.share :: SHARES] or [everything[proof.share % count]], count, proof.speed)
 
 
@@ -96,23 +96,23 @@ def seeds(first: int, count: int, few: int = 1) -> Seeds:
 
 
 def some(things: Sequence[Thing], few: int = 1) -> Sequence[Thing]:
-    """As with seeds: those of a test's few dear things that this run takes."""
+    """Choose among a test's few expensive things as among seeds."""
     return [things[place] for place in seeds(0, len(things), few)]
 
 
 def variants(each: Iterable[tuple[Any, ...]], step: int) -> list[Any]:
-    """Parameters of a test of dear variants: one in ``step`` is for every run, the others are for `make prove`."""
+    """Return a test's expensive variants as parameters: one in ``step`` for every run, the others for `make prove`."""
     prove = pytest.mark.prove
     return [pytest.param(*values, marks=() if number % step == 0 else prove) for number, values in enumerate(each)]
 
 
 def examples(count: int, few: int) -> int:
-    """How many examples Hypothesis is to draw, of the ``count`` of a full proof."""
+    """Return how many examples Hypothesis draws, out of the ``count`` of a full proof."""
     return count if _chosen.speed == "all" else few
 
 
 def head(root: Path = ROOT) -> str:
-    """The commit that is checked out; empty where git does not know one."""
+    """Return the commit that is checked out; empty if git knows none."""
     try:
         done = subprocess.run(
             ["git", "rev-parse", "--verify", "HEAD"], cwd=root, capture_output=True, text=True, timeout=60, check=False
@@ -123,7 +123,11 @@ def head(root: Path = ROOT) -> str:
 
 
 def drawn(commit: str) -> tuple[int, str]:
-    """The share of a commit, and where it comes from. Raises ``pytest.UsageError`` where that is no commit's name."""
+    """Return the share of a commit, and its source for people.
+
+    Raises:
+        pytest.UsageError: the text is no commit's name.
+    """
     if not commit:
         return 0, "git knows no commit here"
     try:
@@ -133,7 +137,7 @@ def drawn(commit: str) -> tuple[int, str]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Called by ``tests/conftest.py``, as what follows."""
+    """Add the options. ``tests/conftest.py`` calls this and the functions that follow."""
     parser.addoption(
         "--proof",
         choices=["change", "share", "all"],
@@ -141,11 +145,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="which seeds: a few fixed ones, a share drawn from the commit, or all (and the tests marked prove)",
     )
     parser.addoption("--share", type=int, choices=range(SHARES), help=f"of {SHARES}, instead of the commit's")
-    parser.addoption("--commit", help=f"whose share it is to be, instead of the one that is checked out ({VARIABLE})")
+    parser.addoption("--commit", help=f"take this commit's share, and not that of the one checked out ({VARIABLE})")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw the share. With pytest-xdist the controller does, and its processes hear which it has drawn."""
+    """Draw the share. With pytest-xdist the controller draws it, and passes it to its processes."""
     global _chosen
     chosen, share = config.getoption("--proof"), config.getoption("--share")
     if hasattr(config, "workerinput"):
@@ -159,17 +163,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_configure_node(node: Any) -> None:
-    """Tell a process of pytest-xdist's."""
+    """Pass the share to a process of pytest-xdist."""
     node.workerinput["share"] = _chosen.share
 
 
 def pytest_report_header() -> str:
-    """Which seeds they are."""
+    """Return a line on the seeds."""
     return _chosen.header()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without what only `make prove` runs."""
+    """Deselect the tests that only `make prove` runs."""
     if _chosen.speed == "all":
         return
     only = [item for item in items if item.get_closest_marker("prove")]

@@ -1,7 +1,7 @@
-"""What tests want that a machine may lack, and the one way in which a test skips for want of it.
+"""Things that tests need and a machine may lack, and the one way to skip a test without them.
 
-Owns: where programs are looked for, and the form of the reason, which `tests/conftest.py` counts in one line. Must
-never: install anything.
+Owns: the search for programs, and the form of the reason, which `tests/conftest.py` counts in one line. Must never:
+install anything.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from ingeborg.bench.rivals import NotInstalledError, go_programs, kafka_jars
 from ingeborg.bench.rivals.servers import ALIASES
 from tests.filters import ruler as ruler_jars
 
-#: Debian puts servers where a user's PATH need not look.
+#: Debian puts servers into folders that a user's PATH may lack.
 PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
 
-#: How to come by what `tests/tools.txt` lists.
+#: The remedy for the programs of `tests/tools.txt`.
 BY_MAKE = "make test-tools installs them"
 
 JAVA, BY_MAKE_JAVA = "Java 17 or newer", "make java finds it, or says how to install it"
 
-#: By their names in `bench rivals`: what is built with Go, and what has `make test-tools` build it.
+#: Programs built with Go, by their names in `bench rivals`, and the variable with which `make test-tools` builds them.
 GO_PROGRAMS = {
     "centrifuge": (go_programs.CENTRIFUGE, "CENTRIFUGE=1"),
     "nats-current": (go_programs.NATS, "NATS=1"),
 }
 
-_REASON = re.compile(r"(?:Skipped: )?for want of (?P<thing>.+?): (?P<remedy>.+)", re.DOTALL)
+_REASON = re.compile(r"(?:Skipped: )?needs (?P<thing>.+?): (?P<remedy>.+)", re.DOTALL)
 
 
 class Tool(NamedTuple):
-    """A line of ``tests/tools.txt``. ``programs``: any of them does; ``package``: Debian's; ``name``: for people."""
+    """A line of ``tests/tools.txt``. ``programs``: any one is enough; ``package``: Debian's; ``name``: for people."""
 
     programs: tuple[str, ...]
     package: str
@@ -50,20 +50,20 @@ class Tool(NamedTuple):
 
 
 def tools() -> list[Tool]:
-    """What `make test-tools` installs."""
+    """Return the programs that `make test-tools` installs."""
     lines = Path(__file__).with_name("tools.txt").read_text(encoding="utf-8").splitlines()
     rows = [line.split(maxsplit=2) for line in lines if line.strip() and not line.startswith("#")]
     return [Tool(tuple(programs.split(",")), package, name) for programs, package, name in rows]
 
 
 def skip(thing: str, remedy: str) -> NoReturn:
-    """Skip the test: it wants ``thing`` (a noun), and ``remedy`` says how to come by it."""
+    """Skip the test, since it needs ``thing`` (a noun). ``remedy`` says how to get it."""
     __tracebackhide__ = True
-    pytest.skip(f"for want of {thing}: {' '.join(remedy.split())}", allow_module_level=True)
+    pytest.skip(f"needs {thing}: {' '.join(remedy.split())}", allow_module_level=True)
 
 
 def tool(program: str) -> str:
-    """The path of one of the programs of ``tests/tools.txt``, or of another that does; without, the test skips."""
+    """Return the path of this program of ``tests/tools.txt``, or of an alternative. Skip the test without one."""
     __tracebackhide__ = True
     [wanted] = [tool for tool in tools() if program in tool.programs]
     for each in wanted.programs:
@@ -73,14 +73,14 @@ def tool(program: str) -> str:
 
 
 def module(name: str, extra: str) -> None:
-    """Without this Python package, of an extra of the project's, the test skips."""
+    """Skip the test without this Python package, which an extra of the project installs."""
     __tracebackhide__ = True
     if importlib.util.find_spec(name.partition(".")[0]) is None:
         skip(name, f"pip install -e '.[{extra}]'")
 
 
 def server(name: str) -> None:
-    """Without the server of `bench rivals` of this name, the test skips."""
+    """Skip the test without the server of this name in `bench rivals`."""
     __tracebackhide__ = True
     system = ALIASES.get(name, name)
     if system in GO_PROGRAMS:
@@ -98,8 +98,8 @@ def server(name: str) -> None:
 
 
 def go_program(name: str) -> Path:
-    """The path of the program of this server of `bench rivals`; where nobody has had it built the test skips, for that
-    takes minutes and the network."""
+    """Return the path of the program of this server of `bench rivals`. Skip the test if it has not been built, since a
+    build takes minutes and the network."""
     __tracebackhide__ = True
     wanted, remedy = GO_PROGRAMS[name]
     if not (program := wanted.path()).is_file():
@@ -108,7 +108,7 @@ def go_program(name: str) -> Path:
 
 
 def ruler() -> None:
-    """Without Event Ruler's jars, or a JDK to ask it with, the test skips."""
+    """Skip the test without Event Ruler's jars, or without a JDK to run it."""
     __tracebackhide__ = True
     if not ruler_jars.directory().is_dir():
         skip("Event Ruler", "make test-tools RULER=1 fetches it")
@@ -119,27 +119,27 @@ def ruler() -> None:
 
 
 def other_user_than_root() -> None:
-    """Root may write everywhere: the test skips."""
+    """Skip the test for root, who may write everywhere."""
     __tracebackhide__ = True
     if os.geteuid() == 0:
         skip("a user who is not root", "run the tests as one")
 
 
 def root() -> None:
-    """Only root may become another user, or mount: for others the test skips."""
+    """Skip the test for other users, since only root may become another user, or mount."""
     __tracebackhide__ = True
     if os.geteuid() != 0:
         skip("root", "run the tests as root")
 
 
 def linux() -> None:
-    """Skip the test on another system: what it shows only Linux does."""
+    """Skip the test on another system, since only Linux behaves like this."""
     if sys.platform != "linux":
         skip("Linux", "nothing is promised elsewhere")
 
 
 def summary(reasons: Iterable[str]) -> str:
-    """One line on the reasons of skipped tests, a reason for each; empty if there are none."""
+    """Return one line on the reasons of skipped tests; empty without reasons."""
     wants: dict[str, Counter[str]] = {BY_MAKE: Counter()}
     others = 0
     for reason in reasons:
@@ -153,26 +153,26 @@ def summary(reasons: Iterable[str]) -> str:
         if things
     ]
     if others:
-        parts.append(f"for other reasons ({others}): pytest -rs lists them")
-    return f"skipped for want of {'; '.join(parts)}" if parts else ""
+        parts.append(f"other reasons ({others}): pytest -rs lists them")
+    return f"needs of skipped tests: {'; '.join(parts)}" if parts else ""
 
 
 def interpreted() -> None:
-    """Where compiled code runs, the test skips: what is put in the place of a method there is not called."""
+    """Skip the test on compiled code, which does not call a method's replacement."""
     __tracebackhide__ = True
     if form.compiled():
         skip("the sources", "make interpreted, or INGEBORG_PURE=1")
 
 
 def compiled() -> None:
-    """Where the sources are run, the test skips."""
+    """Skip the test on the sources."""
     __tracebackhide__ = True
     if not form.compiled():
         skip("compiled code", "make test-compiled runs the core's tests on it")
 
 
 def compiler() -> None:
-    """Where no C code can be compiled against Python's headers, the test skips."""
+    """Skip the test if no C code can be compiled against Python's headers."""
     __tracebackhide__ = True
     command = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     if shutil.which(command) is None or not Path(sysconfig.get_path("include"), "Python.h").is_file():

@@ -1,8 +1,8 @@
-"""The parts of ARCHITECTURE.md that are made from the files: the core's layers, its code map, the list of decisions.
+"""Makes parts of ARCHITECTURE.md from the files: the core's layers, its code map, the list of decisions.
 
     python -m tests.frame.architecture
 
-writes them anew, between their marks. Owns: how they are made. Must never: write anything between other marks.
+writes them between their marks. Owns: their making. Must never: write anything between other marks.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _OWNS = re.compile(r"Owns: (?P<owns>.*?)\. Must never: (?P<must>.*?)\.(?:$|\s)",
 
 
 def docstring(path: Path) -> str:
-    """The module's, in one line for each paragraph."""
+    """Return the module's docstring, in one line for each paragraph."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return "\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def layers() -> str:
-    """The core's folders, each with a slash, and single files, the highest first."""
+    """Return the core's folders, each with a slash, and single files, the highest first."""
     core = ROOT / "broker" / "core"
     rows = ["   ".join(f"{name}/" if (core / name).is_dir() else name for name in row) for row in reversed(ROWS)]
     return "\n".join(["```", *rows, "```"])
 
 
 def core_map() -> str:
-    """A row for each folder of the core, from the top down."""
+    """Return a row for each folder of the core, from the top down."""
     lines = ["| folder of `broker/core/` | files | owns | must never |", "|---|---|---|---|"]
     for row in reversed(ROWS):
         for name in row:
@@ -48,7 +48,7 @@ def core_map() -> str:
 
 
 def decisions() -> str:
-    """The ADRs, by number."""
+    """Return the ADRs, by number."""
     lines = []
     for path in sorted((ROOT / "docs" / "adr").glob("[0-9]*.md")):
         title = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
@@ -57,11 +57,11 @@ def decisions() -> str:
 
 
 MADE = {"layers": layers, "core map": core_map, "decisions": decisions}
-"""By the name in its marks."""
+"""The maker of each part, by the name in its marks."""
 
 
 def made(page: str) -> str:
-    """The page, with what is made from the files."""
+    """Return the page with new parts."""
     for name, make in MADE.items():
         begin, end = f"<!-- made: {name} -->", "<!-- end -->"
         before, mark, rest = page.partition(begin)

@@ -1,7 +1,7 @@
-"""Which module may know which: the rules of ARCHITECTURE.md, and the reader of imports that finds who breaks them.
+"""The rules of ARCHITECTURE.md on imports, and the reader that finds imports which break them.
 
-Owns: the table of layers, and the search for circles. Must never: import what it checks; it reads sources, so that a
-module that cannot even be imported is checked as well, and one that is only imported inside a function too.
+Owns: the table of layers, and the search for circles. Must never: import what it checks. It reads sources, so it also
+checks modules that cannot be imported, and imports inside functions.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 NAME = "ingeborg"
-"""What is installed. Here modules are called by their folders: ``ingeborg.broker.core.connections.hub`` is
+"""The installed package. Here modules have their folders' names: ``ingeborg.broker.core.connections.hub`` is
 ``broker.core.connections.hub``."""
 
 OURS = frozenset({"protocol", "broker", "autoscaler", "loadgen", "bench"})
 
 _MAY_BE_SHORT = re.compile(rf"\b(?:from|import)\b(?:.*\\\n)*.*(?<![\w.])(?:{'|'.join(sorted(OURS))})\b")
-"""Whatever imports one by its short name has such a line, or lines that go on: few others have. To parse all sources
+"""A source that imports one by its short name has such a line, or continued lines; few others have. Parsing all sources
 takes six seconds."""
 
 OUTSIDE_WORLD = frozenset(
@@ -33,21 +33,21 @@ OUTSIDE_WORLD = frozenset(
         *("importlib", "lmdb", "psutil", "pyspark", "uvloop", "websockets"),
     )
 )
-"""What reads a clock, draws a number, or touches a file, a socket, a thread or a process: a pure module gets the result
-as an argument."""
+"""Modules that read a clock, draw a number, or touch a file, a socket, a thread or a process. A pure module gets the
+result as an argument."""
 
 HARMLESS = frozenset({"websockets.speedups", "websockets.utils"})
-"""Parts of these that compute and nothing else: XOR of bytes."""
+"""Parts of these that only compute: XOR of bytes."""
 
 WORLDLY_BUILTINS = frozenset({"open", "print", "input", "breakpoint", "__import__"})
 
 
 KNOW_NOTHING = frozenset({"broker", "autoscaler", "loadgen", "bench"})
-"""Packages whose ``__init__`` runs before any module inside: what it imported, all of them would know."""
+"""Packages whose ``__init__`` runs before any module inside, so every module would know its imports."""
 
 
 class Layer(NamedTuple):
-    """What the modules at or below ``prefix`` may import of ours (these prefixes), and whether they are pure."""
+    """A rule: the modules at or below ``prefix`` may import these prefixes of ours, and may have to be pure."""
 
     prefix: str
     may_know: tuple[str, ...]
@@ -74,7 +74,7 @@ LAYERS = (
     Layer("broker.store.base", ("protocol", "broker.core")),
     Layer("broker", ("protocol", "broker", "ingeborg.form", "ingeborg.streams")),
     Layer("broker.command.cli", ("protocol", "broker", "ingeborg.form", "ingeborg.streams"), known_to_none=True),
-    # One command line starts two products. Of the broker nothing else knows the autoscaler, which knows no broker.
+    # One command line starts two products. No other part of the broker knows the autoscaler, which knows no broker.
     Layer("broker.command.autoscale", ("protocol", "broker", "autoscaler.run")),
     Layer("autoscaler", ("protocol", "autoscaler")),
     Layer("autoscaler.groups", ("autoscaler.groups",), pure=True),
@@ -83,11 +83,11 @@ LAYERS = (
     Layer("bench", ("protocol", "bench", "ingeborg.form")),
     Layer("bench.causality", ("bench.causality",), pure=True),
     Layer("bench.oracle", ("bench.oracle",), pure=True),
-    # The evaluation of a pure part, in the process that evaluates it.
+    # The evaluation of a pure part runs in this process.
     Layer("bench.packing", ("protocol", "bench", "ingeborg.form", "autoscaler.groups")),
-    # Protocols as endpoints would run them, in a simulator.
+    # A simulator runs protocols as endpoints would.
     Layer("bench.overlay", ("protocol", "bench", "ingeborg.form", "broker.core.overlay")),
-    # The same of policies of caches, and a broker around them that is put together of real parts.
+    # The same for cache policies, with a broker around them that consists of real parts.
     # A recorded log has one reader, the generator's.
     Layer("bench.caching", ("protocol", "bench", "ingeborg.form", "broker.core.caches", "loadgen.workloads")),
     Layer(
@@ -97,7 +97,7 @@ LAYERS = (
             "autoscaler.kafka.connecting",
         ),
     ),
-    # Real programs on a real Kafka; in place of their monitor it speaks to them itself.
+    # Real programs on a real Kafka. It speaks to them in place of their monitor.
     Layer("bench.autoscale", ("protocol", "bench", "ingeborg.form", "autoscaler")),
     Layer("bench.cli", ("protocol", "bench", "ingeborg.streams"), known_to_none=True),
     # Microbenchmarks of single parts: they import what they measure, and nothing imports them.
@@ -111,17 +111,17 @@ NOT_EACH_OTHER = (("broker.store.riak", "broker.store.embedded"), ("broker.core"
 
 
 def below(module: str, prefix: str) -> bool:
-    """Is the module the prefix itself, or inside it?"""
+    """Return whether the module is the prefix itself, or inside it."""
     return module == prefix or module.startswith(prefix + ".")
 
 
 def layer_of(module: str) -> Layer:
-    """The innermost layer a module of ours is in."""
+    """Return the innermost layer of a module of ours."""
     return max((layer for layer in LAYERS if below(module, layer.prefix)), key=lambda layer: len(layer.prefix))
 
 
 class Import(NamedTuple):
-    """One import statement's one target: a module, or a name in it (which may be a module too)."""
+    """One target of an import statement: a module, or a name in it (which may also be a module)."""
 
     line: int
     module: str
@@ -130,8 +130,8 @@ class Import(NamedTuple):
 
 @cache
 def imports(source: str, module: str, is_package: bool) -> Sequence[Import]:
-    """Every import of a source, wherever it stands, relative ones resolved. ``module``: the source's dotted name. Each
-    test asks for those of the whole project, and to read it takes two seconds."""
+    """Return every import of a source at any place, with relative ones resolved. ``module``: the source's dotted name.
+    The cache saves each test from reading the whole project, which takes two seconds."""
     return [*_imports(source, module, is_package)]
 
 
@@ -154,13 +154,13 @@ def _imports(source: str, module: str, is_package: bool) -> Iterator[Import]:
 
 
 def by_folder(module: str) -> str:
-    """The name without the one that is installed, of a module in one of our folders; of any other, the name."""
+    """Return a module's name without the installed package if it is in one of our folders; else the name itself."""
     inner = module.removeprefix(f"{NAME}.")
     return inner if inner.partition(".")[0] in OURS else module
 
 
 def short_imports(source: str) -> Iterator[tuple[int, str]]:
-    """Imports of ours without the name that is installed, wherever they stand: line and module."""
+    """Yield imports of ours without the installed name, at any place: line and module."""
     if not _MAY_BE_SHORT.search(source):
         return
     for node in ast.walk(ast.parse(source)):
@@ -176,23 +176,25 @@ def short_imports(source: str) -> Iterator[tuple[int, str]]:
 
 
 def worldly_calls(source: str) -> Iterator[tuple[int, str]]:
-    """Calls of builtins that touch the outside world: line and name."""
+    """Yield calls of builtins that touch the outside world: line and name."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in WORLDLY_BUILTINS:
             yield node.lineno, node.func.id
 
 
 def reached(found: Import, modules: Mapping[str, str]) -> str:
-    """The module an import really reaches: ``from ingeborg.broker.command import cli`` reaches
+    """Return the module that an import really reaches: ``from ingeborg.broker.command import cli`` reaches
     ``broker.command.cli``."""
     inner = f"{found.module}.{found.name}"
     return inner if inner in modules else found.module
 
 
 def broken_arrows(modules: Mapping[str, str], packages: frozenset[str]) -> list[str]:
-    """One line for each import that turns an arrow back, sorted.
+    """Return one line for each import that turns an arrow back, sorted.
 
-    ``modules``: source by dotted name; ``packages``: which of them are an ``__init__``.
+    Args:
+        modules: sources by dotted name.
+        packages: the names of those that are an ``__init__``.
     """
     broken = []
     for module, source in modules.items():
@@ -227,11 +229,15 @@ def broken_arrows(modules: Mapping[str, str], packages: frozenset[str]) -> list[
 
 
 def circles(modules: Mapping[str, str], packages: frozenset[str]) -> list[list[str]]:
-    """The circles of imports: groups of modules each of which leads to every other. Sorted, and the names in each.
+    """Return the circles of imports, sorted: groups of modules each of which leads to every other.
 
-    Imports count wherever they stand: under ``TYPE_CHECKING``, and inside a function. Whoever wants to understand one
-    module of a circle has to read them all, and that is so for types as well. That Python runs a package's ``__init__``
-    before its modules is no import of theirs. Arguments: as for ``broken_arrows``.
+    Imports count at any place, also under ``TYPE_CHECKING`` and inside a function. A reader of one module of a circle
+    has to read them all, even if it imports only types. A package's ``__init__``, which Python runs before its modules,
+    is not an import of theirs.
+
+    Args:
+        modules: as for ``broken_arrows``.
+        packages: as for ``broken_arrows``.
     """
     arrows: dict[str, set[str]] = {}
     for module, source in modules.items():
@@ -253,7 +259,7 @@ def circles(modules: Mapping[str, str], packages: frozenset[str]) -> list[list[s
 
 
 def third_party(modules: Mapping[str, str], packages: frozenset[str]) -> dict[str, set[str]]:
-    """Names of top-level packages that are neither ours nor Python's, and the modules that import them."""
+    """Return the top-level packages that are neither ours nor Python's, with the modules that import them."""
     known = OURS | {NAME} | sys.stdlib_module_names
     users: dict[str, set[str]] = {}
     for module, source in modules.items():
@@ -265,11 +271,11 @@ def third_party(modules: Mapping[str, str], packages: frozenset[str]) -> dict[st
 
 
 def read_modules(root: Path) -> tuple[dict[str, str], frozenset[str]]:
-    """All modules of ours below the repository's root, as ``broken_arrows`` takes them. Generated ones are there by
-    name, without their source."""
+    """Read all modules of ours below the repository's root, as ``broken_arrows`` takes them. Generated ones have no
+    source."""
     modules, packages = {}, set()
     for top in sorted(OURS | {NAME}):
-        # What stands in the folder of the name itself; of its links, the folders are read.
+        # Read the files of the installed name's folder. Its links lead to the other folders.
         for path in sorted((root / NAME).glob("*.py") if top == NAME else (root / top).rglob("*.py")):
             parts = path.relative_to(root).with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -1,7 +1,7 @@
-"""The reference part of docs/cli.md, made from the command line's grammar: ``python -m tests.frame.command_reference``.
+"""Makes the reference of docs/cli.md from the command line's grammar: ``python -m tests.frame.command_reference``.
 
-Owns: how a command and its options look there, and the two marks between which they stand. What is around them is
-written by hand.
+Owns: the form of a command and its options there, and the two marks around them. The rest of the page is written by
+hand.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ BEGIN, END = "<!-- made by python -m tests.frame.command_reference -->", "<!-- e
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
-    """Each command's grammar by its name."""
+    """Return each command's grammar by its name."""
     (action,) = [action for action in cli.parser()._actions if isinstance(action, argparse._SubParsersAction)]
     return dict(action.choices)
 
 
 def reference() -> str:
-    """All commands in Markdown."""
+    """Return all commands in Markdown."""
     serve = {option for action in commands()["serve"]._actions for option in action.option_strings}
     parts = []
     for name, parser in commands().items():
@@ -55,7 +55,7 @@ def _cell(text: str) -> str:
 
 
 def page(text: str) -> str:
-    """The page with its reference made anew."""
+    """Return the page with a new reference."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{reference()}\n{END}{after}"

@@ -1,9 +1,9 @@
-"""What a source asks of a desk: the reader that finds who asks for more than the desk itself gives.
+"""The reader that finds sources which reach through a desk.
 
-Owns: which expressions are a desk. Must never: import what it checks.
+Owns: the definition of an expression that is a desk. Must never: import what it checks.
 
-A part may use a desk's members, and nothing that lies behind them: ``desk.x`` is fine, ``desk.x.y`` is not.
-A desk is whatever is annotated as one, made by ``Desk(...)``, or given the value of another, under any name.
+A part may use a desk's members, and nothing behind them: ``desk.x`` is fine, ``desk.x.y`` is not. A desk is a name or
+attribute that is annotated as one, made by ``Desk(...)``, or assigned from another desk.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ DESK = re.compile(r"\bDesk\b")
 
 
 class Desks:
-    """Names and attributes that are a desk somewhere in the sources: one that is a desk in one place is taken for one
-    in all, so that none can hide."""
+    """The names and attributes that are a desk somewhere in the sources. A name that is a desk in one place counts as
+    one everywhere, so that none can hide."""
 
     def __init__(self, sources: Iterable[str]) -> None:
         trees = [ast.parse(source) for source in sources]
         self._names: set[str] = set()
         self._attributes: set[str] = set()
         size = -1
-        while size != len(self._names) + len(self._attributes):  # until no further name for one is found
+        while size != len(self._names) + len(self._attributes):  # until a pass finds no further name
             size = len(self._names) + len(self._attributes)
             for tree in trees:
                 self._learn(tree)
@@ -57,7 +57,7 @@ class Desks:
             self._attributes.add(target.attr)
 
     def is_desk(self, node: ast.expr) -> bool:
-        """Is the expression a desk?"""
+        """Return whether the expression is a desk."""
         if isinstance(node, ast.Name):
             return node.id in self._names
         if isinstance(node, ast.Attribute):
@@ -67,7 +67,7 @@ class Desks:
         return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and bool(DESK.fullmatch(node.func.id))
 
     def passed_by(self, source: str) -> Iterator[tuple[int, str]]:
-        """Every expression of the source that goes past a desk to what lies behind: line and text."""
+        """Yield every expression of the source that reaches through a desk: line and text."""
         for node in ast.walk(ast.parse(source)):
             if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute)):
                 continue

@@ -1,4 +1,4 @@
-"""The core's layers: which folder may know which.
+"""The core's layers: the folders that each folder may know.
 
 Owns: their order, and the reader of imports that finds one that turns back. Must never: import what it reads.
 """
@@ -34,12 +34,12 @@ ROWS = (
     ("lookup", "turns"),
     ("router",),
 )
-"""The core's folders and single files, from the bottom up. Each may know those of the rows before its own, and of its
-own row only itself."""
+"""The core's folders and single files, from the bottom up. Each may know the rows before its own, and in its own row
+only itself."""
 
 
 def turned_back(sources: Mapping[str, str]) -> list[str]:
-    """Imports of a folder that is not below one's own. ``sources``: by path below the core."""
+    """Return imports of a folder that is not below the importer's. ``sources``: sources by path below the core."""
     row_of = {name: row for row, names in enumerate(ROWS) for name in names}
     found = []
     for path, source in sources.items():

@@ -1,4 +1,4 @@
-"""Which packages a list of requirements brings along, by what the packages of this environment say of themselves.
+"""Finds the packages that a list of requirements brings along, by the metadata of this environment's packages.
 
 Owns: the closure of requirements. Must never: ask an index.
 """
@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 
 def needed(requirements: Iterable[str], python: str) -> set[str]:
-    """The names of these packages and of all that they need, on CPython of this version (``"3.13"``)."""
+    """Return the names of these packages and of all that they need, on CPython of this version (``"3.13"``)."""
     found: set[tuple[str, str]] = set()
     left = [(requirement, "") for requirement in requirements]
     while left:

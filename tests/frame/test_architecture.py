@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md says what the files say: what is made of them is up to date, and what it names is there."""
+"""ARCHITECTURE.md agrees with the files: its generated parts are up to date, and the things it names exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def page() -> str:
 
 @cache
 def sources() -> dict[str, Path]:
-    """By path below the root."""
+    """Return the sources by path below the root."""
     found = [
         path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")) if "ingeborg/" not in str(path)
     ]
@@ -43,7 +43,7 @@ def test_each_file_that_it_names_is_there(path: str) -> None:
 
 @cache
 def members() -> dict[str, set[str]]:
-    """Of each class the names of its methods and attributes, those of the classes that it is made of included."""
+    """Return the names of each class's methods and attributes, including those of its base classes."""
     found: dict[str, set[str]] = {}
     bases: dict[str, list[str]] = {}
     for name, path in sources().items():

@@ -1,7 +1,7 @@
-"""What a build makes: the sources, or the compiled form where the build is asked for it.
+"""The result of a build: the sources or, on request, the compiled form.
 
-pip builds in an environment that has what the build requires and nothing else. Here such an environment is made of
-links to the packages of this one, so that nothing is fetched. The builds compile a few modules; `make compiled`
+pip builds in an environment with the build's requirements and nothing else. These tests make such an environment from
+links to the packages of this one, so that they fetch nothing. The builds compile a few modules; `make compiled`
 compiles all.
 """
 
@@ -26,16 +26,16 @@ from tests.frame.arrows import read_modules, third_party
 from tests.frame.needed import needed
 from tests.frame.test_wheel import BUILD_S, ROOT, build, copy, installed, outside
 
-#: Of the modules that are compiled those that have a part of each kind: `link` is of the core, and imports msgspec.
+#: Compiled modules with each kind of import: `link` is in the core, and imports msgspec.
 FEW = ("broker/core/links/link.py", "protocol/errors.py", "protocol/wire.py")
 
 
-#: What pip passes to a build that is to compile.
+#: The variable that makes a build compile.
 COMPILE = {form.COMPILE: "1"}
 
 
 def build_requirements(tree: Path, variables: Mapping[str, str]) -> list[str]:
-    """What pip installs before it builds, beside `build-system.requires`: it asks the build itself."""
+    """Return the build's own answer on further packages that pip installs in addition to `build-system.requires`."""
     code = "from setuptools import build_meta; print(build_meta.get_requires_for_build_wheel())"
     kept = {name: value for name, value in os.environ.items() if name != form.COMPILE}
     done = subprocess.run(
@@ -52,7 +52,7 @@ def build_requirements(tree: Path, variables: Mapping[str, str]) -> list[str]:
 
 
 def environment(folder: Path, packages: set[str]) -> Path:
-    """A new environment with these packages of this one, and no other: its Python."""
+    """Make an environment with these packages of this one, and no other. Returns its Python."""
     venv.create(folder, with_pip=False, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
     for package in packages:
@@ -65,7 +65,7 @@ def environment(folder: Path, packages: set[str]) -> Path:
 
 
 def said(wheel: Path, folder: Path) -> str:
-    """What the code of a wheel says of its form, installed where a client is."""
+    """Return the form that the code of a wheel reports, in an environment with a client's packages."""
     interpreter, _ = installed(wheel, folder, ("msgspec", "orjson", "ormsgpack", "websockets"))
     code = "import ingeborg.broker.core.links.link; from ingeborg import form; print(form.name())"
     done = subprocess.run(
@@ -77,7 +77,7 @@ def said(wheel: Path, folder: Path) -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """What the package is built from, with few modules to compile."""
+    """Copy the files of a build, with few modules to compile."""
     wants.module("mypy", "dev")
     tree = copy(tmp_path / "tree")
     listing = tree / "ingeborg" / "form.py"
@@ -120,7 +120,7 @@ def test_a_build_that_cannot_compile_says_why_and_fails(tree: Path, tmp_path: Pa
 
 
 def refused(tree: Path, out: Path, interpreter: Path, variables: Mapping[str, str]) -> str:
-    """What a build that is to compile says when it fails."""
+    """Return the error of a build that should compile and fails."""
     with pytest.raises(AssertionError) as failed:
         build(tree, "wheel", out, interpreter=interpreter, variables={**COMPILE, **variables})
     return str(failed.value)

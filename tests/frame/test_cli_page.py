@@ -1,4 +1,4 @@
-"""docs/cli.md says what the command line does."""
+"""docs/cli.md agrees with the command line."""
 
 from __future__ import annotations
 

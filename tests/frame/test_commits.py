@@ -20,11 +20,11 @@ PATIENCE_S = 30
 
 
 class NoHistoryError(Exception):
-    """Git does not run, or knows no commit."""
+    """Raised if git does not run, or knows no commit."""
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """The output of git in this folder."""
+    """Return the output of git in this folder."""
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=True
@@ -59,7 +59,7 @@ def test_subjects_of_commits_are_short() -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with two commits whose subjects are too long, and a short one between."""
+    """Make a repository with two commits whose subjects are too long, and a short one between."""
     if shutil.which("git") is None:
         wants.skip("git and its repository", "clone the repository instead of unpacking an archive")
     git(tmp_path, "init", "--quiet")

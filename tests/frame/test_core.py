@@ -15,10 +15,10 @@ from tests.frame.layers import ROWS, turned_back
 
 CORE = Path(__file__).resolve().parents[2] / "broker" / "core"
 
-#: Lines of a file of the core at most: what can be read in a sitting.
+#: The most lines of a file of the core: a reader can read as many in a sitting.
 LINES_MAX = 600
 
-#: And of a function: what can be seen at once.
+#: The most lines of a function: a screen shows as many.
 FUNCTION_LINES_MAX = 60
 
 
@@ -100,7 +100,7 @@ def test_the_core_s_folders_know_each_other_in_one_direction() -> None:
 
 
 def bound_from_outside(source: str) -> Iterator[int]:
-    """Lines in which an attribute of an object begins as a function without a name, for somebody else to replace."""
+    """Yield the lines that set an object's attribute to a lambda, which another object would replace."""
     for node in ast.walk(ast.parse(source)):
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if value is not None else []  # type: ignore[attr-defined]

@@ -48,7 +48,7 @@ def named(services: dict[str, Any], prefix: str) -> list[str]:
 
 
 def run_tool(tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The tool on the repository's files; the test skips where it is not installed."""
+    """Run the tool on the repository's files. Skip the test if the tool is not installed."""
     return subprocess.run(
         [wants.tool(tool), *arguments], cwd=ROOT, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S
     )
@@ -165,7 +165,7 @@ def test_endpoints_are_configured_by_options_that_exist(services: dict[str, Any]
 
 
 def test_the_bucket_types_are_those_the_store_asks_for() -> None:
-    """Save ``node_confirms``, which Riak 2.2 does not have, and the backend of what expires."""
+    """Compare all but ``node_confirms``, which Riak 2.2 does not have, and the backend of expiring records."""
     created = {}
     for line in (DEPLOY / "riak" / "bucket-types").read_text().splitlines():
         if not line.startswith("#"):
@@ -184,7 +184,7 @@ def test_the_bucket_types_are_those_the_store_asks_for() -> None:
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Those of the Dockerfile, with the words of each."""
+    """Return the instructions of the Dockerfile, with the words of each."""
     lines = re.sub(r"\\\n", "", (DEPLOY / "Dockerfile").read_text()).splitlines()
     read = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
     return [(name, words) for name, words in read]
@@ -215,7 +215,7 @@ def test_the_image_that_runs_has_what_an_endpoint_and_the_autoscaler_need_and_no
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     runtime = needed([*project["dependencies"], *extras["server"], *extras["autoscale"]], python)
-    # Of Python 3.11, by which the pins are made: 3.13 has no need of it, and it does no harm.
+    # The pins are made with Python 3.11, which needs this package. Python 3.13 does not, and it does no harm.
     assert sorted(removed) == sorted((installed | {"pip"}) - runtime - {"async-timeout"})
     assert runtime <= installed
     assert {"mypy", "setuptools", "pip"} <= set(removed)
@@ -231,4 +231,4 @@ def test_the_image_is_compiled_and_its_compiler_is_in_the_stage_that_builds() ->
     assert "gcc libc6-dev" in build[0]
     assert not any("apt-get" in words or "gcc" in words for words in final)
     (install,) = (words for words in map(json.loads, build[1:]) if words[-1] == ".")
-    assert install[:2] == ["env", f"{form.COMPILE}=1"]  # and fails where it cannot compile (test_builds.py)
+    assert install[:2] == ["env", f"{form.COMPILE}=1"]  # it fails if it cannot compile (test_builds.py)

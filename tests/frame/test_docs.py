@@ -1,5 +1,5 @@
-"""The documentation site: it builds without a warning, its links lead somewhere, it asks nobody else for anything, and
-what its first page says to type works."""
+"""The documentation site builds without a warning, its links lead somewhere, it fetches nothing from other sites, and
+the commands of its first page work."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tests.frame.arrows import OURS
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60
-#: The build takes seven seconds of one core; on a machine that others load, several times that.
+#: The build takes seven seconds of one core, and several times as long on a loaded machine.
 BUILD_S = 120
 
 #: Pages that a browser shows: name, width in pixels, dark.
 SHOWN = [("docs/start", 1280, False), ("protocol/SPEC", 390, True), ("docs/configuration", 390, False)]
 
-#: As `make docs` builds it, but that only the pages shown have the contents at their side, which are made again for
-#: each page, and that the index for searching has words as they are written. Both took half of the time.
+#: Builds the site like `make docs`, with two differences that save half of the time. Only the pages shown have a
+#: sidebar, which the theme makes again for each page. The search index has unstemmed words.
 BUILD = f"""
 import sys
 import furo
@@ -47,12 +47,12 @@ SearchEnglish.stem = lambda _, word: word
 sys.exit(main(sys.argv[1:]))
 """
 
-pytestmark = pytest.mark.timeout(BUILD_S + 60)  # whichever test comes first has the build in its time
+pytestmark = pytest.mark.timeout(BUILD_S + 60)  # the first test's time includes the build
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site; the tests of it are in one process."""
+    """Build the site. All its tests run in one process."""
     wants.module("sphinx", "docs")
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-c", BUILD, "-b", "html", "-c", "docs", "-W", "--keep-going", "-q", ".", str(out)]
@@ -62,7 +62,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Page(HTMLParser):
-    """What a page has: anchors, links to follow, and what a browser fetches by itself."""
+    """The anchors of a page, its links to follow, and the files that a browser fetches."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def pages(site: Path) -> dict[Path, Page]:
 
 
 def test_every_page_is_there_and_in_the_contents(site: Path, pages: dict[Path, Page]) -> None:
-    """A page in no toctree is a warning of Sphinx's already; this is for one that is not built at all."""
+    """Sphinx already warns of a page in no toctree; this finds one that it does not build."""
     sources = [*ROOT.glob("*.md"), ROOT / "protocol" / "SPEC.md", *(ROOT / "docs").rglob("*.md")]
     sources += (ROOT / "bench" / "results").glob("*/summary.md")
     built = [site / path.relative_to(ROOT).with_suffix(".html") for path in sources]
@@ -121,7 +121,7 @@ def test_a_page_fetches_nothing_from_elsewhere(site: Path, pages: dict[Path, Pag
 
 @pytest.mark.parametrize(("name", "width", "dark"), SHOWN)
 async def test_a_page_fits_a_browser(site: Path, name: str, width: int, dark: bool) -> None:
-    """It is no wider than the screen (wide tables scroll by themselves), and nothing is fetched but files."""
+    """It is no wider than the screen (wide tables scroll separately), and fetches only files."""
     seen = await look(site / f"{name}.html", width, "document.documentElement.scrollWidth", dark)
     assert seen.value <= width
     assert seen.complaints == []
@@ -140,7 +140,7 @@ def test_the_reference_has_every_option_of_the_code(site: Path) -> None:
 
 
 def test_what_pages_tell_to_run_is_there() -> None:
-    """Modules, tests and targets by the names that they are told by."""
+    """The pages name modules, tests and targets that exist."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     absent = []
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
@@ -158,11 +158,11 @@ def test_what_pages_tell_to_run_is_there() -> None:
     assert absent == []
 
 
-# -- What docs/start.md says to type
+# -- The commands of docs/start.md
 
 
 class Terminal:
-    """A block of commands in a shell of its own; what it prints is in a file."""
+    """A block of commands in a separate shell, which prints into a file."""
 
     def __init__(self, commands: str, folder: Path, number: int, variables: dict[str, str]) -> None:
         self.commands = commands
@@ -179,17 +179,17 @@ class Terminal:
             )
 
     def said(self) -> str:
-        """All of it so far."""
+        """Return all output so far."""
         return self._file.read_text(encoding="utf-8")
 
     def shows(self, lines: list[str]) -> bool:
-        """Has it printed these lines, in whatever order? An … stands for anything."""
+        """Return whether it has printed these lines, in any order. An … stands for anything."""
         patterns = [".*".join(map(re.escape, line.split("…"))) for line in lines]
         said = self.said()
         return all(re.search(f"^{pattern}$", said, re.MULTILINE) for pattern in patterns)
 
     def end(self) -> None:
-        """It runs no more afterwards, nor does what it started."""
+        """End the shell and the processes that it started."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
             try:
@@ -200,7 +200,7 @@ class Terminal:
 
 
 def shim(folder: Path, name: str, *command: str) -> None:
-    """A command of that name which is of this tree, not of what is installed."""
+    """Make a command of that name that runs this tree's code, not the installed package."""
     quoted = " ".join(f"'{word}'" for word in command)
     (folder / name).write_text(f'#!/bin/sh\nexec {quoted} "$@"\n', encoding="utf-8")
     (folder / name).chmod(0o755)
@@ -208,8 +208,8 @@ def shim(folder: Path, name: str, *command: str) -> None:
 
 @pytest.mark.cluster
 def test_what_the_first_page_says_to_type_works(tmp_path: Path) -> None:
-    """Each block ``sh`` goes into a terminal of its own, each ``python`` into the file it names, and each ``text`` has
-    to appear on one of the terminals. Only the ports are others; the setting up is left out, CI does it to get here.
+    """Run each block ``sh`` in a separate terminal, and write each ``python`` into the file it names. Each ``text`` has
+    to appear on one of the terminals. The ports differ, and the test skips the setup, which CI has already done.
     """
     page = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
     blocks = re.findall(r"(?:`(\w+\.py)`:\n)?^```(\w+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
@@ -219,7 +219,7 @@ def test_what_the_first_page_says_to_type_works(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     shim(tmp_path / "bin", "ingeborg", sys.executable, "-m", "ingeborg.broker.command.cli")
     shim(tmp_path / "bin", "python", sys.executable)
-    # The page shows what a checkout says before anybody has compiled it.
+    # The page shows the output of a checkout that is not compiled.
     variables = environment({"PYTHONPATH": str(ROOT), "XDG_DATA_HOME": str(tmp_path / "data"), form.VARIABLE: "1"})
     variables["PATH"] = f"{tmp_path / 'bin'}:{variables['PATH']}"
 
@@ -235,7 +235,7 @@ def test_what_the_first_page_says_to_type_works(tmp_path: Path) -> None:
             elif kind == "text":
                 ran += 1
                 await_shown(terminals, text.splitlines())
-        # The first two, `serve` and `sub`, are left running.
+        # The first two, `serve` and `sub`, go on running.
         assert [terminal.process.wait(PATIENCE_S) for terminal in terminals[2:]] == [0] * (len(terminals) - 2)
     finally:
         for terminal in reversed(terminals):

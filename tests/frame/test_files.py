@@ -1,4 +1,4 @@
-"""What every file of the project keeps to: modules say what they are, and none names the machine it was made on."""
+"""Rules for every file of the project: modules describe themselves, and no file names the machine it was made on."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ CODE = ("ingeborg", "protocol", "broker", "autoscaler", "loadgen", "bench", "tes
 PINNED = re.compile(r"[a-z0-9-]+==\S+ (; [^\\\n]+ )?\\\n +--hash=sha256:")
 
 DOCSTRING = re.compile(r'(?:#.*\n|\s)*"""\s*[^"\s]')
-"""What a module that has one begins with: to parse them all takes four seconds."""
+"""The beginning of a module with a docstring. Parsing all modules would take four seconds."""
 
 MACHINE_PATH = re.compile(r"(?<![\w.~$}>*/-])/(?:home|Users|root|work|workspaces?)/[\w.]")
-"""An absolute path into somebody's folders: true on one machine, and wrong on all others."""
+"""An absolute path into somebody's folders, which is right on one machine only."""
 
 SCRIPTS = sorted(
     path.relative_to(ROOT).as_posix()
@@ -31,7 +31,7 @@ SCRIPTS = sorted(
 
 
 def project_files() -> list[Path]:
-    """What is or would be committed; where git cannot be asked (a source archive), the code and the pages."""
+    """Return the files that are or would be committed; without git (a source archive), the code and the pages."""
     try:
         listed = subprocess.run(
             ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
@@ -117,7 +117,7 @@ def test_pins_carry_hashes_and_name_no_index(name: str) -> None:
 
 
 def pins(name: str) -> set[str]:
-    """``package==version`` of each line of a file of pins."""
+    """Return ``package==version`` of each line of a file of pins."""
     return set(re.findall(r"^[a-z0-9-]+==\S+", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
 
 
@@ -126,7 +126,7 @@ def test_an_endpoint_runs_on_the_versions_the_tests_ran_on() -> None:
 
 
 def test_a_build_takes_the_versions_the_tests_ran_on_and_the_image_has_their_hashes() -> None:
-    """Of other releases mypy may make other C code. setuptools only calls the compiler: any does that is new enough."""
+    """Other releases of mypy may make other C code. setuptools only calls the compiler, so any new release works."""
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     exact = set(tool["ingeborg"]["compile"]["requires"])
     named = {requirement.partition("==")[0] for requirement in exact}

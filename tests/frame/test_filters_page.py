@@ -1,4 +1,4 @@
-"""docs/filters.md: each row of its table is true, and its limits are those of the code."""
+"""docs/filters.md: each row of its table is true, and its limits are the code's."""
 
 from __future__ import annotations
 

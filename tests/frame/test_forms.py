@@ -1,4 +1,4 @@
-"""Compiled or interpreted: what a process runs, and that it is never a build of other sources."""
+"""Compiled or interpreted: a process runs the chosen form, and never a build of other sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAY = "import ingeborg.protocol.wire as wire; print(wire.__file__)"
 
 
 class Tree:
-    """A copy of the sources. A text stands for the extension module of `wire`: Python takes it for one, and fails."""
+    """A copy of the sources. A text file stands for the extension module of `wire`: Python loads it, and fails."""
 
     def __init__(self, root: Path) -> None:
         self.package = root / "ingeborg"
@@ -87,7 +87,7 @@ def test_what_is_compiled_is_run(tree: Tree, pure: str | None) -> None:
     tree.build()
     done = tree.run("-c", SAY, pure=pure)
     assert done.returncode == 1
-    assert tree.extension.name in done.stderr.splitlines()[-1]  # it was taken, and is none
+    assert tree.extension.name in done.stderr.splitlines()[-1]  # Python has tried to load it
 
 
 def test_the_sources_are_run_where_that_is_asked_for(tree: Tree) -> None:
@@ -107,7 +107,7 @@ def test_a_build_of_other_sources_is_refused_in_a_checkout_and_says_what_to_do(t
     assert tree.run("-c", "import ingeborg", pure="1").returncode == 0
     tree.record.write_text(form.UNFINISHED + "\n")
     assert tree.run("-c", "import ingeborg").returncode == 1  # cut short
-    tree.project.unlink()  # what is installed is of one piece, and is not looked at each time
+    tree.project.unlink()  # an installed package is consistent, so no process checks it
     assert tree.run("-c", "import ingeborg").returncode == 0
 
 

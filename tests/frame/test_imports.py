@@ -214,13 +214,13 @@ DISTRIBUTIONS = {
     "pythonjsonlogger": "python-json-logger",
     "ruamel": "ruamel.yaml",
 }
-"""Where a package has another name than what is installed."""
+"""Packages whose import name differs from the installed name."""
 
 
 def test_every_package_that_is_imported_is_declared() -> None:
-    """The client must do with ``dependencies``. The broker may also use the extra ``server``, the autoscaler this and
-    ``autoscale``, loadgen and bench the extra ``bench``, and the adapters of other systems the extra ``rivals``. What
-    measures parts, or puts some together, may use what these do."""
+    """The client may use only ``dependencies``. The broker may also use the extra ``server``, the autoscaler this and
+    ``autoscale``, loadgen and bench the extra ``bench``, and the adapters of other systems the extra ``rivals``. Code
+    that measures parts, or combines them, may use the packages of these parts."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     def names(requirements: list[str]) -> set[str]:
@@ -245,7 +245,7 @@ def test_every_package_that_is_imported_is_declared() -> None:
             more = extras["server"]
         if module.startswith("bench.caching.live."):
             more = extras["server"] | extras["rivals"]
-        if module == "bench.micro.framing.picows_echo":  # which another interpreter runs
+        if module == "bench.micro.framing.picows_echo":  # another interpreter runs it
             more = more | {"picows"}
         return may_use[module.partition(".")[0]] | more
 
@@ -258,7 +258,7 @@ def test_every_package_that_is_imported_is_declared() -> None:
     }
     assert undeclared == {
         ("mypy_extensions", "protocol.native"),  # only mypy and mypyc see that it is imported
-        ("ortools", "bench.packing.optimum_program"),  # runs in an environment of its own
+        ("ortools", "bench.packing.optimum_program"),  # runs in a separate environment
         ("libcachesim", "bench.caching.simulator_program"),  # the same
     }
 

@@ -1,4 +1,4 @@
-"""Where a run's temporary files are."""
+"""The place of a run's temporary files."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def unsaid(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has said where files are to be, and a machine of any size has room."""
-    monkeypatch.setattr(tempfile, "tempdir", tempfile.gettempdir())  # so that it is this again afterwards
+    """Unset the place of temporary files, and make a machine of any size have room."""
+    monkeypatch.setattr(tempfile, "tempdir", tempfile.gettempdir())  # the fixture restores this one
     monkeypatch.setenv("TMPDIR", "")
     monkeypatch.delenv("TMPDIR")
     monkeypatch.setattr(memory, "ROOM_BYTES", 1)

@@ -1,4 +1,4 @@
-"""One import name: every module of ours is loaded as ``ingeborg.…``, and no module is there twice.
+"""One import name: Python loads every module of ours as ``ingeborg.…``, and none twice.
 
 A module that is loaded under two names has two copies of each class: an ``except`` does not catch the other's error.
 """
@@ -22,7 +22,7 @@ PATIENCE_S = 60
 
 
 def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Python with these arguments in a folder."""
+    """Run Python with these arguments in a folder."""
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)
 
@@ -64,7 +64,7 @@ def test_no_module_of_this_process_is_there_twice() -> None:
     ours = set(project_files())
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        # An environment may stand in the repository; what is installed there is not ours.
+        # The repository may contain an environment, whose packages are not ours.
         if file and Path(os.path.realpath(file)) in ours:
             names[os.path.realpath(file)].add(name)
     assert names, "this test's own module is one"
@@ -78,7 +78,7 @@ def test_the_name_has_a_link_to_each_folder_and_nothing_else_of_them() -> None:
 
 
 def without_links(folder: Path) -> None:
-    """The checkout of a git that may not make links."""
+    """Make the checkout of a git that may not make links."""
     (folder / NAME).mkdir()
     for name in ("__init__.py", "scripts.py", "py.typed"):
         shutil.copy(ROOT / NAME / name, folder / NAME)

@@ -1,4 +1,4 @@
-"""What takes long comes first, and what shares something stays in one process."""
+"""Long tests come first, and tests that share something stay in one process."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_file_that_takes_long_comes_before_one_of_many_tests() -> None:
 
 
 def test_every_test_is_run_once_by_several_processes_the_long_ones_first(tmp_path: Path) -> None:
-    """With the table's names on files of no length: each process writes down what it runs."""
+    """Empty tests have the table's names, and each process writes down the ones that it runs."""
     said = tmp_path / "said"
     said.mkdir()
     source = (
@@ -106,7 +106,7 @@ def test_every_test_is_run_once_by_several_processes_the_long_ones_first(tmp_pat
         for test in tests:
             where.setdefault(order.unit(test), set()).add(process)
     assert {name: len(processes) for name, processes in where.items()} == dict.fromkeys(where, 1)
-    # Nothing short has been begun anywhere before the last of what is long.
+    # No process has begun a short test before the last long one.
     for tests in ran.values():
         short = [test.startswith("tests/other/") for test in tests]
         assert short == sorted(short), tests

@@ -1,4 +1,4 @@
-"""`.ci/pins.py`: of the hashes of a release those are kept that a supported machine may have to compare."""
+"""`.ci/pins.py` keeps those hashes of a release that a supported machine may have to compare."""
 
 from __future__ import annotations
 

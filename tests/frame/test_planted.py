@@ -17,13 +17,13 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
 PATIENCE_S = 200
 
-#: As `tests.planted.Planted.line` prints it.
+#: The format of `tests.planted.Planted.line`.
 ENTRY = re.compile(r"(?P<file>[^\s:]+)::(?P<test>[^\s\[]+).*\n    (?:(?P<name>\w+): )?(?P<what>.+)")
 
 
 @pytest.fixture(scope="module")
 def listed() -> list[re.Match[str]]:
-    """What ``python -m tests.planted`` prints."""
+    """Return the output of ``python -m tests.planted``."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.planted"], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S
     )
@@ -34,7 +34,7 @@ def listed() -> list[re.Match[str]]:
 
 
 def plants(source: str) -> Iterator[str]:
-    """What plants a fault: a function of ``patch`` alone, and a class below such a heading."""
+    """Return the plants of a source: functions of ``patch`` alone, and classes below such a heading."""
     headings = [number for number, line in enumerate(source.splitlines(), 1) if line.startswith("# Planted faults")]
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef) and len(node.args.args) == 1:
@@ -44,7 +44,7 @@ def plants(source: str) -> Iterator[str]:
             yield node.name
 
 
-#: A kind of histories that such a heading happens to stand above.
+#: A kind of histories below such a heading by coincidence.
 NO_FAULTS = {"Unwritable"}
 
 
@@ -87,7 +87,7 @@ def test_the_known_seed_is_tried_first_and_a_fault_that_has_moved_is_said() -> N
     search("A fault.", 7, range(10), found)
     assert tried == [7]
     tried.clear()
-    with pytest.warns(MovedWarning, match=r"seed 3 does not find it any longer, and seed 7 does; .*: A fault\."):
+    with pytest.warns(MovedWarning, match=r"seed 3 no longer finds it, but seed 7 does; .*: A fault\."):
         search("A fault.", 3, range(10), found)
     assert tried == [3, 0, 1, 2, 4, 5, 6, 7]
     with pytest.raises(AssertionError, match="not found: A fault"):

@@ -1,4 +1,4 @@
-"""`--proof`: which seeds a run takes, and which tests it leaves out."""
+"""`--proof`: the seeds that a run takes, and the tests that it leaves out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_long(): print("ran all")
 
 
 def run(directory: Path, *arguments: str) -> tuple[int, str]:
-    """pytest's exit status, and what it said."""
+    """Run pytest. Returns its exit status and output."""
     (directory / "test_some.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", "/dev/null", "--rootdir", str(directory)]
     command += ["-rP", *arguments, str(directory)]

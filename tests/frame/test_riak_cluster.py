@@ -28,7 +28,7 @@ state["calls"].append(sys.argv[1:])
 ok = True
 match sys.argv[1:]:
     case ["member-status"]:
-        # One more node has asked to join each time anybody looks.
+        # Each look at the list shows one more node that has asked to join.
         if state["joining"] < state["to_come"]:
             state["joining"] += 1
         print("================================= Membership ==================================")
@@ -92,7 +92,7 @@ EMPTY = {
 
 
 class Cluster:
-    """The stand-in in a folder of its own, and the scripts run against it."""
+    """The stand-in in a separate folder, and the scripts that run against it."""
 
     def __init__(self, folder: Path, **state: object) -> None:
         self.folder = folder
@@ -173,7 +173,7 @@ def test_a_cluster_that_stays_too_small_is_given_up_and_never_counts_as_formed(t
 @pytest.mark.parametrize("coordinator_up_after", [0, 1])
 def test_a_member_asks_until_the_coordinator_takes_it(tmp_path: Path, coordinator_up_after: int) -> None:
     cluster = Cluster(tmp_path, valid=0, to_come=0, coordinator_up_after=coordinator_up_after)
-    # As the image does it: sourced, and any command that fails ends the start.
+    # The image sources it, and any failing command ends the start.
     hook = f"set -ex; sleep() {{ :; }}; . {SCRIPTS / '99-join-cluster.sh'}; echo joined"
     done = cluster.run("bash", "-c", hook, HOST="10.0.0.2", COORDINATOR_NODE_HOST="10.0.0.1")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The package's own name: what `import ingeborg` loads, and what its commands say without their extra."""
+"""The package's own name: the modules that `import ingeborg` loads, and its commands' errors without their extra."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE_S = 60
 
 
 def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The code in a process of its own, in this tree."""
+    """Run the code in a separate process, in this tree."""
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
 
@@ -40,7 +40,7 @@ def test_every_name_is_there_and_no_other() -> None:
 
 
 def test_a_client_does_without_any_extra() -> None:
-    """Every package of an extra is as if it were not installed."""
+    """Make every package of an extra appear as not installed."""
     without = "import sys; sys.modules.update(dict.fromkeys(sys.argv[1:])); from ingeborg import Client; print(Client)"
     extras = ["cryptography", "google.protobuf", "lmdb", "ormsgpack", "prometheus_client", "psutil"]
     done = python(without, *extras, "pyspark", "pythonjsonlogger", "redis", "rich", "uvloop")
@@ -62,7 +62,7 @@ def test_a_command_without_its_extra_says_so_in_one_line(command: str, absent: s
 
 
 def test_so_it_does_where_its_package_was_left_out(tmp_path: Path) -> None:
-    """As in the image of an endpoint. Without ``site`` nothing is found but the standard library and that folder."""
+    """As in the image of an endpoint. Without ``site`` Python finds only the standard library and that folder."""
     shutil.copytree(ROOT / "ingeborg", tmp_path / "ingeborg", ignore=shutil.ignore_patterns(*OURS, "__pycache__"))
     shutil.copytree(ROOT / "protocol", tmp_path / "ingeborg" / "protocol")
     start = (

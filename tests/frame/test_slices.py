@@ -15,7 +15,7 @@ from tests.slices import lacking
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 100
 
-#: Five folders of tests, by what comes of theirs.
+#: Five folders of tests, by their outcomes.
 TESTS = {
     "passes": "def test_it(): pass",
     "fails": "def test_it(): raise AssertionError('so')",
@@ -25,7 +25,7 @@ TESTS = {
 }
 
 
-#: Runs pytest once for each list of arguments on standard input: to start it takes a second, to run it hardly any.
+#: Runs pytest once for each list of arguments on standard input: starting it takes a second, and running it far less.
 RUNNER = """
 import contextlib, io, json, sys, pytest
 results = []
@@ -39,7 +39,8 @@ json.dump(results, sys.stdout)
 
 
 def arguments_of(directory: Path, arguments: tuple[str, ...], plugin: str) -> list[str]:
-    """pytest's, with folders of ``TESTS`` by their names. ``plugin``: all of `tests/conftest.py`, or a part of it."""
+    """pytest's arguments, with folders of ``TESTS`` by their names. ``plugin``: `tests/conftest.py` or one of its
+    parts."""
     for name, text in TESTS.items():
         (directory / name).mkdir(exist_ok=True)
         (directory / name / f"test_{name}.py").write_text(text + "\n")
@@ -48,7 +49,7 @@ def arguments_of(directory: Path, arguments: tuple[str, ...], plugin: str) -> li
 
 
 def run(directory: Path, *arguments: str, plugin: str = "tests.slices") -> tuple[int, str]:
-    """pytest's exit status, and what it said."""
+    """pytest's exit status and output."""
     command = [sys.executable, "-m", "pytest", *arguments_of(directory, arguments, plugin)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
     return done.returncode, done.stdout + done.stderr
@@ -65,14 +66,14 @@ CASES: list[tuple[tuple[str, ...], int, str]] = [
     (("--slices", "passes", "more", "-k", "test_passes"), 0, ""),
     (("--slices", "passes", "gone", "-m", "not slow"), 0, ""),
     (("--slices", "passes", "skips", "--collect-only"), 0, ""),
-    # Without slices nothing is asked of them.
+    # Without --slices a run need not cover them.
     (("passes", "skips"), 0, ""),
 ]
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], tuple[int, str]]:
-    """What pytest did in each of the cases, one after the other in one process."""
+    """Run pytest in each case, one after the other in one process. Returns the results."""
     directory = tmp_path_factory.mktemp("cases")
     cases = [arguments for arguments, _, _ in CASES]
     asked = json.dumps([arguments_of(directory, arguments, "tests.slices") for arguments in cases])
@@ -109,8 +110,8 @@ def test_another_form_than_the_one_that_was_asked_for_is_refused(tmp_path: Path)
     other = "interpreted" if form.compiled() else "compiled"
     found, text = run(tmp_path, "--form", other, "-n", "1", "passes", plugin="tests.conftest")
     assert found == pytest.ExitCode.USAGE_ERROR
-    assert f"--form {other}, and the code that would be tested is {form.name()}" in text
-    # All of it together, as `make test-compiled` has it.
+    assert f"--form {other}, but this run would test {form.name()} code" in text
+    # All options together, as in `make test-compiled`.
     found, text = run(
         tmp_path, "--form", form.name(), "--slices", "-n", "1", "passes", "skips", "gone", plugin="tests.conftest"
     )

@@ -44,7 +44,7 @@ def test_the_settings_are_those_of_the_code() -> None:
 def test_so_are_those_of_the_refusal_it_quotes() -> None:
     said = " ".join(PAGE.split())
     assert f"it speaks version {peers.VERSION - 1} of the peer protocol, not {peers.VERSION}`" in said
-    # As the handshake has it, whose numbers the page gives.
+    # The page gives the numbers of the handshake.
     handshake = (ROOT / "broker" / "shell" / "peer_socket.py").read_text(encoding="utf-8")
     assert 'f"it speaks version {version} of the peer protocol, not {VERSION}"' in handshake
 

@@ -1,5 +1,5 @@
-"""What is skipped is said in one line, with how to come by what was wanting; and `make test-tools` installs it, says
-what it does, and comes to an end."""
+"""One line says what skipped tests need and how to get it. `make test-tools` installs it, reports its steps, and
+ends."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tests import wants
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 100
 
-#: Test files that must say it in their own way: what they import cannot be imported without.
+#: Test files that must skip in another way, since their imports fail without the package.
 OWN_WAY = {"tests/wants.py", "tests/bench/spark/test_session.py"}
 
 
 def test_skips_are_grouped_by_how_to_come_by_what_was_wanting() -> None:
-    redis, rabbit = (f"Skipped: for want of {name}: {wants.BY_MAKE}" for name in ("Redis", "RabbitMQ"))
-    riak = "Skipped: for want of a real Riak: INGEBORG_TEST_RIAK=host:port, see docs/riak.md"
+    redis, rabbit = (f"Skipped: needs {name}: {wants.BY_MAKE}" for name in ("Redis", "RabbitMQ"))
+    riak = "Skipped: needs a real Riak: INGEBORG_TEST_RIAK=host:port, see docs/riak.md"
     assert wants.summary([riak, redis, rabbit, "Skipped: just so", rabbit]) == (
-        "skipped for want of RabbitMQ (2), Redis (1): make test-tools installs them; "
-        "a real Riak (1): INGEBORG_TEST_RIAK=host:port, see docs/riak.md; for other reasons (1): pytest -rs lists them"
+        "needs of skipped tests: RabbitMQ (2), Redis (1): make test-tools installs them; "
+        "a real Riak (1): INGEBORG_TEST_RIAK=host:port, see docs/riak.md; other reasons (1): pytest -rs lists them"
     )
     assert wants.summary([]) == ""
 
@@ -57,7 +57,7 @@ def test_the_line_comes_right_before_the_closing_one(processes: tuple[str, ...],
     ]
     done = subprocess.run([*command, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
     line, closing = done.stdout.splitlines()[-2:]
-    assert line == "skipped for want of a moon (2): look up", done.stdout
+    assert line == "needs of skipped tests: a moon (2): look up", done.stdout
     assert re.fullmatch(r"=+ 1 failed, 1 passed, 2 skipped in [0-9.]+s =+", closing)
 
 
@@ -67,11 +67,11 @@ def test_a_test_says_for_want_of_what_it_skips() -> None:
     assert found - {Path(__file__).resolve()} == {ROOT / name for name in OWN_WAY}
 
 
-# -- make test-tools, where apt-get, sudo and the rest are scripts of the test's own
+# -- make test-tools, with the test's scripts in place of apt-get, sudo and the rest
 
 FAKES = {
     "id": "echo 1000",
-    # Nothing of the machine's may change: apt-get is run, and whatever else is asked for is only noted.
+    # The test may not change the machine: this runs apt-get, and only notes every other command.
     "sudo": """
         shift
         case $1 in
@@ -100,7 +100,7 @@ FAKES = {
 
 
 def run_tools(directory: Path, packages: list[str], *, may: bool = True) -> tuple[int, str]:
-    """Have these packages' programs installed; the exit status, and what was said."""
+    """Install these packages' programs. Returns the exit status and standard error."""
     (directory / "bin").mkdir()
     for name, script in FAKES.items():
         (directory / "bin" / name).write_text(f"#!/bin/bash\n{script}\n")

@@ -1,7 +1,7 @@
-"""What is installed: one name beside which an application may have packages called ``protocol`` and ``bench``.
+"""The wheel installs one name, so that an application may have packages called ``protocol`` and ``bench``.
 
-The package is built from a copy of the tree, for a build leaves files behind. Nothing is fetched: the new environment
-gets the packages that a client needs as links to those of this one.
+The tests build the package from a copy of the tree, since a build leaves files behind. They fetch nothing: the new
+environment gets the packages that a client needs as links to those of this one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BUILD_S = 120
 NEEDED = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 #: The packages that the distribution requires, by the names under which they are imported.
 CLIENT = ("jwt", "orjson", "websockets")
-#: What code reads at run time, by its ending.
+#: Files that code reads at run time, by their endings.
 DATA = {
     *(".conf", ".config", ".css", ".go", ".html", ".js", ".mod", ".options", ".properties", ".proto", ".sum", ".svg"),
     *(".toml", ".xml"),
@@ -43,7 +43,7 @@ DATA = {
 
 
 def copy(tree: Path) -> Path:
-    """What the package is built from, at a new place, and nothing that a build has left there."""
+    """Copy the files of a build to a new place, without the leftovers of a build."""
     tree.mkdir()
     for name in NEEDED:
         shutil.copy(ROOT / name, tree)
@@ -61,7 +61,7 @@ def build(
     interpreter: Path = Path(sys.executable),
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
-    """The wheel or the source archive of a tree, as an environment builds it that is there: nothing is fetched."""
+    """Build the wheel or the source archive of a tree in an existing environment, and fetch nothing."""
     out.mkdir(exist_ok=True)
     code = f"import sys; from setuptools import build_meta; print(build_meta.build_{kind}(sys.argv[1]))"
     kept = {name: value for name, value in os.environ.items() if name != form.COMPILE}
@@ -79,7 +79,7 @@ def build(
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The source archive and the wheel."""
+    """Build the source archive and the wheel."""
     wants.module("setuptools", "dev")
     folder = tmp_path_factory.mktemp("build")
     tree = copy(folder / "tree")
@@ -87,7 +87,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
-    """Each file of a wheel, but for what it says of itself."""
+    """Return each file of a wheel, without its metadata."""
     with zipfile.ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
 
@@ -121,7 +121,7 @@ def test_a_wheel_of_the_source_archive_is_the_same(archives: tuple[Path, Path], 
 
 
 def installed(wheel: Path, folder: Path, packages: Iterable[str]) -> tuple[Path, Path]:
-    """A new environment with the wheel, and with these packages of this one: its Python, and where packages are."""
+    """Make an environment with the wheel and these packages of this one. Returns its Python and its package folder."""
     venv.create(folder, with_pip=False, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
     with zipfile.ZipFile(wheel) as archive:
@@ -135,14 +135,14 @@ def installed(wheel: Path, folder: Path, packages: Iterable[str]) -> tuple[Path,
 
 
 def outside() -> dict[str, str]:
-    """This process's environment without what would let a program find this tree, or set a client up."""
+    """Return this process's environment without variables that lead to this tree, or configure a client."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("INGEBORG_")}
     kept.pop("PYTHONPATH", None)
     return kept
 
 
 def first_program(url: str) -> tuple[str, str]:
-    """The program of README.md, with packages of its own; and the topic in it."""
+    """Return the program of README.md, with packages of an application; and its topic."""
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert "ws://127.0.0.1:9000" in example
@@ -152,7 +152,7 @@ def first_program(url: str) -> tuple[str, str]:
 
 
 def first_note() -> str:
-    """What README.md says that its program prints."""
+    """Return the output of the program, according to README.md."""
     (line,) = re.findall(r"The program prints `(.*)`", (ROOT / "README.md").read_text(encoding="utf-8"))
     return str(line)
 
@@ -199,7 +199,7 @@ async def test_the_client_of_the_first_page_runs_beside_packages_called_protocol
 
 
 def ran(interpreter: Path, site: Path, folder: Path, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command as pip installs it, to its end."""
+    """Run a command as pip installs it, to its end."""
     (entries,) = site.glob("*.dist-info/entry_points.txt")
     (script,) = re.findall(rf"^{command} = (\S+)$", entries.read_text(), re.MULTILINE)
     module, _, function = script.partition(":")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="for want of pyspark: pip install -e '.[bench]'")
+pytest.importorskip("pyspark", reason="needs pyspark: pip install -e '.[bench]'")
 
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.spark.inventory import REASON_CHARS_MAX, reason
