@@ -91,7 +91,7 @@ def remove_left(parent: Path) -> None:
 
 
 def _available_bytes() -> int:
-    """Return half of the machine's available memory, or half of this control group's limit, whichever is less."""
+    """Return half of the machine's available memory, or half of this control group's limit if that is less."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:

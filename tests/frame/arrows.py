@@ -194,7 +194,7 @@ def broken_arrows(modules: Mapping[str, str], packages: frozenset[str]) -> list[
 
     Args:
         modules: sources by dotted name.
-        packages: the names of those that are an ``__init__``.
+        packages: the names of the packages among them.
     """
     broken = []
     for module, source in modules.items():

@@ -1,8 +1,8 @@
 """The scripts that make one cluster of the Riak containers, run against a stand-in for ``riak-admin``.
 
 No Riak runs here. The stand-in keeps a cluster's state in a file and answers in the words of Riak's own console
-(riak_kv_console.erl, riak_core_console.erl); what it shows is that the scripts come to their end in whatever order
-things happen, repeat nothing when started again, and give up instead of waiting for ever.
+(riak_kv_console.erl, riak_core_console.erl). The tests show that the scripts end for any order of events, repeat
+nothing when started again, and give up instead of waiting forever.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Malformed frames, commands and requests against a real endpoint, by the million, while others use it as they should.
+"""Malformed frames, commands and requests against a real endpoint, by the million, while other clients use it normally.
 
     python -m tests.fuzz.attack --count 1000000 [--seed 1] [--tls]
 
-Owns: the endpoint, the witnesses (clients that behave), and what is compared before and after. Must never: send
-anything malformed itself; the attacker is a process of its own, so that the witnesses' latencies are not its.
+Owns: the endpoint, the witnesses (clients that behave), and the comparison of states before and after. Must never: send
+anything malformed itself; the attacker is a separate process, so that it does not add to the witnesses' latencies.
 
-Ends with 1 if an answer was not one of those that are right, a witness missed something, or the endpoint was not
-afterwards as it was before.
+Exits with 1 if an answer was wrong, a witness missed something, or the endpoint did not return to its former state.
 """
 
 from __future__ import annotations
@@ -34,24 +33,24 @@ from ingeborg.protocol.pages import fetch, samples
 from tests.broker.running import COMPLAINT, PATIENCE_S, form_of, over_tls, serving
 from tests.broker.transports import Authority
 
-#: Witnesses; each publishes to the next one, so often a second.
+#: Witnesses, and the rate per second at which each publishes to the next one.
 WITNESSES, PER_S = 4, 25.0
-#: Sent before anything is compared: caches, allocators and the collector get to where they stay.
+#: Malformed things sent before the comparison, so that caches, allocators and the collector settle.
 WARM_UP = 5_000
-#: For how long the witnesses are watched without an attack, in seconds.
+#: Seconds of measuring the witnesses without an attack.
 QUIET_S = 5.0
-#: What the endpoint's memory may have grown by then: parts of frames of 64 connections, of up to 100 kB each, and what
-#: the allocator keeps of them.
+#: The permitted growth of the endpoint's memory: parts of frames of 64 connections, of up to 100 kB each, and the
+#: allocator's reserves.
 GROWTH_BYTES_MAX = 40_000_000
-#: An attack of a million takes some minutes; a thing sent, at the very slowest, so long.
+#: An attack of a million takes some minutes. This is the longest time for each thing sent, and for the rest.
 SECONDS_EACH_MAX, SECONDS_MORE = 0.01, 120.0
 
-#: What the endpoint has to say of the attack, and of a machine that has too much to do.
+#: Expected log lines about the attack, and about a machine that has too much to do.
 _RIGHT = re.compile(r"no link with 127\.0\.0\.1: |not ready: the store does not answer")
 
 
 class Witness:
-    """A client that is subscribed to a topic of its own, and publishes to another's."""
+    """A client that subscribes to a topic of its own, and publishes to another witness's."""
 
     def __init__(self, url: str, number: int) -> None:
         self.name = f"witness {number}"
@@ -70,7 +69,7 @@ class Witness:
             self.latencies_s.append(time.monotonic() - payload["at"])
 
     async def run(self) -> None:
-        """Publish by the clock; the answers are waited for, but not by what comes next."""
+        """Publish by the clock, without waiting for an answer before the next publish."""
         began = time.monotonic()
         async with asyncio.TaskGroup() as group:
             try:
@@ -90,7 +89,7 @@ class Witness:
 
 @dataclass
 class State:
-    """Of the endpoint, at one moment."""
+    """The endpoint's state at one moment."""
 
     memory_bytes: float
     files: int
@@ -99,8 +98,8 @@ class State:
 
 @dataclass
 class Found:
-    """``missed``: publishes of witnesses that did not come exactly once; ``failed``: that were not acknowledged;
-    ``lost``: connections of theirs. Latencies in seconds, sorted."""
+    """The result of an attack. ``missed``: publishes of witnesses that did not come exactly once; ``failed``: those
+    without an acknowledgement; ``lost``: the witnesses' lost connections. Latencies in seconds, sorted."""
 
     told: dict[str, Any]
     before: State
@@ -115,27 +114,27 @@ class Found:
 
     @property
     def grown_bytes(self) -> float:
-        """How much more memory the endpoint has."""
+        """Return the growth of the endpoint's memory."""
         return self.after.memory_bytes - self.before.memory_bytes
 
     def complaints(self) -> list[str]:
-        """Lines of the endpoint's log that say that something is wrong, but for those that are right: why handshakes
-        of endpoints are refused, once in a while each; and that it was not let run for some seconds."""
+        """Return the unexpected complaints in the endpoint's log. It may log reasons for refused handshakes of
+        endpoints, each at intervals, and that the machine did not let it run for some seconds."""
         lines = [line for line in self.said.splitlines() if COMPLAINT.search(line)]
         return [line for line in lines if not _RIGHT.search(line)]
 
     def faults(self) -> list[str]:
-        """Everything that may not be."""
+        """Return a description of each fault."""
         metrics = self.after.metrics
         wrong = [
-            (self.told["surprised"], f"answers that are not right, such as {self.told['surprises'][:3]}"),
+            (self.told["surprised"], f"wrong answers, such as {self.told['surprises'][:3]}"),
             (self.missed, "publishes of the witnesses that did not come exactly once"),
             (len(self.failed), f"publishes of the witnesses that failed, such as {self.failed[:3]}"),
             (self.lost, "connections of the witnesses that were lost"),
             (int(metrics["ingeborg_turns_failed_total"]), "turns failed"),
             (self.said.count("Traceback"), "tracebacks in the endpoint's log"),
             (len(complaints := self.complaints()), f"other complaints in the endpoint's log, such as {complaints[:3]}"),
-            (max(self.after.files - self.before.files, 0), "files more open than before"),
+            (max(self.after.files - self.before.files, 0), "more open files than before"),
             (int(metrics["ingeborg_connections"]) - WITNESSES, "connections left"),
             (int(metrics["ingeborg_clients"]) - WITNESSES, "clients left"),
         ]
@@ -146,7 +145,7 @@ class Found:
 
 
 async def attack(count: int, seed: int, directory: Path, *, quiet_s: float = QUIET_S) -> Found:
-    """One, against an endpoint on an empty store in the directory; within ``over_tls`` over TLS."""
+    """Run an attack against an endpoint on an empty store in the directory; within ``over_tls``, over TLS."""
     async with AsyncExitStack() as stack:
         process, url = await stack.enter_async_context(serving(directory))
         print(f"at an endpoint that is {await form_of(url)}, at {url}\n", flush=True)
@@ -180,7 +179,7 @@ async def attack(count: int, seed: int, directory: Path, *, quiet_s: float = QUI
 
 @asynccontextmanager
 async def publishing(witnesses: list[Witness]) -> AsyncIterator[None]:
-    """They publish meanwhile."""
+    """Let the witnesses publish meanwhile."""
     tasks = [asyncio.create_task(witness.run()) for witness in witnesses]
     try:
         yield
@@ -191,14 +190,14 @@ async def publishing(witnesses: list[Witness]) -> AsyncIterator[None]:
 
 
 async def _all_heard(witnesses: list[Witness]) -> None:
-    """Until everything has come; what has not within the time is missed."""
+    """Wait until every message has come. Messages that do not come in time are missed."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             for number, witness in enumerate(witnesses):
                 while len(witnesses[(number + 1) % WITNESSES].heard) < witness.published:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
     except TimeoutError:
-        pass  # `missed` says so
+        pass  # `missed` counts them
 
 
 async def _attacked(url: str, count: int, seed: int) -> dict[str, Any]:
@@ -218,12 +217,12 @@ async def _attacked(url: str, count: int, seed: int) -> dict[str, Any]:
 
 
 async def _state(pid: int, url: str, files: int | None = None) -> State:
-    """Once no connection but the witnesses' is left, and as many files are open as before, or that takes too long."""
+    """Return the state once only the witnesses' connections and no additional files are open, or after a time-out."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         page = await fetch(url, "/metrics")
         metrics = {sample.series: sample.value for sample in samples(page.text)}
-        await asyncio.sleep(0.1)  # the page's own connection is closed, too
+        await asyncio.sleep(0.1)  # until the page's own connection is closed
         open_files = len(os.listdir(f"/proc/{pid}/fd"))
         settled = metrics["ingeborg_connections"] == WITNESSES and (files is None or open_files <= files)
         if settled or time.monotonic() > deadline:
@@ -231,12 +230,12 @@ async def _state(pid: int, url: str, files: int | None = None) -> State:
 
 
 def percentile_ms(ordered: list[float], percent: float) -> float:
-    """By nearest rank, of seconds; 0 of nothing."""
+    """Return a percentile of seconds by nearest rank; 0 for an empty list."""
     return 1000 * ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else 0.0
 
 
 def table(found: Found) -> str:
-    """What a person reads, as Markdown."""
+    """Return the result for people, as Markdown."""
     told = found.told
     sent = sum(told["kinds"].values())
     rows = [("malformed", "sent"), *((kind, f"{count:,}") for kind, count in sorted(told["kinds"].items()))]
@@ -269,7 +268,7 @@ def _markdown(rows: list[tuple[str, ...]]) -> str:
 
 
 def main() -> int:
-    """The command. Returns the exit code."""
+    """Run the command. Returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--count", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)

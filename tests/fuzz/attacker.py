@@ -1,11 +1,11 @@
-"""The process that attacks: opens connections, sends what ``malformed`` draws, and sorts what is answered.
+"""The process that attacks: opens connections, sends the attacks that ``malformed`` draws, and sorts the answers.
 
     python -m tests.fuzz.attacker URL COUNT SEED
 
-A URL of wss:// has all of it sent over TLS, and what breaks TLS itself. The certificate is verified by SSL_CERT_FILE.
+With a wss:// URL it sends everything over TLS, and also attacks TLS itself. SSL_CERT_FILE verifies the certificate.
 
-Owns: its connections, and how many there are at once. Must never: judge an endpoint by more than its answers. It
-prints one line of JSON.
+Owns: its connections, and their number. Must never: judge an endpoint by more than its answers. It prints one line of
+JSON.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from tests.broker.running import HANDSHAKE
 from . import malformed
 from .malformed import CUT, Attack
 
-#: At once; more would only wait in the endpoint's backlog.
+#: Simultaneous connections; more would only wait in the endpoint's backlog.
 CONNECTIONS = 64
-#: Within this an endpoint has cut whoever does not do his part (5 s), on a busy machine.
+#: Within this many seconds an endpoint cuts a peer that does not do its part (5 s), even on a busy machine.
 ANSWER_S = 30.0
-#: A handshake that takes longer than an endpoint allows is cut; on a machine that does much else it may.
+#: An endpoint cuts a handshake that takes too long, as it may on a busy machine.
 CONNECT_TRIES = 5
-#: Connections that dribble their handshake while the others do what they do; each is cut after 5 s.
+#: Connections that dribble their handshake during the other attacks; the endpoint cuts each after 5 s.
 DRIBBLES, DRIBBLE_S = 20, 0.25
-#: Reset and not closed: a port would be of no use for a minute otherwise.
+#: Reset a connection and do not close it, since closing would block its port for a minute.
 _RESET = struct.pack("ii", 1, 0)
-#: Of ways that an endpoint's answers may surprise, so many are told.
+#: The most surprising answers to report.
 SURPRISES_MAX = 20
 
 
 class Connection(asyncio.Protocol):
-    """One, and all that came of it."""
+    """One connection, and all data that it received."""
 
     def __init__(self, then: bytes, until: Callable[[bytearray], bool]) -> None:
         self._then, self._until = then, until
@@ -55,12 +55,12 @@ class Connection(asyncio.Protocol):
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is up."""
+        """Prepare the connection."""
         self.transport = cast(asyncio.Transport, transport)
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
     def data_received(self, data: bytes) -> None:
-        """A piece of the answer."""
+        """Take a piece of the answer."""
         self.received += data
         if self._then and b"\r\n\r\n" in self.received:
             self.send(self._then)
@@ -69,40 +69,40 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
 
     async def begun(self) -> None:
-        """Until something can be sent."""
+        """Wait until it can send."""
 
     @property
     def cut(self) -> bool:
-        """It ended, and not as it should have. Of TCP that cannot be told."""
+        """Return whether it ended in the wrong way. TCP does not show this."""
         return False
 
     def send(self, data: bytes) -> None:
-        """Some bytes."""
+        """Send some bytes."""
         self.transport.write(data)
 
     def end(self, past: bytes = b"") -> None:
-        """Of this side. ``past``: what is still sent behind it."""
+        """End this side. ``past``: bytes to send after that."""
         assert not past
         self.end_tcp()
 
     def end_tcp(self) -> None:
-        """Whatever TLS should say first."""
+        """End this side of TCP, without TLS's end."""
         with contextlib.suppress(OSError):  # it was cut already
             self.transport.write_eof()
 
     def eof_received(self) -> bool:
-        """The endpoint has said all it had to."""
+        """Cut the connection after the endpoint's last data."""
         self.transport.abort()
         return False
 
     def connection_lost(self, _: Exception | None) -> None:
-        """It is gone."""
+        """Note that it is gone."""
         if not self.over.done():
             self.over.set_result(None)
 
 
 class TlsConnection(Connection):
-    """The same over TLS, on bytes: what is sent past it, and how each direction ends, is the attack's to say."""
+    """A connection over TLS, on bytes: the attack decides what it sends past TLS, and how each direction ends."""
 
     def __init__(
         self, then: bytes, until: Callable[[bytearray], bool], context: ssl.SSLContext, session: ssl.SSLSession | None
@@ -119,7 +119,7 @@ class TlsConnection(Connection):
         self._step()
 
     def data_received(self, data: bytes) -> None:
-        """Some records."""
+        """Take some records."""
         self._incoming.write(data)
         self._step()
 
@@ -137,7 +137,7 @@ class TlsConnection(Connection):
         except ssl.SSLZeroReturnError:
             self._notified = True
         except ssl.SSLError:
-            pass  # an alert, or nonsense: it is over, and `cut` says how
+            pass  # an alert, or nonsense: it is over, and `cut` says in which way
         self.transport.abort()
 
     def _flush(self) -> None:
@@ -145,28 +145,28 @@ class TlsConnection(Connection):
             self.transport.write(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It is gone."""
+        """Note that it is gone."""
         if not self._shaken.done():
             self._shaken.set_exception(error or ConnectionResetError("cut in the TLS handshake"))
-            self._shaken.exception()  # seen: nobody may be waiting any more
+            self._shaken.exception()  # retrieved, since nobody may be waiting any more
         super().connection_lost(error)
 
     async def begun(self) -> None:
-        """The handshake is done."""
+        """Wait for the end of the handshake."""
         await self._shaken
 
     @property
     def cut(self) -> bool:
-        """The endpoint's side ended without close_notify."""
+        """Return whether the endpoint's side ended without close_notify."""
         return not self._notified
 
     def send(self, data: bytes) -> None:
-        """Encrypted."""
+        """Send the bytes encrypted."""
         self.tls.write(data)
         self._flush()
 
     def end(self, past: bytes = b"") -> None:
-        """Close_notify; then what should not come any more."""
+        """Send close_notify, and then the bytes that should no longer come."""
         with contextlib.suppress(ssl.SSLError):  # the endpoint's own is not there yet
             self.tls.unwrap()
         self._flush()
@@ -174,19 +174,19 @@ class TlsConnection(Connection):
             self.transport.write(past)
 
 
-#: An answer to what was right before something was wrong.
+#: An answer to a correct part before the malformed one.
 _EXPECTED = "as it has to be"
 
 
 def answers(received: bytes) -> list[str]:
-    """What came, in words: an HTTP status each, ``close`` with its code, or a reply's error."""
+    """Return the answers in words: an HTTP status each, ``close`` with its code, or a reply's error."""
     found = []
     while received.startswith(b"HTTP/1.1 "):
         head, _, received = received.partition(b"\r\n\r\n")
         status = head[9:12].decode()
         if status != "101":
             found.append(f"HTTP {status}")
-            if (at := received.find(b"HTTP/1.1 ")) >= 0:  # a second answer, where there may be one at most
+            if (at := received.find(b"HTTP/1.1 ")) >= 0:  # a second answer, though one is the most
                 received = received[at:]
             else:
                 return found
@@ -198,10 +198,10 @@ def answers(received: bytes) -> list[str]:
         payload, received = received[at : at + size], received[at + size :]
         if first == malformed.CLOSE:
             found.append(f"close {int.from_bytes(payload[:2], 'big')}")
-        elif first in (malformed.PING, malformed.PONG):  # the endpoint pings whoever is there when it is due
+        elif first in (malformed.PING, malformed.PONG):  # the endpoint pings each connection when it is due
             found.append(_EXPECTED)
         elif first == malformed.TEXT:
-            for line in payload.split(b"\n"):  # of one where it does not speak in lines
+            for line in payload.split(b"\n"):  # a single line if it does not speak in lines
                 reply = orjson.loads(line)
                 found.append(str(reply.get("error") or reply.get("result") or "a notification"))
         elif first == malformed.BINARY:
@@ -212,12 +212,12 @@ def answers(received: bytes) -> list[str]:
 
 
 def _of_tls(received: bytes | bytearray) -> list[str]:
-    """Of an endpoint that speaks it and was not spoken to so: alerts, and the beginning of a handshake."""
+    """Return what is no TLS. An endpoint answers bare bytes with alerts, or the beginning of a handshake."""
     return [] if received[:1] in (b"", b"\x15", b"\x16") else [f"something that is no TLS: {bytes(received[:20])!r}"]
 
 
 def surprise(attack: Attack, found: list[str]) -> str:
-    """What is wrong with the answers; nothing: they are right."""
+    """Return the fault in the answers; empty: they are right."""
     rest = [answer for answer in found if answer != _EXPECTED]
     if attack.each:
         if rest[-1:] != ["bad_command"]:
@@ -237,7 +237,7 @@ def _never(_: bytearray) -> bool:
     return False
 
 
-#: When a connection is done with, by its attack's ending; else when the endpoint ends it.
+#: The conditions that end a connection, by its attack's ending; else the endpoint ends it.
 _ENDS: dict[str, Callable[[bytearray], bool]] = {
     "last": lambda received: malformed.LAST in received[-200:],
     "close": lambda received: any(answer.startswith("close") for answer in answers(bytes(received))),
@@ -245,14 +245,14 @@ _ENDS: dict[str, Callable[[bytearray], bool]] = {
 
 
 class Attacker:
-    """``count``: malformed things to send."""
+    """Sends attacks. ``count``: malformed things to send."""
 
     def __init__(self, url: str, count: int, seed: int) -> None:
         parts = urlsplit(url)
         assert parts.hostname is not None
         assert parts.port is not None
         self._host, self._port = parts.hostname, parts.port
-        # Both versions that there are; a session is taken up again now and then, as clients do.
+        # Both versions of TLS. It resumes a session now and then, as clients do.
         self._contexts: list[ssl.SSLContext] = []
         if parts.scheme == "wss":
             self._contexts = [ssl.create_default_context() for _ in range(2)]
@@ -267,7 +267,7 @@ class Attacker:
         self.connections = 0
 
     async def run(self) -> None:
-        """All of it."""
+        """Send everything."""
         whole = HANDSHAKE.format(path="/").encode()
         kinds = [("dribbled handshake", whole, False)]
         if self._contexts:
@@ -292,7 +292,7 @@ class Attacker:
         try:
             connection.send(attack.data)
             if attack.ending == "reset":
-                # A turn of the loop, so that something has been sent.
+                # A turn of the loop sends something.
                 await asyncio.sleep(0)
             else:
                 if attack.ending == "eof":
@@ -345,7 +345,7 @@ class Attacker:
         return connection
 
     async def _dribble(self, kind: str, whole: bytes, bare: bool) -> None:
-        """What comes byte by byte, and does not come to its end in time."""
+        """Send a handshake byte by byte, too slowly to end in time."""
         connection = await self._connect(b"", _never, bare=bare)
         began_s = time.monotonic()
         for byte in whole:
@@ -362,7 +362,7 @@ class Attacker:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     url, count, seed = sys.argv[1:]
     attacker = Attacker(url, int(count), int(seed))
     began_s = time.monotonic()

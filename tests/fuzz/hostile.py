@@ -2,13 +2,13 @@
 
     python -m tests.fuzz.hostile [--tls] [SCENARIO …]
 
-Owns: the scenarios, the bystander, and the two bounds. Must never: send from the bystander's process; whoever is
-hostile is a process of its own, so that the latencies measured here are not its.
+Owns: the scenarios, the bystander, and the two bounds. Must never: send from the bystander's process; the hostile
+clients are a separate process, so that they do not add to the latencies measured here.
 
-Every scenario has an endpoint of its own, with a second one beside it, on an empty store. The bystander listens and
-publishes at both, ``PER_S`` times a second, to topics that have their homes at either. Ends with 1 if a message was
-late by more than ``LATE_S_MAX`` in each of ``TRIES`` plays, or in one a lease lapsed, a publish failed or was missed,
-something unexpected was logged, or the memory of the endpoint or of its reader passed its bound.
+Every scenario has two new endpoints on an empty store. The bystander listens and publishes at both, ``PER_S`` times a
+second, to topics with homes at either. Exits with 1 if a message was later than ``LATE_S_MAX`` in each of ``TRIES``
+plays. Exits with 1 also if in one play a lease lapsed, a publish failed or was missed, an endpoint logged an unexpected
+line, or the memory of the endpoint or its reader exceeded its bound.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from tests.broker.transports import Authority
 
 MiB = 1 << 20
 
-#: What the endpoints have to say of it: of a machine that has too much to do, of an end while a million changes are
-#: under way, and of clients that send on when they have been closed upon.
+#: Expected log lines: on a machine that has too much to do, on an end while a million changes are under way, and on
+#: clients that go on sending after the close.
 _RIGHT = re.compile(
     r"not ready: the store does not answer|could not (hand over to the other endpoints|finish everything) within"
     r"|clients did not answer the close"
@@ -66,26 +66,25 @@ LATE_S_MAX = 0.050
 #: The bystander's publishes a second, to each of its two topics.
 PER_S = 100.0
 
-#: How long it is watched before the hostile connection begins, and how long that lasts, in seconds.
+#: Seconds of measuring before the hostile connection begins, and of the hostile connection.
 QUIET_S, HOSTILE_S = 1.0, 4.0
 
-#: A scenario in which a message was late is played again: what the endpoint does it does each time, and what the
-#: machine does not.
+#: A scenario with a late message runs again: the endpoint's delays recur each time, and the machine's do not.
 TRIES = 3
 
 #: The largest frame of the hostile connections: the default limit.
 FRAME_BYTES = 16 * MiB
 
-#: What all connections of the endpoint may hold together in these runs, and what the process may have grown by then:
-#: beside what they hold there are the caches, and one frame is there twice while it is read.
+#: The limit on data that all connections of the endpoint hold together in these runs, and on the growth of the process.
+#: The process also has caches, and a second copy of a frame while it reads the frame.
 HELD_BYTES_MAX = 128 * MiB
 GROWTH_BYTES_MAX = 256 * MiB
 
-#: What its reader may take, which has one frame at a time.
+#: The limit on its reader's memory. The reader has one frame at a time.
 READER_BYTES_MAX = 512 * MiB
 
 
-# -- What is sent
+# -- Hostile traffic
 
 
 class Hostile:
@@ -95,7 +94,7 @@ class Hostile:
         self.reader, self.writer = reader, writer
 
     async def upgrade(self, extensions: str = "", protocol: str = "") -> None:
-        """The opening handshake."""
+        """Do the opening handshake."""
         head = HANDSHAKE.format(path="/")
         for name, value in (("Extensions", extensions), ("Protocol", protocol)):
             if value:
@@ -104,19 +103,19 @@ class Hostile:
         await self.reader.readuntil(b"\r\n\r\n")
 
     async def write(self, data: bytes) -> None:
-        """All of it, as fast as the endpoint takes it."""
-        # In pieces: over TLS the whole would be encrypted in one go. Of 60 connections with 60 MiB each that takes
-        # a minute, in which no time limit of this process takes effect, and 7 GB of memory.
+        """Write the data as fast as the endpoint takes it."""
+        # In pieces, since TLS would encrypt the data in one go. For 60 connections with 60 MiB each that takes 7 GB of
+        # memory, and a minute in which no time limit of this process takes effect.
         for start in range(0, len(data), MiB):
             self.writer.write(data[start : start + MiB])
             await self.writer.drain()
 
     def stop_reading(self) -> None:
-        """From now on whatever comes waits in the kernel."""
+        """Leave all further data in the kernel."""
         cast(asyncio.Transport, self.writer.transport).pause_reading()
 
     def read_on(self) -> asyncio.Task[None]:
-        """Whatever the endpoint says is passed over."""
+        """Ignore everything that the endpoint sends."""
 
         async def pass_over() -> None:
             with contextlib.suppress(OSError):
@@ -127,7 +126,7 @@ class Hostile:
 
 
 def _filled(head: bytes, unit: bytes, tail: bytes, size: int = FRAME_BYTES) -> bytes:
-    """A JSON text of at most ``size`` bytes: a list of as many units as fit."""
+    """Return a JSON text of at most ``size`` bytes: a list of as many units as fit."""
     count = (size - len(head) - len(tail)) // (len(unit) + 1)
     return head + b",".join([unit] * count) + tail
 
@@ -169,7 +168,7 @@ def _texts(name: str, size: int) -> bytes:
 
 
 def frames_of(name: str, size: int = FRAME_BYTES) -> Callable[[str], Awaitable[None]]:
-    """One such frame after the other on one connection, as fast as the endpoint takes them."""
+    """Send one such frame after the other on one connection, as fast as the endpoint takes them."""
 
     async def send(url: str) -> None:
         frame = raw_frame(0x81, _texts(name, size))
@@ -183,7 +182,7 @@ def frames_of(name: str, size: int = FRAME_BYTES) -> Callable[[str], Awaitable[N
 
 
 def lines_of(unit: bytes) -> Callable[[str], Awaitable[None]]:
-    """Frames of 1 MiB, of such lines, on one connection, as fast as the endpoint takes them."""
+    """Send frames of 1 MiB, made of such lines, on one connection, as fast as the endpoint takes them."""
 
     async def send(url: str) -> None:
         frame = raw_frame(0x81, (unit * (MiB // len(unit) + 1))[:MiB].rpartition(b"\n")[0])
@@ -197,7 +196,7 @@ def lines_of(unit: bytes) -> Callable[[str], Awaitable[None]]:
 
 
 async def pieces(url: str) -> None:
-    """16 MiB in fragments of one byte, and of one MiB."""
+    """Send 16 MiB in fragments of one byte, and of one MiB."""
     connection = await _connect(url)
     await connection.upgrade()
     reading = connection.read_on()
@@ -211,7 +210,7 @@ async def pieces(url: str) -> None:
 
 
 async def listens(url: str) -> None:
-    """200,000 clients on one connection, which closes; and the same ones on the next."""
+    """Listen as 200,000 clients on one connection, which closes, and as the same ones on the next."""
     frames = b"".join(
         raw_frame(0x81, b'{"command":"listen","client_id":"hostile %d"}' % number) for number in range(200_000)
     )
@@ -234,7 +233,7 @@ async def listens(url: str) -> None:
 
 
 async def bombs(url: str) -> None:
-    """Compressed frames that are small, and are not when they have been inflated."""
+    """Send small compressed frames that inflate to large ones."""
     connection = await _connect(url)
     await connection.upgrade("permessage-deflate")
     reading = connection.read_on()
@@ -247,7 +246,7 @@ async def bombs(url: str) -> None:
 
 
 async def large_bombs(url: str) -> None:
-    """One that inflates to 16 MiB on each connection: closed at its limit."""
+    """Send a frame that inflates to 16 MiB on each connection. The endpoint closes each at its limit."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     text = _filled(_PUBLISH + b"[", b"[]", b'],"payload":1}')
     frame = raw_frame(0xC1, (packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH))[:-4])
@@ -261,7 +260,7 @@ async def large_bombs(url: str) -> None:
 
 
 async def pages(url: str) -> None:
-    """Pages of 10,000 long topics, as many as may be under way."""
+    """Request pages of 10,000 long topics, as many as the endpoint allows under way."""
     connection = await _connect(url)
     await connection.upgrade()
     topics = [f"{number:06d} {'x' * 400}" for number in range(20_000)]
@@ -275,7 +274,7 @@ async def pages(url: str) -> None:
 
 
 async def crowd(url: str) -> None:
-    """5,000 clients on one connection that reads, all subscribed to one topic; payloads of 1 MiB to it."""
+    """Publish payloads of 1 MiB to one topic with 5,000 subscribers on one connection that reads."""
     connection = await _connect(url)
     await connection.upgrade()
     commands = [b'{"command":"listen","client_id":"c%d"}' % number for number in range(5_000)]
@@ -295,7 +294,7 @@ async def crowd(url: str) -> None:
 
 
 async def broadcasts(url: str) -> None:
-    """Broadcasts of 100 KB, one after the other, to 200 clients that read."""
+    """Send broadcasts of 100 KB, one after the other, to 200 clients that read."""
     connections = []
     for number in range(200):
         connection = await _connect(url)
@@ -306,7 +305,7 @@ async def broadcasts(url: str) -> None:
 
 
 async def one_slot(url: str) -> None:
-    """Subscriptions to topics that all fall into one slot."""
+    """Subscribe to topics of one slot."""
     connection = await _connect(url)
     await connection.upgrade()
     reading = connection.read_on()
@@ -322,13 +321,13 @@ async def one_slot(url: str) -> None:
 
 
 async def unfinished(url: str) -> None:
-    """60 frames of 16 MiB that lack their last byte."""
+    """Send 60 frames of 16 MiB that lack their last byte."""
     frame = raw_frame(0x81, _texts("integers", FRAME_BYTES))[:-1]
     await _many(url, 60, frame)
 
 
 async def deaf(url: str) -> None:
-    """60 readers that do not read, each owed what its outbox may hold."""
+    """Fill the outboxes of 60 subscribers that do not read."""
     connections = []
     for number in range(60):
         connection = await _connect(url)
@@ -351,7 +350,7 @@ async def deaf(url: str) -> None:
 
 
 async def thousand(url: str) -> None:
-    """1,000 readers that do not read, subscribed to one topic that somebody publishes 10 KB to, on and on."""
+    """Publish 10 KB, again and again, to one topic with 1,000 subscribers that do not read."""
     connections = []
     for number in range(1_000):
         connection = await _connect(url)
@@ -368,7 +367,7 @@ async def thousand(url: str) -> None:
 
 
 async def identifiers(url: str) -> None:
-    """60 connections whose commands have ids of 15 MiB, and do not read the replies."""
+    """Send commands with ids of 15 MiB on 60 connections that do not read the replies."""
     text = b'{"command":"listen","client_id":"i","id":"' + b"i" * (15 * MiB) + b'"}'
     await _many(url, 60, raw_frame(0x81, text) * 4)
 
@@ -386,11 +385,11 @@ async def _many(url: str, count: int, data: bytes) -> None:
             await connection.write(data)
 
     await asyncio.gather(*(write(connection) for connection in connections))
-    await asyncio.Event().wait()  # and holds on to what it has
+    await asyncio.Event().wait()  # and keep the connections
 
 
 async def _on_and_on(url: str, text: bytes) -> None:
-    """One connection that sends this as fast as it is read, until it is closed upon."""
+    """Send this on one connection as fast as the endpoint reads it, until the endpoint closes."""
     connection = await _connect(url)
     await connection.upgrade()
     reading = connection.read_on()
@@ -410,7 +409,7 @@ async def _connect(url: str) -> Hostile:
 
 
 class Scenario(NamedTuple):
-    """``play``: what is sent; ``options``: of the endpoint, beside the usual ones."""
+    """A scenario. ``play``: sends the traffic; ``options``: further options of the endpoint."""
 
     play: Callable[[str], Awaitable[None]]
     options: tuple[str, ...] = ()
@@ -455,7 +454,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 @dataclass
 class Noticed:
-    """By the bystander, in seconds; and of the endpoint."""
+    """The bystander's latencies, in seconds, and the endpoint's state."""
 
     quiet_s: list[float] = field(default_factory=list)
     hostile_s: list[float] = field(default_factory=list)
@@ -470,16 +469,16 @@ class Noticed:
 
     @property
     def late_s(self) -> float:
-        """The longest that a message took."""
+        """Return the longest latency of a message."""
         return max(self.hostile_s, default=float("inf"))
 
     @property
     def grown(self) -> int:
-        """How much more memory the endpoint had at the most, in bytes."""
+        """Return the largest growth of the endpoint's memory, in bytes."""
         return self.rss_most - self.rss_before
 
     def faults(self) -> list[str]:
-        """Everything that may not be."""
+        """Return a description of each fault."""
         wrong = [
             (self.late_s > LATE_S_MAX, f"a bystander's message was {self.late_s * 1e3:.0f} ms late"),
             (self.missed, f"{self.missed} messages of the bystander were missed"),
@@ -494,7 +493,7 @@ class Noticed:
 
 
 async def endure(name: str, directory: Path, seconds: float = HOSTILE_S) -> Noticed:
-    """One play of a scenario."""
+    """Play a scenario once."""
     scenario = SCENARIOS[name]
     noticed = Noticed()
     store = f"lmdb:{directory / 'store'}"
@@ -512,7 +511,7 @@ async def endure(name: str, directory: Path, seconds: float = HOSTILE_S) -> Noti
         published = 0
 
         def heard(key: str | None, at: Any) -> None:
-            if isinstance(at, float):  # no broadcast of the hostile
+            if isinstance(at, float):  # not a hostile broadcast
                 latencies.append(time.monotonic() - at)
 
         async with (
@@ -554,7 +553,7 @@ async def endure(name: str, directory: Path, seconds: float = HOSTILE_S) -> Noti
                     await process.wait()
                 ended.set()
                 watching.cancel()
-            with contextlib.suppress(TimeoutError):  # `missed` says so
+            with contextlib.suppress(TimeoutError):  # `missed` counts them
                 async with asyncio.timeout(PATIENCE_S):
                     while len(noticed.quiet_s) + len(noticed.hostile_s) < published:  # noqa: ASYNC110
                         await asyncio.sleep(0.02)
@@ -591,14 +590,14 @@ def _rss(pid: int) -> int:
 
 
 async def _play(scenario: Scenario, url: str, seconds: float) -> None:
-    """Until it is over, or its time: an endpoint that reads no more is what is wanted."""
+    """Play the scenario until it ends, or its time is over: an endpoint may stop reading, and should."""
     with contextlib.suppress(TimeoutError, OSError, asyncio.IncompleteReadError):
         async with asyncio.timeout(seconds):
             await scenario.play(url)
 
 
 def row(name: str, noticed: Noticed, tries: int) -> str:
-    """Of the table that a person reads."""
+    """Return a row of the table for people."""
     hostile = sorted(noticed.hostile_s)
     p99 = hostile[int(len(hostile) * 0.99)] if hostile else float("inf")
     found = "; ".join(noticed.faults()) or "ok"
@@ -621,7 +620,7 @@ HEAD = f"""\
 
 
 def main() -> int:
-    """The command. Returns the exit code."""
+    """Run the command. Returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", choices=[[], *SCENARIOS], help=", ".join(SCENARIOS))
     parser.add_argument("--tls", action="store_true", help="over TLS")
@@ -632,7 +631,7 @@ def main() -> int:
         uvloop.run(_play(SCENARIOS[options.scenarios[0]], options.play, options.seconds))
         return 0
     failed = False
-    # A table follows: each of its rows says so where an endpoint turns out to run the other form.
+    # A table follows. A row says so if an endpoint runs the other form.
     print(f"at endpoints that are {form.name()}, over {'TLS' if options.tls else 'TCP'}\n", flush=True)
     print(HEAD, flush=True)
     for name in options.scenarios or SCENARIOS:

@@ -1,9 +1,9 @@
-"""Malformed frames, commands, HTTP requests and TLS records, drawn from a seed, each with the answers that are right.
+"""Malformed frames, commands, HTTP requests and TLS records, drawn from a seed, each with the right answers.
 
-Owns: what is sent, and what may come of it. Must never: open a connection.
+Owns: the attacks, and the permitted answers. Must never: open a connection.
 
-Unlike the mutants of ``test_frames.py``, which may turn out to be good commands, all of these are wrong in a way
-that is known, so that every answer can be judged.
+The mutants of ``test_frames.py`` may turn out to be good commands. All of these attacks are wrong in a known way, so
+that ``attacker`` can judge every answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.broker.running import HANDSHAKE, raw_frame
 
 TEXT, BINARY, CONTINUED, CLOSE, PING, PONG = 0x81, 0x82, 0x80, 0x88, 0x89, 0x8A
 
-#: What an endpoint answers with beside these is a surprise. ``cut``: the connection ended without a word.
+#: Any other answer of an endpoint is a surprise. ``cut``: the connection ended without an answer.
 CUT = "cut"
 REFUSED = frozenset({"bad_json", "bad_command", "bad_state", "bad_topic", "bad_filter", "too_large"})
 CLIENT_ERRORS = frozenset({CUT, *(f"HTTP {status}" for status in (400, 403, 405, 413, 414, 426, 431, 501, 505))})
@@ -31,12 +31,21 @@ GOOD = b'{"command":"publish","client_id":"attacker","topic":"attack","payload":
 
 
 class Attack(NamedTuple):
-    """One connection's worth. ``commands``: malformed things in it; ``answers``: those that are right, one for each
-    with ``each``, else one for all; ``then``: what is sent once the endpoint has upgraded. ``ending``: ``eof``: the
-    client ends its stream; ``fin``: it ends TCP's, and not TLS's; ``wait``: it waits for the endpoint to; ``reset``: it
-    cuts; ``last``: it waits for the answer with ``LAST``, which is asked for behind the others and is not one of them;
-    ``close``: for a close frame. Of TLS: with ``bare`` the data come instead of it; ``past`` is sent past it, behind
-    the data, and with ``eof`` behind close_notify."""
+    """The traffic of one connection.
+
+    Attributes:
+        kind: the attack's name.
+        commands: the number of malformed things in it.
+        data: the bytes to send.
+        answers: the right answers.
+        ending: ``eof``: the client ends its stream. ``fin``: it ends TCP's stream, and not TLS's. ``wait``: it waits
+            for the endpoint's end. ``reset``: it cuts. ``last``: it waits for the answer to an additional last command,
+            whose id is ``LAST``. ``close``: it waits for a close frame.
+        each: each malformed thing has an answer; else they have one answer together.
+        then: bytes to send once the endpoint has upgraded.
+        bare: send the data without TLS.
+        past: bytes to send past TLS, after the data, and with ``eof`` after close_notify.
+    """
 
     kind: str
     commands: int
@@ -56,7 +65,7 @@ def _upgraded(behind: bytes, path: str = "/") -> bytes:
     return HANDSHAKE.format(path=path).encode() + behind
 
 
-# -- Frames (RFC 6455): one to a connection, since it ends with the first
+# -- Frames (RFC 6455): one on each connection, which ends with the first
 
 
 def _closing(kind: str, code: int, frames: bytes) -> Attack:
@@ -131,7 +140,7 @@ def _huge_length(rng: Random) -> Attack:
 
 
 def _wrong_length(rng: Random) -> Attack:
-    """It says more than comes, and ends there."""
+    """The header announces more bytes than come before the end."""
     frame = raw_frame(rng.choice((TEXT, BINARY, PING, CLOSE)), GOOD[:20], length=rng.randrange(21, 126))
     return Attack("cut short", 1, _upgraded(frame[: rng.randrange(1, len(frame))]), frozenset({CUT}), "eof")
 
@@ -146,11 +155,11 @@ def _reset_in_a_handshake(rng: Random) -> Attack:
     return Attack("reset in a handshake", 1, whole[: rng.randrange(len(whole))], frozenset({CUT}), "reset")
 
 
-# -- Commands: many to a connection, since none of them may end it
+# -- Commands: many on each connection, since no command may end it
 
 COMMANDS = 100
 
-#: The ``id`` of the command behind them: replies leave in the order of the commands.
+#: The ``id`` of the last command: replies leave in the order of the commands.
 LAST = b'"the last"'
 
 
@@ -166,7 +175,7 @@ def _commands(kind: str, rng: Random, draw: Callable[[Random], bytes]) -> Attack
 
 
 def _in_lines(kind: str, rng: Random, messages: list[bytes]) -> Attack:
-    """The same, some to a frame (SPEC section 1.6), in which a line feed would make two of one."""
+    """Put several messages into each frame (SPEC section 1.6). A line feed within one would make it two."""
     lines = [message.replace(b"\n", b"\x0b") for message in messages]
     frames = bytearray()
     while lines:
@@ -189,7 +198,7 @@ NAMES = ("listen", "unlisten", "subscribe", "unsubscribe", "publish", "broadcast
 
 
 def _fields(rng: Random) -> dict[str, object]:
-    """Of a good command."""
+    """Return the fields of a good command."""
     name = rng.choice(NAMES)
     fields: dict[str, object] = {"command": name, "client_id": "attacker"}
     if name in ("subscribe", "unsubscribe"):
@@ -308,7 +317,7 @@ def _not_json(rng: Random) -> bytes:
     )
 
 
-# -- HTTP, and what is no HTTP
+# -- HTTP, and other protocols
 
 
 def _http(kind: str, data: bytes, answers: frozenset[str] = CLIENT_ERRORS, ending: str = "eof") -> Attack:
@@ -374,7 +383,7 @@ def _bad_header(rng: Random) -> Attack:
 
 
 def _smuggled(rng: Random) -> Attack:
-    """Of two requests in one none but the first may be answered."""
+    """One request contains another. The endpoint may answer only the first."""
     inner = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
     headers = rng.choice(
         (
@@ -456,16 +465,16 @@ def _peer(rng: Random) -> Attack:
     elif change == 5:
         first, code = TEXT, 1002
         message = b"hello"
-    # Behind the upgrade: what comes with it comes before the challenge, and is not looked at.
+    # After the upgrade, since the endpoint ignores data that comes with it, before the challenge.
     right = frozenset({f"close {code}"})
     return Attack("peer's handshake", 1, _upgraded(b"", "/_peer"), right, "close", then=raw_frame(first, message))
 
 
-# -- TLS, and what is no TLS
+# -- TLS, and other protocols
 
 
 def _client_hello() -> bytes:
-    """As a client begins. Not the seed's: its random bytes are OpenSSL's."""
+    """Return a client's first message. The seed does not determine it: OpenSSL draws its random bytes."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with contextlib.suppress(ssl.SSLWantReadError):
         ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1").do_handshake()
@@ -483,9 +492,9 @@ def _no_tls(rng: Random) -> Attack:
             b"HELO here\r\n",
             bytes(rng.randrange(1, 1000)),
             rng.randbytes(rng.randrange(1, 1000)),
-            b"\x80\x2e\x01\0\x02" + rng.randbytes(43),  # of SSL 2
+            b"\x80\x2e\x01\0\x02" + rng.randbytes(43),  # SSL 2
             b"\x16\x03\x01\xff\xff" + rng.randbytes(100),
-            b"\x17\x03\x03\0\x20" + rng.randbytes(32),  # data before there is a key
+            b"\x17\x03\x03\0\x20" + rng.randbytes(32),  # data before any key
             b"\x15\x03\x01\0\x02\x02\x28",  # an alert
         )
     )
@@ -493,7 +502,7 @@ def _no_tls(rng: Random) -> Attack:
 
 
 def _bad_hello(rng: Random) -> Attack:
-    """Cut short, or with a few bytes changed: a handshake may come of it, and goes no further."""
+    """A ClientHello is cut short, or has a few changed bytes. A handshake may begin, and goes no further."""
     data = bytearray(CLIENT_HELLO)
     if rng.random() < 0.5:
         del data[rng.randrange(len(data)) :]
@@ -504,7 +513,7 @@ def _bad_hello(rng: Random) -> Attack:
 
 
 def _bad_record(rng: Random) -> Attack:
-    """In the middle of a frame there is something that nobody has encrypted."""
+    """A frame contains bytes that the client has not encrypted."""
     kind = rng.choice((0x14, 0x15, 0x16, 0x17, 0x18, 0xFF))
     size = rng.choice((0, 1, 32, 1000, 16_640, 16_641, 65_535))
     past = rng.choice(
@@ -531,7 +540,7 @@ def _behind_close_notify(rng: Random) -> Attack:
     return Attack("behind close_notify", 1, data, frozenset({CUT}), "eof", past=past)
 
 
-#: Kinds of one to a connection, in the parts of what is drawn.
+#: Kinds with one attack on a connection, in groups.
 FRAMES = (
     *(
         _bad_opcode,
@@ -557,13 +566,13 @@ MESSAGES: dict[str, Callable[[Random], bytes]] = {
     "command: not JSON": _not_json,
 }
 
-#: Of a hundred connections so many bring commands, a hundred each, which are most of what is sent then; the others are
-#: drawn evenly from the rest.
+#: The percentage of connections with commands, a hundred each, which are most of the traffic. The other connections
+#: draw evenly from the other kinds.
 COMMANDS_PER_CENT = 5
 
 
 def draw(rng: Random, tls: bool = False) -> Attack:
-    """The next one. ``tls``: for an endpoint that speaks it."""
+    """Draw the next attack. ``tls``: the endpoint speaks TLS."""
     if rng.randrange(100) < COMMANDS_PER_CENT:
         kind = rng.choice(list(MESSAGES))
         return _commands(kind, rng, MESSAGES[kind])

@@ -18,7 +18,7 @@ from .malformed import CUT, Attack
 
 #: Over TLS each connection costs a handshake.
 COUNTS = {"tcp": proof.examples(30_000, 10_000), "tls": proof.examples(8_000, 5_000)}
-KINDS = len(malformed.FRAMES) + len(malformed.REQUESTS) + 2 * len(malformed.MESSAGES)  # in lines, too
+KINDS = len(malformed.FRAMES) + len(malformed.REQUESTS) + 2 * len(malformed.MESSAGES)  # messages also in lines
 
 
 def test_what_is_drawn_is_the_seeds_and_of_every_kind() -> None:
@@ -84,7 +84,7 @@ async def test_malformed_input_harms_nobody_else(tmp_path: Path, transport: str)
     print(attack.table(found))
     assert found.faults() == []
     assert sum(found.told["kinds"].values()) >= COUNTS[transport]
-    # And what is dribbled.
+    # The dribbled handshakes count, too.
     assert len(found.told["kinds"]) == KINDS + (1 if transport == "tcp" else len(malformed.TLS) + 2)
     # Every kind of answer came: the endpoint was not only cutting connections.
     assert {

@@ -1,8 +1,8 @@
-"""Frames of nonsense, 100,000 of them in all, leave an endpoint serving, in bounded memory, without one failed turn.
+"""After 100,000 frames of nonsense an endpoint still serves, in bounded memory, without one failed turn.
 
-Hypothesis draws the commands that a batch begins from, and the batch's seed; a seeded ``random.Random`` makes hundreds
-of mutants of them, which go out pipelined. Both are fixed (``derandomize``), so that every run sends the same bytes; a
-failing batch is printed with its templates and its seed. The endpoint is a real process.
+Hypothesis draws the first commands of a batch, and its seed. A seeded ``random.Random`` makes hundreds of mutants from
+these commands, and the test sends them pipelined. Both are fixed (``derandomize``), so that every run sends the same
+bytes. A failing batch prints its templates and its seed. The endpoint is a real process.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-#: In all 90,000 messages, and 10,000 frames that are not even good WebSocket.
+#: In all 90,000 messages, and 10,000 frames that are not even valid WebSocket.
 BATCHES, MESSAGES_PER_BATCH = proof.examples(150, 40), 600
 RAW_BATCHES, CONNECTIONS_PER_BATCH, FRAMES_PER_CONNECTION = proof.examples(20, 8), 50, 10
 
-#: The endpoint begins with about 50 MB; what it caches of this nonsense is a few megabytes.
+#: The endpoint begins with about 50 MB, and caches a few megabytes of this nonsense.
 GROWTH_BYTES_MAX = 100_000_000
 
 TEXT, BINARY = 0x81, 0x82
@@ -45,7 +45,7 @@ SETTINGS: dict[str, Any] = {
     "deadline": None,
     "derandomize": True,
     "database": None,
-    "phases": [Phase.generate],  # a batch is not made smaller: its effects on the endpoint last
+    "phases": [Phase.generate],  # no shrinking, since a batch's effects on the endpoint last
     "suppress_health_check": list(HealthCheck),
 }
 
@@ -109,7 +109,7 @@ HELLO = ormsgpack.packb(["hello", 1, b"n" * 16, "fuzz", "0" * 16, "ws://127.0.0.
 
 
 def json_like(value: Any) -> bytes:
-    """As JSON where it can be; Python's own notation is as good a nonsense where it cannot."""
+    """Return the value as JSON if possible; else Python's notation is nonsense of the same quality."""
     if isinstance(value, bytes):
         return value
     try:
@@ -119,7 +119,8 @@ def json_like(value: Any) -> bytes:
 
 
 def good(random: random.Random) -> bytes:
-    """A command that is taken, mostly. Not Hypothesis's to draw: there must be enough of each kind in every run."""
+    """Return a command that the endpoint mostly accepts. Hypothesis does not draw it, since every run needs enough of
+    each kind."""
     name = random.choice(["listen", "unlisten", "subscribe", "unsubscribe", "publish", "broadcast", "subscriptions"])
     topic = random.choice([*"abcdef", ["a", "b"], "", "a\0"])
     ends = random.choice([b"", b"", b',"until":"disconnect"', b',"ttl_s":1'])
@@ -134,7 +135,7 @@ def good(random: random.Random) -> bytes:
 
 
 def mutate(random: random.Random, data: bytes, others: list[bytes]) -> bytes:
-    """Perhaps the same, mostly nearly the same, sometimes unrelated."""
+    """Return the same data, mostly with a few changes, or sometimes unrelated data."""
     for _ in range(random.choice((0, 0, 1, 1, 1, 2, 5))):
         at, to = sorted((random.randrange(len(data) + 1), random.randrange(len(data) + 1)))
         change = random.randrange(7)
@@ -157,7 +158,7 @@ def mutate(random: random.Random, data: bytes, others: list[bytes]) -> bytes:
 
 
 class Target:
-    """The endpoint, and a client of it that only wants to be left in peace."""
+    """The endpoint, and one of its clients, which only uses it normally."""
 
     def __init__(self, url: str, witness: Plain) -> None:
         self.url = url
@@ -179,7 +180,7 @@ class Target:
         self._memory_bytes = (await self.metrics())["process_resident_memory_bytes"]
 
     async def still_serves(self) -> None:
-        """A round trip, and a look at the metrics."""
+        """Do a round trip, and check the metrics."""
         self._number += 1
         publish = {"command": "publish", "client_id": self._name, "topic": self._name, "payload": self._number}
         await self._witness.send(publish)
@@ -212,7 +213,7 @@ async def test_messages_of_nonsense_are_answered_one_by_one(target: Target, temp
     async with raw(target.url, limit=1 << 20) as connection:
         await connection.upgrade()
         connection.writer.write(b"".join(frames))
-        # Nothing of it closes the connection, and the answer to the last command is the last one.
+        # No message closes the connection, and the answer to the last command is the last one.
         while True:
             first, payload = await connection.frame()
             assert first == TEXT, (first, payload)
@@ -252,14 +253,14 @@ async def test_frames_of_nonsense_cost_nobody_else(target: Target, templates: li
     async def connect() -> None:
         path = rng.choice(("/", "/", "/_peer"))
         frames = b"".join(frame() for _ in range(FRAMES_PER_CONNECTION))
-        if path == "/_peer":  # messages that are frames of its handshake, but for what they say
+        if path == "/_peer":  # messages in the frames of its handshake, with wrong contents
             frames = raw_frame(BINARY, mutate(rng, HELLO, [HELLO])) + frames
         early = rng.random() < 0.2
         async with raw(target.url) as connection:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 await connection.upgrade(path, behind=frames if early else b"")
                 connection.writer.write(b"" if early else frames)
-                # A client's goodbye. Whatever state the connection is in, it ends.
+                # The client ends its stream. The connection ends in any state.
                 connection.writer.write_eof()
                 async with asyncio.timeout(PATIENCE_S):
                     while await connection.reader.read(1 << 16):
@@ -279,8 +280,8 @@ async def test_nothing_is_left_of_it(target: Target) -> None:
             if witness_only and metrics["ingeborg_publishes_in_flight"] == 0:
                 break
             await asyncio.sleep(0.05)
-    # It was no nonsense that is all alike: every kind of error, and much that was accepted. How much depends on what
-    # Hypothesis draws, and that on which modules this process has loaded: it tries constants of their sources.
+    # The nonsense was varied: it caused every kind of error, and the endpoint accepted much. The numbers depend on
+    # Hypothesis's draws, and these on the modules that this process has loaded: it tries constants of their sources.
     for code in ("bad_json", "bad_command", "bad_state", "bad_topic"):
         assert metrics[f'ingeborg_errors_total{{code="{code}"}}'] > 100
     for accepted in ("publishes_received", "duplicates_dropped", "subscriptions_changed"):

@@ -1,4 +1,4 @@
-"""Legal but hostile connections: what may not happen beside them, on real processes. Latencies are `make attack`'s."""
+"""Legal but hostile connections harm no other client, on real processes. `make attack` measures latencies."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .hostile import GROWTH_BYTES_MAX, HEAD, LATE_S_MAX, READER_BYTES_MAX, SCENA
 async def test_a_bystander_misses_nothing_and_memory_stays_within_its_bound(tmp_path: Path, name: str) -> None:
     noticed = await endure(name, tmp_path, seconds=2.0)
     assert len(noticed.hostile_s) > 100
-    noticed.hostile_s.clear()  # how late they were is the machine's, too
+    noticed.hostile_s.clear()  # their latency also depends on the machine
     noticed.hostile_s.append(0.0)
     assert noticed.faults() == []
 
 
 async def test_over_tls_all_of_it_is(tmp_path: Path) -> None:
-    with over_tls(Authority(tmp_path)):  # `endure` sees to it that both endpoints have a certificate
+    with over_tls(Authority(tmp_path)):  # `endure` gives both endpoints a certificate
         noticed = await endure("nested-lists-64k", tmp_path, seconds=1.0)
     assert len(noticed.hostile_s) > 50
     assert (noticed.missed, noticed.failed, noticed.said) == (0, [], [])

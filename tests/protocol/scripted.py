@@ -1,6 +1,6 @@
-"""An endpoint that does what a test tells it: a real WebSocket server, and a script per frame it gets.
+"""An endpoint under a test's control: a real WebSocket server that runs a script for each frame.
 
-It knows no rules of the broker; what a client expects of a real one is tested against a real one.
+It knows no rules of the broker. Other tests check a client against a real endpoint.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.broker.running import certificate, scheme
 
-#: How long what is awaited may take, in seconds, on a busy machine.
+#: The time limit of each wait, in seconds, for a busy machine.
 PATIENCE_S = 60.0
 
 Script = Callable[["ScriptedEndpoint", ServerConnection, dict[str, Any]], Any]
 
 
 async def succeed(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
-    """The default script: success for everything that waits for an answer."""
+    """The default script: answer with success every command that has an id."""
     if "id" in command:
         await endpoint.reply(connection, command, result="success")
 
@@ -53,10 +53,10 @@ class ScriptedEndpoint:
                 self.frames.put_nowait(command)
                 await self.script(self, connection, command)
         except ConnectionClosed:
-            pass  # what many of the scripts are about
+            pass  # many scripts close the connection
 
     async def next(self, command: str) -> dict[str, Any]:
-        """The next frame with that command; others are passed over."""
+        """Return the next frame with that command, and skip others."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 frame = await self.frames.get()
@@ -73,10 +73,10 @@ class ScriptedEndpoint:
         await self.send(self.connections[-1], {"key": key, "broadcast": payload})
 
     def cut(self) -> None:
-        """The newest connection breaks as when its process is killed."""
+        """Break the newest connection, like a killed process."""
         self.connections[-1].transport.abort()
 
 
 def free_url() -> str:
-    """Where nobody listens: port 9 (discard) of the loopback, which needs root to be bound."""
+    """Return a URL without a listener: port 9 (discard) of the loopback, which only root can bind."""
     return "ws://127.0.0.1:9/"

@@ -1,4 +1,4 @@
-"""Subscribing again to what has ended: when, how often, and what is told; with a client that a test plays."""
+"""Renewing ended subscriptions: the time, the number of attempts, and the reports, with a client that a test plays."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FILTER = '{"price":[1]}'
 
 
 class Played:
-    """A client whose answers are given beforehand."""
+    """A client with prepared answers."""
 
     def __init__(self) -> None:
         self.asked: list[Again] = []
-        self.answers: list[Any] = []  # to what is asked: replies, None, or an error; success where there is none
+        self.answers: list[Any] = []  # for subscribes: replies, None, or an error; by default success
         self.listens: list[dict[str, Any] | None] = []
         self.told: list[Any] = []
         self.renewals = Renewals(
@@ -111,7 +111,7 @@ async def test_a_subscribe_of_several_commands_during_which_it_was_away_is_made_
     clock[0] = 100.0
     played.renewals.listened({})
     clock[0] = 101.0
-    played.renewals.subscribed(["a"], None, UNTIL, [ENDS], began)  # one command, whose success came after it
+    played.renewals.subscribed(["a"], None, UNTIL, [ENDS], began)  # one command, whose success came later
     await played.settled()
     assert played.asked == []
     played.renewals.subscribed(["b", "c"], None, UNTIL, [ENDS, ENDS], began)
@@ -182,7 +182,7 @@ async def test_where_more_have_ended_than_are_named_it_listens_once_more(played:
     await played.settled()
     assert played.asked == [Again(["a", "b"], None, UNTIL)]
     assert played.told == ["listen", ([("x", None)], 1)]
-    played.listens = [None]  # it listens no more, or not now
+    played.listens = [None]  # it no longer listens, or not now
     played.renewals.listened(reply("b", count=1_200))
     await played.settled()
     assert played.told[2:] == ["listen"]
@@ -203,7 +203,7 @@ async def test_what_is_due_while_it_listens_once_more_is_not_left(played: Played
         await reached.wait()
         played.renewals.left()
         clock[0] = 100.0
-        played.renewals.listened({})  # of another connection
+        played.renewals.listened({})  # on another connection
         began.set()
     await played.settled()
     assert [again.topics for again in played.asked] == [["a"], ["a"]]
@@ -216,7 +216,7 @@ async def test_nor_is_it_where_there_is_no_reply(played: Played, clock: list[flo
         if len(played.asked) == 1:
             played.renewals.left()
             clock[0] = 100.0
-            played.renewals.listened(reply("a", count=1_200))  # of another connection
+            played.renewals.listened(reply("a", count=1_200))  # on another connection
         return None
 
     played.renewals._listen = listen

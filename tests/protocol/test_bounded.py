@@ -1,4 +1,4 @@
-"""The bounded map beside a list of pairs, which is slow and plainly right."""
+"""The bounded map against a list of pairs, which is slow and plainly right."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def client_of(*endpoints: ScriptedEndpoint | str, **options: Any) -> Client:
 
 
 class Longest(random.Random):
-    """Every pause is as long as it may be."""
+    """Make every pause as long as possible."""
 
     def random(self) -> float:
         return 1.0
@@ -227,7 +227,7 @@ async def test_more_and_more_of_a_large_subscribe_is_under_way_while_it_is_quick
 ) -> None:
     monkeypatch.setattr(ingeborg.protocol.client, "TOPICS_BYTES_MAX", 1500)
     monkeypatch.setattr(ingeborg.protocol.pacing, "AT_ONCE_MAX", 5)
-    monkeypatch.setattr(ingeborg.protocol.pacing, "_S_SHORT", 60.0)  # whatever this machine takes is quick
+    monkeypatch.setattr(ingeborg.protocol.pacing, "_S_SHORT", 60.0)  # every time on this machine is quick
     monkeypatch.setattr(ingeborg.protocol.pacing, "_S_LONG", 120.0)
     held: deque[dict[str, Any]] = deque()
     most: list[int] = []
@@ -235,7 +235,7 @@ async def test_more_and_more_of_a_large_subscribe_is_under_way_while_it_is_quick
     left = len(topics)
 
     async def hold(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
-        """Answers when as many as there ever were, and one more, are under way; or all there are."""
+        """Answer once more commands are under way than ever before, or all commands."""
         held.append(command)
         nonlocal left
         left -= len(command["topic"])
@@ -382,7 +382,7 @@ async def test_a_token_that_is_not_to_be_had_fails_the_attempt_and_is_asked_for_
     endpoint: ScriptedEndpoint,
 ) -> None:
     faults: list[Any] = [OSError("down"), ValueError("no JSON"), RuntimeError("500"), TimeoutError(), KeyError("token")]
-    faults += [asyncio.CancelledError(), GeneratorExit()]  # of a task that somebody else has cancelled
+    faults += [asyncio.CancelledError(), GeneratorExit()]  # from a task that another one has cancelled
     given: list[Any] = ["first", *faults, "<html>an error page</html>", None, "last"]
 
     async def token() -> str:
@@ -619,7 +619,7 @@ async def test_the_backoff_has_full_jitter_and_grows_to_its_maximum(monkeypatch:
         client = client_of(endpoint, free_url(), backoff_base_s=0.1, backoff_max_s=1.0, random=Dice())
         async with client:
             monkeypatch.setattr("ingeborg.protocol.client.asyncio.sleep", no_sleep)
-            client._urls = [free_url()]  # from now on nobody is there
+            client._urls = [free_url()]  # from now on no endpoint answers
             client._next_url = 0
             endpoint.cut()
             async with asyncio.timeout(PATIENCE_S):
@@ -660,7 +660,7 @@ async def test_a_connection_that_a_command_has_waited_on_in_vain_is_probed_and_c
     monkeypatch.setattr(ingeborg.protocol.outgoing, "_PROBE_S", 0.05)
     lost: list[ConnectionLost] = []
     async with ScriptedEndpoint() as second, client_of(endpoint, second, on_lost=lost.append) as client:
-        endpoint.connections[0].transport.pause_reading()  # as a network that has gone silent
+        endpoint.connections[0].transport.pause_reading()  # like a network that has gone silent
         with pytest.raises(CommandTimeout):
             await client.subscribe("t", timeout_s=0.05)
         await client.subscribe("t")
@@ -683,7 +683,7 @@ async def test_a_silent_connection_is_probed_and_stays_while_it_answers(
             enough.set()
         ping(socket)
 
-    def probed(socket: OutgoingSocket) -> None:  # at once, instead of after ten seconds: when the answer has come
+    def probed(socket: OutgoingSocket) -> None:  # once the answer has come, instead of after ten seconds
         assert socket.heard
         assert socket._probing is not None
         socket._probing.cancel()
@@ -762,7 +762,7 @@ async def end_them(endpoint: ScriptedEndpoint, connection: ServerConnection, com
 
 
 def ended(*topics: str, **filters: Any) -> Script:
-    """The same, and these have ended: topics, and topics with their filters."""
+    """An endpoint that has ended these: topics, and topics with their filters."""
     named: list[dict[str, Any]] = [{"topic": topic} for topic in topics]
     named += [{"topic": topic, "filter": filter} for topic, filter in filters.items()]
 
@@ -862,7 +862,7 @@ async def test_what_is_unsubscribed_from_meanwhile_is_not_subscribed_to_again(en
         for _ in range(3):
             await endpoint.next("subscribe")
         unsubscribing = asyncio.create_task(client.unsubscribe("a"))
-        await endpoint.next("unsubscribe")  # and nobody answers
+        await endpoint.next("unsubscribe")  # and no answer comes
         for number in range(50):
             await client.publish("t", number, ack=True)
         unsubscribing.cancel()
@@ -991,11 +991,11 @@ async def test_what_was_read_before_the_end_is_delivered_and_then_the_iteration_
     async with client:
         for number in range(3):
             await endpoint.notify("t" if number else None, number)
-        await client.subscribe("after them")  # its reply comes behind the notifications
+        await client.subscribe("after them")  # its reply follows the notifications
     assert [notification async for notification in client] == [(None, 0), ("t", 1), ("t", 2)]
 
 
-#: Bytes that the event loops read from a socket at most at once.
+#: The most bytes that the event loops read from a socket at once.
 ONE_READ = 1 << 18
 
 
@@ -1022,7 +1022,7 @@ async def test_a_full_queue_stops_the_reading_and_loses_nothing(endpoint: Script
 
 
 async def _settled(condition: Callable[[], bool], turns: int = 100_000) -> bool:
-    """Turns of the loop until the condition holds; bounded by their number, not by a clock."""
+    """Turn the loop until the condition holds. Their number is bounded, not the time."""
     for _ in range(turns):
         if condition():
             return True
@@ -1080,7 +1080,7 @@ async def test_a_callback_that_fails_while_the_client_listens_again_ends_it(
         await client.subscribe("t")
     async with asyncio.timeout(PATIENCE_S):
         assert client._task is not None
-        await asyncio.wait({client._task})  # by itself: `close` would end one that connects again and again
+        await asyncio.wait({client._task})  # without `close`, which would end a client that keeps connecting
     with pytest.raises(type(failure)) as caught:
         await client.close()
     assert caught.value is failure

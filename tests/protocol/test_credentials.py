@@ -1,4 +1,4 @@
-"""Which text may be a token, and how texts are said that may have one. The rest is tested through the programs."""
+"""Which text may be a token, and how programs show texts that may contain one. Their tests cover the rest."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_close_codes_are_ones_an_application_may_use() -> None:
 
 
 def test_reasons_fit_a_close_frame() -> None:
-    """RFC 6455 section 5.5: 125 bytes, two of them the code's."""
+    """RFC 6455 section 5.5: 125 bytes, including two for the code."""
     assert all(len(row.reason.encode()) <= 123 for row in CLOSES.values())
 
 

@@ -1,4 +1,4 @@
-"""What a client has to subscribe to again: by hand, and against a model that knows what endpoints do."""
+"""The subscriptions that a client has to renew: by hand, and against a model of endpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def at(awake_s: float, slept_s: float = 0.0) -> Now:
 
 
 def reply(*keys: str | Key, count: int | None = None) -> dict[str, Any]:
-    """These have ended: a topic, or a topic and a filter."""
+    """Return a reply that names ended subscriptions: a topic, or a topic and a filter."""
     ended = [
         {"topic": key} if isinstance(key, str) else {"topic": key[0], "filter": orjson.loads(key[1] or "")}
         for key in keys
@@ -32,7 +32,7 @@ def reply(*keys: str | Key, count: int | None = None) -> dict[str, Any]:
 
 
 def kept(*topics: str, grace_s: float = 60.0) -> Kept:
-    """Of a client that listens since second 0, and has subscribed to the topics."""
+    """Return the list of a client that listens since second 0, and has subscribed to the topics."""
     found = Kept()
     found.grace_s = grace_s
     assert found.listened({}, at(0)) is None
@@ -112,10 +112,10 @@ def test_what_has_ended_with_a_filter_is_due_with_this_filter_and_never_without(
 
 def test_what_the_machine_slept_through_is_being_away() -> None:
     found = kept("a")
-    found.left(at(10, slept_s=3600))  # the connection was found to be lost when it woke up
+    found.left(at(10, slept_s=3600))  # the client noticed the lost connection when the machine woke up
     found.listened({}, at(11, slept_s=3600))
     assert all_due(found, at(11, 3600)) == ["a"]
-    found.listened({}, at(20, slept_s=7200))  # and where it was not found
+    found.listened({}, at(20, slept_s=7200))  # and here it did not notice
     assert all_due(found, at(20, 7200)) == ["a"]
     found.listened({}, at(30, slept_s=7200))
     assert not found.is_due
@@ -155,7 +155,7 @@ def test_what_is_due_stays_so_until_it_is_taken() -> None:
     assert again is not None
     found.put_back(again)
     found.left(at(101))
-    found.listened(reply("b"), at(102))  # a short absence; the endpoint names one that was not taken yet
+    found.listened(reply("b"), at(102))  # a short absence; the endpoint names one that the client had not renewed yet
     assert all_due(found, at(102)) == ["a", "b", "c"]
 
 
@@ -166,7 +166,7 @@ def test_what_is_due_is_subscribed_to_since_the_position_that_the_first_of_it_wa
     again = found.take(at(12))
     assert again == Again(["a"], None, UNTIL | {"since": "p1"})
     found.left(at(13))
-    found.listened(reply("b"), at(14), since="p2")  # and with p1 nobody has said yet that there was success
+    found.listened(reply("b"), at(14), since="p2")  # no success has come yet for the one with p1
     found.put_back(again)
     taken = [found.take(at(15)), found.take(at(15))]
     assert taken == [Again(["a", "b"], None, UNTIL | {"since": "p1"}), None]
@@ -264,7 +264,7 @@ def key_of(found: Subscription) -> str | Key:
 @settings(max_examples=300)
 @given(st.data())
 def test_a_client_that_listens_loses_nothing_silently(data: st.DataObject) -> None:
-    """The model: endpoints end what is away for the grace time, remember it for ten minutes, and say so."""
+    """The model: endpoints end a client's subscriptions after the grace time, and report them for ten minutes."""
     grace_s, remembered_s = 60.0, 600.0
     found = kept()
     there: set[str | Key] = set()  # at the endpoints

@@ -1,4 +1,4 @@
-"""Which filters are accepted and why not, and that equal ones have equal text."""
+"""Accepted and refused filters, and the equal text of equal filters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.naive_filters import matches, patterns, payloads, written_otherwise
 
 
 def refused(pattern: Any) -> str:
-    """Why."""
+    """Return the reason."""
     with pytest.raises(ProtocolError) as raised:
         canonical_filter(pattern)
     assert raised.value.code == "bad_filter"
@@ -33,7 +33,7 @@ def refusal(pattern: Any) -> ProtocolError | None:
 
 
 def accepted(pattern: Any) -> bool:
-    """Random patterns are good, but that some are too large or have an ``$or`` of one and the same."""
+    """Random patterns are good, except that some are too large or have an ``$or`` of equal patterns."""
     error = refusal(pattern)
     reasons = ("the same pattern in all its places", "one attribute too many", "combinations")
     assert error is None or any(reason in error.info for reason in reasons), error
@@ -156,7 +156,7 @@ def test_what_is_no_filter_is_refused_by_its_place_with_the_reason(pattern: Any,
 @pytest.mark.parametrize(
     ("pattern", "beyond", "info"),
     [
-        # {"a":["…"]} has 10 bytes beside the string; é has two.
+        # {"a":["…"]} has 10 bytes without the string; é has two.
         ({"a": ["é" * 2043]}, {"a": ["é" * 2043 + "x"]}, "The filter is 4097 bytes long, and 4096 are the most"),
         (
             {f"k{n}": [1] for n in range(8)},
@@ -206,9 +206,9 @@ def test_the_same_attribute_in_two_alternatives_counts_once() -> None:
 
 
 def test_what_is_huge_is_left_where_it_passes_a_limit() -> None:
-    """Of a frame of 16 MiB: it costs no more than its reading."""
+    """Checking a frame of 16 MiB costs no more than reading it."""
 
-    assert "more than 64 values" in refused({"a": [[]] * 1_000_000})  # the first would be refused for what it is
+    assert "more than 64 values" in refused({"a": [[]] * 1_000_000})  # though the first value is also wrong
     assert "more than 64 values" in refused({"a": [{"anything-but": [[]] * 1_000_000}]})
     deep: Any = {"a": [1]}
     for _ in range(5_000):

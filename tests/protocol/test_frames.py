@@ -1,4 +1,4 @@
-"""Whole messages of a chunk of bytes, beside a reader that goes frame by frame and checks one rule after the other."""
+"""Whole messages of a chunk of bytes, against a reader that checks each frame by one rule after the other."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def read(
     most: int = ALL,
     large: int = ALL,
 ) -> tuple[list[bytes], int, int]:
-    """The messages, where the run ended, and why."""
+    """Return the messages, the end of the run, and its reason."""
     run = whole_messages(data, 0, enough, masked, whole, most, large)
     return run.messages, run.at, run.why
 
 
 def naive(data: bytes, masked: bool, most: int, large: int) -> tuple[list[bytes], int, int]:
-    """The same, slowly."""
+    """Return the same from the slow reader."""
     at, kind = 0, None
     found: list[bytes] = []
     while True:

@@ -1,4 +1,4 @@
-"""The hashes that stores and endpoints agree on: their values are held here, since stored keys are made of them."""
+"""The hashes that stores and endpoints agree on. Their values may not change, since stored keys contain them."""
 
 from __future__ import annotations
 

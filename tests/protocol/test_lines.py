@@ -1,4 +1,4 @@
-"""Lines taken apart and put together: against `split` and `join`."""
+"""Splitting and joining lines, against `split` and `join`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ingeborg.protocol.frames import masked_text_frame
 from ingeborg.protocol.lines import LINES_AT_ONCE, LINES_BYTES_MAX, Lined, is_short, lines_of, together
 from ingeborg.protocol.sockets import Socket
 
-#: A client's close frame, RFC 6455 section 5.5.1, its mask nothing but zeros.
+#: A client's close frame, RFC 6455 section 5.5.1, with a mask of zeros.
 CLOSING = b"\x88\x82\0\0\0\0\x03\xe8"
 
 TEXT = st.binary(max_size=40).map(lambda data: data.replace(b"\r", b"\n"))
@@ -40,7 +40,7 @@ def test_frames_are_taken_apart_some_lines_at_a_time(messages: list[bytes], enou
         before = lined.size
         taken = lined.take(enough)
         assert lined.size < before
-        # No line more than it takes to have enough, and no more than may be.
+        # The lines end at the first one that reaches enough, or at the limit.
         assert len(taken) <= LINES_AT_ONCE
         assert sum(map(len, taken[:-1])) + len(taken) - 1 <= enough
         found += taken
@@ -62,7 +62,7 @@ def test_however_short_they_are_no_more_than_so_many_are_taken_at_once() -> None
 
 
 class Taken(Socket):
-    """What is taken of a chunk at once."""
+    """A socket that keeps the lines of each turn."""
 
     quantum_bytes = 4096
 
@@ -100,7 +100,7 @@ def test_many_short_frames_of_many_lines_are_no_more_in_a_turn_either() -> None:
     while socket.waits:
         socket.next_quantum()
         turns += 1
-    # One for each 128 lines, and one for what of a frame was left.
+    # One turn for each 128 lines, and one for the rest of a frame.
     assert turns >= 900 / LINES_AT_ONCE
     assert all(len(each) <= LINES_AT_ONCE for each in socket.turns)
     assert len(socket.turns) <= turns + 1
@@ -108,7 +108,7 @@ def test_many_short_frames_of_many_lines_are_no_more_in_a_turn_either() -> None:
 
 
 class Silent:
-    """A transport that takes everything, and has been closed by its loop."""
+    """A transport that takes everything, and whose loop has closed it."""
 
     def write(self, data: bytes) -> None:
         pass
@@ -128,7 +128,7 @@ class Silent:
 
 @pytest.mark.parametrize("closes", [False, True])
 def test_what_stands_behind_many_lines_counts_where_the_peer_half_closes_at_once(closes: bool) -> None:
-    """As over TLS, where the end comes with the data."""
+    """Over TLS the end comes with the data."""
     socket = Taken()
     socket.transport = cast(Any, Silent())
     many = b"\n".join(b"%d" % number for number in range(1_000))

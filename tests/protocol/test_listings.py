@@ -1,4 +1,4 @@
-"""Pages asked for one after the other, without a connection."""
+"""Requesting one page after the other, without a connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ingeborg.protocol.listings import Subscriber, Subscription
 
 
 class Pages:
-    """Gives one page after the other, and keeps what was asked."""
+    """Returns one page after the other, and keeps the commands."""
 
     def __init__(self, *pages: dict[str, Any]) -> None:
         self._pages = pages

@@ -1,4 +1,4 @@
-"""Commands checked, replies and notifications written: the listings of the thesis, and every bad input refused."""
+"""Checking commands, and writing replies and notifications: the listings of the thesis, and every refusal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingeborg.protocol.wire import canonical, decode
 PAYLOAD_MAX = 1 << 20
 COMMANDS = ("listen", "unlisten", "subscribe", "unsubscribe", "publish", "broadcast", "subscriptions")
 
-#: One good example of each command, with nothing in it that could be left out.
+#: One good example of each command, with its required fields only.
 GOOD: dict[str, dict[str, Any]] = {
     "listen": {},
     "unlisten": {},
@@ -29,12 +29,12 @@ GOOD: dict[str, dict[str, Any]] = {
 
 
 def command(text: str | bytes) -> Command:
-    """What an endpoint makes of a frame."""
+    """Decode and check a frame, as an endpoint does."""
     return check(decode(text.encode() if isinstance(text, str) else text), PAYLOAD_MAX)
 
 
 def good(name: str, **fields: Any) -> dict[str, Any]:
-    """A good command, but for the given fields."""
+    """Return a good command with the given fields replaced."""
     return {"command": name, "client_id": 1, **GOOD[name], **fields}
 
 
@@ -287,7 +287,7 @@ def test_what_the_reply_to_a_bad_command_echoes(value: dict[str, Any], expected:
     assert reply_fields(value) == expected
 
 
-# Anything at all
+# Any input
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 numbers = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)

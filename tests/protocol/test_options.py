@@ -1,4 +1,4 @@
-"""Tables of options: how they look on a command line, and what becomes of the values they are given."""
+"""Tables of options: their form on a command line, and the conversion of their values."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_value_becomes_its_rows_type(row: str, value: Any, found: Any) -> None
     ],
 )
 def test_what_is_none_of_its_type_is_refused_in_words(row: str, value: Any, says: str) -> None:
-    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the text is what is looked at
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the test checks the text
         converted(ROWS[row], value)
     assert str(raised.value).startswith(says)
 

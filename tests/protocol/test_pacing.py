@@ -1,4 +1,4 @@
-"""How many commands of a large subscribe are under way at once."""
+"""The number of commands of a large subscribe that are under way at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ingeborg.protocol.pacing import paced
 
 
 class Sender:
-    """Answers when it is told to."""
+    """Answers when the test calls ``answer``."""
 
     def __init__(self) -> None:
         self.held: list[tuple[bytes, asyncio.Future[dict[str, Any]]]] = []
@@ -36,7 +36,7 @@ class Sender:
 
 
 async def test_one_more_at_once_for_each_that_was_quick_up_to_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pacing, "_S_SHORT", 60.0)  # whatever this machine takes is quick
+    monkeypatch.setattr(pacing, "_S_SHORT", 60.0)  # every time on this machine is quick
     monkeypatch.setattr(pacing, "AT_ONCE_MAX", 3)
     sender = Sender()
     bodies = [b"%d" % number for number in range(8)]
@@ -58,12 +58,12 @@ async def test_half_as_many_for_each_that_took_long(monkeypatch: pytest.MonkeyPa
             await sender.under_way(count)
             sender.answer()
         await sender.under_way(4)
-        monkeypatch.setattr(pacing, "_S_LONG", -1.0)  # whatever it takes is long
+        monkeypatch.setattr(pacing, "_S_LONG", -1.0)  # every time is long
         for _ in range(3):
             sender.answer()
         for _ in range(20):
             await asyncio.sleep(0)
-        assert len(sender.held) == 1  # of four, two, one
+        assert len(sender.held) == 1  # after four, two, one
         while sender.held:
             sender.answer()
             for _ in range(20):

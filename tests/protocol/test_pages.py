@@ -29,7 +29,7 @@ ingeborg_info{name="e-1",} +Inf
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.floats(allow_nan=False))
 def test_any_label_value_comes_back(text: str, value: float) -> None:
-    # The line's own breaks are the format's; every other character may stand in a label.
+    # Line breaks belong to the format; a label may contain every other character.
     text = "".join(text.split()) if len(text.splitlines()) > 1 or text.splitlines() != [text] else text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     (sample,) = samples(f'm{{a="{escaped}",b="x"}} {value!r}')

@@ -1,4 +1,4 @@
-"""The client library catching up with what it missed, against scripted endpoints on real sockets."""
+"""The client library's recovery of missed messages, against scripted endpoints on real sockets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def note(number: int, **more: Any) -> dict[str, Any]:
 
 
 async def flushed(client: Client) -> None:
-    """All that the endpoint has sent before has been read: the reply comes behind it."""
+    """Wait until the client has read all that the endpoint has sent: the reply follows it."""
     await client.publish("t", "are you there?", ack=True)
 
 
@@ -103,7 +103,7 @@ async def test_a_position_is_its_own_only_when_what_came_before_it_has_been_proc
         assert (await anext(client)).broadcast == 4
         endpoint.cut()
         await endpoint.next("listen")
-        assert await listened_with(endpoint) == "p5"  # what waits here is not lost with a connection
+        assert await listened_with(endpoint) == "p5"  # a lost connection does not lose messages that wait here
 
 
 async def test_a_callback_that_has_returned_has_worked_it_off(endpoint: ScriptedEndpoint) -> None:
@@ -206,7 +206,7 @@ async def test_gaps_are_told_in_their_place(endpoint: ScriptedEndpoint) -> None:
         assert told == [1, Gap(["a", "b"]), 2, Gap(None), 3]
         waiting = asyncio.create_task(anext(client))
         await flushed(client)
-        assert told[5:] == [Gap(None)]  # though no notification comes
+        assert told[5:] == [Gap(None)]  # even without a notification
         waiting.cancel()
     assert client.gaps == 3
 
@@ -214,7 +214,7 @@ async def test_gaps_are_told_in_their_place(endpoint: ScriptedEndpoint) -> None:
 async def test_a_gap_that_nobody_is_told_of_is_a_warning(endpoint: ScriptedEndpoint) -> None:
     async with client_of(endpoint, listen=True, recover="p") as client:
         with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("default")  # as a program has it: the same warning is said once
+            warnings.simplefilter("default")  # as in a program: Python shows the same warning once
             for number in (1, 2, 3):
                 await tell(endpoint, {"gap": None}, note(number))
                 await anext(client)
@@ -310,7 +310,7 @@ async def test_where_nothing_is_kept_recover_is_an_error_and_no_loop(endpoint: S
     assert len(endpoint.connections) == 3
 
 
-# -- what has ended
+# -- ended subscriptions
 
 
 async def test_what_has_ended_is_subscribed_to_since_the_position_that_it_was_away_with(
@@ -342,7 +342,7 @@ async def test_what_has_ended_is_subscribed_to_since_the_position_that_it_was_aw
         await endpoint.next("subscribe")
         endpoint.script = away
         endpoint.cut()
-        for _ in range(2):  # the second one has listened with another position meanwhile, and a has missed more
+        for _ in range(2):  # the second listens with another position, and topic a has missed more
             again = await endpoint.next("subscribe")
             assert (again["topic"], again["until"], again["since"]) == (["a"], "disconnect", "p1")
         await flushed(client)
@@ -386,7 +386,7 @@ async def test_a_file_keeps_the_position_from_one_program_to_the_next(
         await tell(endpoint, {"position": "p1"}, note(1), note(2), note(3), note(4))
         for _ in range(3):
             await anext(client)
-    assert saved(file) == {"position": "p1", "mids": ["e.1", "e.2"]}  # the third was being worked on
+    assert saved(file) == {"position": "p1", "mids": ["e.1", "e.2"]}  # the program was still processing the third
     async with client_of(endpoint, listen=True, recover=file) as client:
         assert client.position == "p1"
         assert await listened_with(endpoint) == "p1"
@@ -479,7 +479,7 @@ async def test_a_file_that_holds_no_position_is_refused_and_left_as_it_is(tmp_pa
     assert file.read_bytes() == text
 
 
-# -- what is asked for
+# -- requests for kept messages
 
 
 async def test_publishes_say_how_long_they_are_kept(endpoint: ScriptedEndpoint) -> None:

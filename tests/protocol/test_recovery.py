@@ -1,4 +1,4 @@
-"""What a client knows of what it missed, without a connection; and the file that keeps its position."""
+"""A client's knowledge of missed messages, without a connection; and the file that keeps its position."""
 
 from __future__ import annotations
 

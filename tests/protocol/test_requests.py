@@ -1,4 +1,4 @@
-"""The client's side of the wire, checked against the endpoint's side of it."""
+"""The client's side of the wire, checked against the endpoint's side."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """RFC 6455 and RFC 7692, case by case, against a running endpoint: by another library (aiohttp) and by raw sockets.
 
-In the order of the Autobahn test suite's groups. What `tests/broker/shell/test_client_socket.py` has (the limit on
-frames, one violation of each kind, slow and silent clients) is not repeated. A broker does not echo: each case
-publishes to a topic that it is subscribed to itself.
+The order is that of the Autobahn test suite's groups. This file does not repeat the cases of
+`tests/broker/shell/test_client_socket.py`: the limit on frames, one violation of each kind, slow and silent clients. A
+broker does not echo, so each case subscribes to the topic that it publishes to.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def deflating(
 
 
 def frame(first: int, payload: bytes = b"", *, mask: bytes | None = None, wide: int = 0) -> bytes:
-    """A client's frame, masked in earnest. ``wide``: bytes of the extended length, where more than are needed."""
+    """Return a client's frame with a real mask. ``wide``: bytes of the extended length, if more than necessary."""
     mask = os.urandom(4) if mask is None else mask
     size = len(payload)
     wide = wide or (0 if size < 126 else 2 if size < 65536 else 8)
@@ -75,34 +75,34 @@ LISTEN = command("listen")
 
 
 class Echo(Raw):
-    """A raw connection that is subscribed to what it publishes."""
+    """A raw connection that gets the messages it publishes."""
 
     async def begin(self, head: str = HANDSHAKE) -> bytes:
-        """The handshake, and the subscription. Returns the response's head."""
+        """Do the handshake, and subscribe. Returns the response's head."""
         self.writer.write(head.format(path="/").encode())
         answer = await self.reader.readuntil(b"\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 101 "), answer
         return answer
 
     async def subscribed(self) -> None:
-        """It hears itself from here on."""
+        """Listen and subscribe, so that it gets its own messages."""
         for message in (LISTEN, command("subscribe", topic="echo")):
             self.writer.write(frame(TEXT, message))
             assert orjson.loads((await self.frame())[1]) == SUCCESS
 
     async def hears(self, payload: Any) -> None:
-        """The next frame is that notification."""
+        """Check that the next frame is that notification."""
         first, data = await self.frame()
         assert first == TEXT, (first, data)
         assert orjson.loads(data)["broadcast"] == payload
 
     async def serves(self) -> None:
-        """The connection is as good as new."""
+        """Check that the connection still works."""
         self.writer.write(frame(TEXT, LISTEN))
         assert orjson.loads((await self.frame())[1]) == SUCCESS
 
     async def is_closed(self, code: int) -> None:
-        """With this code; then the endpoint ends the stream, as RFC 6455 section 7.1.1 has it."""
+        """Check that the endpoint closes with this code, and then ends the stream (RFC 6455 section 7.1.1)."""
         assert await self.close_code() == code
         assert await self.rest() == b""
 
@@ -118,7 +118,7 @@ async def echo(endpoint: Running, *, subscribed: bool = True) -> AsyncIterator[E
 
 
 def trusted(endpoint: Running) -> ssl.SSLContext | bool:
-    """aiohttp has made its own context before there was a certificate to trust."""
+    """aiohttp made its own context before the certificate existed."""
     return ssl.create_default_context() if endpoint.url.startswith("wss") else True
 
 
@@ -260,7 +260,7 @@ async def test_5_2_reserved_bits_within_a_message_end_it(plain_endpoint: Running
 
 
 async def test_7_1_7_what_came_whole_before_the_violation_is_answered(plain_endpoint: Running) -> None:
-    """In pieces, so that the answer has left before; nothing behind the violation counts."""
+    """The frames come in pieces, so that the answer leaves before the violation. Nothing after the violation counts."""
     async with echo(plain_endpoint) as connection:
         connection.writer.write(frame(TEXT, publish("before")))
         await connection.hears("before")
@@ -396,7 +396,7 @@ async def test_8_1_text_that_is_not_utf8_ends_it(plain_endpoint: Running, bad: b
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xed\xa0\x80", b"\xf4\x90", b"\xc0\xaf", b"\xce\xba\x80"])
 async def test_8_1_text_fails_with_the_fragment_that_shows_it(plain_endpoint: Running, bad: bytes) -> None:
-    """Its last fragment never comes: who waited for it would hold all there is of the message until then."""
+    """Its last fragment never comes: an endpoint that waited for it would hold all former fragments until then."""
     async with echo(plain_endpoint, subscribed=False) as connection:
         connection.writer.write(frame(FIRST_TEXT, '{"κόσμε'.encode()[:-1]))
         await connection.writer.drain()
@@ -405,7 +405,7 @@ async def test_8_1_text_fails_with_the_fragment_that_shows_it(plain_endpoint: Ru
 
 
 async def test_5_6_binary_messages_may_hold_anything(plain_endpoint: Running) -> None:
-    """They are refused as commands where they are not UTF-8 (SPEC section 2.1), and do not end the connection."""
+    """An endpoint refuses a binary command that is not UTF-8 (SPEC section 2.1), and keeps the connection."""
     async with echo(plain_endpoint) as connection:
         for bad in BAD_UTF8.values():
             connection.writer.write(frame(FIRST_BINARY, bad) + frame(LAST, bad))
@@ -457,7 +457,7 @@ async def test_5_5_1_nothing_behind_a_close_is_looked_at(plain_endpoint: Running
 
 
 async def test_5_4_a_close_within_a_message_ends_it(plain_endpoint: Running) -> None:
-    """Control frames may come between fragments; `websockets` takes a close there for a violation. Closed it is."""
+    """Control frames may come between fragments. `websockets` treats a close there as a violation, and closes."""
     async with echo(plain_endpoint, subscribed=False) as connection:
         connection.writer.write(frame(FIRST_TEXT, b"{") + frame(CLOSE, b"\x03\xe8") + frame(LAST, b"}"))
         await connection.is_closed(1002)
@@ -517,7 +517,7 @@ def offering(offer: str) -> str:
 
 
 def deflated(data: bytes, *, bits: int = 15) -> bytes:
-    """RFC 7692 section 7.2.1: without the empty block at its end."""
+    """Compress a message without the empty block at its end (RFC 7692 section 7.2.1)."""
     packer = zlib.compressobj(wbits=-bits)
     packed = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH)
     assert packed.endswith(b"\0\0\xff\xff")
@@ -526,7 +526,7 @@ def deflated(data: bytes, *, bits: int = 15) -> bytes:
 
 @asynccontextmanager
 async def compressed(endpoint: Running, offer: str = "permessage-deflate") -> AsyncIterator[tuple[Echo, str]]:
-    """And what the endpoint agreed to."""
+    """Connect with compression. Returns the extension that the endpoint agreed to."""
     async with raw(endpoint.url, limit=1 << 22) as connection:
         made = Echo(connection.reader, connection.writer)
         head = (await made.begin(offering(offer))).decode().lower()
@@ -535,7 +535,7 @@ async def compressed(endpoint: Running, offer: str = "permessage-deflate") -> As
 
 
 class Inflater:
-    """Reads the endpoint's messages. ``fresh``: each by itself (section 7.1.1)."""
+    """Reads the endpoint's messages. ``fresh``: each with a new context (section 7.1.1)."""
 
     def __init__(self, fresh: bool = False) -> None:
         self._fresh = fresh
@@ -603,7 +603,7 @@ async def test_7692_7_2_3_contexts_are_kept_or_not_as_agreed(deflating: Running)
             sizes.append(len(packed))
             connection.writer.write(frame(TEXT | RSV1, packed[:-4]))
             assert await inflater.hears(connection) == SUCCESS
-        assert sizes[-1] < sizes[0] / 2  # the context did what it is for
+        assert sizes[-1] < sizes[0] / 2  # the context has made messages smaller
     async with compressed(deflating, "permessage-deflate; server_no_context_takeover") as (connection, agreed):
         assert "server_no_context_takeover" in agreed
         fresh = Inflater(fresh=True)
@@ -665,7 +665,7 @@ ACCEPT = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="  # section 1.3
 
 
 async def request(endpoint: Running, headers: dict[str, str], line: str = "GET / HTTP/1.1") -> tuple[str, str]:
-    """The status and the head of the answer."""
+    """Return the status and the head of the answer."""
     async with raw(endpoint.url) as connection:
         text = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         connection.writer.write(f"{line}\r\n{text}\r\n".encode("latin-1"))

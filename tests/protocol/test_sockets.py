@@ -1,6 +1,6 @@
-"""Whole messages are taken past the library; whatever comes, in whichever pieces, the outcome has to be the library's.
+"""Whole messages bypass the library. For any bytes, in any pieces, the outcome has to be the library's.
 
-What an endpoint does on real sockets is tested in `tests/broker/shell/test_client_socket.py`.
+`tests/broker/shell/test_client_socket.py` tests an endpoint on real sockets.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ URI = parse_uri("ws://127.0.0.1/")
 
 
 _random = random.Random(1)
-#: Of every kind some.
+#: Several attacks of every kind.
 ATTACKS = [malformed.draw(_random) for _ in range(2_000)]
 
 
 class Transport(asyncio.Transport):
-    """Keeps what is written, and how it ends."""
+    """Keeps the written bytes, and its end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Transport(asyncio.Transport):
 
 
 class TlsTransport(Transport):
-    """Ends one direction with the other. The peer's end may have come already: then it says so at once."""
+    """Ends one direction with the other. If the peer's end has come already, it reports it at once."""
 
     def __init__(self, peer_has_ended: bool = False) -> None:
         super().__init__()
@@ -117,8 +117,8 @@ class Ours(Socket):
 
 
 class Library(Ours):
-    """Gives everything to the library, byte by byte: it reads all it is given before it tells of any of it, and would
-    answer a ping behind a message for which the connection is to be closed."""
+    """Passes everything to the library, byte by byte. The library reads a whole chunk before it reports an event, so it
+    would answer a ping after a message that has to close the connection."""
 
     def data_received(self, data: bytes) -> None:
         for byte in data:
@@ -126,7 +126,7 @@ class Library(Ours):
 
 
 class Sliced(Ours):
-    """Takes a few bytes at a time, and is not always asked to before more comes."""
+    """Takes a few bytes at a time, and sometimes only after more has come."""
 
     quantum_bytes = 7
     turns = 1  # between two chunks
@@ -154,7 +154,7 @@ frames = st.one_of(
 
 @st.composite
 def chunked(draw: st.DrawFn, masked: bool) -> list[bytes]:
-    """Frames, most of them of the right kind, and perhaps what is no frame at all, cut anywhere."""
+    """Draw mostly valid frames, and perhaps bytes that are no frame, cut anywhere."""
     stream = b""
     for frame in draw(st.lists(frames, max_size=5)):
         wrong = draw(st.sampled_from([""] * 18 + ["mask", "bit"]))
@@ -191,7 +191,7 @@ def test_a_client_does_what_the_library_does(chunks: list[bytes]) -> None:
         return ws
 
     ours, library = both(make, chunks)
-    # A client answers with frames of its own masks.
+    # A client masks its answers with different keys.
     assert (ours[0], len(ours[1]), *ours[2:]) == (library[0], len(library[1]), *library[2:])
 
 
@@ -227,7 +227,7 @@ def test_no_more_than_a_quantum_is_taken_at_once() -> None:
     socket = Sliced(ServerProtocol(state=OPEN))
     socket.turns = 0
     frame = Frame(Opcode.TEXT, b"x" * 10).serialize(mask=True)
-    socket.quantum_bytes = 2 * len(frame) - 1  # to the end of the second
+    socket.quantum_bytes = 2 * len(frame) - 1  # up to the end of the second frame
     socket.data_received(5 * frame)
     taken = [len(socket.messages)]
     while socket.waits:
@@ -271,11 +271,11 @@ def test_no_two_frames_have_the_same_mask() -> None:
     masks = Masks()
     drawn = [masks.next() for _ in range(5000)]
     assert {len(mask) for mask in drawn} == {4}
-    assert len(set(drawn)) > 4990  # by chance two of 5,000 are the same once in 300 runs
+    assert len(set(drawn)) > 4990  # once in 300 runs two of 5,000 are the same by chance
 
 
 def lost_with_a_rest() -> tuple[Sliced, list[bool]]:
-    """A connection that is lost before all that had come has been taken; and whether it has told its end."""
+    """Return a connection that is lost while data waits, and a list that says whether it has reported its end."""
     socket = Sliced(ServerProtocol(state=OPEN))
     socket.turns = 0
     over: list[bool] = []
@@ -304,7 +304,7 @@ def test_a_connection_that_is_lost_ends_when_what_had_come_is_let_go_of() -> Non
 
 @pytest.mark.parametrize("kind", sorted({attack.kind for attack in ATTACKS}))
 def test_a_connection_that_is_over_leaves_nothing_to_the_collector(kind: str) -> None:
-    """Of many such the collector would free all at once, and everybody would wait for it."""
+    """The collector would free many such connections at once, and every client would wait for it."""
     kept: list[Any] = []
     gc.collect()
     gc.disable()
@@ -385,7 +385,7 @@ async def test_a_tls_transport_that_the_peer_has_closed_is_not_closed_again() ->
 async def test_after_its_end_a_connection_is_cut_when_the_peer_takes_nothing_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By a clock of the test's: it takes a piece every 4 s for 16 s, and then no more; or for ever."""
+    """By the test's clock, the peer takes a piece every 4 s: for 16 s, or forever."""
     for pieces, cut_at_s in ((4, 16 + 5), (1000, sockets.LINGER_S)):
         socket, transport = over_tls()
         now_s = 0.0

@@ -1,4 +1,4 @@
-"""SPEC.md says what the code does: its tables, limits and commands, and the sections that the code cites."""
+"""SPEC.md agrees with the code: its tables, limits and commands, and the sections that the code cites."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ FIGURES: dict[str, tuple[float, ...]] = {
 
 
 def section(number: str) -> str:
-    """The text of a section, its subsections included."""
+    """Return the text of a section, including its subsections."""
     found = re.search(rf"^(#+) {re.escape(number)}\.? .*?(?=^#{{2}} |\Z)", SPEC, re.MULTILINE | re.DOTALL)
     assert found is not None, f"there is no section {number}"
     if len(found[1]) == 3:
@@ -119,13 +119,13 @@ def section(number: str) -> str:
 
 
 def table(number: str) -> list[list[str]]:
-    """The cells of the section's table, without its head."""
+    """Return the cells of the section's table, without its head."""
     rows = [line for line in section(number).splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
 
 
 def cited(text: str) -> list[str]:
-    """The sections that a text cites as "SPEC section 1", "SPEC sections 2, 3.1 and 5" and the like."""
+    """Return the sections that a text cites as "SPEC section 1", "SPEC sections 2, 3.1 and 5" and the like."""
     return [number.strip(".") for found in CITATION.findall(text) for number in re.findall(r"\d+(?:\.\d+)?", found[1])]
 
 
@@ -164,7 +164,7 @@ def test_a_command_with_the_fields_listed_is_accepted(row: list[str]) -> None:
         "last": 1,
     }
     name = row[0].strip("`")
-    # Of fields with an "or" between them one is there.
+    # Take one of two fields with an "or" between them.
     fields = row[1].replace("`jti` or `sub`", "`jti`").replace("`last` or `since`", "`last`")
     named = re.findall(r"`(\w+)`", fields)
     command = check({"command": name, "client_id": 1, **{field: samples[field] for field in named}}, 100)
@@ -207,7 +207,7 @@ def test_figures_in_the_text_are_those_of_the_code() -> None:
     assert f"{wire._TOO_DEEP.split()[3]} levels" in json
 
 
-#: What the members of the table in section 2.6 stand for: a member, a value that it matches and one that it does not.
+#: For each member of the table in section 2.6: a member, a value that it matches and one that it does not.
 MEMBERS: dict[str, list[tuple[Any, Any, Any]]] = {
     "a string, a number, `true`, `false`, `null`": [
         ("x", "x", "y"),
@@ -281,7 +281,7 @@ def test_a_citation_is_read_whole() -> None:
     assert cited("no specification 5 at all") == []
 
 
-#: Section 8 is a list; its items are cited by their numbers.
+#: Section 8 is a list, whose items the code cites by their numbers.
 GUARANTEES = {f"8.{number}" for number in re.findall(r"^(\d+)\. ", section("8"), re.MULTILINE)}
 
 
@@ -303,7 +303,7 @@ def test_every_section_that_is_cited_exists() -> None:
                 if n not in HEADINGS and n not in GUARANTEES
             ]
     assert wrong == []
-    assert citations > 15  # the reader of citations reads
+    assert citations > 15  # the reader of citations works
 
 
 def test_sections_that_the_page_itself_refers_to_exist() -> None:

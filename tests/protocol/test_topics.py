@@ -1,4 +1,4 @@
-"""What is a topic and what is none: SPEC section 4."""
+"""Valid and invalid topics: SPEC section 4."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def refusal(topic: object) -> ProtocolError:
         "Beyoncé – Déjà Vu",
         "a/b/#/*/+/$SYS",
         '"\\',
-        "\u00ad\u200b\u2028\ue000\ufeff\uffff",  # invisible, private, not characters; all of them no Cc
+        "\u00ad\u200b\u2028\ue000\ufeff\uffff",  # invisible, private, or no characters; none in Cc
         "🎵" * 256,
         "x" * 1024,
         "é" * 512,
@@ -62,7 +62,7 @@ def test_control_characters_are_those_of_unicode_category_cc_and_no_others() -> 
             error = refusal(f"a{character}b")
             assert error.code == "bad_topic"
             assert f"U+{code:04X}" in error.info
-        elif not character.isprintable() or code < 0x300:  # where the fast path is left, and a piece of where not
+        elif not character.isprintable() or code < 0x300:  # all of the slow path, and a part of the fast path
             check_topic(f"a{character}b")
 
 

@@ -32,13 +32,13 @@ padding = b""
 
 
 def decode(frame: bytes) -> dict[str, Any]:
-    """With so much behind it that means nothing that it is judged as the fixture wants it."""
+    """Decode the frame with enough padding for the path that the fixture selects."""
     return wire.decode(frame + padding)
 
 
 @pytest.fixture(autouse=True, scope="module", params=["short", "long"])
 def judged_as(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Long frames are judged in another way than short ones, with the same results: everything here, both ways."""
+    """Run each test with short and with long frames, which take different paths to the same results."""
     global padding
     padding = b"" if request.param == "short" else b" " * wire.TALKATIVE_BYTES_MAX
     yield request.param
@@ -46,7 +46,7 @@ def judged_as(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal as JSON values: unlike Python's ``==``, 1, 1.0 and true are three values, and -0.0 is not 0.0."""
+    """Compare as JSON values: unlike Python's ``==``, 1, 1.0 and true are three values, and -0.0 is not 0.0."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
@@ -65,7 +65,7 @@ def refusal(frame: bytes) -> ProtocolError:
     return raised.value
 
 
-# What is refused
+# Refused frames
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,11 @@ def test_what_is_no_object_is_refused(frame: bytes) -> None:
         b'{"b":{"a":1,"a":2}}',
         b'{"b":[[{"a":{},"a":[]}]]}',
         b'{"":1,"":2}',
-        # A colon in a string must not stand in for the one that is lost.
+        # A colon in a string must not replace the lost one in the count.
         b'{"a":1,"a":":"}',
         b'{"a":":","a":1}',
         b'{"a":{"x":1,"y":2},"a":":::"}',
-        # Nor an escaped one, which is a colon when the value is written again.
+        # Nor must an escaped one, which is a colon when the value is written again.
         b'{"a":1,"a":"\\u003a"}',
         b'{"a":1,"a":2,"b":"\\u003A"}',
         b'{"a":1,"b":"\\u003a","a":2}',
@@ -219,7 +219,7 @@ def test_an_unclosed_abyss_is_refused() -> None:
     ],
 )
 def test_a_long_frame_is_never_read_by_the_slow_parser(unit: bytes) -> None:
-    """It takes up to 0.7 µs a byte: the longest frame would hold up an endpoint for seconds."""
+    """The slow parser takes up to 0.7 µs a byte: the longest frame would hold up an endpoint for seconds."""
     frame = b'{"x":[' + b",".join([unit] * (100_000 // (len(unit) + 1))) + b',1234567890123456789,"\\u003a:"]}'
     with mock.patch.object(json, "loads", side_effect=AssertionError("the slow parser")):
         assert decode(frame) == orjson.loads(frame)
@@ -240,7 +240,7 @@ def test_parts_make_no_difference_to_what_stands_outside_strings(text: str, part
     assert wire.outside_strings(data, part_bytes) == outside
 
 
-# What is accepted
+# Accepted frames
 
 
 @given(objects)
@@ -297,7 +297,7 @@ def test_integers_are_those_of_64_bits(number: int) -> None:
 
 
 def strictly(frame: bytes) -> Any:
-    """What section 2.1 says, in the words of the ``json`` module; ``ValueError`` where it refuses."""
+    """Decode by the rules of section 2.1 with the ``json`` module. Raises ``ValueError`` for a refused frame."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({key for key, _ in items}) != len(items):
@@ -379,7 +379,7 @@ def test_decode_agrees_with_the_standard_parser_on_anything(frame: bytes) -> Non
 def test_a_key_given_twice_is_always_found(
     value: dict[str, Any], key: str, one: Any, other: Any, escaped: bool
 ) -> None:
-    """Whatever stands in the values: colons, escaped colons, objects."""
+    """For any values: colons, escaped colons, objects."""
     inner = {name: item for name, item in value.items() if name != key}
     members = [(key, one), *inner.items(), (key, other)]
     frame = "{" + ",".join(f"{json.dumps(name)}:{json.dumps(item)}" for name, item in members) + "}"
