@@ -144,8 +144,8 @@ class Compile(build_ext):
             from mypyc.build import mypycify
         except ImportError as error:
             raise CompileError(
-                f"{error}: compiling takes {', '.join(compiling_takes())}. pip installs them by itself unless it is "
-                "given --no-build-isolation"
+                f"{error}: compiling takes {', '.join(compiling_takes())}. pip installs them unless it gets "
+                "--no-build-isolation"
             ) from error
         files = [f"ingeborg/{source}" for source in form.sources()]
         say(f"mypyc: {len(files)} modules")

@@ -106,8 +106,8 @@ class Client:
     limit by some thousand small notifications.)
 
     A lost connection is renewed after ``random() * min(backoff_max_s, backoff_base_s * 2**failures)`` seconds (full
-    jitter), at the next URL, for as long as it takes, and listens again by itself; subscriptions are the broker's to
-    keep. The client misses notifications sent in between, except those that ``recover`` brings. A client that listened
+    jitter), at the next URL, for as long as it takes, and listens again; the broker keeps subscriptions. The client
+    misses notifications sent in between, except those that ``recover`` brings. A client that listened
     elsewhere since (code 4001), or whose token has been revoked (4006), ends instead.
     ``wss`` URLs are verified against the system's certificates. ``token``: for an endpoint that requires one: a string,
     or a function that returns one for each connection, directly or awaited, since an endpoint closes a connection whose
@@ -199,17 +199,17 @@ class Client:
         self._on_gap = on_gap
         self._on_unsaved = on_unsaved
 
-        self.url: str | None = None  # where it is connected; None: nowhere
+        self.url: str | None = None  # of the present connection; None: it has none
         self.reconnects = 0
         self.errors: deque[ProtocolError] = deque(maxlen=ERRORS_KEPT_MAX)  # the latest, of unacknowledged publishes
         self.error_counts: Counter[str] = Counter()  # all such errors, by code
         self.late_replies = 0  # to commands that had timed out
         self.gaps = 0  # reported to the application
 
-        self._keys = keys_of(secrets.token_urlsafe(9))  # that nobody else makes
+        self._keys = keys_of(secrets.token_urlsafe(9))  # no other program makes the same ones
         self._next_url = 0
-        self._failures = 0  # attempts in a row after which no connection lasted; what the backoff grows with
-        self._away: ClientError | None = None  # why it is connected nowhere
+        self._failures = 0  # attempts in a row without a lasting connection; the backoff grows with them
+        self._away: ClientError | None = None  # the reason why it is not connected
         self._socket: OutgoingSocket | None = None
         self._changed = asyncio.Event()  # set: there is a socket, or the client has ended
         self._ended: Exception | None = None
@@ -219,7 +219,7 @@ class Client:
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._queue: deque[Notification | Gap | Position] = deque()
-        self._handed: str | None = None  # the mid of what the application has been given, and is working on
+        self._handed: str | None = None  # the mid of the notification that the application is processing
         self._consumer_waiter: asyncio.Future[None] | None = None
         self._renewals = Renewals(
             subscribe=self._subscribe_once,
@@ -229,8 +229,8 @@ class Client:
             on_refused=self._note,
             on_failure=self._fail,
         )
-        self._listened: Reply | None = None  # to what `_open` sent, not looked at yet
-        self._listened_since: str | None = None  # the position that it was sent with
+        self._listened: Reply | None = None  # to the `listen` of `_open`, not handled yet
+        self._listened_since: str | None = None  # the position in that `listen`
         self._recovery: Recovery | None = None
         self._file: SavedFile | None = None
         if isinstance(recover, str):
@@ -251,18 +251,18 @@ class Client:
 
     @property
     def position(self) -> str | None:
-        """With ``recover``: all kept messages up to it have been processed; to be saved by the application, and given
-        to the next program. ``None``: there is none yet."""
+        """With ``recover``: the application has processed all kept messages up to it. The application may save it for
+        the next program. ``None``: the client has none yet."""
         return None if self._recovery is None else self._recovery.position
 
     @property
     def repeats(self) -> int:
-        """With ``recover``: messages that came again, and were dropped."""
+        """With ``recover``: the number of repeats that the client has dropped."""
         return 0 if self._recovery is None else self._recovery.repeats
 
     @property
     def in_lines(self) -> bool:
-        """Do several messages share a frame where it is connected?"""
+        """Whether several messages share a frame on the present connection."""
         return self._socket is not None and self._socket.lined is not None
 
     # -- life
@@ -455,7 +455,7 @@ class Client:
         await self._write([body + b"}" for body in bodies], retry=dedup is not False)
 
     async def broadcast(self, payload: Any, *, ack: bool = False, dedup: bool | str = True) -> bool | None:
-        """Publish to every listening client there is. Otherwise as ``publish``."""
+        """Publish to every listening client. Otherwise as ``publish``."""
         return await self._publish("broadcast", {"payload": payload}, ack, dedup)
 
     def subscriptions(self, limit: int = 1000) -> AsyncIterator[Subscription]:
@@ -597,7 +597,7 @@ class Client:
             raise
 
     async def _reconnect(self) -> OutgoingSocket | None:
-        """``None``: the client has ended, since its token will not be accepted any more."""
+        """Connect again, for as long as it takes. ``None``: the client has ended, since its token was revoked."""
         while True:
             delay_s = self._delay_s(self._failures)
             self._failures += 1
@@ -612,12 +612,12 @@ class Client:
                 if self._on_unreachable is not None:
                     self._call(self._on_unreachable, error)
                 elif not callable(self._token) and is_refused(error.__cause__):
-                    text = f"the token is refused, and there is no on_unreachable: {error}"
+                    text = f"the endpoint refuses the token, and the client has no on_unreachable: {error}"
                     warnings.warn(text, RuntimeWarning, stacklevel=2)  # once, as Python does
 
     async def _open(self) -> OutgoingSocket:
-        """Connect to the next URL of the list, and listen there before anybody else's command, if it is listening.
-        ``ConnectFailed``: not now; the next may work."""
+        """Connect to the next URL of the list. A listening client listens there before it sends other commands.
+        ``ConnectFailed``: not now; the next URL may work."""
         url = self._urls[self._next_url]
         self._next_url = (self._next_url + 1) % len(self._urls)
         socket: OutgoingSocket | None = None
@@ -655,14 +655,14 @@ class Client:
                     asked.cancel()
                 given = asked.result()  # from a separate task: cancelling that does not cancel this one
             return check_token(given)
-        except _FAULTS as error:  # the issuer may be out of reach as an endpoint may: ask again
+        except _FAULTS as error:  # the issuer may be out of reach, like an endpoint: ask again
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
             raise ConnectFailed(f"no token: {str(error) or type(error).__name__}") from error
 
     def _why_not(self, error: BaseException) -> str | None:
-        """Why an attempt to connect has failed, in words. ``None``: another would fail as well."""
+        """Say why an attempt to connect has failed. ``None``: another would fail as well."""
         if isinstance(error, TimeoutError):
             return f"no answer within {self._timeout_s:g} s"
         if isinstance(error, InvalidStatus):
@@ -689,7 +689,7 @@ class Client:
         return self._body("listen", _NO_FIELDS if self._recovery is None else self._recovery.fields())
 
     def _left(self, *, is_over: bool = False) -> None:
-        """The client listens nowhere any more."""
+        """Note that the client no longer listens anywhere."""
         self._renewals.left(is_over=is_over)
         if self._recovery is not None:
             self._recovery.left()
@@ -705,7 +705,7 @@ class Client:
             self._fail(error)
             socket.abort()
         else:
-            # Not while it only listens: its reply has to come, however full the queue is.
+            # Not during the first `listen`: its reply has to come, even with a full queue.
             if len(self._queue) >= self._queue_max and socket is self._socket:
                 socket.pause()
 
@@ -713,9 +713,9 @@ class Client:
         try:
             message = orjson.loads(frame)
         except orjson.JSONDecodeError as error:
-            raise _Garbage(f"the endpoint sent what is not JSON: {error}") from None
+            raise _Garbage(f"the endpoint sent a frame that is not JSON: {error}") from None
         if type(message) is not dict:
-            raise _Garbage("the endpoint sent what is not a JSON object")
+            raise _Garbage("the endpoint sent a frame that is not a JSON object")
         if "broadcast" not in message:
             if "result" in message or "error" in message:
                 self._settle(message)
@@ -753,7 +753,7 @@ class Client:
         elif "gap" in message:
             self._told(_read(lambda gap: read_gap(gap, self._in_slots), message["gap"]))
         else:
-            raise _Garbage("the endpoint sent what is no reply, no notification, no position and no gap")
+            raise _Garbage("the endpoint sent a message that is no reply, notification, position or gap")
 
     def _came_position(self, given: object) -> None:
         position = _read(read_position, given)
@@ -766,14 +766,14 @@ class Client:
             self._told(item)
 
     def _told(self, item: Gap | Position) -> None:
-        """In its place among the notifications."""
+        """Report a gap or a position in its place among the notifications."""
         if self._on_notification is None:
             self._put(item)
         else:
             self._tell(item)
 
     def _tell(self, item: Gap | Position) -> None:
-        """All that came before it has been processed."""
+        """Report a gap, or pass a position, once the application has processed all messages before it."""
         if isinstance(item, Gap):
             self.gaps += 1
             if self._on_gap is not None:
@@ -818,13 +818,13 @@ class Client:
             if self._on_unsaved is not None:
                 self._on_unsaved(error)
             else:
-                text = f"the position cannot be saved in {self._file.path}, and is tried again: {error}"
+                text = f"the client cannot save its position in {self._file.path}, and tries again: {error}"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
         except Exception as failure:
             self._fail(failure)
 
     def _settle(self, reply: dict[str, Any]) -> None:
-        if self._recovery is not None and "recovering" in reply:  # now, and not when who waits for it gets to it
+        if self._recovery is not None and "recovering" in reply:  # now, before the waiting task runs
             gap = self._recovery.replied(reply)
             if gap is not None:
                 self._told(gap)
@@ -867,11 +867,11 @@ class Client:
         return topic_bodies(command, self.client_id, topics, bytes_max, fields, topics_max)
 
     async def _subscribe_once(self, again: Again) -> list[dict[str, Any]] | None:
-        """Subscribe again to what has ended. ``None``: not now; ``ProtocolError``: the endpoint refuses it for good."""
+        """Renew ended subscriptions. ``None``: not now; ``ProtocolError``: the endpoint refuses it for good."""
         try:
             async with asyncio.timeout(self._timeout_s), self._slots:
                 fields = filter_fields(again.filter) | again.fields
-                if not self._listening:  # any more: what it misses from now on comes when it listens again
+                if not self._listening:  # it has stopped: the next `listen` brings what it misses from now on
                     fields = {key: value for key, value in fields.items() if key != "since"}
                 bodies = self._topic_bodies("subscribe", again.topics, fields)
                 return [await self._exchange(command_body) for command_body in bodies]
@@ -883,7 +883,7 @@ class Client:
         return None
 
     async def _listen_once_more(self) -> dict[str, Any] | None:
-        """``None``: it does not listen, or not now."""
+        """Listen again. ``None``: the client does not listen, or cannot now."""
         try:
             return await self._request(self._listen_body(), retry=True) if self._listening else None
         except (ClientError, ProtocolError):
@@ -916,7 +916,7 @@ class Client:
         return {"dedup": next(self._keys) if dedup == "retry" else check_dedup(dedup)}
 
     async def _write(self, frames: Sequence[bytes], retry: bool) -> None:
-        """Write commands that nobody answers, all at once."""
+        """Write commands without replies, all at once."""
         socket = self._socket
         if socket is None or self._ended is not None or not socket.takes_more:
             try:
@@ -927,7 +927,7 @@ class Client:
         socket.write(*frames)
 
     async def _writable(self, retry: bool) -> OutgoingSocket:
-        """A connection that takes more. Without ``retry`` it has to be the present one, if there is one."""
+        """Wait for a connection that takes more. Without ``retry`` it has to be the present one, if any."""
         while True:
             socket = await self._connected()
             if socket.takes_more:
@@ -941,8 +941,9 @@ class Client:
     async def _request(
         self, command_body: bytes, *, retry: bool, timeout_s: float | None = None, longer_s: float = 0.0
     ) -> dict[str, Any]:
-        """Send and await the reply; with ``retry`` again and again while that may help and time is left. A reply may
-        take ``longer_s`` longer than the time-out. In this extra time the client does not repeat a refused command."""
+        """Send a command and wait for the reply; with ``retry`` repeat it while that may help and time is left. A reply
+        may take ``longer_s`` longer than the time-out. In this extra time the client does not repeat a refused
+        command."""
         loop = asyncio.get_running_loop()
         least_s = self._timeout_s if timeout_s is None else timeout_s
         seconds, patient_until = least_s + longer_s, loop.time() + least_s
@@ -1002,7 +1003,7 @@ class Client:
     def _forget(self, number: int) -> None:
         future = self._pending.pop(number, None)
         if future is not None and not future.cancel() and not future.cancelled():
-            future.exception()  # seen: it may have been set while the send itself raised
+            future.exception()  # retrieved, since it may have been set while the send itself raised
 
     def _fail_pending(self, error: Exception) -> None:
         for future in self._pending.values():
@@ -1010,8 +1011,8 @@ class Client:
                 future.set_exception(error)
 
     def _fail(self, error: BaseException) -> None:
-        """A callback has raised: that ends the client, and ``close`` raises it."""
-        if isinstance(error, StopIteration) or not isinstance(error, Exception):  # no future takes such a one
+        """End the client with the exception of a callback, which ``close`` raises."""
+        if isinstance(error, StopIteration) or not isinstance(error, Exception):  # a future cannot hold these
             cause, error = error, RuntimeError(f"a callback has raised {type(error).__name__}")
             error.__cause__ = cause
         self._failure = error
@@ -1058,7 +1059,7 @@ def _read(read: Callable[[Any], _T], value: object) -> _T:
 
 
 async def _noted(recovery: Recovery, found: AsyncIterator[Subscription]) -> AsyncIterator[Subscription]:
-    """Passes the subscriptions on as pages come. Only at the end does ``recovery`` know that these are all topics."""
+    """Pass the subscriptions on as pages come. At the end ``recovery`` learns that these are all topics."""
     recovery.begins_reading()
     async for subscription in found:
         recovery.subscribed((subscription.topic,))

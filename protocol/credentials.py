@@ -76,11 +76,11 @@ def check_url(url: str) -> str:
         ValueError: it is no WebSocket URL, or it has a password or a token, which errors and logs would show.
     """
     if redacted(url) != url or "@" in url:
-        raise ValueError("a URL may have no name, no password and no access_token: give the token apart")
+        raise ValueError("a URL may have no name, no password and no access_token: pass the token separately")
     try:
         parse_uri(url)
     except (InvalidURI, ValueError):  # the error leaves it out, since a misplaced part may be a password
-        raise ValueError("that is no ws:// or wss:// URL, such as ws://127.0.0.1:9000") from None
+        raise ValueError("not a ws:// or wss:// URL, such as ws://127.0.0.1:9000") from None
     return url
 
 

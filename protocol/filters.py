@@ -92,16 +92,16 @@ def canonical_filter(value: object) -> str:
         ProtocolError: ``bad_filter``; ``info`` names the place (``discount[0].numeric: …``) and says what to do.
     """
     if type(value) is not dict:
-        raise _bad((), "has to be an object of attributes, each with the list of what it may be")
+        raise _bad((), "has to be an object of attributes, each with the list of its values")
     checked = _Check().pattern(value, (), (), 0)
     if checked.combinations > COMBINATIONS_MAX:
         raise _bad(
             (),
-            f"makes {checked.combinations} combinations of values, and {COMBINATIONS_MAX} are the most: {_SPLIT}",
+            f"makes {checked.combinations} combinations of values; the limit is {COMBINATIONS_MAX}: {_SPLIT}",
         )
     text = canonical(checked.value)
     if len(text) > FILTER_BYTES_MAX:
-        raise _bad((), f"is {len(text)} bytes long, and {FILTER_BYTES_MAX} are the most: {_SPLIT}")
+        raise _bad((), f"is {len(text)} bytes long; the limit is {FILTER_BYTES_MAX}: {_SPLIT}")
     return text.decode()
 
 
@@ -166,7 +166,7 @@ class _Check:
         for index, alternative in enumerate(value):
             at = (*place, index)
             if type(alternative) is not dict:
-                raise _bad(at, "has to be an object of attributes, each with the list of what it may be")
+                raise _bad(at, "has to be an object of attributes, each with the list of its values")
             found = self.pattern(alternative, at, path, level + 1)
             text = canonical(found.value)
             if text not in by_text:
@@ -183,7 +183,7 @@ class _Check:
             raise _bad(place, "is an empty list, which matches nothing: name the values that it may have")
         self._paths.add(path)
         if len(self._paths) > PATHS_MAX:
-            raise _bad(place, f"is one attribute too many: a filter looks at {PATHS_MAX} different ones at the most")
+            raise _bad(place, f"is one attribute too many: a filter may name at most {PATHS_MAX} different ones")
         self._count(len(values), place)
         return _sorted([self._member(value, (*place, index)) for index, value in enumerate(values)])
 
@@ -191,7 +191,7 @@ class _Check:
         if type(value) is not dict:
             return _scalar(value, place)
         if len(value) != 1:
-            raise _bad(place, f"has to have one operator of {', '.join(OPERATORS)}: give each an object of its own")
+            raise _bad(place, f"has to have one operator of {', '.join(OPERATORS)}: give each a separate object")
         [(operator, given)] = value.items()
         at = (*place, operator)
         if operator in _ANY_STRING:
@@ -204,7 +204,7 @@ class _Check:
             if type(given) is not bool:
                 raise _bad(at, "has to be true or false")
             return {operator: given}
-        raise _bad(at, f"is no operator: there are {', '.join(OPERATORS)}")
+        raise _bad(at, f"is no operator: the operators are {', '.join(OPERATORS)}")
 
     def _anything_but(self, given: object, place: Place) -> Any:
         if type(given) is dict:
@@ -250,9 +250,9 @@ def _scalar(value: object, place: Place) -> Any:
     if value is None or type(value) is bool:
         return value
     if type(value) is list:
-        raise _bad(place, "is a list in a list: what it has belongs into the outer one")
+        raise _bad(place, "is a list in a list: move its members into the outer list")
     if type(value) is dict:
-        raise _bad(place, "is an object: only strings, numbers, true, false and null are compared")
+        raise _bad(place, "is an object: a filter compares only strings, numbers, true, false and null")
     return _number(value, place)
 
 
@@ -300,7 +300,7 @@ def _string(value: object, place: Place) -> str:
 def _check_text(text: str, place: Place) -> str:
     """Return the text itself if JSON can hold it and it is no longer than a filter may be."""
     if len(text) > FILTER_BYTES_MAX:
-        raise _bad(place, f"is too long: a filter has {FILTER_BYTES_MAX} bytes at the most")
+        raise _bad(place, f"is too long: a filter has at most {FILTER_BYTES_MAX} bytes")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -311,11 +311,11 @@ def _check_text(text: str, place: Place) -> str:
 def _no_list(key: str) -> str:
     if key in OPERATORS:
         return f'has to be in an object in the list of an attribute, as in {{"attribute": [{{"{key}": …}}]}}'
-    return 'has to be a list of what it may be, as in ["value"], or an object of attributes'
+    return 'has to be a list of its values, as in ["value"], or an object of attributes'
 
 
 def _too_many_values(place: Place) -> ProtocolError:
-    return _bad(place, f"makes more than {VALUES_MAX} values in all, which are the most: {_SPLIT}")
+    return _bad(place, f"makes more than {VALUES_MAX} values in all, which is the limit: {_SPLIT}")
 
 
 def _bad(place: Place, reason: str) -> ProtocolError:

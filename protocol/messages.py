@@ -113,7 +113,7 @@ def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
         raise ProtocolError("bad_state", "Key 'command' has to be a string")
     checker = _COMMANDS.get(name)
     if checker is None:
-        raise ProtocolError("bad_command", f"No command {name[:64]!r}; there are {', '.join(_COMMANDS)}")
+        raise ProtocolError("bad_command", f"No command {name[:64]!r}; the commands are {', '.join(_COMMANDS)}")
     client = value.get("client_id")
     if type(client) is int:
         client = str(client)
@@ -213,7 +213,7 @@ def check_revoke(value: Mapping[str, Any]) -> tuple[str | None, str | None, floa
     """
     jti, subject, expires_at = value.get("jti"), value.get("sub"), value.get("expires_at")
     if (jti is None) is (subject is None):
-        raise ProtocolError("bad_state", "Either key 'jti' or key 'sub' has to be there, and not both")
+        raise ProtocolError("bad_state", "Either key 'jti' or key 'sub' has to be present, and not both")
     if jti is not None and not is_text_of(jti, JTI_BYTES_MAX):
         raise ProtocolError("bad_state", f"Key 'jti' has to be a string of 1 to {JTI_BYTES_MAX} bytes of UTF-8")
     if subject is not None and not is_text_of(subject, SUBJECT_BYTES_MAX):

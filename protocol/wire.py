@@ -19,7 +19,7 @@ import orjson
 from .errors import ProtocolError
 
 # The deepest nesting ``orjson`` writes again is about 254 levels.
-_TOO_DEEP: Final = "Nested too deeply: 250 levels are the most"
+_TOO_DEEP: Final = "Nested too deeply: 250 levels are allowed"
 
 # Any integer beyond 64 bits shows at least this many digits in a row.
 _MANY_DIGITS: Final = b"0" * 19

@@ -356,7 +356,7 @@ def test_bad_client_ids_are_refused(client_id: Any) -> None:
 
 
 def test_bad_urls_are_refused() -> None:
-    with pytest.raises(ValueError, match="is no ws:// or wss:// URL"):
+    with pytest.raises(ValueError, match="not a ws:// or wss:// URL"):
         Client("http://127.0.0.1", "c")
 
 
@@ -415,7 +415,7 @@ async def test_a_command_that_times_out_says_why_the_client_is_connected_nowhere
     async with client_of(endpoint, token="t") as client:
         monkeypatch.setattr(ingeborg.protocol.client, "connect", refused)
         endpoint.cut()
-        said = "the token is refused, and there is no on_unreachable: .*HTTP 401"
+        said = "the endpoint refuses the token, and the client has no on_unreachable: .*HTTP 401"
         with pytest.raises(CommandTimeout), pytest.warns(RuntimeWarning, match=said):
             await client.subscribe("t", timeout_s=0.2)
     monkeypatch.setattr(ingeborg.protocol.client, "connect", connect)

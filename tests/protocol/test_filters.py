@@ -84,19 +84,19 @@ def test_equal_filters_have_this_text(pattern: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "info"),
     [
-        (None, "The filter has to be an object of attributes, each with the list of what it may be"),
+        (None, "The filter has to be an object of attributes, each with the list of its values"),
         ([], "The filter has to be an object"),
         ("a = 1", "The filter has to be an object"),
         ({}, "The filter is empty: name an attribute, or leave it out"),
         ({"a": {}}, "a: is empty: name an attribute"),
         ({"a": []}, "a: is an empty list, which matches nothing: name the values"),
-        ({"a": "x"}, 'a: has to be a list of what it may be, as in ["value"], or an object of attributes'),
+        ({"a": "x"}, 'a: has to be a list of its values, as in ["value"], or an object of attributes'),
         ({"a": {"b": 1}}, "a.b: has to be a list"),
         ({"a": {"prefix": "x"}}, 'a.prefix: has to be in an object in the list of an attribute, as in {"attribute": '),
-        ({"a": [["x"]]}, "a[0]: is a list in a list: what it has belongs into the outer one"),
+        ({"a": [["x"]]}, "a[0]: is a list in a list: move its members into the outer list"),
         ({"a": ["x", {}]}, "a[1]: has to have one operator of anything-but, exists, numeric, prefix, suffix: give"),
         ({"a": [{"prefix": "x", "suffix": "y"}]}, "a[0]: has to have one operator of"),
-        ({"a": [{"wildcard": "x*"}]}, "a[0].wildcard: is no operator: there are anything-but, exists, numeric, prefix"),
+        ({"a": [{"wildcard": "x*"}]}, "a[0].wildcard: is no operator: the operators are anything-but, exists, "),
         ({"a b": [{"$or": []}]}, '"a b"[0].$or: is no operator'),
         ({"a": [{"prefix": 1}]}, "a[0].prefix: has to be a string"),
         ({"a": [{"suffix": ["x"]}]}, "a[0].suffix: has to be a string"),
@@ -124,7 +124,7 @@ def test_equal_filters_have_this_text(pattern: Any, text: str) -> None:
         ({"a": [{"anything-but": {"exists": True}}]}, "a[0].anything-but: has to have one operator of prefix, suffix"),
         ({"a": [{"anything-but": {"prefix": ["x"]}}]}, "a[0].anything-but.prefix: has to be a string"),
         ({"a": [{"anything-but": ["x", ["y"]]}]}, "a[0].anything-but[1]: is a list in a list"),
-        ({"a": [{"anything-but": [{"prefix": "x"}]}]}, "a[0].anything-but[0]: is an object: only strings, numbers"),
+        ({"a": [{"anything-but": [{"prefix": "x"}]}]}, "a[0].anything-but[0]: is an object: a filter compares only"),
         ({"$or": {"a": [1]}}, "$or: has to be a list of two or more patterns, which are objects of attributes"),
         ({"$or": [{"a": [1]}]}, "$or: has to be a list of two or more patterns"),
         ({"x": {"$or": [{"a": [1]}, 1]}}, "x.$or[1]: has to be an object of attributes"),
@@ -145,8 +145,8 @@ def test_equal_filters_have_this_text(pattern: Any, text: str) -> None:
         ({"a": ["\ud800"]}, "a[0]: has a lone surrogate, which is no character"),
         ({"\ud800": ["a"]}, '"\\ud800": has a lone surrogate'),
         ({"a": [{"prefix": "\ud800"}]}, "a[0].prefix: has a lone surrogate"),
-        ({"a": ["x" * 4097]}, "a[0]: is too long: a filter has 4096 bytes at the most"),
-        ({"x" * 4097: ["x"]}, '"' + "x" * 64 + '": is too long: a filter has 4096 bytes at the most'),
+        ({"a": ["x" * 4097]}, "a[0]: is too long: a filter has at most 4096 bytes"),
+        ({"x" * 4097: ["x"]}, '"' + "x" * 64 + '": is too long: a filter has at most 4096 bytes'),
     ],
 )
 def test_what_is_no_filter_is_refused_by_its_place_with_the_reason(pattern: Any, info: str) -> None:
@@ -157,11 +157,11 @@ def test_what_is_no_filter_is_refused_by_its_place_with_the_reason(pattern: Any,
     ("pattern", "beyond", "info"),
     [
         # {"a":["…"]} has 10 bytes without the string; é has two.
-        ({"a": ["é" * 2043]}, {"a": ["é" * 2043 + "x"]}, "The filter is 4097 bytes long, and 4096 are the most"),
+        ({"a": ["é" * 2043]}, {"a": ["é" * 2043 + "x"]}, "The filter is 4097 bytes long; the limit is 4096"),
         (
             {f"k{n}": [1] for n in range(8)},
             {f"k{n}": [1] for n in range(9)},
-            "k8: is one attribute too many: a filter looks at 8 different ones at the most",
+            "k8: is one attribute too many: a filter may name at most 8 different ones",
         ),
         (
             {"a": {"b": {"c": {"d": {"e": [1]}}}}},
@@ -171,7 +171,7 @@ def test_what_is_no_filter_is_refused_by_its_place_with_the_reason(pattern: Any,
         (
             {"a": list(range(64))},
             {"a": list(range(65))},
-            "a: makes more than 64 values in all, which are the most: subscribe with several filters instead",
+            "a: makes more than 64 values in all, which is the limit: subscribe with several filters instead",
         ),
         (
             {"a": [{"anything-but": list(range(62))}, "x"], "b": [1]},
@@ -186,7 +186,7 @@ def test_what_is_no_filter_is_refused_by_its_place_with_the_reason(pattern: Any,
         (
             {"a": [1, 2, 3, 4], "b": [1, 2, 3, 4], "c": [1, 2, 3, 4], "d": [1, {"prefix": "x"}]},
             {"a": [1, 2, 3, 4], "b": [1, 2, 3, 4], "c": [1, 2, 3, 4, 5], "d": [1, {"prefix": "x"}]},
-            "The filter makes 80 combinations of values, and 64 are the most: subscribe with several filters instead",
+            "The filter makes 80 combinations of values; the limit is 64: subscribe with several filters instead",
         ),
         (
             {"$or": [{"a": [1, 2, 3]}, {"b": [1]}], "c": [1, 2, 3, 4], "d": [1, 2, 3, 4]},

@@ -93,8 +93,8 @@ def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFi
         (["pub", "--client-id", "c", "topic"], "required: PAYLOAD"),
         (["cluster", "replication", "on"], "invalid choice: 'replication' (choose from 'set')"),
         (["cluster", "set", "replication"], "required: VALUE"),
-        (["pub", "--client-id", "c", "--url", "foo", "t", "1"], "that is no ws:// or wss:// URL, such as ws://127"),
-        (["sub", "--client-id", "c", "--url", "http://h/", "t"], "is no ws:// or wss:// URL"),
+        (["pub", "--client-id", "c", "--url", "foo", "t", "1"], "not a ws:// or wss:// URL, such as ws://127"),
+        (["sub", "--client-id", "c", "--url", "http://h/", "t"], "not a ws:// or wss:// URL"),
         (
             ["sub", "--client-id", "c", "--url", "ws://ann:b@h/", "t"],
             "a URL may have no name, no password and no access",
