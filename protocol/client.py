@@ -73,8 +73,8 @@ S_PER_BYTE = 2e-3
 LASTED_S = 10.0
 #: Errors of unacknowledged publishes that the client keeps for inspection; it counts all.
 ERRORS_KEPT_MAX = 1000
-#: A number may grow when it is written again (``1e15`` becomes ``1000000000000000.0``), nearly fourfold at worst, so a
-#: notification may be longer than the publish it comes from; and a page of ``subscriptions`` than any command.
+#: A number may grow when an endpoint writes it again (``1e15`` becomes ``1000000000000000.0``), nearly fourfold at
+#: worst. So a notification may be longer than its publish, and a page of ``subscriptions`` longer than any command.
 _GROWTH_MAX = 4
 #: Errors of a connection that fails, apart from those of the system.
 _PASSING = (WebSocketException, ClientError, ProtocolError)
@@ -139,10 +139,10 @@ class Client:
     the reason. Without ``on_unreachable``, a refused ``token`` that is a string, expired perhaps, is a warning
     (``RuntimeWarning``).
 
-    The client subscribes again to its subscriptions until disconnect (``subscribe``) that ended while it was away; with
-    ``recover`` it also gets the messages that the broker kept for these meanwhile. It calls ``on_ended(subscriptions,
-    count)`` for the others: those that a ``ttl_s`` ended, those of an earlier program with this client id, and those
-    that an endpoint refuses now (``on_error`` gets the reason). There, ``subscribe(..., since=client.position)`` brings
+    The client renews its subscriptions until disconnect (``subscribe``) that ended while it was away; with ``recover``
+    it also gets the messages that the broker kept for these meanwhile. It calls ``on_ended(subscriptions, count)`` for
+    the others: those that a ``ttl_s`` ended, those of an earlier program with this client id, and those that an
+    endpoint refuses now (``on_error`` gets the reason). There, ``subscribe(..., since=client.position)`` brings
     the messages kept for them. ``subscriptions`` are the latest 1,000 at most, with ``topic`` and ``filter``; ``count``
     says how many there are. Each ``listen`` names them until the client subscribes again, for ten minutes.
     """
@@ -203,7 +203,7 @@ class Client:
         self.reconnects = 0
         self.errors: deque[ProtocolError] = deque(maxlen=ERRORS_KEPT_MAX)  # the latest, of unacknowledged publishes
         self.error_counts: Counter[str] = Counter()  # all such errors, by code
-        self.late_replies = 0  # to commands that had timed out
+        self.late_replies = 0  # replies to commands that had timed out
         self.gaps = 0  # reported to the application
 
         self._keys = keys_of(secrets.token_urlsafe(9))  # no other program makes the same ones
@@ -375,7 +375,7 @@ class Client:
         began = self._renewals.now()
         replies = await self._with_topics("subscribe", chosen, timeout_s, fields)
         if replace:
-            self._renewals.gone(chosen)  # and if a subscribe was under way before
+            self._renewals.gone(chosen)  # again, since an earlier subscribe may have been under way
         self._renewals.subscribed(chosen, text, term, replies, began)
         if self._recovery is not None:
             self._recovery.subscribed(chosen)
@@ -396,9 +396,9 @@ class Client:
             await self._with_topics("unsubscribe", chosen, timeout_s, filter_fields(text))
             self._renewals.out(chosen, text)
             return
-        self._renewals.gone(chosen)  # now, so that it is not subscribed to again meanwhile
+        self._renewals.gone(chosen)  # now, so that the client renews none of these meanwhile
         await self._with_topics("unsubscribe", chosen, timeout_s)
-        self._renewals.gone(chosen)  # and if a subscribe was under way before
+        self._renewals.gone(chosen)  # again, since an earlier subscribe may have been under way
         if self._recovery is not None:
             self._recovery.unsubscribed(chosen)
 
@@ -498,7 +498,7 @@ class Client:
         It needs a token with the permission `revoke`. Every endpoint knows the revocation when it returns.
 
         ``expires_at``: Unix time in seconds until which endpoints remember it, which is the token's `exp`; by default
-        30 days from now, and 400 at the most. ``bad_state``: not exactly one of the two, or one of the wrong form.
+        30 days from now, and at most 400 days. ``bad_state``: not exactly one of the two, or one of the wrong form.
         """
         named = {"jti": jti, "sub": sub, "expires_at": expires_at}
         fields = {name: value for name, value in named.items() if value is not None}
@@ -535,7 +535,7 @@ class Client:
                 finally:
                     self._consumer_waiter = None
             item = self._queue.popleft()
-            # Half empty before reading goes on, so that the two do not take turns for every message.
+            # Read again only when the queue is half empty, so that reading and consuming do not alternate per message.
             if self._socket is not None and len(self._queue) <= self._queue_max // 2:
                 self._socket.go_on()
             if isinstance(item, Notification):

@@ -36,7 +36,7 @@ _ROWS: Final[tuple[ErrorCode, ...]] = (
     ErrorCode("too_many_topics", "The client has too many topics", Next.FIX),
     ErrorCode("unauthorized", "The token is for another client", Next.FIX),
     ErrorCode("forbidden", "The token does not permit it", Next.FIX),
-    ErrorCode("conflict", "The key of duplicates stands for another payload", Next.FIX),
+    ErrorCode("conflict", "The deduplication key stands for another payload", Next.FIX),
     ErrorCode("store_unavailable", "The store does not answer", Next.RETRY),
     ErrorCode("peer_unavailable", "Another endpoint does not answer", Next.RETRY),
     ErrorCode("partial", "Some endpoints got the message, some did not", Next.GIVE_UP),

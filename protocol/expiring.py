@@ -90,15 +90,15 @@ class Kept:
     def __init__(self) -> None:
         self.grace_s = inf  # from the latest reply
         self.is_unsure = False  # more had ended than the reply named; the client knows the rest after renewing these
-        self._ends_s: dict[Key, float] = {}  # when its time is up, by the clock that goes on; or infinity
+        self._ends_s: dict[Key, float] = {}  # its expiry by `all_s`, or infinity
         self._filters: dict[str, set[str]] = {}  # their filters, by topic
         self._timed_max = 1_000  # entries, before the next search for those whose time is up
         self._due: deque[Key] = deque()
         #: The position that the client listened with when a reply named the first due ones; None: it had none.
         self._since: str | None = None
         self._all_taken = True  # none is due, or being renewed
-        self._listens: Now | None = None  # since when; None: nowhere
-        self._left_s = 0.0  # since when it listens nowhere
+        self._listens: Now | None = None  # the time since which it listens; None: it does not
+        self._left_s = 0.0  # the time since which it does not listen
 
     def __len__(self) -> int:
         return len(self._ends_s)
@@ -172,7 +172,7 @@ class Kept:
         Args:
             reply: the reply's fields.
             now: the present moment.
-            is_last: the reply names none of the list any more, since the client has renewed them.
+            is_last: the reply no longer names subscriptions of the list, since the client has renewed them.
             since: the position that the client sent. It renews due subscriptions from there, because that ``listen``
                 recovers no messages of ended subscriptions.
 

@@ -34,8 +34,8 @@ PATHS_MAX: Final = 8
 #: Keys that lead to an attribute.
 DEPTH_MAX: Final = 5
 
-#: The first elements of an array in a payload, which a home compares; each may match other filters. Arrays at several
-#: attributes for which filters name exact values multiply, up to the number of these filters.
+#: The most elements of an array in a payload that a home compares, from the first on. Each may match other filters. If
+#: filters name exact values of several attributes, arrays there multiply the work, up to the number of these filters.
 ELEMENTS_MAX: Final = 64
 
 #: Members of all lists of a filter together; each value of an ``anything-but`` counts.
@@ -147,7 +147,7 @@ class _Check:
             if both:
                 raise _bad(
                     (*place, _OR),
-                    f"names {_shown(both[0])}, which also stands next to it: move that into each pattern here",
+                    f"names {_shown(both[0])}, and so does the pattern around it: move that into each pattern here",
                 )
             checked |= found.value
             combinations *= found.combinations

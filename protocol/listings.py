@@ -49,7 +49,7 @@ class Subscriber(NamedTuple):
 
 
 async def subscriptions(ask: Ask, limit: int) -> AsyncIterator[Subscription]:
-    """Read the client's subscriptions, topic by topic.
+    """Yield the client's subscriptions, topic by topic.
 
     Args:
         ask: sends a command and returns its reply.
@@ -66,7 +66,7 @@ async def subscriptions(ask: Ask, limit: int) -> AsyncIterator[Subscription]:
 
 
 async def subscribers(ask: Ask, topic: str, limit: int) -> AsyncIterator[Subscriber]:
-    """Read the topic's subscribers in the order of their ids.
+    """Yield the topic's subscribers in the order of their ids.
 
     Args:
         ask: sends a command and returns its reply.

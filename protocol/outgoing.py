@@ -260,8 +260,8 @@ def explained(error: OSError) -> str:
     """Explain why a connection could not be made, and what to do about it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"its certificate is not trusted here: {error.verify_message}. Have SSL_CERT_FILE name the authority that "
-            "issued it, and use a host name that it is for"
+            f"its certificate is not trusted here: {error.verify_message}. Set SSL_CERT_FILE to the authority that "
+            "issued it, and use a host name that it covers"
         )
     if isinstance(error, ssl.SSLError):
         return f"it does not speak TLS ({error.reason}); without TLS the URL begins with ws://"

@@ -45,7 +45,7 @@ class Recovery:
 
     def __init__(self, position: str | None = None) -> None:
         self.position = position
-        self.repeats = 0  # messages that came again, and were dropped
+        self.repeats = 0  # dropped messages that had come before
         self._received = position
         self._mids: BoundedMap[str, None] = BoundedMap(MIDS_MAX)
         self._done: deque[str] = deque(maxlen=MIDS_MAX)  # processed since the position

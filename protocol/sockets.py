@@ -135,7 +135,7 @@ class Socket(asyncio.Protocol):
         self._passed = 0  # bytes of the same frame that the protocol has
         self._large: LargeMessage | None = None  # under way
         self._abort: asyncio.TimerHandle | None = None
-        self._ended = False  # by us: a timer cuts it
+        self._ended = False  # we have closed it, and a timer cuts it
         self._response_pending = False  # the response waits, and so does further data
 
     # For subclasses to override
@@ -310,7 +310,7 @@ class Socket(asyncio.Protocol):
             most = _ANY if ws.max_message_size is None else ws.max_message_size
             # A message is whole only while no fragmented one is under way.
             run = whole_messages(data, at, enough, self._masked, ws.current_size is None, most, self.large_bytes)
-            if run.messages:  # else a fragmented message may be under way, of its own kind
+            if run.messages:  # else a fragmented message of another kind may be under way
                 self._text = run.is_text
                 if self.lined is not None:
                     if self._come_lined(run.messages):
@@ -566,7 +566,7 @@ class Socket(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._close_transport)
 
     def _close_transport(self) -> None:
-        if not self.transport.is_closing():  # asyncio's takes a second close for the end of the first
+        if not self.transport.is_closing():  # asyncio's transport treats a second close as the end of the first
             # Until then it decrypts all incoming data as fast as it arrives, so keep the kernel's buffer small.
             sock = self.transport.get_extra_info("socket")
             if sock is not None:

@@ -1,7 +1,7 @@
 """Counts phrases that read like a translation, in all prose of the project.
 
 Owns: the patterns, and the reading of prose from pages, code comments, docstrings and messages. Must never: judge how
-many are too many. `test_language.py` has the levels.
+many are too many: `test_language.py` has the levels.
 
     python -m tests.frame.language                     # a table: hits per 1,000 words, area by area
     python -m tests.frame.language --list beside       # file, line and sentence of each hit ("all": every pattern)
@@ -50,7 +50,7 @@ PATTERNS = {
 }
 
 CODE = "X"
-"""Stands for inline code in a sentence, and for what an f-string fills in."""
+"""Stands for inline code in a sentence, and for the values of an f-string."""
 
 
 class Sentence(NamedTuple):
@@ -71,7 +71,7 @@ _END = re.compile(r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bcf\.)(?<!\bvs\.)(?<=[.?!])[\
 
 
 def sentences(lines: Iterable[Line]) -> Iterator[Sentence]:
-    """The sentences of one paragraph."""
+    """Yield the sentences of one paragraph."""
     starts, numbers, joined = [], [], ""
     for number, text in lines:
         starts.append(len(joined))
@@ -85,7 +85,7 @@ def sentences(lines: Iterable[Line]) -> Iterator[Sentence]:
 
 
 def paragraphs(lines: Iterable[Line]) -> Iterator[Sentence]:
-    """The sentences of a comment or docstring, which has empty lines, items and inline code."""
+    """Yield the sentences of a comment or docstring, which has empty lines, items and inline code."""
     block: list[Line] = []
     for line in lines:
         if not line.text.strip() or _ITEM.match(line.text):
@@ -112,20 +112,20 @@ _INLINE = (
 
 
 def _instead(template: str, match: re.Match[str]) -> str:
-    """Replaces a match, and keeps its ends of lines so that sentences keep their line numbers."""
+    """Replace a match, and keep its line ends so that sentences keep their line numbers."""
     text = match.expand(template)
     return text + "\n" * (match[0].count("\n") - text.count("\n"))
 
 
 def plain(text: str) -> str:
-    """Without inline code, addresses and emphasis."""
+    """Return the text without inline code, addresses and emphasis."""
     for pattern, instead in _INLINE:
         text = pattern.sub(partial(_instead, instead), text)
     return text
 
 
 def markdown(text: str) -> Iterator[Sentence]:
-    """The prose of a page, without headings, heads of columns and code."""
+    """Yield the prose of a page, without headings, heads of columns and code."""
     block: list[Line] = []
     fence, items = "", False
     lines = text.splitlines()
@@ -138,7 +138,7 @@ def markdown(text: str) -> Iterator[Sentence]:
             fence = "" if line.strip() == fence else fence
             continue
         if line.startswith("    ") and not block and not items:
-            continue  # code, since it is indented and below no item
+            continue  # code, since it is indented and not below an item
         items = bool(_ITEM.match(line)) or (items and (not line.strip() or line.startswith(" ")))
         stripped = line.strip().removeprefix("> ").removeprefix(">")
         row = stripped.startswith("|")
@@ -192,7 +192,7 @@ _ORDER = re.compile(r"\s*(?:!|type:|noqa|pragma|mypy:|ruff:|shellcheck|fmt:|-\*-
 
 
 def blocks(comments: Iterable[tuple[int, int, str]]) -> Iterator[Sentence]:
-    """The sentences of comments: (line, column, text). Those below each other are one paragraph."""
+    """Yield the sentences of comments: (line, column, text). Adjacent lines are one paragraph."""
 
     def place(numbered: tuple[int, tuple[int, int, str]]) -> tuple[int, int]:
         index, (number, column, _) = numbered
@@ -203,7 +203,7 @@ def blocks(comments: Iterable[tuple[int, int, str]]) -> Iterator[Sentence]:
 
 
 def python_comments(source: str) -> Iterator[Sentence]:
-    """The sentences of comments."""
+    """Yield the sentences of comments."""
     ends = [match.end() for match in re.finditer("\n", source)]
     found = []
     for match in _SCANNED.finditer(source):
@@ -217,7 +217,7 @@ _DOCTEST = re.compile(r"^\s*(?:>>>|\.\.\. )")
 
 
 def docstring(text: str, first: int) -> Iterator[Sentence]:
-    """The sentences of a docstring that begins in this line. Examples are indented, below an empty line."""
+    """Yield the sentences of a docstring that begins in this line. Examples are indented, below an empty line."""
     lines = text.split("\n")
     margin = min((len(line) - len(line.lstrip()) for line in lines[1:] if line.strip()), default=0)
     kept: list[Line] = []
@@ -232,7 +232,7 @@ def docstring(text: str, first: int) -> Iterator[Sentence]:
 
 
 def python(source: str) -> tuple[list[Sentence], list[Sentence]]:
-    """The sentences of docstrings and comments, and those of messages."""
+    """Return the sentences of docstrings and comments, and those of messages."""
     tree = ast.parse(source)
     prose = list(python_comments(source))
     messages: list[Sentence] = []
@@ -257,7 +257,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*")
 
 
 def message(text: str, line: int) -> Iterator[Sentence]:
-    """The sentences of a string, if it is prose: four words or more, and hardly any signs of code or markup."""
+    """Yield the sentences of a string if it is prose: four words or more, and hardly any signs of code or markup."""
     words = _WORD.findall(text)
     if len(words) < 4 or " " not in text.strip() or re.search(r"</?[a-z]|[{};]\s*\n|\\[a-z(]|=>|\$\(", text):
         return
@@ -273,7 +273,7 @@ _JS_TAG = re.compile(r"^\s*@(?:import|typedef|type|template)\b.*|^\s*@\w+\s*(?:\
 
 
 def javascript(source: str) -> tuple[list[Sentence], list[Sentence]]:
-    """The sentences of comments that have their lines to themselves, and those of messages."""
+    """Return the sentences of comments on separate lines, and those of messages."""
     prose: list[Sentence] = []
     short: list[tuple[int, int, str]] = []
     for match in _JS_COMMENT.finditer(source):
@@ -298,13 +298,13 @@ def javascript(source: str) -> tuple[list[Sentence], list[Sentence]]:
 
 
 def hashes(source: str) -> Iterator[Sentence]:
-    """The sentences of comments of a script, a Makefile or a configuration that have their lines to themselves."""
+    """Yield the sentences of comments on separate lines, in a script, a Makefile or a configuration."""
     matches = ((number, re.match(r"(\s*)#+(?!!)(.*)", line)) for number, line in enumerate(source.splitlines(), 1))
     return blocks((number, len(match[1]), match[2]) for number, match in matches if match)
 
 
 class Prose(NamedTuple):
-    """A sentence, where it stands, and to which area it belongs."""
+    """A sentence, its place, and its area."""
 
     area: str
     file: str
@@ -317,7 +317,7 @@ _COMMENTED = re.compile(r"(?:^|/)(?:Makefile|Dockerfile|\.ci/\w+|[^/]+\.(?:sh|to
 
 
 def area_of(name: str) -> str | None:
-    """The area of a file's prose; None for results, which are generated."""
+    """Return the area of a file's prose; None for results, which are generated."""
     if name.startswith("bench/results/"):
         return None
     if name in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
@@ -328,7 +328,7 @@ def area_of(name: str) -> str | None:
 
 
 def read(path: Path, name: str) -> Iterator[Prose]:
-    """All prose of a file. Strings of tests are none: they are what the tests compare."""
+    """Yield all prose of a file. Strings of tests are no prose, since the tests compare them."""
     area = area_of(name)
     if area is None or name.endswith("_pb2.py"):
         return
@@ -350,13 +350,13 @@ def read(path: Path, name: str) -> Iterator[Prose]:
 
 
 def project() -> Iterator[Prose]:
-    """All prose of the project."""
+    """Yield all prose of the project."""
     for path in sorted(project_files()):
         yield from read(path, path.relative_to(ROOT).as_posix())
 
 
 def below(tops: Iterable[Path]) -> Iterator[Prose]:
-    """All prose of these files and folders, which may be another project's."""
+    """Yield all prose of these files and folders, which may belong to another project."""
     for top in tops:
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
             if path.is_file():
@@ -366,7 +366,7 @@ def below(tops: Iterable[Path]) -> Iterator[Prose]:
 
 
 class Hit(NamedTuple):
-    """A sentence in which a pattern is."""
+    """A sentence with a pattern."""
 
     pattern: str
     file: str
@@ -392,13 +392,13 @@ class Count:
                 self.hits += [Hit(pattern, file, sentence.line, sentence.text)] * len(found)
 
     def per_1000(self) -> dict[str, float]:
-        """Hits per 1,000 words, by pattern."""
+        """Return the hits per 1,000 words, by pattern."""
         counted = Counter(hit.pattern for hit in self.hits)
         return {pattern: 1000 * counted[pattern] / max(self.words, 1) for pattern in PATTERNS}
 
 
 def count(prose: Iterable[Prose]) -> dict[str, Count]:
-    """Words and hits, area by area."""
+    """Count words and hits, area by area."""
     counts: dict[str, Count] = {}
     for area, file, sentence in prose:
         counts.setdefault(area, Count()).add(file, sentence)
@@ -406,7 +406,7 @@ def count(prose: Iterable[Prose]) -> dict[str, Count]:
 
 
 def table(counts: dict[str, Count]) -> str:
-    """Hits per 1,000 words in Markdown: a row for each pattern."""
+    """Return the hits per 1,000 words in Markdown: a row for each pattern."""
     areas = [area for area in AREAS if area in counts]
     rows = [["pattern", *areas], ["---", *("---:" for _ in areas)]]
     rows.append(["words", *(f"{counts[area].words:,}" for area in areas)])

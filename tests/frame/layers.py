@@ -1,6 +1,6 @@
 """The core's layers: the folders that each folder may know.
 
-Owns: their order, and the reader of imports that finds one that turns back. Must never: import what it reads.
+Owns: their order, and the reader that finds imports against it. Must never: import what it reads.
 """
 
 from __future__ import annotations

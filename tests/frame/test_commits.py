@@ -1,4 +1,4 @@
-"""The subject of a commit fits into one line of `git log --oneline` and of a page that lists commits."""
+"""The subject of a commit fits into one line of `git log --oneline` and of a web page with commits."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def too_long(folder: Path, base: str) -> list[str]:
-    """The commits after `base` whose subject is too long. Merges do not count: git writes their subjects.
+    """Return the commits after `base` whose subject is too long. Merges do not count: git writes their subjects.
 
-    A shallow clone may lack `base`. There only the newest commit surely comes after it.
+    A shallow clone may lack `base`. Then only the newest commit surely comes after it.
     """
     try:
         git(folder, "cat-file", "-e", f"{base}^{{commit}}")
@@ -70,7 +70,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def subjects_too_long(folder: Path, base: str) -> list[str]:
-    """The subjects without the commits' hashes."""
+    """Return the subjects without the commits' hashes."""
     return [line.partition(" ")[2] for line in too_long(folder, base)]
 
 

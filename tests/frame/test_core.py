@@ -1,6 +1,6 @@
-"""The core keeps its shape: no part goes past the desk, its folders know each other in one direction, nothing is bound
-from outside, no file and no function is too long to read. First the readers, on made-up sources; then the core, read by
-them."""
+"""The core keeps its shape: no part reaches through a desk, its folders know each other in one direction, no object
+replaces another's function, no file and no function is too long to read. The first tests check the readers on made-up
+sources; the others apply them to the core."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The deployment files: valid by their own tools where those are here, and in agreement with each other and the code.
+"""The deployment files: valid by their own tools if these are installed, and in agreement with each other and the code.
 
-Nothing is started: that needs a container engine. docs/deploy.md says what that leaves untried.
+The tests start nothing, since that needs a container engine. docs/deploy.md lists the parts that remain untested.
 """
 
 from __future__ import annotations

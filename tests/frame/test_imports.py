@@ -1,4 +1,4 @@
-"""The arrows of imports point one way. First the reader itself, on made-up sources; then the project, read by it."""
+"""The arrows of imports point one way. The first tests check the reader on made-up sources; the others, the project."""
 
 from __future__ import annotations
 

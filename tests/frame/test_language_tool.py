@@ -1,4 +1,4 @@
-"""The tool that counts translated phrases: its patterns, and how it reads prose from files."""
+"""The tool that counts translated phrases: its patterns, and its reading of prose from files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One import name: Python loads every module of ours as ``ingeborg.…``, and none twice.
 
-A module that is loaded under two names has two copies of each class: an ``except`` does not catch the other's error.
+A module under two names has two copies of each class: an ``except`` for one does not catch the other's error.
 """
 
 from __future__ import annotations

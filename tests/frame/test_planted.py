@@ -44,7 +44,7 @@ def plants(source: str) -> Iterator[str]:
             yield node.name
 
 
-#: A kind of histories below such a heading by coincidence.
+#: A kind of histories that is below such a heading by coincidence.
 NO_FAULTS = {"Unwritable"}
 
 

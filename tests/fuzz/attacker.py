@@ -186,7 +186,7 @@ def answers(received: bytes) -> list[str]:
         status = head[9:12].decode()
         if status != "101":
             found.append(f"HTTP {status}")
-            if (at := received.find(b"HTTP/1.1 ")) >= 0:  # a second answer, though one is the most
+            if (at := received.find(b"HTTP/1.1 ")) >= 0:  # a second answer, though only one is allowed
                 received = received[at:]
             else:
                 return found

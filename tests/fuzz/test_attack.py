@@ -1,6 +1,6 @@
-"""Malformed frames, commands, requests and TLS records, judged by their answers, while others use the endpoint.
+"""Malformed frames, commands, requests and TLS records, judged by their answers, while other clients use the endpoint.
 
-The million: `make attack` (docs/robustness.md).
+`make attack` sends a million (docs/robustness.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The event loops of the tests of the protocol.
 
-Owns: that choice. Must never: hide a loop that a user of the client library may have.
+Owns: their choice. Must never: leave out a loop that a user of the client library may have.
 """
 
 from __future__ import annotations
