@@ -87,9 +87,8 @@ _T = TypeVar("_T")
 class Revoked(NamedTuple):
     """The result of a ``revoke``.
 
-    Attributes:
-        expires_at: Unix time in seconds until which endpoints remember the revocation.
-        issued_until: for a subject, the Unix second up to which its revoked tokens had been issued.
+    - ``expires_at``: Unix time in seconds until which endpoints remember the revocation.
+    - ``issued_until``: for a subject, the Unix second up to which its revoked tokens had been issued.
     """
 
     expires_at: int
@@ -199,7 +198,7 @@ class Client:
         self._on_gap = on_gap
         self._on_unsaved = on_unsaved
 
-        self.url: str | None = None  # of the present connection; None: it has none
+        self.url: str | None = None  # the URL of the present connection, or None
         self.reconnects = 0
         self.errors: deque[ProtocolError] = deque(maxlen=ERRORS_KEPT_MAX)  # the latest, of unacknowledged publishes
         self.error_counts: Counter[str] = Counter()  # all such errors, by code

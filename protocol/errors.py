@@ -51,10 +51,9 @@ class ProtocolError(Exception):
 
     Codes to *fix* come from decoding and checking, the others from the broker.
 
-    Args:
-        code: a code of SPEC section 5, such as ``bad_topic``.
-        info: names the field and gives the reason, for people.
-        extra: further fields of the reply.
+    - ``code``: a code of SPEC section 5, such as ``bad_topic``.
+    - ``info``: names the field and gives the reason, for people.
+    - ``extra``: further fields of the reply.
     """
 
     def __init__(self, code: str, info: str, **extra: object) -> None:

@@ -21,11 +21,10 @@ _PLAIN: Final[tuple[dict[str, Any], ...]] = ({},)
 class Subscription(NamedTuple):
     """One subscription of a client. It stays if ``until`` and ``ends_at`` are both ``None``.
 
-    Attributes:
-        topic: the topic.
-        filter: a JSON value; ``None``: all messages.
-        until: ``"disconnect"``, or ``None``.
-        ends_at: Unix time in seconds, or ``None``.
+    - ``topic``: the topic.
+    - ``filter``: a JSON value; ``None``: all messages.
+    - ``until``: ``"disconnect"``, or ``None``.
+    - ``ends_at``: Unix time in seconds, or ``None``.
     """
 
     topic: str
@@ -37,10 +36,9 @@ class Subscription(NamedTuple):
 class Subscriber(NamedTuple):
     """One subscriber of a topic.
 
-    Attributes:
-        client_id: the client's id.
-        online: whether it listens somewhere.
-        filtered: whether it has subscribed with filters only, so that it does not get every message of the topic.
+    - ``client_id``: the client's id.
+    - ``online``: whether it listens somewhere.
+    - ``filtered``: whether it has subscribed with filters only, so that it does not get every message of the topic.
     """
 
     client_id: str

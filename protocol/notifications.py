@@ -15,12 +15,11 @@ from .messages import MID_BYTES_MAX, POSITION_BYTES_MAX, is_text_of
 class Notification(NamedTuple):
     """A message for this client (listing 4.7). It is a pair of ``key`` and ``broadcast``.
 
-    Attributes:
-        key: the topic; ``None``: the message comes from the ``broadcast`` command.
-        broadcast: the payload, a JSON value.
-        mid: the permanent name of the message. An endpoint sends it to a client that recovers, and with the kept
-            messages of ``subscribe`` and ``history``; else it is ``None``.
-        kept: whether it is a kept message; ``False`` where ``mid`` is ``None``.
+    - ``key``: the topic; ``None``: the message comes from the ``broadcast`` command.
+    - ``broadcast``: the payload, a JSON value.
+    - ``mid``: the permanent name of the message. An endpoint sends it to a client that recovers, and with the kept
+      messages of ``subscribe`` and ``history``; else it is ``None``.
+    - ``kept``: whether it is a kept message; ``False`` if ``mid`` is ``None``.
     """
 
     key: str | None
@@ -66,11 +65,10 @@ class Gap(NamedTuple):
 
     ``concerns`` is exact in each case.
 
-    Attributes:
-        topics: the topics concerned. ``None``: any topic of the client, since the position is of no use (``slots``
-            empty), or any topic in these ``slots``. The library names the topics in the slots if it knows all topics of
-            the client, which it does once it has read ``subscriptions`` to the end.
-        slots: numbers of slots (a topic's CRC-32 modulo 4,096).
+    - ``topics``: the topics concerned. ``None``: any topic of the client, since the position is of no use (``slots``
+      empty), or any topic in these ``slots``. The library names the topics in the slots if it knows all topics of the
+      client, which it does once it has read ``subscriptions`` to the end.
+    - ``slots``: numbers of slots (a topic's CRC-32 modulo 4,096).
     """
 
     topics: list[str] | None
@@ -86,11 +84,10 @@ class Gap(NamedTuple):
 class History(NamedTuple):
     """The result of ``history``.
 
-    Attributes:
-        publications: the messages, the oldest first.
-        mid: the name of the latest, from which the next ``history`` goes on; ``None``: no message came.
-        more: whether further messages did not fit.
-        recovered: whether the home knows the message of ``since``, and has forgotten none after it.
+    - ``publications``: the messages, the oldest first.
+    - ``mid``: the name of the latest, from which the next ``history`` goes on; ``None``: no message came.
+    - ``more``: whether further messages did not fit.
+    - ``recovered``: whether the home knows the message of ``since``, and has forgotten none after it.
     """
 
     publications: list[Notification]

@@ -102,7 +102,7 @@ def topic_bodies(
         topics_max: the most topics of a command; ``None``: no limit.
 
     Raises:
-        ProtocolError: ``bad_topic``; any of the topics is bad.
+        ProtocolError: ``bad_topic``; any of the topics is bad. ``bad_json`` and ``too_large``: as for ``body``.
     """
     for topic in topics:
         check_topic(topic)

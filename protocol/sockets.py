@@ -46,10 +46,10 @@ log = logging.getLogger("ingeborg.sockets")
 library_log = logging.getLogger("ingeborg.websockets")
 library_log.setLevel(logging.WARNING)
 
-#: Seconds for a connection to finish its handshake, or to answer a close. After a close, each piece of pending data
-#: that the peer takes extends the time by as much,
+#: Seconds for a connection to finish its handshake, or to answer a close. After a close, the time restarts with each
+#: piece of pending data that the peer takes.
 PATIENCE_S = 5.0
-#: but this is the limit in all: time for megabytes over a slow line, and not for a peer that takes a packet now and
+#: The limit in all, in seconds: time for megabytes over a slow line, and not for a peer that takes a packet now and
 #: then. It is also TLS's ``ssl_shutdown_timeout``, which is one time-out that starts with the close.
 LINGER_S = 60.0
 #: Bytes that the kernel keeps from a peer that goes on sending over TLS after the close.
