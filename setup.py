@@ -154,7 +154,7 @@ class Compile(build_ext):
         )
         headers = Path(BUILD, *form.UNIT.split(".")[:-1])
         for extension in modules:
-            # mypyc names only the folder above its headers. It makes errors of warnings, which compilers differ in.
+            # mypyc names only the folder above its headers. It turns warnings, in which compilers differ, into errors.
             extension.include_dirs = [*extension.include_dirs, str(headers)]
             extension.extra_compile_args = [*extension.extra_compile_args, "-Wno-error"]
         return modules

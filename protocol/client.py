@@ -514,7 +514,7 @@ class Client:
 
     async def __anext__(self) -> Notification:
         """Wait for the next notification. Asking for it marks the one before it as processed, and reports the gaps
-        between the two. Notifications read before the end come before the end.
+        between the two. It returns all notifications that have come before it ends.
 
         Ends after ``close``; raises ``ClosedForGood`` or ``ProtocolError`` when the endpoint ended it.
         """

@@ -6,9 +6,9 @@ Owns: the scenarios, the bystander, and the two bounds. Must never: send from th
 clients are a separate process, so that they do not add to the latencies measured here.
 
 Every scenario has two new endpoints on an empty store. The bystander listens and publishes at both, ``PER_S`` times a
-second, to topics with homes at either. Exits with 1 if a message was later than ``LATE_S_MAX`` in each of ``TRIES``
-plays. Exits with 1 also if in one play a lease lapsed, a publish failed or was missed, an endpoint logged an unexpected
-line, or the memory of the endpoint or its reader exceeded its bound.
+second, to topics with homes at either. The program exits with 1 if a message was later than ``LATE_S_MAX`` in each of
+``TRIES`` plays. It also exits with 1 if in one play a lease lapsed, a publish failed or was missed, an endpoint logged
+an unexpected line, or the memory of the endpoint or its reader exceeded its bound.
 """
 
 from __future__ import annotations
