@@ -1,6 +1,6 @@
 """The assembly of an endpoint's place in the cluster.
 
-Owns: which parts there are, and what each is given. Must never: do more than make them.
+Owns: which parts exist, and what each receives. Must never: do more than make them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .underway import UnderWay
 
 
 class Cluster:
-    """One endpoint's. ``settings``: those of the cluster that it follows. ``grace_s``: what it is set to, see
+    """One endpoint's place in the cluster. ``settings``: the cluster settings that it follows. ``grace_s``: see
     ``Membership``. ``alone_at_url``: see ``Joining``."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Cluster:
         self.members = members = Membership(base.me, desk.now, patience, grace_s, settings)
         self.observers = observers = ClusterObservers()
         self.states = states = SlotStates()
-        self.writes = UnderWay()  # of subscriptions, for slots of this endpoint
+        self.writes = UnderWay()  # subscriptions' writes, for slots of this endpoint
         self.transfers = transfers = UnderWay()
         held = Held()
         self.mesh = Mesh(desk, members, base.calls, base.inflight, base.counters.errors, base.sizes)
@@ -53,15 +53,15 @@ class Cluster:
         )
 
     def _idle(self) -> bool:
-        """Is nothing at all under way?"""
+        """Is nothing under way?"""
         return self._base.idle and not self.writes
 
     @property
     def first(self) -> list[Part]:
-        """The parts that come first: what they hear decides about all others."""
+        """The parts that come first: their news decides about all others."""
         return [self.joining, self.mesh]
 
     @property
     def of_slots(self) -> list[Part]:
-        """The parts that see to what belongs to slots."""
+        """The parts that carry slot state."""
         return [self.slot_transfer, self.incoming, self.replication, self.replicas]

@@ -1,4 +1,4 @@
-"""Which endpoint is home of which slot.
+"""Maps each slot to its home endpoint.
 
 Owns: slot -> home, and the table of homes that the parts look into (``ingeborg.protocol.hashes``: topic -> slot). Must
 never: know why an endpoint is in the table (``membership`` does).
@@ -25,7 +25,8 @@ def _winners(names: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def home_table(endpoints: Iterable[tuple[str, str]]) -> list[str]:
-    """Slot -> incarnation of its home, of ``(name, incarnation)`` pairs: the name with the greatest weight wins.
+    """Compute slot -> incarnation of its home from ``(name, incarnation)`` pairs: the name with the greatest weight
+    wins.
 
     Rendezvous (highest random weight) hashing: when an endpoint goes, only its own slots get new homes.
     """
@@ -37,16 +38,17 @@ def home_table(endpoints: Iterable[tuple[str, str]]) -> list[str]:
 
 
 class Homes:
-    """The homes, as one endpoint knows them; before it has joined, and where nobody keeps it up: itself of all."""
+    """The homes, as one endpoint knows them. Before it has joined, and if nobody updates them, it is home of all
+    slots."""
 
     def __init__(self, me: str, *, joined: bool = False) -> None:
         """``me``: this endpoint's incarnation."""
         self._mine = me
         self.table: list[str] = [me] * SLOTS  # slot -> incarnation of its home
-        self.only_home: str | None = me  # of all slots, if one endpoint is
-        self.version = 0  # of the table
-        self.round = 1  # of joining; a new one after every lapse of the lease
-        self.joined = joined  # may act as home of the slots that the table gives it
+        self.only_home: str | None = me  # the home of all slots, if one endpoint is
+        self.version = 0  # counts changes of the table
+        self.round = 1  # the join round; a new one begins after every lapse of the lease
+        self.joined = joined  # it can act as home of the slots that the table gives it
 
     def is_mine(self, slot: int) -> bool:
         """Is this endpoint the slot's home?"""

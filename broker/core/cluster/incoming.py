@@ -1,13 +1,13 @@
-"""Slots that come to this endpoint, and what belongs to them: taken in as another home replicates it, and begun with
-when this endpoint may act. ADR 21, 23.
+"""Slots that come to this endpoint: it absorbs their state from another home, and begins with it once it can act.
+ADR 21, 23.
 
-Owns: the replicas that come, and which slots the states know to be ours. Must never: take a replica for whole that is
-not.
+Owns: the incoming replicas, and which slots the states know to be ours. Must never: take a partial replica for a whole
+one.
 
-There are two kinds of replicas. One is made for slots that come: it is whole with the *final* word of the home that
-gives them away. The other is made in case that their home crashes: it is whole as soon as that home has found it so,
-and stays whole, since what is on the link arrives in order, until another replica of these slots begins. It is used
-when its home is gone without a word, and not otherwise.
+There are two kinds of replicas. A transfer replica brings slots that move here. It is whole with the *final* word of
+the home that gives them away. A failover replica guards against a crash of their home. It is whole as soon as that home
+confirms it, and stays whole because a link keeps the order, until another replica of these slots begins. This endpoint
+uses it only when the home disappears without a word.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from .membership import DEAD_AFTER_S, Membership
 from .slot_transfer import SlotTransfer
 from .slots import Held, SlotStates, unpack_slots
 
-#: The answer to a replica for failover of slots whose home is another one, as far as this endpoint knows: try again.
+#: The answer to a failover replica of slots that belong to another home in this endpoint's view: try again.
 NOT_THEIRS: Final = "not_theirs"
 
 #: An endpoint that joins waits this long for replicas that others pass on to it, in seconds. Then it joins without
 #: them.
 PASSED_ON_S: Final = 30.0
 
-#: Two homes may replicate the same slot. The one that began this many seconds later, by the clocks of their machines,
-#: has acted later: an endpoint has heard nothing of a peer for twice as long when it takes the peer for dead.
+#: Two homes may replicate the same slot. If one began this many seconds later by their machines' clocks, it acted
+#: later: an endpoint takes a peer for dead only after twice as long a silence.
 LATER_S: Final = DEAD_AFTER_S / 2
 
-#: Replicas that come at a time. A home makes one for each endpoint, and a few where the view changes again and again.
+#: Replicas that can come at a time. A home makes one for each endpoint, and a few more while the view keeps changing.
 INCOMING_MAX: Final = 1_000
 
 
 class IncomingReplica:
-    """A replica that comes."""
+    """A replica that another endpoint sends here."""
 
     __slots__ = (
         "asked",
@@ -58,17 +58,24 @@ class IncomingReplica:
         self.slots = slots
         self.for_failover = for_failover
         self.keys = 0
-        self.asked = 0  # how often the sender has asked whether all keys have come
-        self.whole = False  # they have, and the sender has said that this is final, or asked a replica twice
+        self.asked = 0  # times that the sender asked whether all keys have come
+        self.whole = False  # all came, and the sender called this final, or asked twice about a failover replica
         self.lapsed = False  # its sender has not acted lately
         self.giver = ""  # their home until now: the sender, or the endpoint whose replica the sender passes on
         self.began_at = began_at  # by its sender's clock, in Unix seconds
-        self.when = when  # it began: this endpoint's round of joining, and how often it had stood still
+        self.when = when  # when it began: this endpoint's round of joining, and its count of stalls
 
 
 class IncomingReplicas(Part):
-    """One endpoint's part. ``states``: what belongs to slots here. ``held``: the slots that are ours.
-    ``slot_transfer``: its replicas to others."""
+    """One endpoint's incoming replicas.
+
+    Args:
+        desk: Effects and time.
+        members: The knowledge of the cluster.
+        states: The slot states here.
+        held: The slots that are ours.
+        slot_transfer: The replicas that this endpoint sends to others.
+    """
 
     def __init__(
         self, desk: Desk, members: Membership, states: SlotStates, held: Held, slot_transfer: SlotTransfer
@@ -78,26 +85,26 @@ class IncomingReplicas(Part):
         self._me = members.me.incarnation
         self._states = states
         self._slot_transfer = slot_transfer
-        self._incoming: dict[tuple[str, int], IncomingReplica] = {}  # by who sends it, and its number there
+        self._incoming: dict[tuple[str, int], IncomingReplica] = {}  # by sender, and its number there
         self._held = held
-        self._stalls = 0  # of this process, when it last acted
-        self._missed = False  # since it last acted another endpoint has, without it
+        self._stalls = 0  # count of this process's stalls when it last acted
+        self._missed = False  # another endpoint has acted without this one since it last acted
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
         return [
             self._desk.counted(
                 "slots_arrived_whole",
-                "Slots that this endpoint became home of with all that belongs to them",
+                "Slots that this endpoint became home of with their whole state",
             ),
             self._desk.counted(
                 "slots_arrived_in_part",
-                "Slots that it became home of without some of that, as after a crash of their home",
+                "Slots that it became home of without some of their state, as after a crash of their home",
             ),
         ]
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """What a home says to the next one."""
+        """The requests of a home to the next home."""
         return {
             ReplicaBeginsRequest: self.begin_requested,
             ReplicaChunkRequest: self.chunk_requested,
@@ -105,7 +112,7 @@ class IncomingReplicas(Part):
         }
 
     def begin_requested(self, peer: str, number: int, request: ReplicaBeginsRequest) -> None:
-        """A home begins a replica, or goes on with one of fewer slots; one of no slots is over."""
+        """Begin a replica, narrow one to fewer slots, or end it if the request names no slots."""
         replica = request.replica
         slots = unpack_slots(request.slots or b"")
         known = self._incoming.get((peer, replica))
@@ -118,21 +125,23 @@ class IncomingReplicas(Part):
         elif known is not None:
             self._narrow(known, slots)
         elif len(self._incoming) >= INCOMING_MAX:
-            self._desk.decline(peer, number, "internal", "this endpoint is being sent too many replicas")
+            self._desk.decline(peer, number, "internal", "this endpoint already receives as many replicas as it can")
             return
         elif request.fewer or (request.for_failover and self._are_others(slots, peer)):
-            self._desk.decline(peer, number, NOT_THEIRS, "this endpoint takes another one for their home")
+            self._desk.decline(peer, number, NOT_THEIRS, "in this endpoint's view another endpoint is their home")
             return
         elif self._held.acts and not self._held.slots.isdisjoint(slots):
-            # Its sender was their home once, and does not know yet that it is not any more.
-            self._desk.decline(peer, number, "internal", "this endpoint is the home of these slots by now")
+            # The sender was their home once, and does not know yet that this has ended.
+            self._desk.decline(peer, number, "internal", "this endpoint is already the home of these slots")
             return
         elif request.lapsed and self._members.view() != [peer]:
-            self._desk.decline(peer, number, "internal", "others may have acted for these slots since")
+            self._desk.decline(peer, number, "internal", "another endpoint may have acted for these slots since")
             return
         elif request.lapsed and not self._held.slots.isdisjoint(slots):
             self._let_go(self._held.slots & slots)
-            self._desk.decline(peer, number, "internal", "both have acted for these slots: nobody knows who did last")
+            self._desk.decline(
+                peer, number, "internal", "both endpoints acted for these slots, and nobody knows which did last"
+            )
             return
         else:
             for_failover, began_at = request.for_failover, request.at
@@ -152,13 +161,13 @@ class IncomingReplicas(Part):
         return (self._members.round, self._members.stalls)
 
     def _are_others(self, slots: frozenset[int], peer: str) -> bool:
-        """In the view of this endpoint, is another one the home of some of these?"""
+        """In this endpoint's view, is another peer the home of any of these slots?"""
         table = self._members.table
         return any(table[slot] != peer for slot in slots)
 
     def _has_later(self, slots: frozenset[int], peer: str, began_at: float) -> bool:
-        """Does another home give this endpoint some of these, and has begun to later? A link may have delayed this
-        replica while that home took the peer for dead."""
+        """Has another home begun to give us some of these slots later? A link may have delayed this replica while that
+        home took the peer for dead."""
         return any(
             sender != peer
             and not incoming.for_failover
@@ -168,9 +177,10 @@ class IncomingReplicas(Part):
         )
 
     def _forget(self, slots: frozenset[int], peer: str, for_failover: bool) -> None:
-        """Another endpoint has acted for these, and what is here of them is old: some of it may have been taken out
-        there. So is what came of a replica before this one, of whose end we may not have heard. But what a home keeps
-        here in case that it crashes stays until it has given the slots away."""
+        """Drop our state of these slots, since another endpoint acted for them and may have deleted parts.
+
+        Also drop their earlier replicas, whose end we may have missed. A failover replica stays until its home has
+        given the slots away."""
         for key, other in list(self._incoming.items()):
             is_former = other.for_failover == for_failover or key[0] != peer
             if is_former and not other.slots.isdisjoint(slots):
@@ -180,39 +190,40 @@ class IncomingReplicas(Part):
             self._slot_transfer.forget(slots)
 
     def _let_go(self, slots: set[int]) -> None:
-        """What is here of these slots, which were ours, is old."""
+        """Drop the state of these slots, which were ours: it is old."""
         if slots:
             self._held.slots -= slots
             for state in self._states.all:
                 state.gone(sorted(slots))
 
     def chunk_requested(self, peer: str, number: int, request: ReplicaChunkRequest) -> None:
-        """A part of it."""
+        """Absorb a chunk of a replica."""
         incoming = self._incoming.get((peer, request.replica))
         state = self._states.forms.get(request.state)
         if self._members.leaving:
             self._desk.decline(peer, number, LEAVING)
             return
         if incoming is None or state is None:
-            self._desk.decline(peer, number, "internal", "there is no such replica here, or not any more")
+            self._desk.decline(peer, number, "internal", "this endpoint has no such replica, or has dropped it")
             return
         try:
             incoming.keys += state.absorb(request.data)
         except ValueError as error:
-            self._desk.decline(peer, number, "internal", f"not what {request.state!r} packs: {error}")
+            self._desk.decline(peer, number, "internal", f"this is no chunk of {request.state!r}: {error}")
         else:
             self._desk.answer(peer, number)
 
     def end_requested(self, peer: str, number: int, request: ReplicaSentRequest) -> None:
-        """So many keys have been sent. ``final``: that was all, and its slots are ours when everybody says so."""
+        """Check the sender's count of keys. ``final``: nothing follows, and the slots are ours once the view says
+        so."""
         if self._members.leaving:
             self._desk.decline(peer, number, LEAVING)
             return
         incoming = self._incoming.get((peer, request.replica))
         came = incoming is not None and incoming.keys == request.keys
         if incoming is not None:
-            # After our first answer the home waits for this replica. Until then it did not, and the link brings what
-            # it sent until then before its second question.
+            # After our first answer the home waits for this replica. All that it sent before that answer arrives before
+            # its second question.
             incoming.asked += 1
             incoming.whole = came and (request.final or (incoming.for_failover and incoming.asked > 1))
             if incoming.whole:
@@ -222,9 +233,9 @@ class IncomingReplicas(Part):
             self.hand_on()
 
     def view_changed(self) -> None:
-        """Slots may be ours now, or not any more."""
+        """Gain or lose slots in the new view."""
         if self._members.leaving and self._incoming:
-            # What was to be ours is the next home's. Whose it was may still be thought to be their home here.
+            # Slots meant for us belong to the next home. This view may still name their giver as their home.
             for key, incoming in list(self._incoming.items()):
                 if incoming.whole and not incoming.for_failover:
                     self._held.slots |= incoming.slots
@@ -234,13 +245,14 @@ class IncomingReplicas(Part):
         self.hand_on()
         self._arrive()
         for key, incoming in list(self._incoming.items()):
-            # What a crashed home kept here is needed when this endpoint acts again.
+            # A failover replica of a crashed home is needed when this endpoint acts again.
             if not members.in_view(key[0]) and (members.joined or not (incoming.whole and incoming.for_failover)):
                 self._drop(key)
 
     def hand_on(self) -> None:
-        """Pass on slots that were given to us and belong to another endpoint in the view without their giver, once we
-        have a link to it. The giver is their home no longer, even if it has not said so yet."""
+        """Pass on slots that we received but that belong to another endpoint in the view without their giver.
+
+        This needs a link to that endpoint. The giver is no longer their home, even if it has not said so yet."""
         members, me = self._members, self._me
         table, linked = members.table, members.linked()
         found: dict[tuple[str, str], list[int]] = {}
@@ -259,7 +271,7 @@ class IncomingReplicas(Part):
         self._arrive()
 
     def lapsed(self) -> None:
-        """Others may act for them. What is here is kept: it is all there is, if nobody does."""
+        """Others may act for our slots. Keep our state: if nobody does, no other copy exists."""
         if self._held.acts:
             self._held.acts = False
             self._held.departed = self._members.departed
@@ -267,15 +279,16 @@ class IncomingReplicas(Part):
             self._held.in_doubt = any(not self._members.peers[peer].yields for peer in self._members.view())
 
     def linked(self) -> None:
-        """A peer that slots are to be passed on to may be the one."""
+        """Pass on slots: the newly linked peer may be their home."""
         self.hand_on()
 
     def peer_missed(self, peer: str, void_before: int | None) -> None:
-        """The peer replicates what it still has of our slots. What else there is here, kept or replicated before, is
-        old: the peer may have acted for it, and may have lost it since. Of its replicas for failover none is left: it
-        begins them anew (``SlotReplication.peer_reset``)."""
+        """Drop old state, since the peer may have acted for our slots and lost them again.
+
+        The peer replicates what it still has. All other state here, kept or replicated before, is old. The peer has no
+        failover replica here: it begins new ones (``SlotReplication.peer_reset``)."""
         if self._held.acts:
-            return  # it has been told of that before it joined
+            return  # the peer heard that before it joined
         self._missed = True
         for key, incoming in list(self._incoming.items()):
             is_peers = key[0] == peer
@@ -291,18 +304,18 @@ class IncomingReplicas(Part):
         acts = self._held.acts
         one_departed = not acts and self._members.departed > self._held.departed
         if one_departed:
-            # It may have acted for them since we did, and there is nobody to ask.
+            # The departed peer may have acted for these slots after we did, and can no longer say so.
             self._let_go(set(self._held.slots))
         ours = {slot for slot, home in enumerate(table) if home == self._me} - self._held.slots
         whole: set[int] = set()
         saved: set[int] = set()
-        unheard: set[int] = set()  # of these: their home may have gone on without its replica, cut off from it
+        unheard: set[int] = set()  # those whose home may have gone on without its replica, cut off from it
         in_view = self._members.in_view
         crashed = {
             peer for (peer, _), incoming in self._incoming.items() if incoming.for_failover and not in_view(peer)
         }
-        # While this endpoint did not act another one may have taken over, and crashed, too; and while it stood still
-        # the home that has crashed may have taken it for dead, and have gone on without it.
+        # While this endpoint did not act, another may have taken over and crashed. While it stood still, the crashed
+        # home may have taken it for dead and gone on without it.
         members = self._members
         alone = members.departed - self._held.departed <= 1 and members.stalls == self._stalls and not self._missed
         is_last = acts or alone
@@ -317,7 +330,7 @@ class IncomingReplicas(Part):
                     unheard |= slots
             if slots or key[0] in crashed or not self._held.slots.isdisjoint(incoming.slots):
                 incoming.slots -= slots
-                # Their giver may leave, and its word may still be on the way.
+                # Their giver may be about to leave, with its announcement on the way.
                 rest = [slot for slot in incoming.slots if table[slot] == incoming.giver and in_view(incoming.giver)]
                 if incoming.whole and not incoming.for_failover and rest:
                     self._narrow(incoming, rest)
@@ -325,7 +338,7 @@ class IncomingReplicas(Part):
                     self._drop(key)
         is_first = not acts and not one_departed and not self._members.peers
         if is_first:
-            whole = ours  # there is nobody who could have anything
+            whole = ours  # nobody else could have any state
         self._held.acts = True
         self._held.in_doubt = self._missed = False
         self._held.slots |= ours
@@ -336,8 +349,8 @@ class IncomingReplicas(Part):
         self._tell(whole, True, is_first=is_first)
 
     def _has_let_in(self, giver: str) -> bool:
-        """In this round of joining; or it has left in order. One that died without a word may have taken this endpoint
-        for dead before, and have acted for what it had given."""
+        """Has the giver welcomed us in this round, or left in order? One that died silently may have taken this
+        endpoint for dead first, and then acted for slots that it had given away."""
         peer = self._members.peers.get(giver)
         return peer is None or peer.in_view or peer.welcomed >= self._members.round
 
@@ -347,8 +360,7 @@ class IncomingReplicas(Part):
         self._narrow(incoming, frozenset())
 
     def _narrow(self, incoming: IncomingReplica, slots: Collection[int]) -> None:
-        """Nothing more comes but of these slots. What has come of the others is of no use, unless another replica
-        brings it, too, or they are ours."""
+        """Keep only these slots. Drop what came for the others, unless another replica brings them or they are ours."""
         dropped = incoming.slots.difference(slots)
         if not dropped:
             return
@@ -362,8 +374,10 @@ class IncomingReplicas(Part):
     def _tell(
         self, slots: set[int], whole: bool, *, saved: bool = False, unheard: bool = False, is_first: bool = False
     ) -> None:
-        """``saved``: by a replica, which has nothing of some states, and, where the home was ``unheard``, perhaps not
-        all of others. ``is_first``: there is nobody who could have anything."""
+        """Announce these slots to the states.
+
+        ``saved``: from a failover replica, which lacks some states and, if the home was ``unheard``, perhaps parts of
+        others. ``is_first``: no other endpoint could have any of their state."""
         if not slots:
             return
         missing = [state for state in self._states.all if saved and state.failover_form is None]

@@ -1,7 +1,7 @@
-"""Joining, staying and leaving: the signs of life an endpoint gives, and what changes when the cluster does.
+"""Joining, staying and leaving: the endpoint's signs of life, and its reactions when the cluster changes.
 
-Owns: the rhythm of heartbeats, registry reads and pings, the taking of our name, and the handshakes of ``membership``.
-Must never: decide who of the others is alive (``membership`` does).
+Owns: the rhythm of heartbeats, registry reads and pings, the claim of our name, and the handshakes of ``membership``.
+Must never: decide which peers are alive (``membership`` does).
 """
 
 from __future__ import annotations
@@ -24,24 +24,23 @@ from .observers import ClusterObservers
 from .replicas import Replicas
 from .underway import UnderWay
 
-#: Heartbeat, registry read and ping come this often, in seconds: five signs of life in a lease.
+#: Interval of heartbeats, registry reads and pings, in seconds: five signs of life in a lease.
 PERIOD_S: Final = 0.5
 
-#: How long the others may take to replicate to a newcomer what will be its own, in seconds; after that it joins
-#: without.
+#: How long peers can take to replicate a newcomer's future slots to it, in seconds. After that it joins without them.
 PREPARE_S: Final = 30.0
 
-#: Who has replicated it is asked again so often, in seconds.
+#: A newcomer asks a prepared peer again after this time, in seconds.
 AGAIN_S: Final = 1.0
 
-#: Two endpoints that are told to end at the same time know of each other within this time, in seconds.
+#: Two endpoints that receive the signal to end at the same time learn of each other within this time, in seconds.
 TOGETHER_S: Final = 0.5
 
-#: Whoever is registered under our name is alive if its heartbeat moves within so many seconds: where everybody takes it
-#: for dead its name is free (ADR 15).
+#: The endpoint registered under our name counts as alive if its heartbeat moves within this many seconds. A name is
+#: free once its holder would count as dead everywhere (ADR 15).
 NAME_QUIET_S: Final = DEAD_AFTER_S
 
-#: It has to move so often: once it also does by the last write of one that has died, which took effect late.
+#: The heartbeat must move this often. The last write of a dead endpoint can take effect late and move it once.
 NAME_MOVES: Final = 2
 
 
@@ -61,9 +60,19 @@ class Joining(Part):
         *,
         alone_at_url: bool,
     ) -> None:
-        """``writes``, ``transfers``: what has to end before a newcomer acts for slots that were ours. ``observers``:
-        are told what becomes of the cluster. ``idle``: nothing at all is under way here. ``alone_at_url``: nobody else
-        can be at our URL, so that who was registered there under our name is dead."""
+        """Take this endpoint's part in the cluster.
+
+        Args:
+            desk: Effects, the store and time.
+            members: The knowledge of the cluster.
+            mesh: The links to the peers.
+            replicas: The replicas that this endpoint sends.
+            writes: Writes that must end before a newcomer acts for slots that were ours.
+            transfers: Slot transfers that must end before that.
+            observers: Hear of each change in the cluster.
+            idle: Tells whether nothing is under way here.
+            alone_at_url: No other endpoint can be at our URL, so an endpoint registered there under our name is dead.
+        """
         self._desk = desk
         self._me = members.me
         self._members = members
@@ -74,33 +83,33 @@ class Joining(Part):
         self._observers = observers
         self._idle = idle
         self._alone_at_url = alone_at_url
-        self._version = 0  # of the table of homes that the observers have been told of
-        self.stopping: str | None = None  # why this process has to end
+        self._version = 0  # the version of the homes last reported to the observers
+        self.stopping: str | None = None  # the reason why this process must end
         self._named = False  # the name is ours to register
         self._looking = False
-        self._holder: Endpoint | None = None  # who has the name, as last seen
-        self._holder_seen_at = desk.now  # first seen as it is
+        self._holder: Endpoint | None = None  # the endpoint that last had the name
+        self._holder_seen_at = desk.now  # when its entry was first seen in this form
         self._holder_moves = 0
         self._beat = 0
         self._due = desk.now
         self._registered = False
         self._writing = False
         self._reading = False
-        self._asked: dict[str, int] = {}  # peer -> the round it was asked to welcome
+        self._asked: dict[str, int] = {}  # peer -> the round in which we asked it for a welcome
         self._preparing_round = 0
         self._prepare_until = desk.now
-        self._preparing: dict[str, float] = {}  # peers that have been asked: when they answered; inf: not yet
+        self._preparing: dict[str, float] = {}  # asked peers: when they answered; inf: not yet
         self._prepared_peers: set[str] = set()  # in this round
         self._joined = False
-        self._told: set[str] = set()  # that we leave
-        self._announced = False  # to all of them
+        self._told: set[str] = set()  # peers that know that we leave
+        self._announced = False  # to all peers
         self._departing = False
         self._leaving_since = math.inf
         self._deregistering = self._deregistered = False
         self._cleaning: set[str] = set()
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """What the peers say when they come and go."""
+        """The requests of peers that come and go."""
         return {JoinRequest: self.join_requested, LeaveRequest: self.leave_announced}
 
     def metrics(self) -> list[Metric]:
@@ -109,13 +118,13 @@ class Joining(Part):
             self._desk.counted("joins", "Times this endpoint was welcomed by all others"),
             self._desk.counted(
                 "leases_lapsed",
-                "Times this endpoint stopped acting as home for want of signs of life",
+                "Times this endpoint stopped acting as home because its signs of life failed",
             ),
             self._desk.counted("endpoints_gone", "Peers that died, left, or were superseded"),
             gauge("joined", "1 while this endpoint acts as home of its slots", self._members.joined),
             gauge(
                 "settings_differ",
-                "Other endpoints that have other settings of the cluster",
+                "Other endpoints whose cluster settings differ from ours",
                 len(self._members.differing()),
             ),
             gauges(
@@ -132,27 +141,27 @@ class Joining(Part):
 
     @property
     def left(self) -> bool:
-        """Everybody has been told, and nothing is under way any more: the process may end."""
+        """All peers know that we leave, and nothing is under way: the process can end."""
         return self._announced and self._deregistered and self._idle()
 
     @property
     def name_awaited(self) -> bool:
-        """Another endpoint has had our name until lately, and may still live."""
+        """Another endpoint held our name until lately, and may still be alive."""
         return not self._named and self._holder is not None
 
     @property
     def half_in(self) -> bool:
-        """Has this endpoint asked to join, and not everybody welcomed it yet? Then its slots are with nobody else."""
+        """Has this endpoint asked to join without every welcome so far? Then no other endpoint acts for its slots."""
         members = self._members
         return not members.joined and members.round in self._asked.values()
 
     @property
     def transferred(self) -> bool:
-        """Everybody has been told that we leave, and has been given what was seen lately."""
+        """All peers know that we leave, and have received the payloads seen lately."""
         return self._announced and not self._transfers
 
     def tick(self) -> None:
-        """Signs of life when they are due."""
+        """Give the signs of life that are due."""
         if self._desk.now >= self._due:
             self._due = self._desk.now + PERIOD_S
             self._heartbeat()
@@ -162,7 +171,7 @@ class Joining(Part):
         self.join()
 
     def lease_lapsed(self) -> None:
-        """Act for nobody until everybody has welcomed us again."""
+        """Stop acting as home until all peers have welcomed us again."""
         self._desk.counts["leases_lapsed"] += 1
         self._observers.lapsed()
 
@@ -199,14 +208,15 @@ class Joining(Part):
         if error is None:
             self._members.heartbeat_written(begun_at)
             if not self._registered:
-                # Whoever registered before us is in what we read from now on, and reads us from now on.
+                # Our registry reads from now on show every endpoint that registered before us; its reads show us.
                 self._registered = True
                 self._due = self._desk.now
         elif isinstance(error, Superseded | StoreLost):
             self._stop(str(error))
 
     def _looked(self, begun_at: float, result: Any, error: Exception | None) -> None:
-        """Who has our name? One that lives keeps it, and we end: two that took it from each other would never stop."""
+        """Claim our name unless a live endpoint holds it. Then we end: two that took it from each other would never
+        stop."""
         me = self._me
         self._looking = False
         if error is not None:
@@ -243,17 +253,17 @@ class Joining(Part):
         self._cleaning.discard(incarnation)
 
     def link_up(self, endpoint: Endpoint, introduction: Introduction) -> None:
-        """An authenticated link to the peer, which has introduced itself so."""
+        """An authenticated link to the peer is up, with the peer's introduction."""
         self._gone(self._members.connected(endpoint, self._desk.now, introduction))
-        if self._announced:  # before it was there to hear it
+        if self._announced:  # before the peer was there to hear it
             self._tell_of_leaving(endpoint.incarnation)
         self._observers.linked()
         self.join()
 
     def _gone(self, endpoints: list[Endpoint]) -> None:
-        """These are dead: whatever they were asked is asked elsewhere, in the view without them.
+        """Redirect the calls to these dead endpoints, in the view without them.
 
-        The view is told first: what a dead home was asked may come to this one, which knows what became of it there."""
+        Change the view first: a call to a dead home may come to this one, which knows what that home did with it."""
         for endpoint in endpoints:
             self._desk.counts["endpoints_gone"] += 1
             self._desk.emit(Gone(endpoint))
@@ -264,7 +274,7 @@ class Joining(Part):
             self._mesh.gone(endpoint.incarnation)
 
     def join(self) -> None:
-        """Ask whoever has not welcomed us in this round."""
+        """Ask the peers that have not welcomed us in this round."""
         members = self._members
         members.consider()
         if members.joined != self._joined:
@@ -284,8 +294,10 @@ class Joining(Part):
                 self._desk.ask(peer, JoinRequest(members.round), self, members.round)
 
     def _prepared(self, peers: list[str]) -> bool:
-        """Have these replicated to us what they will let go of? While they do, they act for it; when we ask to join,
-        nobody does until all have welcomed us. So all are waited for, or until ``PREPARE_S`` have gone by."""
+        """Have these peers replicated to us the slots that they will release?
+
+        They act for these slots meanwhile. Once we ask to join, nobody does until all have welcomed us. So we wait for
+        all of the peers, for at most ``PREPARE_S``."""
         members = self._members
         if self._preparing_round != members.round:
             self._preparing_round = members.round
@@ -300,8 +312,7 @@ class Joining(Part):
                 continue
             is_prepared = peer in self._prepared_peers
             everyone = everyone and is_prepared
-            # Who has replicated is asked again as long as others have not: it keeps its replica up to date while it is
-            # asked.
+            # Ask a prepared peer again while others are not ready: it keeps its replica up to date only while we ask.
             again_at = self._preparing.get(peer, -math.inf) + (AGAIN_S if is_prepared else 0.0)
             if members.peers[peer].settings is not None and self._desk.now >= again_at:
                 self._preparing[peer] = math.inf
@@ -309,14 +320,14 @@ class Joining(Part):
         return everyone
 
     def join_requested(self, peer: str, number: int, request: JoinRequest) -> None:
-        """The peer joins. Its slots are its own from here on; it is welcome once no write for them is under way."""
+        """The peer joins and owns its slots from here on. Welcome it once no write for them is under way."""
         if peer not in self._members.peers:
-            self._desk.decline(peer, number, "peer_unavailable", "This endpoint does not know yours yet")
+            self._desk.decline(peer, number, "peer_unavailable", "This endpoint does not know yours yet; ask again")
             return
         missed = self._members.joined_by(peer, request.round, self._replicas.first_to(peer))
         self._tell_view()
         welcome = partial(self._welcome, peer, number, missed)
-        # Some of what a leaving endpoint gave to others is the newcomer's. They pass it on.
+        # A leaving endpoint gave some of the newcomer's slots to others. They pass them on.
         to = None if self._members.leaving else peer
         self._writes.after(partial(self._transfers.after, welcome, to))
 
@@ -327,7 +338,7 @@ class Joining(Part):
             self._observers.peer_reset(peer)
 
     def answered(self, call: Call, value: Any) -> None:
-        """The peer welcomes us, or has taken note that we leave."""
+        """The peer has welcomed us, has prepared for us, or knows that we leave."""
         if isinstance(call.request, JoinRequest):
             if value:
                 self._observers.peer_missed(call.target, value)
@@ -343,7 +354,7 @@ class Joining(Part):
                 self.join()
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """It did not answer; ask again while it is alive."""
+        """The peer refused or did not answer; ask again while it is alive."""
         if isinstance(call.request, LeaveRequest) and not self._deregistering:
             self._desk.ask(call.target, LeaveRequest(), self)
         elif isinstance(call.request, PrepareRequest):
@@ -351,10 +362,10 @@ class Joining(Part):
             self._prepared_peers.discard(call.context[0])
         elif isinstance(call.request, JoinRequest):
             self._asked.pop(call.target, None)
-            self._observers.peer_missed(call.target, None)  # its answer may have been that, and not have come
+            self._observers.peer_missed(call.target, None)  # its answer may have said so and been lost
 
     def lost(self, call: Call) -> str | None:
-        """It is gone; nothing is wanted of it any more."""
+        """The peer is gone; ask nothing more from it."""
         if isinstance(call.request, PrepareRequest):
             self._preparing.pop(call.context[0], None)
         return None
@@ -362,23 +373,23 @@ class Joining(Part):
     # Leaving
 
     def leave(self) -> None:
-        """Begin to: be home of nothing any more, hand on what is known, tell everybody. Clients here are served on."""
+        """Begin to leave: stop being a home, hand on our state, tell all peers. Still serve the clients here."""
         self._leaving_since = self._desk.now
         self._members.leave()
         self._tell_view()
 
     def depart(self) -> None:
-        """Its clients are gone: finish what is under way, and be gone."""
+        """The clients are gone: finish the work under way, then leave the registry."""
         self._departing = True
 
     def go_on_leaving(self) -> None:
-        """Say so once our writes have ended; be out of the registry once our clients are gone."""
-        # Our writes first: who is home after us must not read a set that one of them is yet to change. And what we have
-        # seen. Then the word by which the new homes know that they are: to each when it has its replicas. In the first
-        # moments all have to have theirs: a peer that leaves as well declines its replica, which then goes to another.
+        """Announce that we leave once our writes have ended. Leave the registry once our clients are gone."""
+        # Our writes end first: the next home must not read a set that they are yet to change. Payloads seen
+        # follow. Then each new home hears that we leave, once it has its replicas. During the first moments we wait for
+        # all replicas: a peer that leaves as well declines its replica, which then goes to another.
         if not self._writes and (not self._transfers or self._desk.now >= self._leaving_since + TOGETHER_S):
             for peer, known in self._members.peers.items():
-                # Newcomers, too: they would pass on to us what they get.
+                # Tell newcomers as well: they would pass on to us what they get.
                 if (known.in_view or known.connected) and not self._transfers.waits(peer):
                     self._tell_of_leaving(peer)
             self._announced = self._told.issuperset(self._members.view())
@@ -388,7 +399,8 @@ class Joining(Part):
             self._desk.store("deregister", (self._me,), self._out, None)
 
     def _retire(self) -> None:
-        """Whoever starts from here on does not know of us. An endpoint that is alone is home to its end; this is it."""
+        """Stop acting. An endpoint that starts from here on does not know us. A lone endpoint is home until this
+        point."""
         if self._members.joined:
             self._members.joined = self._joined = False
             self._observers.lapsed()
@@ -399,10 +411,10 @@ class Joining(Part):
             self._desk.ask(peer, LeaveRequest(), self)
 
     def _out(self, context: Any, result: Any, error: Exception | None) -> None:
-        self._deregistered = True  # where it failed the entry stays, and the others find it dead
+        self._deregistered = True  # if it failed, the entry stays and the others find it dead
 
     def leave_announced(self, peer: str, number: int, request: LeaveRequest) -> None:
-        """The peer leaves. It is home of nothing from here on; its clients and its calls are there to the end."""
+        """The peer leaves and is no longer a home. It still answers its calls and serves its clients to the end."""
         self.peer_leaving(peer)
         self._desk.answer(peer, number)
 
@@ -411,12 +423,12 @@ class Joining(Part):
         self.join()
 
     def peer_leaving(self, peer: str) -> None:
-        """As it has said, or has answered to what was meant for a home."""
+        """The peer leaves: it announced that, or declined a request as a leaving home."""
         self._members.leaves(peer)
         self._tell_view()
 
     def link_down(self, incarnation: str) -> None:
-        """The peer's connection is gone; of one that leaves, that is the end."""
+        """The peer's connection is gone. A leaving peer ends with it."""
         members = self._members
         members.disconnected(incarnation)
         peer = members.peers.get(incarnation)

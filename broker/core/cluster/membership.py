@@ -1,16 +1,16 @@
-"""Who is alive, who is home of which slot, and whether this endpoint may act as a home right now.
+"""Which endpoints are alive, which is home of each slot, and whether this one can act as a home right now.
 
-Owns: the peers known, the view (slot -> home is computed from it), the join round and the lease. Must never: read a
-clock, talk to a peer or a store; it is told what was heard and when, and is asked.
+Owns: the known peers, the view (which determines slot -> home), the join round and the lease. Must never: read a clock,
+or talk to a peer or a store; callers report what they heard and when, and ask.
 
 The invariant, and why it holds (ADR 0004): **no two endpoints act as home of one slot at the same time.**
 
-* A peer enters an acting endpoint's view by joining only: it asks every peer it knows of, and acts once all have
-  welcomed it; a peer welcomes after it has let go of the slots that go over. So a newcomer acts after the old home.
-* A peer leaves the view when it says so, when its name is registered by a newer incarnation, or when it is dead: its
-  link silent *and* its heartbeat unmoved for ``DEAD_AFTER_S``. A shorter lease makes it stop acting before that: an
-  endpoint acts only while its own heartbeat was written, or every peer it knows of confirmed having heard from it,
-  within ``LEASE_S``. One that let the lease lapse drops what it cached and joins again.
+* A peer enters an acting endpoint's view only by joining: it asks every peer that it knows, and acts once all have
+  welcomed it. A peer welcomes it after releasing the slots that move. So a newcomer acts after the old home.
+* A peer leaves the view when it says so, when a newer incarnation registers its name, or when it is dead: its link
+  silent *and* its heartbeat unmoved for ``DEAD_AFTER_S``. A shorter lease makes it stop acting before that: an endpoint
+  acts only while its own heartbeat was written, or every known peer confirmed having heard from it, within ``LEASE_S``.
+  An endpoint whose lease lapsed drops its caches and joins again.
 
 While the registry cannot be read nobody is declared dead: membership freezes, and the confirmations on the links keep
 the lease alive, so that cached topics are routed while the whole store is down.
@@ -30,16 +30,23 @@ DEAD_AFTER_S: Final = PATIENCE.dead_after_s
 
 LEASE_S: Final = PATIENCE.lease_s
 
-#: A dead peer's registry entry is taken out this long after its death: long after any stall it may yet wake up from.
+#: A dead peer's registry entry is removed this long after its death: long after any stall that it may yet wake up from.
 FORGET_AFTER_S: Final = 15.0
 
-#: Incarnations remembered as gone for good: what a late registry read or a late connection may still name.
+#: Incarnations remembered as gone for good: a late registry read or a late connection may still name them.
 WRITTEN_OFF_MAX: Final = 1_000
 
 
 class Membership(Homes):
-    """One endpoint's knowledge of the cluster. ``me.heartbeat`` is not kept up here. ``grace_s``: that it is set to.
-    ``settings``: those of the cluster that it follows."""
+    """One endpoint's knowledge of the cluster. It does not update ``me.heartbeat``.
+
+    Args:
+        me: This endpoint.
+        now: The time, in monotonic seconds.
+        patience: The lease, and the silence after which a peer counts as dead.
+        grace_s: This endpoint's own grace period of subscriptions until disconnect, in seconds.
+        settings: The cluster settings that this endpoint follows.
+    """
 
     def __init__(
         self,
@@ -56,32 +63,41 @@ class Membership(Homes):
         self._lease_s = patience.lease_s
         self.peers: dict[str, Peer] = {}  # by incarnation; without this endpoint
         self.leaving = False
-        #: Endpoints that were in the view and act no more, with or without a word; a former life of this one as well.
+        #: Endpoints that were in the view and act no more, announced or not, including a former life of this one.
         self.departed = 0
-        #: Times that this process has stood still for longer than a lease.
+        #: Times that this process stood still for longer than a lease.
         self.stalls = 0
         self._round_began = now
-        #: Replicas that peers pass on to this endpoint, by peer and number, and until when it does not act without
-        #: each.
+        #: Replicas that peers pass on to this endpoint, by peer and number, and until when it waits for each before it
+        #: acts.
         self.awaited: dict[tuple[str, int], float] = {}
-        #: It is known how far the journal goes.
+        #: The journal has reported its end.
         self.informed = True
-        self._read = False  # the registry, since this round began and within a lease
-        self._read_at = float("-inf")  # when the last read of it began
-        self._written_at = float("-inf")  # when the last heartbeat that was written was begun
+        self._read = False  # the registry was read since this round began and within a lease
+        self._read_at = float("-inf")  # when the last registry read began
+        self._written_at = float("-inf")  # when writing the last heartbeat that succeeded began
         self._ticked_at = now
-        #: Before this the lease cannot lapse, so that nobody need ask.
+        #: The lease cannot lapse before this time, so callers need not ask.
         self.holds_until = float("-inf")
-        self._unheard: dict[str, None] = {}  # those of the written off that went on unheard
+        self._unheard: dict[str, None] = {}  # written-off incarnations that lived on unheard
         self._written_off: dict[str, None] = {}  # incarnations superseded or gone by their own word: gone for good
-        self._members: frozenset[tuple[str, str]] = frozenset()  # what ``table`` was computed of
-        #: Peers that were in the view whenever this endpoint has acted since they last joined; None: it never has.
+        self._members: frozenset[tuple[str, str]] = frozenset()  # the basis of ``table``
+        #: Peers in the view whenever this endpoint has acted since they last joined; None: it has never acted.
         self._present: set[str] | None = None
 
-    # What happened
+    # Events
 
     def registry(self, entries: Iterable[Endpoint], begun_at: float, now: float) -> list[Endpoint]:
-        """The registry was read, from ``begun_at`` to ``now``. Returns who left the view by it: dead or superseded."""
+        """Judge all peers by a registry read.
+
+        Args:
+            entries: The registry's entries.
+            begun_at: When the read began, in monotonic seconds.
+            now: When it returned.
+
+        Returns:
+            The endpoints that left the view by it, dead or superseded.
+        """
         gone: list[Endpoint] = []
         self._read_at = begun_at
         self._read = begun_at >= self._round_began and now - begun_at < self._lease_s
@@ -117,12 +133,12 @@ class Membership(Homes):
         self._written_at = max(self._written_at, begun_at)
 
     def inform(self) -> None:
-        """The journal has told how far it goes."""
+        """Note that the journal has reported its end."""
         self.informed = True
         self._changed()
 
     def connected(self, endpoint: Endpoint, now: float, introduction: Introduction = NO_INTRODUCTION) -> list[Endpoint]:
-        """An authenticated link to the peer is up, which has introduced itself so. Returns whom it supersedes."""
+        """Note an authenticated link to the peer, with the peer's introduction. Return the endpoints it supersedes."""
         if endpoint.incarnation in self._written_off:
             return []
         gone = self._supersede(endpoint)
@@ -144,7 +160,7 @@ class Membership(Homes):
             peer.connected = False
 
     def heard(self, incarnation: str, now: float) -> None:
-        """Something came over the peer's link."""
+        """Note that something came over the peer's link."""
         peer = self.peers.get(incarnation)
         if peer is not None:
             peer.heard_at = now
@@ -156,10 +172,20 @@ class Membership(Homes):
             peer.confirmed_at = max(peer.confirmed_at, sent_at)
 
     def joined_by(self, incarnation: str, round: int, replica: int) -> int:
-        """The peer wants into our view. Where this endpoint has acted without it since it last came in, what the peer
-        has kept of slots may be old: returns ``replica``, the number of the first replica to it that is no older, else
-        0. The same each time that it asks in one round of its own: an answer may be lost. In its first round it has
-        kept nothing yet."""
+        """Take the peer into our view as it joins.
+
+        This endpoint may have acted without the peer since the peer last joined. Then the peer's state of slots may be
+        old. All answers within one of the peer's rounds are the same, since one may be lost. In its first round a peer
+        has no state yet.
+
+        Args:
+            incarnation: The joining peer.
+            round: Its round of joining.
+            replica: The number of our first replica to the peer that is not old.
+
+        Returns:
+            ``replica`` if the peer has missed something, else 0.
+        """
         peer = self.peers.get(incarnation)
         if peer is None:
             return 0
@@ -171,14 +197,14 @@ class Membership(Homes):
         return peer.void_before if peer.missed_round == round else 0
 
     def welcomed_by(self, incarnation: str, round: int) -> None:
-        """The peer has us in its view and has let go of what is ours."""
+        """Note that the peer has us in its view and has released our slots."""
         peer = self.peers.get(incarnation)
         if peer is not None:
             peer.welcomed = max(peer.welcomed, round)
             self._changed()
 
     def leaves(self, incarnation: str) -> None:
-        """The peer says that it leaves: it has let go of its slots, and its link is still of use."""
+        """Note that the peer leaves: it has released its slots, and its link still works."""
         peer = self.peers.get(incarnation)
         if peer is not None:
             self.departed += peer.in_view and not peer.yields
@@ -186,7 +212,7 @@ class Membership(Homes):
             self._changed()
 
     def left(self, incarnation: str) -> Endpoint | None:
-        """The peer that leaves is gone. Returns it if it was in the view."""
+        """Remove the peer that left. Return it if it was in the view."""
         self._write_off(incarnation)
         peer = self.peers.pop(incarnation, None)
         if peer is None:
@@ -195,18 +221,18 @@ class Membership(Homes):
         return peer.endpoint if peer.in_view else None
 
     def leave(self) -> None:
-        """We go: our slots are the others' from here on. Without others that stay we are home to the end."""
+        """Give our slots to the others. If no other endpoint stays, we are home to the end."""
         self.leaving = True
         self.joined = self.joined and not any(peer.in_view and not peer.yields for peer in self.peers.values())
         self._changed()
 
     def tick(self, now: float) -> None:
-        """Time passes; called at least four times in a lease, after ``lapsed``."""
+        """Note that time passes. Called at least four times in a lease, after ``lapsed``."""
         self.stalls += now - self._ticked_at > self._lease_s
         self._ticked_at = now
 
     def lapsed(self, now: float) -> bool:
-        """Has the lease just lapsed? Asked before anything else is done at ``now``; if so a new round begins.
+        """Has the lease just lapsed? If so, begin a new round. Callers ask this before all other work at ``now``.
 
         While joining, each welcome is a lease of its own: its giver may have taken us for dead since.
         """
@@ -216,7 +242,7 @@ class Membership(Homes):
                 return False
         elif all(peer.welcomed < self.round or self._welcome_holds(peer, now) for peer in self.peers.values()):
             if now - self._read_at >= self._lease_s:
-                self._read = False  # who has registered since, and is not in it, may have taken us for dead
+                self._read = False  # an endpoint that registered since then, unread, may have taken us for dead
             return False
         self.joined = False
         self.holds_until = float("-inf")
@@ -225,12 +251,13 @@ class Membership(Homes):
         self._read = False
         return True
 
-    # What follows
+    # Conclusions
 
     @property
     def grace_s(self) -> float:
-        """How long subscriptions until disconnect outlast their client, in seconds: the least that an endpoint of the
-        view is set to. So it is the same at all homes, whichever a topic gets, and a crash never makes it less."""
+        """How long subscriptions until disconnect outlast their client, in seconds: the least grace period in the view.
+
+        So all homes of a topic agree, and a crash never shortens it."""
         return min([self.introduction.grace_s, *(peer.grace_s for peer in self.peers.values() if peer.in_view)])
 
     def store_fresh(self, now: float, age_s: float) -> bool:
@@ -238,25 +265,25 @@ class Membership(Homes):
         return now - self._written_at < age_s
 
     def view(self) -> list[str]:
-        """The incarnations of all peers that take part, without this endpoint."""
+        """The incarnations of all participating peers, without this endpoint."""
         return [incarnation for incarnation, peer in self.peers.items() if peer.in_view]
 
     def yields(self, incarnation: str) -> bool:
-        """Does this peer leave, by its own word?"""
+        """Has this peer announced that it leaves?"""
         peer = self.peers.get(incarnation)
         return peer is not None and peer.yields
 
     def stays(self, incarnation: str) -> bool:
-        """Does this peer take part, and has not said that it leaves?"""
+        """Does this peer participate, without having announced that it leaves?"""
         peer = self.peers.get(incarnation)
         return peer is not None and peer.in_view and not peer.yields
 
     def linked(self) -> set[str]:
-        """The peers that there has been a link to."""
+        """The peers that have had a link to us."""
         return {incarnation for incarnation, peer in self.peers.items() if peer.settings is not None}
 
     def in_view(self, incarnation: str) -> bool:
-        """Does it take part? True for this endpoint itself."""
+        """Does the endpoint participate? True for this endpoint itself."""
         peer = self.peers.get(incarnation)
         return peer.in_view if peer is not None else incarnation == self.me.incarnation
 
@@ -268,15 +295,15 @@ class Membership(Homes):
 
     @property
     def keep_messages(self) -> bool:
-        """Does any endpoint that lives keep messages?"""
+        """Does any live endpoint keep messages?"""
         return self.introduction.settings.history != "off" or any(
             peer.dead_since is None and peer.settings is not None and peer.settings.history != "off"
             for peer in self.peers.values()
         )
 
     def differing(self) -> list[str]:
-        """Names of the other endpoints that live and go by other settings of the cluster, as they have before their
-        restart. Until then what has the lesser promise counts."""
+        """Names of the other live endpoints that follow other cluster settings, as before their restart. Until they
+        restart, the weaker promise counts."""
         own = self.introduction.settings
         return sorted(
             peer.endpoint.name
@@ -285,26 +312,26 @@ class Membership(Homes):
         )
 
     def went_on_unheard(self, incarnation: str) -> bool:
-        """Did this peer, which is gone, live on for a while when it was not heard any more?"""
+        """Did this gone peer live on for a while after we last heard it?"""
         peer = self.peers.get(incarnation)
         return incarnation in self._unheard if peer is None else peer.went_on_unheard
 
     def table_with(self, newcomers: Iterable[str]) -> list[str]:
-        """The homes, were these known peers in the view as well."""
+        """The homes if these known peers were in the view as well."""
         known = {(p.endpoint.name, p.endpoint.incarnation) for i in newcomers if (p := self.peers.get(i)) is not None}
         return home_table(self._members | known)
 
     def table_without(self, incarnation: str) -> list[str]:
-        """The homes, were this endpoint of the view not among them; its own, where it is alone."""
+        """The homes if this endpoint of the view were not among them; unchanged if it is alone."""
         others = {member for member in self._members if member[1] != incarnation}
         return home_table(others or self._members)
 
     def table_without_me(self) -> list[str]:
-        """The same of this endpoint."""
+        """The homes without this endpoint."""
         return self.table_without(self.me.incarnation)
 
     def forgotten(self, now: float) -> list[Endpoint]:
-        """The registry entries of peers that have been dead for so long that somebody should take them out."""
+        """The registry entries of peers that have been dead long enough for removal."""
         return [
             peer.endpoint
             for peer in self.peers.values()
@@ -337,14 +364,14 @@ class Membership(Homes):
         return now - sign_of_life < self._lease_s and now - self._ticked_at <= self._lease_s
 
     def _lease(self, now: float) -> bool:
-        if now - self._ticked_at > self._lease_s:  # this process was stalled: whatever it believes is old
+        if now - self._ticked_at > self._lease_s:  # this process was stalled: all that it believes is old
             return False
         return now - self._written_at < self._lease_s or all(
             now - peer.confirmed_at < self._lease_s for peer in self.peers.values()
         )
 
     def consider(self) -> None:
-        """Look again whether this endpoint may act."""
+        """Check again whether this endpoint can act."""
         if not self.joined:
             self._changed()
 

@@ -1,10 +1,10 @@
-"""The links to all other endpoints: which there should be, what comes over each, and what leaves over it.
+"""The links to all other endpoints: which should exist, and which frames come and go over each.
 
-Owns: the links, and when a peer is dialled. Must never: decide who is alive (``membership`` does), or know what a
+Owns: the links, and when to dial a peer. Must never: decide which peers are alive (``membership`` does), or know what a
 request asks.
 
-Every endpoint has a link to every other. Of two the one with the smaller incarnation dials. If that one does not, the
-other does: perhaps it cannot read the registry, and has never heard of it.
+Every endpoint has a link to every other. In each pair the endpoint with the smaller incarnation dials. If it does not,
+the other dials: perhaps the first cannot read the registry, and has never heard of the second.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from ..model import Endpoint
 from ..part import Part, RequestHandler
 from .membership import Membership
 
-#: Redialling a peer: from the first to the longest wait, in seconds.
+#: The first and the longest wait before redialling a peer, in seconds.
 REDIAL_FIRST_S: Final = 0.1
 REDIAL_MAX_S: Final = 1.0
 
-#: How long a peer whose turn it is to dial is waited for, in seconds: far less than until it would be taken for dead.
+#: How long we wait for a peer whose turn it is to dial, in seconds: far less than the silence of a dead peer.
 PEERS_TURN_S: Final = 1.0
 
 
 class Dialling:
-    """A peer that there should be a link to, and is none."""
+    """A peer that should have a link and has none."""
 
     __slots__ = ("not_before", "under_way", "wait_s")
 
@@ -48,7 +48,7 @@ class Dialling:
 
 
 class Mesh(Part):
-    """One endpoint's links. ``errors``: by code."""
+    """One endpoint's links. ``errors``: counts by code."""
 
     def __init__(
         self,
@@ -68,15 +68,15 @@ class Mesh(Part):
         self._errors = errors
         self._requests: Mapping[type[Request], RequestHandler] = {}
         self._sessions = 0
-        self._up: set[str] = set()  # peers that there is a connection to
+        self._up: set[str] = set()  # peers with a connection
         self._dialling: dict[str, Dialling] = {}
         self._again: dict[str, list[bytes]] = {}  # frames to send again in this turn
-        self._confirm = False  # links confirm in this turn what they have processed
-        self._ping = False  # and give a sign of life
-        self.due = False  # one of these, beside what the links themselves have
+        self._confirm = False  # links confirm in this turn which frames they have processed
+        self._ping = False  # links give a sign of life in this turn
+        self.due = False  # one of these three is set; links have their own reasons
 
     def bind(self, requests: Mapping[type[Request], RequestHandler]) -> None:
-        """These answer the peers' requests."""
+        """Dispatch the peers' requests to these handlers."""
         self._requests = requests
 
     def metrics(self) -> list[Metric]:
@@ -88,7 +88,7 @@ class Mesh(Part):
         unconfirmed = [((name,), float(link.unconfirmed_bytes)) for name, link in links]
         queued = [((name,), float(link.queued)) for name, link in links]
         return [
-            self._desk.counted("links_restarted", "Links begun afresh because one side had given the other up"),
+            self._desk.counted("links_restarted", "Links started over because one side had given up the other"),
             gauge("requests_under_way", "Requests to other endpoints without an answer yet", len(self._calls)),
             gauges("link_queued_items", "Items that wait for the link to be up", ("peer",), queued),
             gauges("link_unconfirmed_bytes", "Sent over the link, and not confirmed yet", ("peer",), unconfirmed),
@@ -98,7 +98,7 @@ class Mesh(Part):
     # Connections
 
     def link_up(self, endpoint: Endpoint) -> bytes:
-        """An authenticated connection to the peer is up; the frame to send first."""
+        """An authenticated connection to the peer is up. Return the frame to send first."""
         incarnation = endpoint.incarnation
         self._up.add(incarnation)
         self._dialling.pop(incarnation, None)
@@ -115,7 +115,7 @@ class Mesh(Part):
             link.disconnected(self._desk.now)
 
     def dial_failed(self, incarnation: str) -> None:
-        """No link came of dialling the peer."""
+        """Note that dialling the peer brought no link."""
         dialling = self._dialling.get(incarnation)
         if dialling is not None:
             dialling.under_way = False
@@ -126,7 +126,7 @@ class Mesh(Part):
         self._desk.emit(DropLink(incarnation))
 
     def ask_again(self) -> None:
-        """The view has changed: what was refused, since another is the home, is asked there."""
+        """Repeat refused requests: the view has changed, and the new home can answer them."""
         self._calls.ask_again()
 
     def _new_link(self, incarnation: str) -> Link:
@@ -167,7 +167,7 @@ class Mesh(Part):
         for number, said in items:
             if said is None:
                 self._errors["link"] += 1
-                desk.decline(incarnation, number, "internal", "the request has not the form of one")
+                desk.decline(incarnation, number, "internal", "the request is malformed")
             elif isinstance(said, Answer):
                 self._answered(incarnation, number, said)
             else:
@@ -180,12 +180,12 @@ class Mesh(Part):
     def _answered(self, incarnation: str, number: int, answer: Answer[Raw]) -> None:
         request = self._calls.asked(incarnation, number)
         if request is None:
-            return  # it was made again elsewhere, or given up
+            return  # it was repeated elsewhere, or given up
         try:
             code, value = value_of(request, answer)
         except ValueError:
             self._errors["link"] += 1
-            code, value = "internal", "the answer has not the form of one"
+            code, value = "internal", "the answer is malformed"
         self._calls.answer(incarnation, number, code, value, self._desk.now)
 
     def ping(self) -> None:
@@ -193,7 +193,7 @@ class Mesh(Part):
         self._ping = self.due = True
 
     def take(self) -> list[tuple[str, list[bytes]]]:
-        """The turn ends: frames for the peers. With many peers most turns are about few of them."""
+        """Return the frames for the peers as the turn ends. With many peers, most turns concern few links."""
         again, self._again = self._again, {}
         ping, self._ping = self._ping, False
         due, self._calls.due = self._calls.due, {}
@@ -214,7 +214,7 @@ class Mesh(Part):
     # Time
 
     def tick(self) -> None:
-        """Let go of links that are of no use any more, and dial the peers that there is none to."""
+        """Drop links that are useless by now, and dial the peers without one."""
         now = self._desk.now
         dead_after_s = self._members.patience.dead_after_s
         self._confirm = self.due = True
@@ -224,7 +224,8 @@ class Mesh(Part):
             if link.down_since is not None and now - link.down_since > TIMEOUT_S:
                 self._calls.unlink(incarnation)
             elif peer is not None and peer.connected and now - peer.heard_at > dead_after_s:
-                # Silent, and perhaps for ever: TCP may take a quarter of an hour to say so. Pings come all the time.
+                # The peer is silent, perhaps for ever: TCP can take a quarter of an hour to notice. Pings come all the
+                # time.
                 self._desk.emit(DropLink(incarnation))
             full = max(full, link.unconfirmed_bytes)
         self._inflight.links(full)

@@ -1,6 +1,6 @@
-"""What becomes of the cluster, told to every part that has a word of its own to say to it.
+"""Reports each change in the cluster to every part that reacts to it.
 
-Owns: which parts are told of which event, and in which order. Must never: decide what has happened (``joining`` does).
+Owns: which parts hear of which event, and in which order. Must never: decide what has happened (``joining`` does).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ..part import Part
 
 
 class ClusterObservers:
-    """One endpoint's. Until ``bind`` nobody is told."""
+    """One endpoint's observers. Until ``bind`` it has none."""
 
     def __init__(self) -> None:
         self._view_changed: list[Callable[[], None]] = []
@@ -25,7 +25,7 @@ class ClusterObservers:
         self._peer_leaving: list[Callable[[str], None]] = []
 
     def bind(self, parts: Sequence[Part]) -> None:
-        """Tell these, in their order; each what it has a method of its own for."""
+        """Register these parts, in their order, for the events whose methods they override."""
         for part in parts:
             kind = type(part)
             if kind.view_changed is not Part.view_changed:

@@ -9,14 +9,14 @@ from typing import Final
 
 from ..model import Endpoint, Settings
 
-#: A heartbeat that is seen to move so long after the last word over the link is a sign that its endpoint went on when
-#: the link was cut. Less than a home waits for its replica (``replication.WAIT_S``) before it goes on without it; more
-#: than lies between the last word and the last heartbeat of one that crashes.
+#: A heartbeat that moves this long after the last word over the link shows that its endpoint went on when the link was
+#: cut. Less than a home waits for its replica (``replication.WAIT_S``) before it goes on without it; more than lies
+#: between the last word and the last heartbeat of an endpoint that crashes.
 UNHEARD_S: Final = 1.5
 
 
 class Peer:
-    """What is known of another endpoint. Times are the observer's monotonic seconds."""
+    """Our knowledge of another endpoint. Times are the observer's monotonic seconds."""
 
     __slots__ = (
         "asked_at",
@@ -41,29 +41,29 @@ class Peer:
         self.in_registry = False  # in the last registry read
         self.in_view = False
         self.connected = False
-        self.settings: Settings | None = None  # of the cluster, that it goes by; None: there has been no link to it
-        self.grace_s = float("inf")  # that it is set to, as far as it has told
+        self.settings: Settings | None = None  # the cluster settings that it follows; None: it has had no link to us
+        self.grace_s = float("inf")  # its own grace period, as far as it has told us
         self.heard_at = float("-inf")  # when anything last came over its link
         self.moved_at = now  # when its heartbeat was last seen to have moved, or it was first seen
-        self.confirmed_at = float("-inf")  # when we sent what it last confirmed having heard
-        self.welcomed = 0  # the latest of our join rounds it has welcomed
-        self.asked_at = float("-inf")  # when it was asked to
-        self.missed_round = 0  # of its join rounds the one in which it was told that it has missed something
-        self.void_before = 0  # it was told then: the number of the first replica that is no older
+        self.confirmed_at = float("-inf")  # when we sent the latest frame that it has confirmed
+        self.welcomed = 0  # the latest of our join rounds that it has welcomed
+        self.asked_at = float("-inf")  # when we asked it to
+        self.missed_round = 0  # the join round in which it heard that it has missed something
+        self.void_before = 0  # our answer then: the number of the first replica that is not old
         self.dead_since: float | None = None
-        self.yields = False  # it leaves: home of nothing any more, but its clients are there until its link closes
+        self.yields = False  # it leaves: home of nothing, but it serves its clients until its link closes
 
     @property
     def went_on_unheard(self) -> bool:
-        """Has its heartbeat moved when nothing came over its link any more?"""
+        """Has its heartbeat moved after its link fell silent?"""
         return self.moved_at - self.heard_at > UNHEARD_S
 
     def judge(self, begun_at: float, now: float, dead_after_s: float) -> None:
-        """Alive? Asked when a registry read that began at ``begun_at`` has returned.
+        """Decide whether the peer is alive, after a registry read that began at ``begun_at``.
 
-        That the heartbeat has not moved is known up to when the read began; that it moved, from when it returned.
+        An unmoved heartbeat is proven up to when the read began; a moved one from when it returned.
         """
-        # A link that broke just now is no silence yet: the peer's lease may rest on what we confirmed over it.
+        # A link that broke just now is not silent yet: the peer's lease may rest on our confirmations over it.
         if now - self.heard_at < dead_after_s or begun_at - self.moved_at < dead_after_s:
             self.dead_since = None
         elif self.dead_since is None:

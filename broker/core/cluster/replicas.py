@@ -1,14 +1,14 @@
-"""Replicas of what belongs to slots, at another endpoint: the one that is to be their home next. ADR 21, 23.
+"""Replicas of slots at another endpoint: the one that will be their home next. ADR 21, 23.
 
-Owns: the replicas that this endpoint makes as the home of slots, how they are sent, and how much of them may be
+Owns: the replicas that this endpoint makes as the home of slots, how it sends them, and how much can be
 unanswered. Must never: know what is replicated (``slots``), or why (``slot_transfer`` for a slot that goes,
-``replication`` in case that this endpoint crashes).
+``replication`` in case this endpoint crashes).
 
-A replica begins with all there is, in slices, while this endpoint goes on as its home; then comes what has changed
-meanwhile. A key that changes ten times before it is sent is sent once.
+A replica begins with a snapshot, sent in slices while this endpoint goes on as home. Then come the changes since. A key
+that changes ten times before it is sent is sent once.
 
-A link carries everything else, too. So at most ``UNANSWERED_BYTES`` of a replica are under way on it: what comes behind
-them waits for some milliseconds.
+A link also carries everything else. So at most ``UNANSWERED_BYTES`` of a replica are under way on it: items behind them
+wait for some milliseconds.
 """
 
 from __future__ import annotations
@@ -27,56 +27,69 @@ from ..part import Part
 from .membership import Membership
 from .slots import SlotState, SlotStates, pack_slots
 
-#: Bytes of a replica on its link that the other end has not answered.
+#: Bytes of a replica on its link without an answer.
 UNANSWERED_BYTES: Final = 1 << 20
 
-#: Chunks of a replica that have not been answered: to take one in takes up to a millisecond, however few its bytes are.
+#: Chunks of a replica without an answer. Absorbing one takes up to a millisecond, even if it is small.
 UNANSWERED_CHUNKS: Final = 8
 
-#: Bytes of what has changed that are packed in one turn: some 3 ms.
+#: Bytes of changes packed in one turn: some 3 ms.
 TURN_BYTES: Final = 64 << 10
 
-#: Messages in one chunk of what is sent at once.
+#: Messages in one chunk of urgent changes.
 AT_ONCE_MAX: Final = 200
 
-#: Changes of one replica that wait to be sent at once. More there are only where a link is slower than what is
-#: published.
+#: Urgent changes of one replica that can wait. Only a link slower than the publishers exceeds this.
 ROW_MAX: Final = 10_000
 
-#: Chunks of what has changed that may be left when a slot goes: as much as may be under way.
+#: Chunks of changes that can be left when a slot goes: as much as can be under way.
 CHUNKS_LEFT: Final = 16
 
-#: Changed keys of one state that wait to be sent, of one replica. Where more change than the other end takes, the
-#: replica is given up.
+#: Changed keys of one state in one replica that can wait to be sent. If keys change faster than the other end absorbs
+#: them, the replica is given up.
 CHANGES_MAX: Final = 200_000
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ReplicaOwner(Part):
-    """A part that has replicas made."""
+    """A part that orders replicas, and hears how they fare."""
 
     def confirmed(self, replica: Replica, waiters: list[Any]) -> None:
-        """What these waited for is there, or the replica is over."""
+        """Release these waiters: the other end has their changes, or the replica is over.
+
+        Args:
+            replica: The replica that carried the changes.
+            waiters: The ``AtOnce.waiter`` of each change, in the order sent. Each comes once.
+        """
 
     def declined(self, replica: Replica) -> None:
-        """The other end leaves: it takes nothing in."""
+        """Note that the other end leaves and takes nothing in. ``over`` follows.
+
+        Args:
+            replica: The declined replica.
+        """
 
     def over(self, replica: Replica, keeps: bool) -> None:
-        """Nothing more is sent. ``keeps``: the other end is gone, what belongs to slots that went is still needed."""
+        """Forget the replica; nothing more is sent.
+
+        Args:
+            replica: The ended replica.
+            keeps: The other end is gone, and the state of slots that went there is still needed.
+        """
 
 
 class AtOnce(NamedTuple):
-    """A change that somebody waits for."""
+    """An urgent change: a waiter can depend on it."""
 
     state: SlotState
     slot: int
     key: Any
-    size: int  # about so many bytes
-    waiter: Any  # is told of (``ReplicaOwner.confirmed``); None: nobody waits
+    size: int  # approximate bytes
+    waiter: Any  # passed to ``ReplicaOwner.confirmed``; None: nobody waits
 
 
 class Replica:
-    """One."""
+    """One replica at another endpoint."""
 
     __slots__ = (
         "asked",
@@ -107,42 +120,42 @@ class Replica:
         self, owner: ReplicaOwner, number: int, target: str, slots: frozenset[int], for_failover: bool, now: float
     ) -> None:
         self.owner = owner
-        self.for_failover = for_failover  # for one that goes on by itself should we crash, not for slots that go
+        self.for_failover = for_failover  # guards slots that stay here against our crash; otherwise the slots move
         self.number = number
         self.target = target  # incarnation
         self.giver = ""  # the incarnation that gave us the slots, if this replica passes them on
         self.slots = slots
-        self.asked_at = now  # when somebody last asked after it
+        self.asked_at = now  # when a caller last asked for it
         self.keys = 0  # sent
         self.unanswered = 0  # bytes
         self.under_way = 0  # chunks
-        self.changes: dict[SlotState, dict[Any, int]] = {}  # keys to be sent, and their slots; none: nothing
-        self.at_once: deque[AtOnce] = deque()  # to be sent before them
-        self.unconfirmed: deque[tuple[float, list[Any]]] = deque()  # who waits for what was sent, and since when
-        self.job: Iterator[bool] | None = None  # that sends all there is
-        self.parked = False  # it waits for an answer
-        self.sent_all = False  # all there was; what is left are changes
-        self.asked = False  # the target is being asked whether it has as many keys as were sent
-        self.whole = False  # it has had them all
-        self.stands = False  # the replica knows that, too
+        self.changes: dict[SlotState, dict[Any, int]] = {}  # keys to be sent, and their slots; no empty entries
+        self.at_once: deque[AtOnce] = deque()  # to be sent before the changes
+        self.unconfirmed: deque[tuple[float, list[Any]]] = deque()  # when changes were sent, and their waiters
+        self.job: Iterator[bool] | None = None  # the job that sends the snapshot
+        self.parked = False  # the job waits for an answer
+        self.sent_all = False  # the whole snapshot; only changes are left
+        self.asked = False  # the target is checking its count of keys
+        self.whole = False  # the target confirmed all keys
+        self.stands = False  # and knows itself that the replica is whole
         self.final = False  # its slots have gone
-        self.ripe = False  # of a replica's: a tick has come since what is to be sent has changed
+        self.ripe = False  # failover replica: a tick has come since its changes began
         self.over = False
 
     @property
     def full(self) -> bool:
-        """As much is under way as may be."""
+        """As much is under way as the limits allow."""
         return self.unanswered >= UNANSWERED_BYTES or self.under_way >= UNANSWERED_CHUNKS
 
     @property
     def ready(self) -> bool:
-        """Little is left to send: its slots may go."""
+        """Little is left to send: the slots can go."""
         chunks = sum(len(keys) / state.keys_per_chunk for state, keys in self.changes.items())
         return self.whole and chunks <= CHUNKS_LEFT
 
 
 class Replicas(Part):
-    """One endpoint's. ``states``: what belongs to slots here."""
+    """One endpoint's outgoing replicas. ``states``: the slot states here."""
 
     def __init__(self, desk: Desk, members: Membership, states: SlotStates) -> None:
         self._desk = desk
@@ -151,21 +164,21 @@ class Replicas(Part):
         self._numbers = 0
         self._replicas: dict[int, Replica] = {}
         self._of_slot: dict[int, list[Replica]] = {}
-        #: Is anything replicated? What changes then has to be told of: the one test that a part pays for.
+        #: Does any replica exist? Then parts must report changes: the one test that a part pays for.
         self.watching = False
-        self._due: dict[Replica, None] = {}  # that may have something to send
+        self._due: dict[Replica, None] = {}  # those that may have something to send
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
         return [
             self._desk.counted(
                 "replicas_begun",
-                "Replicas of what belongs to slots, begun for the endpoint that is to be their home next",
+                "Replicas of slots begun for the endpoint that is to be their home next",
             ),
             self._desk.counted("replicated_bytes", "Sent in these replicas"),
             gauge(
                 "replicas",
-                "Replicas of what belongs to slots that are under way, or kept up to date at replicas",
+                "Replicas of slots under way, or kept up to date at other endpoints",
                 len(self),
             ),
         ]
@@ -175,19 +188,25 @@ class Replicas(Part):
         return len(self._replicas)
 
     def first_to(self, target: str) -> int:
-        """The number of the first replica under way there; of the next one, if there is none."""
+        """The number of the first replica under way to this target, or of the next one if none is."""
         return min(
             (replica.number for replica in self._replicas.values() if replica.target == target),
             default=self._numbers + 1,
         )
 
-    # What changes
+    # Changes
 
     def changed(self, state: SlotState, slot: int, key: Any, failover_too: bool = True) -> None:
-        """There is something new, or nothing any more, under the state's key of the slot. Only while ``watching``.
+        """Report that the state's key of the slot has changed or is gone. Call this only while ``watching``.
 
-        A replica for failover is told with the next tick: all that may not be lost until then is said ``at_once``. Not
-        ``failover_too``: those have been told so already.
+        A failover replica sends the change after the next tick. Changes that must not be lost until then go through
+        ``at_once``.
+
+        Args:
+            state: The state that owns the key.
+            slot: The key's slot.
+            key: The changed key.
+            failover_too: Report it to failover replicas as well; False if ``at_once`` already did.
         """
         for replica in tuple(self._of_slot.get(slot, ())):
             for_failover = replica.for_failover
@@ -204,8 +223,9 @@ class Replicas(Part):
                 self.give_up(replica)
 
     def at_once(self, replica: Replica, change: AtOnce) -> None:
-        """Send this with the present turn, or as soon as the other end has answered some of what is under way. The
-        owner hears when the other end has it."""
+        """Send this in the present turn, or as soon as the other end has answered some of what is under way.
+
+        The owner's ``confirmed`` follows once the other end has it."""
         replica.at_once.append(change)
         self._due[replica] = None
         if len(replica.at_once) > ROW_MAX:
@@ -214,8 +234,17 @@ class Replicas(Part):
     # Making one
 
     def begin(self, owner: ReplicaOwner, target: str, slots: frozenset[int], **said: Any) -> Replica:
-        """Replicate what belongs to these slots to the target. ``said``: more fields of the
-        ``ReplicaBeginsRequest``."""
+        """Begin a replica of these slots at the target.
+
+        Args:
+            owner: Hears of confirmations and of the end.
+            target: The incarnation of the other end.
+            slots: The slots to replicate.
+            said: More fields of the ``ReplicaBeginsRequest``.
+
+        Returns:
+            The new replica.
+        """
         self._numbers += 1
         request = ReplicaBeginsRequest(self._numbers, pack_slots(slots), self._desk.unix_s, **said)
         replica = Replica(owner, request.replica, target, slots, request.for_failover, self._desk.now)
@@ -234,7 +263,7 @@ class Replicas(Part):
         self._desk.ask(replica.target, request, self, (replica, 0, None))
 
     def _send_all(self, replica: Replica) -> Iterator[bool]:
-        """All there is of the replica's slots, slice by slice."""
+        """Send the snapshot of the replica's slots, slice by slice."""
         for_failover = replica.for_failover
         for state in self._states.all:
             form = state.failover_form if for_failover else state
@@ -267,26 +296,25 @@ class Replicas(Part):
         self._desk.ask(replica.target, ReplicaChunkRequest(replica.number, state.name, data), self, context)
 
     def send(self, replica: Replica) -> None:
-        """Look at it when the turn ends: there may be something to send."""
+        """Check the replica when the turn ends: it may have something to send."""
         self._due[replica] = None
 
     def flush(self) -> None:
-        """The turn ends: send what has changed."""
+        """Send the changes as the turn ends."""
         if self._due:
             due, self._due = self._due, {}
             for replica in due:
                 self._go_on(replica)
 
     def tick(self) -> None:
-        """Tell the replicas for failover what has changed since the last one."""
+        """Release the failover replicas' changes since the last tick."""
         for replica in self._replicas.values():
             if replica.changes and replica.for_failover:
                 replica.ripe = True
                 self._due[replica] = None
 
     def _go_on(self, replica: Replica) -> None:
-        """Send some of what has changed, the rest after an answer; or, where nothing is left, ask whether all has
-        come."""
+        """Send some of the changes, the rest after an answer. If none is left, ask whether all keys have come."""
         if replica.over:
             return
         if replica.at_once:
@@ -331,7 +359,7 @@ class Replicas(Part):
             replica.ripe = False
 
     def answered(self, call: Call, value: Any) -> None:
-        """The other end has taken it in."""
+        """The other end has absorbed a chunk, or answered a question."""
         replica, size, waiting = call.context
         replica.unanswered -= size
         replica.under_way -= isinstance(call.request, ReplicaChunkRequest)
@@ -357,29 +385,30 @@ class Replicas(Part):
                 replica.whole, replica.stands = True, replica.whole
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """It was refused, or not answered in time."""
+        """The other end refused, or did not answer in time."""
         replica = call.context[0]
         if code == LEAVING and not replica.over:
             replica.owner.declined(replica)
             self.end(replica)
         elif replica.for_failover and isinstance(call.request, ReplicaBeginsRequest):
-            self.end(replica)  # the other end's view is another one still
+            self.end(replica)  # the other end's view still differs
         else:
             self.give_up(replica)
 
     def lost(self, call: Call) -> str | None:
-        """The other end is gone. Slots that went to it are not given up: by the view they go on."""
+        """The other end is gone. The view decides about slots that went to it; their state is kept."""
         self.end(call.context[0], keeps=True)
         return None
 
     def give_up(self, replica: Replica) -> None:
-        """The other end will not have all of it; once it is their home it says that some may be missing."""
+        """End a replica that will stay incomplete. The other end, once it is home, says that some state may be
+        missing."""
         if not replica.over:
             self._desk.drops["replicas_broken"] += 1
             self.end(replica)
 
     def narrow(self, replica: Replica, slots: frozenset[int]) -> None:
-        """Nothing is sent any more but of these slots of a replica that is whole."""
+        """Restrict a whole replica to these slots."""
         self._let_go(replica, replica.slots - slots)
         replica.slots = slots
         for state, changed in list(replica.changes.items()):
@@ -392,8 +421,13 @@ class Replicas(Part):
         replica.owner.confirmed(replica, [change.waiter for change in left if change.waiter is not None])
 
     def end(self, replica: Replica, *, keeps: bool = False, tell: bool = False) -> None:
-        """Nothing more is sent. ``keeps``: see ``ReplicaOwner.over``. ``tell``: have the other end drop what has
-        come."""
+        """Stop sending.
+
+        Args:
+            replica: The replica to end; ended replicas are ignored.
+            keeps: See ``ReplicaOwner.over``.
+            tell: Have the other end drop what has come.
+        """
         if replica.over:
             return
         replica.over = True

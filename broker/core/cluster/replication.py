@@ -1,11 +1,11 @@
-"""Replication: what must survive the crash of this endpoint is kept at the endpoint that takes over then. ADR 23.
+"""Replication: the endpoint that would take over keeps what must survive a crash of this one. ADR 23.
 
-Owns: which endpoint keeps what of this one's slots, whether it has it all, and who waits until it has. Must never: know
+Owns: which endpoint has a replica of this one's slots, whether it is whole, and who waits until it is. Must never: know
 what is kept (``slots``), or decide who takes over (``homes``: the same hashing without this endpoint).
 
-Rendezvous hashing says who is the next home of each slot, should this endpoint go. Each of these endpoints keeps a
-replica of the slots that it would get. Until a replica is whole its slots count as without one; ``without`` says how
-many. A part that needs to be sure of a change (``keep``) waits for the replica's answer, where there is one.
+Rendezvous hashing tells each slot's next home, should this endpoint go. Each of these endpoints keeps a replica of the
+slots that it would get. Until a replica is whole, its slots count as having none; ``without`` counts them. A part that
+must be sure of a change (``keep``) waits for the replica's answer, if a replica exists.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .membership import Membership
 from .replicas import AtOnce, Replica, ReplicaOwner, Replicas
 from .slots import SlotState, by_home
 
-#: Nobody waits for a replica for longer than this, in seconds: a home whose link to it is cut goes on without. Shorter
-#: than a lease, so that a message does not fail of it, and than the time that an origin gives a home.
+#: The longest wait for a replica, in seconds: a home whose link to it is cut goes on without it. Shorter than a lease,
+#: so that a message does not fail meanwhile, and shorter than an origin's patience with a home.
 WAIT_S: Final = 2.0
 
-#: Where a slot has no replica, another try is made after so many seconds.
+#: How long after a failure a slot without a replica tries again, in seconds.
 AGAIN_S: Final = 0.5
 
 
 class SlotReplication(ReplicaOwner):
-    """One endpoint's part. ``on``: are there to be replicas?"""
+    """One endpoint's failover replicas. ``on``: should it make any?"""
 
     def __init__(self, desk: Desk, members: Membership, replicas: Replicas, on: bool) -> None:
         self._desk = desk
@@ -38,35 +38,44 @@ class SlotReplication(ReplicaOwner):
         self.on = on
         self._made: dict[Replica, None] = {}
         self._of_slot: dict[int, Replica] = {}
-        self._try_at = math.inf  # there is a slot of ours that could have a replica, and has none
+        self._try_at = math.inf  # when a slot of ours that could have a replica, and has none, tries again
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
-        help = "With replicas: slots of this endpoint that nobody else could take over whole"
+        help = "With replication: slots of this endpoint that no other endpoint could take over whole"
         return [gauge("slots_without_replica", help, self.without)]
 
     @property
     def without(self) -> int:
-        """Slots of this endpoint that have no replica: nobody else is there, or not all has been replicated yet. 0
-        where none is wanted."""
+        """Slots of this endpoint without a whole replica: no peer is there, or replication goes on. 0 if replication is
+        off."""
         if not self.on:
             return 0
         mine = self._members.table.count(self._me)
         return mine - sum(len(replica.slots) for replica in self._made if replica.stands)
 
     def keep(self, state: SlotState, slot: int, key: Any, size: int, waiter: Any) -> bool:
-        """Something is new under the state's key, of about so many bytes, and has to survive. True: the state's
-        ``confirmed`` gets the waiter, once: when the replica has it, or there is none any more. False: there is
-        none."""
+        """Replicate a change that must survive.
+
+        Args:
+            state: The state that owns the key.
+            slot: The key's slot.
+            key: The changed key.
+            size: Its approximate bytes.
+            waiter: Goes to the state's ``confirmed``, once, when the replica has the change or has ended.
+
+        Returns:
+            True if the waiter waits; False if the slot has no whole replica.
+        """
         replica = self._of_slot.get(slot)
         if replica is None:
             return False
         waits = replica.whole
         self._replicas.at_once(replica, AtOnce(state, slot, key, size, (state, waiter) if waits else None))
-        return waits  # ``confirmed`` has it by now, where it was too much for the link
+        return waits  # an overfull replica has ended, and ``confirmed`` has it by now
 
     def tell(self, state: SlotState, slot: int, key: Any, size: int) -> None:
-        """As ``keep``, and nobody waits: something that is kept next for the same slot gets there behind it."""
+        """Replicate a change without a waiter. A later ``keep`` of the same slot arrives behind it."""
         replica = self._of_slot.get(slot)
         if replica is not None:
             self._replicas.at_once(replica, AtOnce(state, slot, key, size, None))
@@ -89,20 +98,20 @@ class SlotReplication(ReplicaOwner):
     # The cluster
 
     def view_changed(self) -> None:
-        """Slots may have other homes, and other next ones."""
+        """Rearrange the replicas: slots may have other homes, and other next homes."""
         self._arrange()
 
     def joined(self) -> None:
-        """This endpoint acts."""
+        """Begin replicas: this endpoint acts."""
         self._arrange()
 
     def lapsed(self) -> None:
-        """Others may act for our slots, and may do it with what they have."""
+        """End all replicas: others may act for our slots, using their own state."""
         for replica in list(self._made):
             self._replicas.end(replica)
 
     def tick(self) -> None:
-        """Give up what is waited for in vain; begin again what was given up, or could not be begun."""
+        """Give up replicas that do not answer in time, and retry those that were given up or could not begin."""
         before = self._desk.now - WAIT_S
         for replica in list(self._made):
             if replica.unconfirmed and replica.unconfirmed[0][0] < before:
@@ -111,14 +120,14 @@ class SlotReplication(ReplicaOwner):
             self._arrange()
 
     def peer_reset(self, peer: str) -> None:
-        """The peer drops what it has of ours."""
+        """Begin again: the peer drops its replicas of our slots."""
         for replica in list(self._made):
             if replica.target == peer:
                 self._replicas.end(replica)
         self._arrange()
 
     def _arrange(self) -> None:
-        """A replica of each slot of ours at the endpoint that is its home without us."""
+        """Replicate each of our slots to the endpoint that is its home without us."""
         members = self._members
         wanted: dict[str, set[int]] = {}
         if self.on and members.joined and not members.leaving and members.only_home is None:
@@ -127,7 +136,7 @@ class SlotReplication(ReplicaOwner):
         self._try_at = math.inf
         for replica in list(self._made):
             if replica.over:
-                continue  # the end of one before it
+                continue  # an earlier end in this loop ended it
             slots = replica.slots & wanted.get(replica.target, frozenset())
             if not slots or (slots != replica.slots and not replica.whole):
                 self._replicas.end(replica)

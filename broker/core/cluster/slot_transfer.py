@@ -1,12 +1,11 @@
-"""What belongs to slots is replicated to their next home before they go: to one that joins, from one that leaves. ADR
-21.
+"""Slot transfer: replicates slots to their next home before they go, to one that joins or from one that leaves.
+ADR 21.
 
-Owns: the replicas that are made for slots that go, and when a slot may go. Must never: know what is replicated
-(``slots``) or how (``replicas``), or decide who is home (``membership``).
+Owns: the replicas of slots that go, and when a slot can go. Must never: know what is replicated (``slots``) or how
+(``replicas``), or decide who is home (``membership``).
 
-What belongs to a slot is replicated while this endpoint goes on as its home. Only when little is left to send the slot
-goes. What is left is sent then, and a *final* word that says how many keys that were. The next home acts once it has
-that word (``incoming``).
+A slot is replicated while this endpoint goes on as its home. The slot goes only when little is left to send. Then
+follow the rest and a *final* word with the number of keys. The next home acts once it has that word (``incoming``).
 """
 
 from __future__ import annotations
@@ -23,13 +22,22 @@ from .replicas import Replica, ReplicaOwner, Replicas
 from .slots import Held, SlotStates, by_home
 from .underway import UnderWay
 
-#: A replica of slots that were to go is dropped when nobody has asked after it for so long, in seconds.
+#: A prepared replica is dropped when nobody has asked for it for this long, in seconds.
 UNASKED_S: Final = 5.0
 
 
 class SlotTransfer(ReplicaOwner):
-    """One endpoint's part. ``states``: what belongs to slots here. ``held``: the slots that are ours. ``transfers``:
-    what a newcomer's welcome waits for. ``observers``: learn that a peer leaves."""
+    """One endpoint's slot transfers.
+
+    Args:
+        desk: Effects and time.
+        members: The knowledge of the cluster.
+        replicas: Sends the replicas.
+        states: The slot states here.
+        held: The slots that are ours.
+        transfers: Transfers that a newcomer's welcome waits for.
+        observers: Hear that a peer leaves.
+    """
 
     def __init__(
         self,
@@ -49,17 +57,17 @@ class SlotTransfer(ReplicaOwner):
         self._held = held
         self._transfers = transfers
         self._observers = observers
-        self._planned: dict[str, Replica] = {}  # by where their slots are to go
-        self._newcomers: dict[str, float] = {}  # who wants to be prepared for, and when it last said so
-        self._going: dict[int, Replica] = {}  # slots that went, until the next home has all there was
-        self._passing: dict[int, Replica] = {}  # slots that were given to this endpoint, and are passed on
+        self._planned: dict[str, Replica] = {}  # by the target of their slots
+        self._newcomers: dict[str, float] = {}  # peers that ask to be prepared for, and when each last asked
+        self._going: dict[int, Replica] = {}  # slots that went, until the next home has their whole state
+        self._passing: dict[int, Replica] = {}  # slots given to this endpoint that it passes on
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """What a newcomer says to a home."""
+        """The requests of a newcomer to a home."""
         return {PrepareRequest: self.prepare_requested}
 
     def declined(self, replica: Replica) -> None:
-        """Its own word has not come yet; its slots go elsewhere, and these with them."""
+        """The target leaves, before its own announcement has come; its slots go elsewhere, and these with them."""
         self._observers.peer_leaving(replica.target)
 
     def over(self, replica: Replica, keeps: bool) -> None:
@@ -68,15 +76,23 @@ class SlotTransfer(ReplicaOwner):
             del self._planned[replica.target]
         if replica.final:
             for row in (self._passing,) if keeps else (self._going, self._passing):
-                # What was passed on to one that has died meanwhile may have come to be ours.
+                # Slots passed on to an endpoint that died meanwhile may be ours by now.
                 self._tell_gone([slot for slot in self._take(row, replica) if slot not in self._held.slots])
             self._transfers.end(replica)
 
     # Before a slot goes
 
     def prepared(self, moves: Mapping[str, Iterable[int]]) -> bool:
-        """These slots are to go to these endpoints: has each a replica with little left to send? To be asked again and
-        again. The first time the replicas are begun; those that nobody asks after any more are dropped."""
+        """Prepare for slots to go to these endpoints. Callers ask again and again.
+
+        The first call begins the replicas; replicas that nobody asks for are dropped later.
+
+        Args:
+            moves: The slots, by the incarnation that is to get them.
+
+        Returns:
+            True once each target has a replica with little left to send.
+        """
         ready = True
         for target, some in moves.items():
             slots = frozenset(some)
@@ -93,7 +109,7 @@ class SlotTransfer(ReplicaOwner):
         return ready
 
     def prepare_requested(self, peer: str, number: int, request: PrepareRequest) -> None:
-        """The peer will join. It is told whether what will be its own has been replicated to it."""
+        """Tell a peer that will join whether its future slots have been replicated to it."""
         members = self._members
         self._newcomers[peer] = self._desk.now
         table = members.table_with(self._newcomers)
@@ -101,12 +117,12 @@ class SlotTransfer(ReplicaOwner):
         self._desk.answer(peer, number, not members.joined or self.prepared({peer: slots}))
 
     def prepared_to_leave(self) -> bool:
-        """As ``prepared``, of all slots of ours."""
+        """Prepare all our slots to go, as ``prepared`` does."""
         members = self._members
         return not members.joined or self.prepared(by_home(members.table, self._me, members.table_without_me()))
 
     def tick(self) -> None:
-        """Drop replicas for what did not happen."""
+        """Drop replicas for moves that did not happen."""
         before = self._desk.now - UNASKED_S
         for peer in [peer for peer, asked_at in self._newcomers.items() if asked_at < before]:
             del self._newcomers[peer]
@@ -116,13 +132,13 @@ class SlotTransfer(ReplicaOwner):
     # When it goes
 
     def view_changed(self) -> None:
-        """Slots have new homes: send what is left of those that went."""
+        """Send the rest of the slots that have new homes."""
         table, stays = self._members.table, self._members.stays
         went: dict[str, list[int]] = {}
         changed: dict[Replica, None] = {}
         for slot, going in list(self._going.items()):
-            # Its next home has gone before it acted for it: it is still ours to send. A next home that is there passes
-            # it on by itself.
+            # Its next home has gone without acting for it: we still have to send it. A next home that is there passes
+            # it on itself.
             if table[slot] != going.target and not stays(going.target):
                 changed[going] = None
                 del self._going[slot]
@@ -147,8 +163,8 @@ class SlotTransfer(ReplicaOwner):
         self.pass_on(passed)
 
     def forget(self, slots: frozenset[int]) -> None:
-        """These come to this endpoint, from another one that has acted for them: what is here of them is old, though it
-        may be on its way to somebody."""
+        """Drop our state of these slots, even if it is on its way to another endpoint: one that acted for them sends
+        them here."""
         changed: dict[Replica, None] = {}
         for row in (self._going, self._passing):
             old = [slot for slot in row if slot in slots]
@@ -159,8 +175,10 @@ class SlotTransfer(ReplicaOwner):
             self._send({}, changed)
 
     def _send(self, went: dict[str, list[int]], changed: Iterable[Replica]) -> None:
-        """``went``: slots that go, by where to. ``changed``: replicas some of whose slots do not go there any more.
-        What is left of such a one goes as another: the next home would take the first for whole, and some was never
+        """Send slots.
+
+        ``went``: slots that go, by target. ``changed``: replicas some of whose slots no longer go there. The rest of
+        such a replica goes as a new one: the next home would take the first for whole, and parts were never
         sent."""
         for replica in changed:
             went.setdefault(replica.target, []).extend(self._take(self._going, replica))
@@ -175,14 +193,14 @@ class SlotTransfer(ReplicaOwner):
             self._replicas.end(replica, tell=True)
 
     def _take(self, row: dict[int, Replica], replica: Replica) -> list[int]:
-        """Out of the row, what this replica brings."""
+        """Remove from the row the slots that this replica brings, and return them."""
         slots = [slot for slot in sorted(replica.slots) if row.get(slot) is replica]
         for slot in slots:
             del row[slot]
         return slots
 
     def _nobody_else_acted(self, target: str) -> bool:
-        """Who has not acted lately knows that only where there was nobody but the next home."""
+        """Has no other endpoint acted since we did? We can be sure only if the target is the only peer."""
         return self._members.view() == [target] and self._members.departed == self._held.departed
 
     def _transfer(self, target: str, slots: list[int]) -> None:
@@ -206,8 +224,13 @@ class SlotTransfer(ReplicaOwner):
             self._replicas.send(replica)
 
     def pass_on(self, moves: Mapping[tuple[str, str], Iterable[int]]) -> None:
-        """Send slots that were given to us to their homes. ``moves``: slots by target and giver. A target may have got
-        them from elsewhere, too, and act by now, so they do not come back if it dies."""
+        """Send slots that were given to us to their homes.
+
+        A target may also have got them from elsewhere, and act by now. So they do not come back if it dies.
+
+        Args:
+            moves: The slots, by target and giver.
+        """
         for (target, giver), some in moves.items():
             slots = frozenset(some)
             if target not in self._members.peers:

@@ -1,10 +1,10 @@
-"""State that belongs to a slot: what a part of the core keeps of the topics that this endpoint is home of.
+"""State that belongs to a slot: what a part of the core keeps about the topics that this endpoint is home of.
 
-Owns: what such a part has to be able to do, so that its state goes with the slot. Must never: know how it is carried
+Owns: what such a part must offer so that its state moves with the slot. Must never: know how state is carried
 (``replicas``), or when a slot goes (``membership``).
 
-What is kept is known by *keys*: a payload's hash, a topic's history. A replica carries keys with what there is of each
-at the moment it is packed, so a key may be packed any number of times, and the last time counts.
+State has *keys*: a payload's hash, a topic's history. A replica carries keys with their values at the moment of
+packing. So a key can be packed any number of times, and the last time counts.
 """
 
 from __future__ import annotations
@@ -19,65 +19,107 @@ from ingeborg.protocol.native import mypyc_attr
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SlotState:
-    """One part's. Every slice of work is of a millisecond or so."""
+    """The state that one part keeps by slot. Parts subclass it; each slice of work takes about a millisecond."""
 
     def __init__(self, name: str, keys_per_chunk: int) -> None:
-        """``name``: by which the next home's knows it. ``keys_per_chunk``: so many are packed in one go, some 64 KiB
-        of what belongs to them."""
+        """Name the state.
+
+        Args:
+            name: The same at all endpoints; replicas carry it.
+            keys_per_chunk: Keys packed in one go, some 64 KiB with their values.
+        """
         self.name = name
         self.keys_per_chunk = keys_per_chunk
-        #: What a replica gets of it: this state, another form of the same, or nothing (None).
+        #: The form that a failover replica gets: this state, another form, or nothing (None).
         self.failover_form: SlotState | None = None
-        #: What somebody has waited for to be at the replica, and need not wait for any more: whoever it is takes it.
+        #: Waiters whose change is at the replica, or that need not wait any longer. The owner takes them out.
         self.confirmed: list[Any] = []
-        #: What a replica has is not whole where its home may have gone on without it before it died.
+        #: A failover replica is partial if its home may have gone on without it before it died.
         self.is_certain = False
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
-        """The keys of all there is of these slots, slice by slice; a slice may be empty. What is added meanwhile may be
-        left out: it is told of as a change (``Replicas.changed``)."""
+        """Yield the keys of these slots, slice by slice. It can leave out keys added meanwhile: they are reported as
+        changes (``Replicas.changed``).
+
+        Args:
+            slots: The slots that go.
+
+        Yields:
+            Lists of keys; a list may be empty.
+        """
         raise NotImplementedError
 
     def chunk(self, keys: Iterable[Any]) -> list[Any]:
-        """The first of these, as many as are packed in one go."""
+        """The first of these keys, as many as one chunk takes."""
         return list(islice(keys, self.keys_per_chunk))
 
     def pack(self, keys: Sequence[Any]) -> bytes:
-        """What there is of these now, or that there is nothing any more."""
+        """Pack the present values of these keys, or the fact that a key has none.
+
+        Args:
+            keys: At most ``keys_per_chunk`` keys.
+
+        Returns:
+            The chunk, for ``absorb`` at another endpoint.
+        """
         raise NotImplementedError
 
     def absorb(self, data: bytes) -> int:
-        """Take in what another endpoint has packed, of slots that this one is not home of yet, or has just become.
-        Returns how many keys they were. Raises ``ValueError`` where nothing was packed so; then nothing is changed."""
+        """Take in a chunk of slots that this endpoint is not home of yet, or has just become home of.
+
+        Args:
+            data: A chunk from another endpoint's ``pack``.
+
+        Returns:
+            The number of keys in it.
+
+        Raises:
+            ValueError: The data is no such chunk. Nothing has changed then.
+        """
         raise NotImplementedError
 
     def arrived(self, slots: Sequence[int], whole: bool) -> None:
-        """This endpoint is home of these slots from here on. ``whole``: all that the former home had of them has been
-        absorbed. Otherwise some may be missing, or all."""
+        """Begin as the home of these slots.
+
+        Args:
+            slots: The slots, ascending.
+            whole: All state of the former home was absorbed; otherwise some or all may be missing.
+        """
 
     def begun(self, slots: Sequence[int]) -> None:
-        """This endpoint is home of these slots from here on, and no endpoint that has acted for them is known: all have
-        ended, or there was none before."""
+        """Begin as the home of slots that no known endpoint has acted for: all have ended, or none existed.
+
+        Args:
+            slots: The slots, ascending.
+        """
         self.arrived(slots, True)
 
     def gone(self, slots: Sequence[int]) -> None:
-        """Another endpoint is home of these from here on, and has been sent what there was."""
+        """Drop the state of these slots: another endpoint is their home from here on, and has received it.
+
+        Args:
+            slots: The slots, ascending.
+        """
 
     def dropped(self, slots: Sequence[int]) -> None:
-        """What was absorbed of these is of no use: this endpoint is not to be their home, or not next."""
+        """Drop what was absorbed of these slots: this endpoint will not be their home, or not next.
+
+        Args:
+            slots: The slots, ascending.
+        """
 
 
 class SlotStates:
-    """Those of one endpoint. Each folder of the core adds its own."""
+    """The slot states of one endpoint. Each folder of the core adds its own."""
 
     def __init__(self, states: Iterable[SlotState] = ()) -> None:
         self.all: list[SlotState] = []
-        self.forms: dict[str, SlotState] = {}  # by name, what a replica gets included
+        self.forms: dict[str, SlotState] = {}  # by name, including the failover forms
         for state in states:
             self.add(state)
 
     def add(self, state: SlotState) -> None:
-        """This belongs to slots, too. What a replica gets of it is known by now."""
+        """Add a state, with its failover form already set."""
         self.all.append(state)
         self.forms[state.name] = state
         if state.failover_form is not None:
@@ -85,20 +127,20 @@ class SlotStates:
 
 
 class Held:
-    """The slots that the states know to be ours: this endpoint is their home, or was when it last acted as one."""
+    """The slots that the states know to be ours: this endpoint is their home, or was when it last acted."""
 
     def __init__(self) -> None:
         self.slots: set[int] = set()
         #: This endpoint acts as a home, or did until it left: it has joined, and its lease has not lapsed since.
         self.acts = False
-        #: Endpoints that had departed when it last acted.
+        #: Count of departed endpoints when it last acted.
         self.departed = 0
-        #: Others may have acted for them since this endpoint did: what it has of them may be old.
+        #: Others may have acted for these slots since this endpoint did: its state may be old.
         self.in_doubt = False
 
 
 def by_home(table: Sequence[str], me: str, after: Sequence[str]) -> dict[str, list[int]]:
-    """The slots that are ours in one table, by whose they are in another."""
+    """The slots that are ours in one table, by their home in another."""
     found: dict[str, list[int]] = {}
     for slot, home in enumerate(table):
         if home == me:
@@ -107,7 +149,7 @@ def by_home(table: Sequence[str], me: str, after: Sequence[str]) -> dict[str, li
 
 
 def pack_slots(slots: Iterable[int]) -> bytes:
-    """A bit for each slot."""
+    """Pack the slots as one bit each."""
     bits = bytearray(SLOTS // 8)
     for slot in slots:
         bits[slot >> 3] |= 1 << (slot & 7)

@@ -1,6 +1,6 @@
-"""What has to end before somebody else may go on: writes for slots that move, keys that are on their way.
+"""Work that must end before another endpoint can go on: writes for slots that move, keys on their way.
 
-Owns: which things are under way, and who waits for the end of which. Must never: know what they are.
+Owns: which work is under way, and who waits for which end. Must never: know what the work is.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from collections.abc import Callable, Hashable
 
 
 class UnderWay:
-    """Things that begin and end. Not those that begin later are waited for, but those that are under way now."""
+    """Work that begins and ends. A waiter waits for what is under way when it asks, not for work that begins later."""
 
     def __init__(self) -> None:
-        self._things: dict[Hashable, str] = {}  # for whom; empty: for everybody
+        self._things: dict[Hashable, str] = {}  # whom it holds up; empty: everybody
         self._waiting: list[tuple[set[Hashable], Callable[[], None]]] = []
 
     def __len__(self) -> int:
         return len(self._things)
 
     def begin(self, thing: Hashable, whom: str = "") -> None:
-        """It is under way from here on. ``whom``: who alone has to wait for it."""
+        """Note that the thing is under way. ``whom``: the only peer that must wait for it."""
         self._things[thing] = whom
 
     def end(self, thing: Hashable) -> None:
-        """It has ended."""
+        """Note that the thing has ended, and call those that waited for it."""
         self._things.pop(thing, None)
         if not self._waiting:
             return
@@ -37,8 +37,8 @@ class UnderWay:
             then()
 
     def after(self, then: Callable[[], None], whom: str | None = "") -> None:
-        """Call ``then`` when all that is under way now, for everybody or for them, has ended; at once, if nothing
-        is. ``None``: all that is under way for anybody."""
+        """Call ``then`` once all that now holds up ``whom`` or everybody has ended; at once, if nothing does. ``None``:
+        all that holds up anybody."""
         things = self._for(whom)
         if things:
             self._waiting.append((things, then))
@@ -46,7 +46,7 @@ class UnderWay:
             then()
 
     def waits(self, whom: str) -> bool:
-        """Have they to wait for something?"""
+        """Must this peer wait for something?"""
         return bool(self._things) and bool(self._for(whom))
 
     def _for(self, whom: str | None) -> set[Hashable]:

@@ -1,6 +1,6 @@
 """One end of a link in ``grove``: the neighbour's order as far as it has come, and our own for the neighbour.
 
-Owns: what this end keeps of one link. Must never: decide; ``grove`` does.
+Owns: this end's state of one link. Must never: decide; ``grove`` does.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import Final
 from .history import Key
 from .node import Peer
 
-#: What an entry of a neighbour is good for, in ``Branch.index``. A *floor* has no place in the neighbour's order: it
-#: only says up to where the neighbour has passed messages that it cannot send. It is passed once they are delivered.
+#: The use of a neighbour's entry, in ``Branch.index``. A *floor* has no place in the neighbour's order: up to there the
+#: neighbour has passed messages that it cannot send. This node passes it once they are delivered.
 FLOOR: Final = 0
-#: The neighbour has delivered the message at this place of its order, and cannot send it any more.
+#: The neighbour has delivered the message at this place of its order, but can no longer send it.
 PLACE: Final = 1
 #: As PLACE, and the neighbour can send it.
 SENDABLE: Final = 2
 
-#: Bits that links are given before they are renumbered: masks stay whole numbers of a machine word.
+#: Bits given to links before renumbering: masks stay within a machine word.
 BITS_MAX: Final = 56
 
 
 class Branch:
-    """``bit``: its place in the masks of roots.
+    """One end of a link. ``bit``: its place in the masks of roots.
 
-    ``ordered``: the neighbour has had our vector, so its entries are an order. ``out``: we have had the neighbour's, so
-    ours are one. ``queue``: the entries that have come and not been passed, in the neighbour's order of delivery.
-    ``index``: the same, and what each is good for. ``pending``: our entries that wait for the batch.
+    ``ordered``: the neighbour has our vector, so its entries are an order. ``out``: we have the neighbour's vector, so
+    our entries are one. ``queue``: the neighbour's entries not passed yet, in its order of delivery. ``index``: the
+    same, with the use of each. ``pending``: our entries that wait for the batch.
     """
 
     __slots__ = ("bit", "index", "ordered", "out", "peer", "pending", "queue")

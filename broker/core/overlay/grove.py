@@ -1,16 +1,17 @@
-"""Causal broadcast over one tree per root: every message once, and after all that its sender had delivered before it.
+"""Causal broadcast over one tree per root. Each message arrives once, after all that its sender had delivered before
+it.
 
-Owns: when a message is delivered, and what a node tells its neighbours of its order. Must never: know how neighbours
+Owns: when a message is delivered, and what a node tells its neighbours about its order. Must never: know how neighbours
 are found (``views``), or choose where payloads go (``trees``).
 
-**Order and payload are apart.** Over every link a node tells its *entries*: the messages that it has delivered, in that
-order, but for those that the neighbour has announced or had before. A payload goes on when it comes, deliverable or
-not: held back on its way, it would wait for others that wait for it. A node delivers a message once its payload is
-here, from anyone, and on *one* link everything before its entry is delivered.
+**Order and payload are apart.** Over every link a node sends its *entries*: the messages that it has delivered, in that
+order, except those that the neighbour announced or had before. A node forwards a payload when it comes, deliverable or
+not: a payload held back on its way would wait for others that wait for it. A node delivers a message once its payload
+is here, from any neighbour, and on *one* link every message before its entry is delivered.
 
-Why that is causal order: let a node deliver m because of its neighbour's entry, and let m1 come before m. The neighbour
-had delivered m1 before m, by the same rule. So m1 is before m on the link, and delivered; or the neighbour left it out,
-which it does only for messages that this node had delivered. No message carries what it depends on.
+This rule gives causal order. Let a node deliver m because of its neighbour's entry, and let m1 come before m. The
+neighbour had delivered m1 before m, by the same rule. So m1 is before m on the link, and delivered. Or the neighbour
+left it out, which it does only for messages that this node had delivered. No message carries its dependencies.
 """
 
 from __future__ import annotations
@@ -42,19 +43,20 @@ from .wires import (
     named,
 )
 
-#: Entries wait for others so long, in seconds: far less than a GRAFT timer, and at 1,000 messages a second ten in one.
+#: Entries wait this long for others, in seconds: far less than a GRAFT timer. At 1,000 messages a second it batches
+#: ten.
 BATCH_S: Final = 0.01
 
-#: A life has no more messages: an entry has four bytes for their number.
+#: The most messages of a life: an entry has four bytes for the number.
 SEQ_MAX: Final = (1 << 32) - 1
 
-#: A timer's name.
+#: The name of a timer.
 BATCH_DUE: Final = 0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Grove(Swaps):
-    """One node. Counted so far, besides what ``Swaps`` and ``Trees`` count: ``stray`` wires, of no neighbour."""
+    """One node. It counts ``stray`` wires, which came from no neighbour, and what ``Swaps`` and ``Trees`` count."""
 
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds | None = None) -> None:
         super().__init__(desk, me, bounds or Bounds())
@@ -77,12 +79,12 @@ class Grove(Swaps):
 
     def up(self, peer: Peer, dialled: bool) -> None:
         """See ``Node``."""
-        if peer in self._links:  # the former link's end was not told
+        if peer in self._links:  # the former link's end was not reported
             self.down(peer)
         self._swap(self._add(peer))
 
     def down(self, peer: Peer) -> None:
-        """See ``Node``. What has come over the link stays: its payloads, and what is delivered. Its order goes."""
+        """See ``Node``. Keep the payloads that came over the link and all deliveries; drop its order."""
         branch = self._links.get(peer)
         if branch is not None:
             self._remove(branch)
@@ -122,7 +124,7 @@ class Grove(Swaps):
             self._sweep()
 
     def kept(self) -> dict[str, int]:
-        """How much of what this node keeps, each of which has a limit."""
+        """How much the node keeps of each item that has a limit."""
         return {
             "roots": len(self.rows),
             "history": len(self.history.records),
@@ -135,14 +137,14 @@ class Grove(Swaps):
     # A message's way
 
     def _came(self, branch: Branch, wire: Wire, payload_bytes: int) -> None:
-        """A payload."""
+        """Take in a payload."""
         kind: int = wire[0]
         key: Key = wire[1]
         name, seq = key
         ordered = kind != EARLY and branch.ordered
         if kind == PAYLOAD and ordered and wire[4] is not None:
             self._announced(branch, wire[4])
-            ordered = branch.ordered  # there may have been so many that the link is begun anew
+            ordered = branch.ordered  # a long list of entries may have restarted the link
         row = self.rows.get(name)
         if row is None:
             row = self._learn(name)
@@ -159,7 +161,7 @@ class Grove(Swaps):
             if ordered:
                 self._announced(branch, (key,))
             return
-        early = bool(self._dropped) and key in self._dropped  # so it has gone on before
+        early = bool(self._dropped) and key in self._dropped  # so this node has already forwarded it
         if early:
             want = self.wanted.rows.get(key)
             if kind != REPLAY and (want is None or want.of is not branch):
@@ -189,13 +191,13 @@ class Grove(Swaps):
         self._hold(key, (payload_bytes, hops, born))
         if self._is_floor(key):
             self._await(key)
-        elif self._released(key):  # what is before it in its root's order is on no link
+        elif self._released(key):  # the messages before it in its root's order are on no link
             self._drain()
         if kind == PAYLOAD and ordered and len(branch.queue) > self._bounds.queue_max:
             self._restart(branch)
 
     def _released(self, key: Key) -> bool:
-        """Is on one link everything before its entry delivered? The floors of a link have no place in its order."""
+        """Is every message before this entry delivered, on one link? Floors have no place in a link's order."""
         for branch in self._out:
             queue = branch.queue
             if queue and queue[0] == key and branch.index[key] != FLOOR:
@@ -205,8 +207,10 @@ class Grove(Swaps):
     def _deliver(
         self, key: Key, row: Root, hops: int, payload_bytes: int, born: float, announcer: Branch | None, early: bool
     ) -> bool:
-        """Deliver it, and tell the neighbours; ``announcer`` has told us. ``early``: its payload has gone on before.
-        Returns whether entries wait on any link, for this message may have been what they wait for."""
+        """Deliver the message, and tell the neighbours except ``announcer``, which told us.
+
+        ``early``: its payload was forwarded before. Return whether entries wait on any link, perhaps for this
+        message."""
         now = self._desk.now
         seq = key[1]
         row.seq = seq
@@ -237,12 +241,12 @@ class Grove(Swaps):
                 if onward is None:
                     onward = (PAYLOAD, key, hops + 1, now - born, None)
                 self._send(branch.peer, onward, PAYLOAD_BYTES + name_bytes, payload_bytes)
-        # Last: the application may broadcast at once, and that comes after this message.
+        # Last: the application may broadcast at once, and that message follows this one.
         self._desk.deliver(row.origin, row.base + seq, hops)
         return waiting
 
     def _forward_early(self, source: Branch, row: Root, key: Key, hops: int, payload_bytes: int, age: float) -> None:
-        """It cannot be delivered yet, and goes on."""
+        """Forward a payload that cannot be delivered yet."""
         eager = row.eager
         wire = (EARLY, key, hops + 1, age)
         size = EARLY_BYTES + NAME_BYTES if key[1] == 1 else EARLY_BYTES
@@ -251,7 +255,7 @@ class Grove(Swaps):
                 self._send(branch.peer, wire, size, payload_bytes)
 
     def _announced(self, branch: Branch, keys: tuple[Key, ...]) -> None:
-        """The neighbour has delivered these, in this order."""
+        """Queue messages that the neighbour has delivered, in this order."""
         rows = self.rows
         pending = branch.pending
         queue = branch.queue
@@ -278,8 +282,9 @@ class Grove(Swaps):
             self._drain()
 
     def _drain(self) -> None:
-        """Deliver what is held and has become deliverable, and pass the entries of what is delivered. Where payloads
-        have gone early their entries are waited for, and go at once."""
+        """Deliver held messages that have become deliverable, and remove the entries of delivered ones.
+
+        Neighbours with early payloads wait for the entries, so these go at once."""
         rows = self.rows
         early = NOBODY
         progress = True

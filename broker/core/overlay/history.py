@@ -1,6 +1,6 @@
-"""A node's history: the messages that it has delivered lately, in the order in which it has delivered them.
+"""A node's history: the messages that it has delivered lately, in the order of delivery.
 
-Owns: which messages a node can still send again, and what of them another node lacks. Must never: send.
+Owns: which messages a node can send again, and which of these another node lacks. Must never: send.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from .roots import HISTORY_S, TOLD_S, Root, Vector
 #: ``HISTORY_S``.
 HISTORY_BYTES_MAX: Final = 16 << 20
 
-#: After so many messages the oldest are looked at. One by one would walk over the dictionary's freed places each time.
+#: Number of messages between sweeps. A sweep for each one would walk over the dictionary's freed places each time.
 SWEEP_EVERY: Final = 64
 
 Key = tuple[Hashable, int]
 """A message: the name of its root's life, and its number there, from 1."""
 
 Record = tuple[int, int, float, float]
-"""What is kept of a message: its payload's bytes; the links that it has crossed; when it was sent, as far as its age
-tells; when it was delivered here."""
+"""The record of a message: its payload's bytes; the links that it has crossed; when it was sent, judging by its age;
+when it was delivered here."""
 
 
 class History:
-    """``bytes_max``: of payloads. ``age_max_s``: since they were sent."""
+    """A history. ``bytes_max``: limit on payloads. ``age_max_s``: limit on the seconds since they were sent."""
 
     __slots__ = ("_age_max_s", "_bytes", "_bytes_max", "_until_sweep", "records")
 
@@ -38,7 +38,7 @@ class History:
         self._until_sweep = SWEEP_EVERY
 
     def append(self, key: Key, payload_bytes: int, hops: int, born: float, now: float) -> None:
-        """It has been delivered."""
+        """Add a delivered message."""
         self.records[key] = (payload_bytes, hops, born, now)
         self._bytes += payload_bytes
         self._until_sweep -= 1
@@ -46,7 +46,7 @@ class History:
             self._sweep(now)
 
     def _sweep(self, now: float) -> None:
-        """Drop what is too old. Where it is too much, an eighth goes at once (``SWEEP_EVERY`` says why)."""
+        """Drop old messages. If the bytes exceed the limit, drop an eighth at once (``SWEEP_EVERY`` says why)."""
         self._until_sweep = SWEEP_EVERY
         oldest = now - self._age_max_s
         left = self._bytes
@@ -62,15 +62,25 @@ class History:
         self._bytes = left
 
     def find(self, key: Key, now: float) -> Record | None:
-        """The message, if it may still be sent."""
+        """The message, if it can still be sent."""
         record = self.records.get(key)
         return None if record is None or record[2] < now - self._age_max_s else record
 
     def lacking(
         self, theirs: Vector, rows: Mapping[Hashable, Root], since: float, now: float
     ) -> tuple[Vector, list[Key]]:
-        """What a node with this vector lacks: the messages, in the order of delivery, and of each root up to which
-        number it has to come by them elsewhere. ``since``: what was delivered before this time is not sent."""
+        """Find what a node lacks.
+
+        Args:
+            theirs: Its vector.
+            rows: Our roots.
+            since: Messages delivered before this time, in seconds, are not sent.
+            now: The present time.
+
+        Returns:
+            Floors: for each root, the number up to which it must get messages elsewhere. Then the messages to send, in
+            the order of delivery.
+        """
         floors: Vector = {}
         keys: list[Key] = []
         upto: Vector = {}

@@ -1,11 +1,11 @@
-"""What a node of an overlay is, and what it may ask for: the border between a protocol and whoever runs it.
+"""The interface of an overlay node: the border between a protocol and the program that runs it.
 
-Owns: the events that a protocol is told of, and the desk that it asks. Must never: know a clock, a socket, a simulator
+Owns: the events that a protocol receives, and the desk that it calls. Must never: know a clock, a socket, a simulator
 or another protocol.
 
-A protocol is pure: it is told of one event after the other, and asks its desk for what is to be done. A link to a
-neighbour has two ends, carries messages in their order, and loses none until it is down; then what was under way on it
-may have come or not. The membership (``views``) says which neighbours there are; a broadcast protocol is told of them.
+A protocol is pure: it receives one event after another, and asks its desk for all actions. A link to a neighbour has
+two ends, carries messages in order, and loses none until it is down; then messages under way may or may not have
+arrived. The membership (``views``) chooses the neighbours; a broadcast protocol hears about each.
 """
 
 from __future__ import annotations
@@ -27,40 +27,67 @@ One = TypeVar("One")
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Chance:
-    """The only source of chance: who runs a node draws, from a generator that it has seeded."""
+    """The only source of chance, drawn from a generator that the runner has seeded."""
 
     def random(self) -> float:
-        """From 0 to below 1, each as likely."""
+        """Draw a number from 0 to below 1, uniformly."""
         raise NotImplementedError
 
     def choice(self, some: Sequence[One]) -> One:
-        """One of these, of which there is one at least."""
+        """Draw one of these.
+
+        Args:
+            some: At least one item.
+
+        Returns:
+            The drawn item.
+        """
         raise NotImplementedError
 
     def sample(self, some: Sequence[One], count: int) -> list[One]:
-        """So many of these, none twice; there are as many at least."""
+        """Draw distinct items.
+
+        Args:
+            some: At least ``count`` items.
+            count: The number of items to draw.
+
+        Returns:
+            The items drawn.
+        """
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Desk:
-    """What a node may ask for. ``now``: seconds, of an arbitrary zero."""
+    """The calls that a node can make. ``now``: seconds from an arbitrary zero."""
 
     def __init__(self, random: Chance) -> None:
         self.now = 0.0
         self.random = random
 
     def send(self, peer: Peer, wire: Wire, control_bytes: int, payload_bytes: int = 0) -> None:
-        """Over the link to the neighbour. What it takes on the wire is told apart: what the protocol adds, and the
-        payload (0: none goes along). To a peer without a link: nothing is sent."""
+        """Send a message over the link to a neighbour. Without a link, nothing is sent.
+
+        Args:
+            peer: The neighbour.
+            wire: The message.
+            control_bytes: Bytes that the protocol adds on the wire.
+            payload_bytes: Bytes of the payload; 0 without one.
+        """
         raise NotImplementedError
 
     def after(self, seconds: float, what: Any) -> None:
-        """``Node.due`` is called with this once the seconds are over. It cannot be taken back."""
+        """Call ``Node.due(what)`` after this many seconds. The call cannot be cancelled."""
         raise NotImplementedError
 
     def deliver(self, root: Peer, number: int, hops: int) -> None:
-        """Give the root's message of this number to the application. ``hops``: links that its payload has crossed."""
+        """Give a message to the application.
+
+        Args:
+            root: The node that broadcast it.
+            number: Its number at the root, from 1.
+            hops: Links that its payload has crossed.
+        """
         raise NotImplementedError
 
     def dial(self, peer: Peer) -> None:
@@ -68,33 +95,44 @@ class Desk:
         raise NotImplementedError
 
     def hang_up(self, peer: Peer) -> None:
-        """End the link. The other end is told by ``Node.down``; this one is not."""
+        """End the link. Only the other end gets ``Node.down``."""
         raise NotImplementedError
 
     def contacts(self) -> list[Peer]:
-        """Some living nodes, from a registry: for a node that knows no living one. Counted."""
+        """Return some live nodes from a registry, for a node that knows none. The reads are counted."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Node:
-    """One node of a protocol. Nothing of this has to be there; what is not does nothing."""
+    """One node of a protocol. Every method is optional; by default it does nothing."""
 
     def broadcast(self, payload_bytes: int) -> None:
-        """The application has a message for all; it is delivered here at once. Its number is this root's next one,
-        from 1."""
+        """Broadcast a message of the application, and deliver it here at once.
+
+        Its number is this root's next one, from 1.
+
+        Args:
+            payload_bytes: Bytes of its payload.
+        """
 
     def up(self, peer: Peer, dialled: bool) -> None:
-        """A link to the peer is open; ``dialled``: by this end."""
+        """Use the open link to the peer. ``dialled``: this end opened it."""
 
     def down(self, peer: Peer) -> None:
-        """The link is gone: the peer has crashed, hung up, or is cut off."""
+        """Drop the link: the peer has crashed, hung up, or is cut off."""
 
     def unreachable(self, peer: Peer) -> None:
-        """It could not be dialled."""
+        """Handle a failed dial."""
 
     def received(self, peer: Peer, wire: Wire, payload_bytes: int) -> None:
-        """A message came over the link."""
+        """Handle a message from the link.
+
+        Args:
+            peer: The neighbour at the other end.
+            wire: The message.
+            payload_bytes: Bytes of its payload; 0 without one.
+        """
 
     def due(self, what: Any) -> None:
-        """What was asked for by ``Desk.after``."""
+        """Handle a timer. ``what``: the argument of ``Desk.after``."""

@@ -1,16 +1,16 @@
-"""How a link begins, and begins anew: what each end lacks, and what nobody can bring any more.
+"""Starts and restarts links: exchanges what each end lacks, and gives up what nobody can send.
 
-Owns: the exchange of vectors, floors, and what is held until it may be delivered. Must never: deliver.
+Owns: the exchange of vectors, floors, and payloads held until delivery. Must never: deliver.
 
-**A new link** begins with both vectors. Each end then sends, in its own order of delivery, what the other one lacks.
-What its history does not have any more it names as *floors*; beyond them nothing of the link is delivered until the
-messages up to there have come over other links. If none brings them within ``GAP_WAIT_S`` they are given up, which is
-counted. Before its neighbour's vector has come a node says nothing else, so that such a link orders nothing.
+**A new link** begins with both vectors. Each end then sends, in its own order of delivery, what the other lacks. It
+names messages that its history has dropped as *floors*. Beyond them nothing of the link is delivered until the messages
+up to there have come over other links. If none brings them within ``GAP_WAIT_S``, the node gives them up, and counts
+that. A node sends nothing else before its neighbour's vector has come, so that such a link orders nothing.
 
-For some seconds a node is **new**: until it takes up where a neighbour is that was there before it, but for what that
-one has delivered since the node began. A delivery does not end that: where several nodes come together, one may get
-another's first message before it is told of any that is older. But of a root of which it has delivered something it
-lacks what is between.
+For some seconds a node is **new**: until it adopts the position of a neighbour that was there before it, apart from
+that neighbour's deliveries since the node began. A delivery does not end that: if several nodes start together, one may
+get another's first message before it hears of any older one. But if it has delivered a message of a root, it lacks the
+messages between.
 """
 
 from __future__ import annotations
@@ -40,42 +40,41 @@ from .wires import (
     named,
 )
 
-#: A new node wants what its neighbour has delivered since it began, and so many seconds before: its request was under
-#: way, and clocks differ in speed.
+#: A new node asks for what its neighbour has delivered since the node began, and for this many seconds before: its
+#: request was under way, and clocks differ in speed.
 NEWCOMER_S: Final = 1.0
 
-#: Whom it takes up from may be newer by so much, in seconds: half of that, which leaves a request half a second.
+#: The neighbour whose position it adopts can be newer by this, in seconds: half, which leaves a request half a second.
 NEWER_S: Final = NEWCOMER_S / 2.0
 
-#: A node is new for at most so many seconds: as long as its neighbours' histories have what it wants.
+#: A node is new for at most this many seconds: as long as its neighbours' histories have what it asks for.
 NEW_S_MAX: Final = HISTORY_S - NEWCOMER_S
 
-#: Roots that may be forgotten are looked for so often, in seconds.
+#: Interval of the search for roots to forget, in seconds.
 SWEEP_S: Final = 60.0
 
-#: A timer's name.
+#: The name of a timer.
 SWEEP_DUE: Final = 2
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Swaps(Trees):
-    """One node. Counted so far: ``restarts`` of links; ``gaps``, roots of which messages were given up; ``forgotten``
-    roots."""
+    """One node. It counts ``restarts`` of links; ``gaps``, roots with messages given up; ``forgotten`` roots."""
 
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds) -> None:
         super().__init__(desk, me, bounds)
         self._began = desk.now
-        self._new = True  # it has not taken up where another is
-        self._whole_since = -NEVER  # since then nothing was left out here because this node was new
+        self._new = True  # it has not adopted the position of another node
+        self._whole_since = -NEVER  # since then this node has left out nothing because it was new
         self._sweeping = False
         self.restarts = self.gaps = self.forgotten = 0
 
     def _drain(self) -> None:
-        """Deliver what has become deliverable."""
+        """Deliver all messages that have become deliverable."""
         raise NotImplementedError
 
     def _learn(self, name: Hashable) -> Root:
-        """A root that is not known: its first message floods."""
+        """Add an unknown root: its first message floods."""
         row = self.rows[name] = Root(name, self._desk.now, self._out_bits)
         if not self._sweeping:
             self._sweeping = True
@@ -83,7 +82,7 @@ class Swaps(Trees):
         return row
 
     def _tell_pending(self, to: int = EVERYBODY) -> None:
-        """Our entries that have waited for others, over these links."""
+        """Send our batched entries over these links."""
         for branch in self._out:
             if branch.pending and to & branch.bit:
                 keys = tuple(branch.pending)
@@ -91,7 +90,7 @@ class Swaps(Trees):
                 self._send(branch.peer, (ENTRIES, keys), ENTRIES_BYTES + ENTRY_BYTES * len(keys) + named(keys))
 
     def _swap(self, branch: Branch) -> None:
-        """Say what is delivered here."""
+        """Send our vector."""
         known = vector(self.rows)
         age = self._desk.now - self._began + NEWCOMER_S if self._is_new() else -1.0
         size = VECTOR_BYTES + VECTOR_ROW_BYTES * len(known)
@@ -101,7 +100,7 @@ class Swaps(Trees):
         return self._new and self._desk.now - self._began <= NEW_S_MAX
 
     def _open(self, branch: Branch, theirs: Vector, age: float) -> None:
-        """The neighbour has said what is delivered there. From now on our order goes over the link."""
+        """Take the neighbour's vector. From now on our order goes over the link."""
         now = self._desk.now
         branch.pending = {}
         if not branch.out:
@@ -125,7 +124,8 @@ class Swaps(Trees):
     def _floors(
         self, branch: Branch, floors: Vector, first: bool, whole_s: float, quiet: Mapping[Hashable, float]
     ) -> None:
-        """The neighbour cannot send what it has passed up to there. With its first floors its order begins."""
+        """Take the neighbour's floors: it has passed messages up to there that it cannot send. Its first ones begin its
+        order."""
         if not (first or branch.ordered):
             return  # they belong to the order before the link was restarted
         branch.ordered = True
@@ -156,8 +156,8 @@ class Swaps(Trees):
             self._await(key)
 
     def _forgotten_before(self, branch: Branch, key: Key) -> None:
-        """The neighbour has left out what is before this message, so it was here: its root has been forgotten since, as
-        one of too many. Now there is a gap before it."""
+        """Put a gap before this message. The neighbour left out the earlier ones, so they were here; since then their
+        root was forgotten, as one of too many."""
         floor = (key[0], key[1] - 1)
         if floor not in branch.index:
             branch.queue.appendleft(floor)
@@ -168,18 +168,18 @@ class Swaps(Trees):
         """See ``Trees``."""
         self.gaps += len(floors)
         for key in floors.items():
-            if key[0] in self.rows and not self._is_floor(key):  # a neighbour has it, and has had it only now
+            if key[0] in self.rows and not self._is_floor(key):  # a neighbour has it, and got it only now
                 self.rows[key[0]].at = self._desk.now
         self._pass(floors)
 
     def _pass(self, floors: Vector) -> None:
-        """What is up to there will not be delivered here. The neighbours are told at this place of our order."""
+        """Skip the messages up to the floors, and tell the neighbours at this place of our order."""
         for name, seq in floors.items():
             row = self.rows.get(name)
             if row is None:
                 row = self._learn(name)
             if not (row.seq or row.parent):
-                row.eager = NOBODY  # its tree is there, without this node
+                row.eager = NOBODY  # its tree exists without this node
             row.seq = max(row.seq, seq)
         for key in [key for key in self._held if key[1] <= floors.get(key[0], 0)]:
             self._held_bytes -= self._held.pop(key)[0]
@@ -189,8 +189,8 @@ class Swaps(Trees):
         self._drain()
 
     def _sweep(self) -> None:
-        """Forget roots that may be forgotten, and payloads that nobody has announced: their root crashed when it had
-        not sent what comes before them."""
+        """Forget roots that are due, and payloads that nobody has announced: their root crashed before it sent their
+        predecessors."""
         now = self._desk.now
         self.forgotten += forget(self.rows, now)
         if self._own is not None and self._own.name not in self.rows:
@@ -203,7 +203,7 @@ class Swaps(Trees):
             self._desk.after(SWEEP_S, SWEEP_DUE)
 
     def _hold(self, key: Key, held: Held) -> None:
-        """Keep the payload until it may be delivered, if there is room."""
+        """Keep the payload until delivery, if there is room."""
         if self._held_bytes + held[0] <= self._bounds.held_bytes_max:
             self._held[key] = held
             self._held_bytes += held[0]
@@ -216,13 +216,13 @@ class Swaps(Trees):
             self._tidy()
 
     def _tidy(self) -> None:
-        """Of what was dropped, keep what a neighbour has announced. If one announces the rest, that is wanted."""
+        """Forget dropped payloads that no neighbour has announced. A later announcement makes them wanted again."""
         for key in list(self._dropped):
             if not any(key in branch.index for branch in self._out):
                 del self._dropped[key]
 
     def _restart(self, branch: Branch) -> None:
-        """Have the neighbour begin its order anew, after what is delivered here."""
+        """Have the neighbour restart its order after our deliveries."""
         self.restarts += 1
         branch.ordered = False
         branch.queue.clear()

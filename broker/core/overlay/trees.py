@@ -1,19 +1,19 @@
-"""One tree per root: over which links payloads go, and how a tree that was broken is mended.
+"""One tree per root: chooses the links for payloads, and mends broken trees.
 
 Owns: links and their bits; each root's tree; PRUNE, GRAFT and the timers. Must never: decide when a message is
-delivered (``grove`` does), or which neighbours there are (``views`` does).
+delivered (``grove`` does), or choose the neighbours (``views`` does).
 
-A root's first message floods. Who gets a payload twice asks the later sender to stop, so that a tree remains (Plumtree:
-Leitão, Pereira and Rodrigues, "Epidemic Broadcast Trees", 2007; here one for each root, as riak_core has it). Rules
-that are not Plumtree's:
+A root's first message floods. A node that gets a payload twice asks the later sender to stop, so that a tree remains
+(Plumtree: Leitão, Pereira and Rodrigues, "Epidemic Broadcast Trees", 2007; here one for each root, as in riak_core).
+Rules beyond Plumtree:
 
-* The **parent** is the neighbour whose payload came first. Another's entry may have released it for delivery: to take
-  that one for the parent would prune the tree.
-* Nobody prunes its parent; and who was pruned is no parent while its last payloads still come.
-* Two neighbours whose payloads cross on their link both stop by themselves, without a PRUNE.
-* A new link carries no payloads of known roots until it is asked to. A node without a parent asks at a message's first
-  announcement: no timer is needed where no tree could still bring it. The same holds where the parent itself announces:
-  it would have sent the payload.
+* The **parent** is the neighbour whose payload came first. Another neighbour's entry may have released it for delivery:
+  taking that one as parent would prune the tree.
+* A node never prunes its parent. A pruned neighbour does not become the parent while its last payloads still come.
+* Two neighbours whose payloads cross on their link both stop on their own, without a PRUNE.
+* A new link carries no payloads of known roots until its other end asks. A node without a parent asks at a message's
+  first announcement: no tree could still bring it, so no timer is needed. The same holds when the parent itself
+  announces: it would have sent the payload.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from .roots import HISTORY_S, NOBODY, Root, renumber
 from .wanted import ANSWER_S, GAP_WAIT_S, TIMER_S_MAX, TIMER_S_MIN, Want, Wanted
 from .wires import EARLY, EARLY_BYTES, ENTRIES_BYTES, ENTRY_BYTES, GONE, GRAFT, PRUNE, PRUNE_BYTES
 
-#: Payloads held until they may be delivered, in bytes. What comes beyond is dropped, and asked for again when its turn
-#: has come. (To restart the link would be simpler. Its neighbour would send everything again, and where links are full
-#: already, so that much has to be held, that makes a collapse of a delay.)
+#: Payloads held until delivery, in bytes. Payloads beyond that are dropped, and asked for again when their turn comes.
+#: (Restarting the link would be simpler. But its neighbour would send everything again. That much is held only when
+#: links are full, so a delay would become a collapse.)
 HELD_BYTES_MAX: Final = 16 << 20
 
-#: Entries of a link that wait: as many as a history of small messages has. Then the link is restarted: its neighbour
-#: sends what is lacking, in an order in which nothing has to wait. What it sends then is bounded by its history.
+#: Waiting entries of a link: as many as a history of small messages has. Beyond that the link restarts: its neighbour
+#: sends the missing messages in an order in which none must wait. Its history bounds what it then sends.
 QUEUE_MAX: Final = 1 << 16
 
-#: A timer's name, and the least that it takes, in seconds.
+#: The name of a timer, and its shortest time, in seconds.
 WANT_DUE: Final = 1
 PAUSE_S_MIN: Final = 0.001
 
 NEVER: Final = float("inf")
 
 Held = tuple[int, int, float]
-"""A payload that waits: its bytes, the links that it has crossed, when it was sent."""
+"""A waiting payload: its bytes, the links that it has crossed, when it was sent."""
 
 
 class Bounds:
-    """What a node may keep; the tests have smaller ones. Bytes and seconds."""
+    """Limits on what a node keeps, in bytes and seconds; the tests use smaller ones."""
 
     __slots__ = ("held_bytes_max", "history_bytes_max", "history_s", "queue_max", "timer_s_max", "timer_s_min")
 
@@ -73,8 +73,10 @@ class Bounds:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Trees(Node):
-    """One node's part of all trees. Counted so far: ``duplicates`` payloads, ``prunes`` and ``grafts`` sent, and
-    payloads ``dropped`` for want of room."""
+    """One node's part of all trees.
+
+    Counts: ``duplicates`` of payloads; ``prunes`` and ``grafts`` sent; payloads ``dropped`` because there was no
+    room."""
 
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds) -> None:
         self._desk = desk
@@ -86,14 +88,14 @@ class Trees(Node):
         self._bounds = bounds
         self._own: Root | None = None
         self._links: dict[Peer, Branch] = {}
-        self._out: list[Branch] = []  # those over which our order goes, in the order in which they were opened
+        self._out: list[Branch] = []  # those that carry our order, as they were opened
         self._next_bit = 0
-        self._live = NOBODY  # of all links
+        self._live = NOBODY  # bits of all links
         self._out_bits = NOBODY
         self._held: dict[Key, Held] = {}
         self._held_bytes = 0
-        self._dropped: dict[Key, bool] = {}  # has been asked for again, its turn having come
-        self._armed_at = NEVER  # when the timer for what is wanted is due
+        self._dropped: dict[Key, bool] = {}  # dropped payload -> was it asked for again, in its turn?
+        self._armed_at = NEVER  # when the timer for wanted payloads is due
         self.duplicates = self.prunes = self.grafts = self.dropped = 0
 
     # Links
@@ -128,7 +130,7 @@ class Trees(Node):
     # Branches of a tree
 
     def _twice(self, branch: Branch, row: Root, key: Key) -> None:
-        """A payload has come that was here already."""
+        """Handle a payload that was here already."""
         self.duplicates += 1
         if self.wanted.answered:
             self.wanted.came_again(key, self._desk.now)
@@ -152,14 +154,14 @@ class Trees(Node):
             row.eager &= ~branch.bit
 
     def _grafted(self, branch: Branch, keys: tuple[Key, ...], once: bool) -> None:
-        """The neighbour asks for these; unless ``once``, for further payloads of their roots as well."""
+        """Send the neighbour these messages. Unless ``once``, add it to the trees of their roots as well."""
         now = self._desk.now
         gone: list[Key] = []
         for key in keys:
             row = self.rows.get(key[0])
             if row is not None and not once:
                 row.eager |= branch.bit
-                if row.parent == branch.bit:  # it has nobody above it any more
+                if row.parent == branch.bit:  # the neighbour has no parent any longer
                     row.parent = NOBODY
             record = self.history.find(key, now)
             if record is None:
@@ -170,10 +172,10 @@ class Trees(Node):
         if gone:
             self._send(branch.peer, (GONE, tuple(gone)), ENTRIES_BYTES + ENTRY_BYTES * len(gone))
 
-    # What is wanted
+    # Wanted payloads
 
     def _want(self, branch: Branch, keys: list[Key]) -> None:
-        """The neighbour has announced these, whose payloads are not here."""
+        """Want the payloads of these messages, which the neighbour has announced."""
         now = self._desk.now
         rows = self.wanted.rows
         timer_s = self.wanted.timer_s()
@@ -188,7 +190,7 @@ class Trees(Node):
             rows[key] = Want(now, now + ANSWER_S, branch)
             ask.append(key)
             if row is not None:
-                row.parent = branch.bit  # for the next one is not asked of everybody who announces it
+                row.parent = branch.bit  # so only one announcer gets the request for this root's next message
         if ask:
             self._graft(branch, ask)
         self._arm(now + (min(timer_s, ANSWER_S) if ask else timer_s))
@@ -202,7 +204,7 @@ class Trees(Node):
         self._send(branch.peer, (GRAFT, tuple(keys), False), ENTRIES_BYTES + ENTRY_BYTES * len(keys))
 
     def _pull(self, branch: Branch, key: Key, row: Root) -> None:
-        """It was dropped, and is the next one in the neighbour's order. Its tree may stay as it is."""
+        """Ask for a dropped message that is next in the neighbour's order. Its tree can stay as it is."""
         now = self._desk.now
         self._dropped[key] = True
         want = self.wanted.rows[key] = Want(now, now + ANSWER_S, branch)
@@ -215,7 +217,8 @@ class Trees(Node):
         self._arm(want.due_at)
 
     def _ask(self, key: Key, want: Want) -> bool:
-        """Ask for it now, whoever can send it, one after the other. Returns False: it is a gap, and nobody can."""
+        """Ask for the message now, from one possible sender after another. Return False for a gap: nobody can send
+        it."""
         now = self._desk.now
         can: list[Branch] = []
         wait_s = 0.0
@@ -223,8 +226,8 @@ class Trees(Node):
             good_for = branch.index.get(key)
             if good_for is None:
                 continue
-            # A payload that nobody can send any more may still be on its way, but for one that came and was dropped.
-            # A floor is nothing that is on its way.
+            # A payload that nobody can send again may still be on its way, unless it came and was dropped. A floor
+            # announces no payload on its way.
             wait_s = max(wait_s, GAP_WAIT_S if good_for == FLOOR else HISTORY_S)
             if good_for == SENDABLE and key not in self._held:
                 can.append(branch)
@@ -232,7 +235,7 @@ class Trees(Node):
             of = can[want.asked % len(can)]
             self._graft(of, [key])
             self.wanted.ask(want, of, now)
-        elif not wait_s:  # who announced it is gone; the others will announce it
+        elif not wait_s:  # its announcer is gone; the others will announce it
             del self.wanted.rows[key]
         elif now < want.first_at + wait_s and key not in self._dropped:
             want.due_at = want.first_at + wait_s
@@ -243,7 +246,7 @@ class Trees(Node):
         return True
 
     def _await(self, floor: Key) -> None:
-        """Others have so long to bring what is up to there. That the last of it is held does not bring the rest."""
+        """Wait for others to bring the messages up to the floor. Holding the last one does not bring the rest."""
         if floor not in self.wanted.rows:
             now = self._desk.now
             self.wanted.rows[floor] = Want(now, now + GAP_WAIT_S)
@@ -253,7 +256,7 @@ class Trees(Node):
         return any(branch.index.get(key) == FLOOR for branch in self._out)
 
     def _comes(self, upto: Key) -> bool:
-        """Is anything known of the messages of this root up to there?"""
+        """Does this node hold or expect any message of this root up to there?"""
         name, seq = upto
         for key in self._held:
             if key[0] == name and key[1] <= seq:
@@ -265,7 +268,7 @@ class Trees(Node):
         return False
 
     def _gone(self, branch: Branch, keys: tuple[Key, ...]) -> None:
-        """The neighbour cannot send these any more."""
+        """Note that the neighbour can no longer send these."""
         for key in keys:
             if branch.index.get(key, FLOOR) == SENDABLE:
                 branch.index[key] = PLACE
@@ -275,7 +278,7 @@ class Trees(Node):
         self._arm_next()
 
     def _parents_gone(self) -> None:
-        """A link is down: what its tree would have brought is asked for at once."""
+        """Ask at once for payloads that trees over the lost link would have brought."""
         for key, want in list(self.wanted.rows.items()):
             row = self.rows.get(key[0])
             if row is None or not row.parent & self._live:
@@ -283,7 +286,7 @@ class Trees(Node):
         self._arm_next()
 
     def _wanted_due(self) -> None:
-        """The timer is due."""
+        """Handle the timer for wanted payloads."""
         now = self._desk.now
         if self._armed_at <= now + PAUSE_S_MIN:
             self._armed_at = NEVER
@@ -300,7 +303,7 @@ class Trees(Node):
         self._arm_next()
 
     def _give_up(self, floors: dict[Any, int]) -> None:
-        """Nobody can send these messages any more: of each root, up to this number."""
+        """Give up messages that nobody can send: of each root, up to this number."""
         raise NotImplementedError
 
     def _arm_next(self) -> None:

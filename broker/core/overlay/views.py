@@ -1,22 +1,21 @@
-"""HyParView: which neighbours a node has, and whom it knows of besides.
+"""HyParView: maintains a node's neighbours, and the other nodes that it knows.
 
 Owns: the active view, the passive view, and every link of the node: it alone dials and hangs up. Must never: know what
 the protocol above says over the links.
 
 The protocol (Leitão, Pereira and Rodrigues, "HyParView", 2007; section 4.2.1 of the document): a small *active view* of
 neighbours, symmetrical, each with an open link; a larger *passive view* of nodes to take their places. A newcomer's
-contact sends it on random walks, whose ends become its neighbours. Shuffles exchange parts of passive views. What is
-done otherwise, and why:
+contact sends it on random walks, whose ends become its neighbours. Shuffles exchange parts of passive views. This
+implementation differs, for these reasons:
 
 * A peer is a neighbour once both have said so, never before it has answered.
-* A node asks for neighbours while it has fewer than ``ACTIVE``, and is asked up to ``ACTIVE_MAX``. Nearly every request
-  finds room, so that a request seldom costs another node a neighbour.
-* A neighbour that goes down is replaced from the passive view. The registry is asked only by a node that has no
-  neighbour, and by one that has lacked some for long and knows nobody. Joining again at every loss would churn the
-  overlay.
-* A neighbour that went down without a word may be cut off. It is dialled again for ``LOST_S``: else the two sides of a
-  cut, whose views have filled up meanwhile, would never find each other.
-* The answer to a shuffle goes back the way on which the shuffle came, over links that are open.
+* A node asks for neighbours while it has fewer than ``ACTIVE``, and accepts up to ``ACTIVE_MAX``. Nearly every request
+  finds room, so a request seldom costs another node a neighbour.
+* A neighbour that goes down is replaced from the passive view. Only a node without neighbours asks the registry, and
+  one that has long lacked some and knows nobody. Joining again at every loss would churn the overlay.
+* A neighbour that went down without a word may be cut off. The node redials it for ``LOST_S``: otherwise the two sides
+  of a cut, whose views have filled up meanwhile, would never find each other.
+* The answer to a shuffle returns along the shuffle's path, over open links.
 """
 
 from __future__ import annotations
@@ -34,46 +33,46 @@ from .words import ACCEPT, DISCONNECT, FORWARD_JOIN, HEAD_BYTES, JOIN, NAME_BYTE
 #: Neighbours that a node asks for: log10 n + 1 for 10,000 nodes (section 4.2.1).
 ACTIVE: Final = 5
 
-#: Neighbours that a node accepts: one more than it asks for. See above.
+#: Neighbours that a node accepts: one more than it asks for, as explained above.
 ACTIVE_MAX: Final = 6
 
-#: A node begins a shuffle so often, in seconds: an exchange of 7 names, over at most 12 links.
+#: Interval of a node's shuffles, in seconds: an exchange of 7 names, over at most 12 links.
 SHUFFLE_S: Final = 10.0
 
-#: A node with too few neighbours, or with lost ones, tries again after this time, in seconds; what is drawn by chance
-#: lies between its half and the whole. Both sides of a cut find each other within that and a dial.
+#: A node with too few or lost neighbours tries again after this time, in seconds. The actual wait is random, between
+#: half and the whole. Both sides of a cut find each other within that and a dial.
 RETRY_S: Final = 2.0
 
-#: A neighbour that was lost is dialled for so long, in seconds: by then registries have taken the dead out. So many are
-#: dialled: twice as many as a node has.
+#: A node redials a lost neighbour for this long, in seconds: by then registries have removed the dead. ``LOST_MAX``
+#: limits the lost neighbours that it redials: twice as many as its neighbours.
 LOST_S: Final = 300.0
 LOST_MAX: Final = 12
 
-#: One that was lost and is found full is asked so often. Most have found others by then, and the sides are joined.
+#: Refusals after which a node stops asking a lost neighbour. By then most have found others, and the sides are joined.
 REFUSALS_MAX: Final = 3
 
-#: From its second request on, one of so many has priority: two sides, all of whose nodes are full, still join, and few
-#: neighbours are put out.
+#: From its second request on, one request in this many has priority. So two sides whose nodes are all full still join,
+#: and few neighbours lose their place.
 PRIORITY_OF: Final = 8
 
-#: A link over which nothing was agreed is ended after this time, in seconds.
+#: A link without an agreement ends after this time, in seconds.
 IDLE_S: Final = 5.0
 
 # Names of timers, apart from those of the protocol above.
 SHUFFLE_DUE: Final = 100
 RETRY_DUE: Final = 101
 
-# What a link is for.
-IDLE: Final = 0  # it was opened by the peer, which has not said what for
-ASKED: Final = 1  # we have asked it to be one of the neighbours that we lack, and are waiting
-URGED: Final = 2  # we have asked, and would put another out for it
+# Purposes of a link.
+IDLE: Final = 0  # opened by the peer, which has not said why
+ASKED: Final = 1  # we have asked the peer to be a missing neighbour, and wait for its answer
+URGED: Final = 2  # we have asked, and would evict another neighbour for it
 NEIGHBOURS: Final = 3
 
-# Why a peer is dialled.
+# Reasons for dialling a peer.
 TO_JOIN: Final = 0
 TO_REPLACE: Final = 1
-TO_WELCOME: Final = 2  # it is a newcomer whose walk has ended here
-TO_FIND: Final = 3  # it was lost
+TO_WELCOME: Final = 2  # the peer is a newcomer whose walk has ended here
+TO_FIND: Final = 3  # the peer was lost
 
 
 class Options:
@@ -89,21 +88,21 @@ class Options:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Hyparview(Walks):
-    """One node's part. ``upper``: the protocol above; it is told of neighbours, and of no other links.
+    """One node's membership protocol. ``upper``: the protocol above; it hears of neighbours, and of no other links.
 
-    Counted so far: ``registry_reads``; ``joins`` sent; ``put_out``, neighbours that had to make room.
+    Counts: ``registry_reads``; ``joins`` sent; ``put_out``, neighbours evicted to make room.
     """
 
     def __init__(self, desk: Desk, me: Peer, upper: Node, options: Options | None = None) -> None:
         self.options = options or Options()
         super().__init__(desk, me, self.options.passive_max)
         self.upper = upper
-        self._links: dict[Peer, tuple[int, float]] = {}  # what for, since when
-        self._dialling: dict[Peer, int] = {}  # why
-        self._lost: dict[Peer, tuple[float, int]] = {}  # since when, refusals
-        self._tried: dict[Peer, None] = {}  # in this round of the search for neighbours
+        self._links: dict[Peer, tuple[int, float]] = {}  # purpose, and start time
+        self._dialling: dict[Peer, int] = {}  # reason
+        self._lost: dict[Peer, tuple[float, int]] = {}  # when it was lost, and refusals since
+        self._tried: dict[Peer, None] = {}  # asked in this round of the search for neighbours
         self._expected: dict[Peer, None] = {}
-        self._read_at = float("-inf")  # the registry
+        self._read_at = float("-inf")  # last read of the registry
         self._pause_s = RETRY_S
         self._joined = False  # this node has had a contact or a neighbour
         self._left = False
@@ -113,27 +112,28 @@ class Hyparview(Walks):
     # Beginning and end
 
     def start(self, contact: Peer | None = None) -> None:
-        """Join by this contact. None: this node is the first one; it waits for others. Or ``expect``, and only once."""
+        """Join through this contact. None: this node is the first, and waits for others. Call this or ``expect``,
+        once."""
         self._start()
         if contact is not None:
             self._joined = True
             self._dial(contact, TO_JOIN)
 
     def expect(self, active: Sequence[Peer], passive: Sequence[Peer]) -> None:
-        """In an overlay that is there already: links to ``active`` will be up without a word, and are neighbours'."""
+        """Start inside an existing overlay: links to ``active`` come up unannounced, as links of neighbours."""
         self._start()
         self._expected = dict.fromkeys(active)
         for peer in passive:
             self.passive.note(peer)
 
     def leave(self) -> None:
-        """In order: neighbours are told, and look for others."""
+        """Leave in order: tell the neighbours, which then look for others."""
         self._left = True
         for peer in list(self._links):
             self._part(peer, True)
 
     def _start(self) -> None:
-        # Not all at once where many begin together.
+        # A random delay, so that nodes that start together do not shuffle together.
         self._desk.after(SHUFFLE_S * (0.5 + self._random.random()), SHUFFLE_DUE)
 
     # Events
@@ -166,7 +166,7 @@ class Hyparview(Walks):
 
     def up(self, peer: Peer, dialled: bool) -> None:
         """See ``Node``."""
-        if peer in self.active:  # its end of the former link was told before ours
+        if peer in self.active:  # its end of the former link was reported before ours
             self._lose(peer)
         why = self._dialling.pop(peer, -1)
         self._links[peer] = (IDLE, self._desk.now)
@@ -237,7 +237,7 @@ class Hyparview(Walks):
             self._parted(peer, wire[1])
 
     def _ask(self, peer: Peer, why: int) -> None:
-        """The link that we have dialled is up: ask its peer to be a neighbour."""
+        """Ask the peer of a link that we have dialled to be a neighbour."""
         full = len(self.active) >= self.options.active_max
         priority = not self.active
         if why == TO_FIND:
@@ -253,7 +253,7 @@ class Hyparview(Walks):
         self._send(peer, (NEIGHBOUR, priority), HEAD_BYTES)
 
     def _accept(self, peer: Peer) -> None:
-        """The peer has asked. It hears of it before the protocol above says anything to it."""
+        """Accept the peer's request. The peer hears that before the protocol above sends anything."""
         if peer not in self.active:
             self._make_room()
             self._send(peer, (ACCEPT,), HEAD_BYTES)
@@ -271,7 +271,7 @@ class Hyparview(Walks):
         self._seek()
 
     def _refused(self, peer: Peer) -> None:
-        """It lives, and has no room; or we have none."""
+        """Release a peer that lives but has no room, or for which we have none."""
         self._hang_up(peer)
         if peer in self._lost:
             since, refusals = self._lost.pop(peer)
@@ -288,7 +288,7 @@ class Hyparview(Walks):
             self._part(self._random.choice(list(self.active)), False)
 
     def _part(self, peer: Peer, leaves: bool) -> None:
-        """Tell it, and end the link."""
+        """Tell the peer that we part, and end the link."""
         self._send(peer, (DISCONNECT, leaves), HEAD_BYTES)
         if peer in self.active:
             self._lose(peer)
@@ -296,7 +296,7 @@ class Hyparview(Walks):
         self._hang_up(peer)
 
     def _parted(self, peer: Peer, leaves: bool) -> None:
-        """It has told us."""
+        """The peer has told us that it parts."""
         if peer in self.active:
             self._lose(peer)
         self._hang_up(peer)
@@ -307,7 +307,7 @@ class Hyparview(Walks):
         self._seek()
 
     def _lose(self, peer: Peer) -> None:
-        """It is a neighbour no more."""
+        """Remove a neighbour."""
         self._links.pop(peer, None)
         self.active.pop(peer, None)
         self.upper.down(peer)
@@ -330,7 +330,7 @@ class Hyparview(Walks):
         if peer not in self._links:
             self._dialling[peer] = why
             self._desk.dial(peer)
-        elif self._links[peer][0] == IDLE:  # it has dialled us
+        elif self._links[peer][0] == IDLE:  # the peer has dialled us
             self._ask(peer, why)
 
     def _welcome(self, newcomer: Peer) -> None:
@@ -338,7 +338,7 @@ class Hyparview(Walks):
         self._dial(newcomer, TO_WELCOME)
 
     def _seek(self) -> None:
-        """Ask as many nodes as there are neighbours lacking."""
+        """Ask as many nodes as neighbours are missing."""
         lacking = self.options.active - len(self.active) - len(self._expected)
         if lacking <= 0:
             return
@@ -357,7 +357,7 @@ class Hyparview(Walks):
             self._retry()
 
     def _ask_registry(self) -> None:
-        """Nobody is known who could become a neighbour. The first node of all waits for others."""
+        """Ask the registry, since no known node could become a neighbour. The very first node waits for others."""
         now = self._desk.now
         if not self._joined or now < self._read_at + RETRY_S / 2.0:
             return
@@ -378,7 +378,7 @@ class Hyparview(Walks):
             self._desk.after(pause_s, RETRY_DUE)
 
     def _try_again(self) -> None:
-        """Neighbours are lacking, or were lost."""
+        """Search again: neighbours are missing, or were lost."""
         now = self._desk.now
         self._retry_at = float("inf")
         self._tried.clear()
@@ -390,7 +390,7 @@ class Hyparview(Walks):
         if self._lost:
             self._retry()
         if len(self.active) < self.options.active:
-            # Where there are few nodes this goes on for ever, so it goes on slowly.
+            # In a small overlay this never ends, so it slows down.
             self._pause_s = min(2.0 * self._pause_s, SHUFFLE_S)
             if self._pause_s == SHUFFLE_S and not self.passive.names:
                 self._ask_registry()

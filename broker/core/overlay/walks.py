@@ -1,4 +1,4 @@
-"""HyParView's random walks: those on which newcomers find their neighbours, and the shuffles of passive views.
+"""HyParView's random walks: newcomers find neighbours on them, and shuffles exchange passive views.
 
 Owns: where a walk goes on, and what is exchanged at its end. Must never: dial; ``views`` does.
 """
@@ -13,12 +13,12 @@ from .node import Desk, Node, Peer
 from .passive import Passive
 from .words import FORWARD_JOIN, HEAD_BYTES, NAME_BYTES, SHUFFLE, SHUFFLED
 
-#: Lengths of a newcomer's random walks, as in the paper: until it gets a neighbour there; until it is noted in a
-#: passive view, counted from the end.
+#: Lengths of a newcomer's random walks, as in the paper: until it gets a neighbour there; until a passive view takes
+#: it, counted from the end.
 ARWL: Final = 6
 PRWL: Final = 3
 
-#: In a shuffle there are so many nodes of the active and of the passive view (the paper's).
+#: Nodes of the active and of the passive view in a shuffle (the paper's numbers).
 SHUFFLED_ACTIVE: Final = 3
 SHUFFLED_PASSIVE: Final = 4
 
@@ -37,15 +37,15 @@ class Walks(Node):
         self._shuffled: list[Peer] = []  # sent in the last shuffle
 
     def _welcome(self, newcomer: Peer) -> None:
-        """A newcomer's walk has ended here."""
+        """Welcome a newcomer whose walk has ended here."""
         raise NotImplementedError
 
     def _seek(self) -> None:
-        """The passive view may hold new nodes: ask some, if neighbours are lacking."""
+        """Ask nodes of the passive view, which may have grown, if neighbours are missing."""
         raise NotImplementedError
 
     def _walk(self, sender: Peer, newcomer: Peer, ttl: int) -> None:
-        """A newcomer's walk has come here."""
+        """Continue or end a newcomer's walk."""
         onward = [peer for peer in self.active if peer != sender and peer != newcomer]
         if ttl <= 0 or not onward:
             self._welcome(newcomer)
@@ -55,7 +55,7 @@ class Walks(Node):
         self._send(self._random.choice(onward), (FORWARD_JOIN, newcomer, ttl - 1), HEAD_BYTES + NAME_BYTES)
 
     def _shuffle(self) -> None:
-        """Begin one."""
+        """Begin a shuffle."""
         if not self.active:
             return
         neighbours = list(self.active)
@@ -66,7 +66,7 @@ class Walks(Node):
         self._send(self._random.choice(neighbours), wire, HEAD_BYTES + NAME_BYTES * (2 + len(names)))
 
     def _shuffle_on(self, names: tuple[Peer, ...], ttl: int, way: tuple[Peer, ...]) -> None:
-        """Pass it on, or answer it."""
+        """Pass a shuffle on, or answer it."""
         onward = [peer for peer in self.active if peer not in way]
         if ttl > 1 and onward:
             wire = (SHUFFLE, names, ttl - 1, (*way, self.me))

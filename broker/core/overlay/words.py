@@ -1,4 +1,4 @@
-"""What nodes of ``views`` say to each other, and how many bytes that takes.
+"""The wires that nodes of ``views`` exchange, and their sizes.
 
 Owns: the kinds of wires and their sizes. Must never: know a node.
 """
@@ -13,16 +13,16 @@ JOIN: Final = 100
 FORWARD_JOIN: Final = 101
 """``(newcomer, ttl)``"""
 NEIGHBOUR: Final = 102
-"""``(priority,)``: may I be your neighbour? With priority another is put out for it."""
+"""``(priority,)``: may I be your neighbour? With priority, the peer evicts another for it."""
 ACCEPT: Final = 103
 REFUSE: Final = 104
 DISCONNECT: Final = 105
-"""``(leaves,)``: no neighbour any more. ``leaves``: nor a node any more."""
+"""``(leaves,)``: ends the neighbourhood. ``leaves``: the sender also leaves the overlay."""
 SHUFFLE: Final = 106
-"""``(names, ttl, way)``: names of the first node's views, itself first; the nodes that have passed it on, the first one
-first."""
+"""``(names, ttl, way)``: names from the first node's views, itself first; the nodes that have passed it on, in
+order."""
 SHUFFLED: Final = 107
-"""``(names, way)``: names in return; the nodes that it has yet to pass, the last one first to come."""
+"""``(names, way)``: names in return; the nodes still to pass, the next one last."""
 
 #: Sizes on the wire: a kind with a number, and a name.
 HEAD_BYTES: Final = 2

@@ -1,6 +1,6 @@
-"""The assembly of topics: their subscriptions, at the client's endpoint and at the home, and where clients are.
+"""The assembly of topics: their subscriptions, at the client's endpoint and at the home, and clients' locations.
 
-Owns: which parts there are, and what each is given. Must never: do more than make them.
+Owns: which parts exist, and what each receives. Must never: do more than make them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,16 @@ from .writing import Writing
 
 
 class Topics:
-    """One endpoint's. ``homes``: the cluster's, where routing is by homes. ``presence``: what topics with presence
-    begin with. ``locations_max``: clients whose location is kept; ``None``: as many as the limits say."""
+    """One endpoint's topics.
+
+    Args:
+        base: What all parts share.
+        cluster: The endpoint's place in the cluster.
+        outgoing: The way to the clients.
+        homes: The cluster's homes, if routing uses homes.
+        presence: Prefixes of topics with presence.
+        locations_max: Clients whose location is cached; ``None``: the limits decide.
+    """
 
     def __init__(
         self,
@@ -80,20 +88,20 @@ class Topics:
 
     @property
     def parts(self) -> list[Part]:
-        """The parts that change subscriptions, in their order; ``expiry`` comes behind those of clients."""
+        """The parts that change subscriptions, in their order; ``expiry`` follows those of clients."""
         return [self.writing, self.subscribing]
 
     def metrics(self) -> list[Metric]:
-        """What these count and measure."""
+        """The metrics of these parts."""
         routes, locations = self.routes, self.locations
         left = {**routes.evicted_for, "dropped": routes.dropped}
         asked = {"routes": (routes.asked, routes.misses), "locations": (locations.asked, locations.misses)}
         requests = [((name, "hit"), float(looks - misses)) for name, (looks, misses) in asked.items()]
         requests += [((name, "miss"), float(misses)) for name, (_, misses) in asked.items()]
         evicted = [(("routes",), float(routes.evicted)), (("locations",), float(locations.evicted))]
-        why = "Topics that left the routing cache, by what there was too much of; dropped: what was known is not so now"
+        why = "Topics that left the routing cache, by the exceeded limit; dropped: their entry had become wrong"
         looks_up = "Look-ups: topics of messages, clients of topics"
-        lost = "Joins and leaves that it could not tell, or not to all, or that it could not know of"
+        lost = "Joins and leaves that this endpoint could not announce, or not to all, or could not detect"
         return [
             self._desk.counted(
                 "presence_told", "Joins and leaves of topics with presence told by this endpoint, as home"
@@ -104,6 +112,6 @@ class Topics:
             gauge("locations", "Clients in the location cache", len(locations)),
             counters("evictions", EVICTIONS, ("cache",), evicted),
             counters_by("routes_evicted", why, "why", left),
-            counter("routes_admitted", "Topics that came into the routing cache, and did not pass", routes.admitted),
+            counter("routes_admitted", "Topics that entered the routing cache instead of passing", routes.admitted),
             counters("cache_requests", looks_up, ("cache", "result"), requests),
         ]

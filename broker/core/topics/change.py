@@ -1,6 +1,6 @@
 """A client's change of its subscriptions, under way.
 
-Owns: what is known of it, and what else may hang on it. Must never: act; ``subscribing`` and ``quota`` move it along.
+Owns: the record of a change, and what depends on it. Must never: act; ``subscribing`` and ``quota`` move it along.
 """
 
 from __future__ import annotations
@@ -16,19 +16,27 @@ from ..connections.hub import Connection, Reply
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class OfChange:
-    """What else a command asks for with its change. It has the change replied to (``Subscribing.reply``)."""
+    """The rest of a command that also changes subscriptions. It has the change replied to (``Subscribing.reply``)."""
 
     def succeeded(self, change: Change) -> None:
-        """The change has been written, and its reply waits."""
+        """Continue: the change has been written, and its reply waits.
+
+        Args:
+            change: The written change.
+        """
         raise NotImplementedError
 
     def failed(self, change: Change) -> None:
-        """It has not: ``change.error`` says why. Its reply waits."""
+        """Give up: the change failed, and its reply waits.
+
+        Args:
+            change: The failed change; its ``error`` says why.
+        """
         raise NotImplementedError
 
 
 class Change:
-    """A ``subscribe`` or ``unsubscribe``: done when every part of it is."""
+    """A ``subscribe`` or ``unsubscribe``: done when all its parts are."""
 
     __slots__ = (
         "added",
@@ -63,12 +71,12 @@ class Change:
         self.term = term  # as ``Command.term``
         self.filter = filter
         self.replace = replace
-        self.more: OfChange | None = None  # that hangs on it
+        self.more: OfChange | None = None  # the rest of its command
         self.connection = connection
         self.reply = reply
         self.id = number
-        self.open = 1  # requests and writes under way, and one for the cutting itself
-        self.job: Iterator[bool] | None = None  # the cutting of a large one
+        self.open = 1  # requests and writes under way, plus one for the cutting
+        self.job: Iterator[bool] | None = None  # the cutting of a large change
         self.error: ProtocolError | None = None
         self.size = 0  # bytes that its connection holds for it
-        self.counted = False  # others of its client wait until it has ended, to be counted, too
+        self.counted = False  # later changes of its client wait to be counted until it has ended

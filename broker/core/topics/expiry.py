@@ -1,11 +1,11 @@
-"""Subscriptions that end by themselves: which are over, at the home of their topics. SPEC section 2.2, ADR 32.
+"""Ends subscriptions whose term is over, at the home of their topics. SPEC section 2.2, ADR 32.
 
-Owns: the walk over the subscriptions with a term of this endpoint's slots, and since when their clients are away. Must
-never: end one whose client listens, or has been away for less than the grace time as this endpoint has seen it.
+Owns: the walk over the subscriptions with a term in this endpoint's slots, and since when their clients are away. Must
+never: end a subscription whose client listens, or has been away for less than the grace time as this endpoint saw it.
 
-How long a client is away is measured here, from when it was first found away, and no store keeps it: then no two clocks
-are compared, and a new home measures from the beginning. A client that has come back meanwhile has another
-location; the store takes nothing out then (``Store.end``).
+This endpoint measures how long a client is away, from when it first finds it away, and no store keeps that time. So it
+compares no two clocks, and a new home measures from the beginning. A client that has come back meanwhile has another
+location; then the store removes nothing (``Store.end``).
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from .routes import Routes
 from .terms import Terms
 from .writing import Writing
 
-#: Subscriptions read in one tick, where the store reads memory: 2 ms. Else each client that is asked for is a request.
+#: Subscriptions read in one tick if the store reads memory: 2 ms. Otherwise each lookup of a client is a request.
 RECORDS_PER_TICK: Final = 500
 REQUESTS_PER_TICK: Final = 25
 
-#: Slots looked into in one tick.
+#: Slots examined in one tick.
 SLOTS_PER_TICK: Final = 64
 SLOT_REQUESTS_PER_TICK: Final = 16
 
-#: From the end of one walk to the next, in seconds: a sixth of the grace time, but
+#: The pause between two walks, in seconds: a sixth of the grace time, within these bounds.
 WALK_S_MIN: Final = 0.5
 WALK_S_MAX: Final = 10.0
 
-#: After a call to the store that failed, in seconds.
+#: The pause after a failed call to the store, in seconds.
 PAUSE_S: Final = 1.0
 
-#: After a walk that found nothing, the next one begins this much later, unless this endpoint writes a term. A store
-#: that cannot say which slots have terms is not asked about an empty slot again before that, in seconds.
+#: The pause after a walk that found nothing, unless this endpoint writes a term, in seconds. If the store cannot tell
+#: which slots have terms, this endpoint also skips an empty slot for this long.
 EMPTY_S: Final = 600.0
 
-#: Clients of which it is kept since when they are away, some 300 bytes each. Further ones come when these have gone.
+#: Absent clients tracked at a time, some 300 bytes each. Further ones follow when these have gone.
 AWAY_MAX: Final = 200_000
 
-#: What has ended is remembered for so long, in seconds; so are locations of clients that do not listen.
+#: How long the store remembers ended subscriptions, and locations of clients that do not listen, in seconds.
 KEPT_S: Final = 600.0
 
-#: Between two steps of clearing up in the store: where something was found, and where nothing was.
+#: The pause between two steps of tidying the store, in seconds: after a find, and after none.
 TIDY_S: Final = 0.1
 TIDY_IDLE_S: Final = 1.0
 
@@ -64,15 +64,15 @@ End = tuple[list[Subscription], Location | None, bool]
 """One client's subscriptions to end: see ``Store.end``."""
 
 Held = dict[tuple[str, str], list[Subscription]]
-"""By client and topic: the subscriptions at a topic with presence, before some of them end."""
+"""By client and topic: the subscriptions at a topic with presence, before some end."""
 
 Away = tuple[Location | None, float, float]
-"""Where the client was last, since when it has been found not to listen, and when it was last found so (monotonic
+"""The client's last location, when it was first found not to listen, and when it was last found so (monotonic
 seconds)."""
 
 
 class Expiration:
-    """A call that ends subscriptions. ``clients``: ``Writing`` writes nothing of these until it is over (``hold``)."""
+    """A call that ends subscriptions. ``clients``: ``Writing`` holds their writes until it is over (``hold``)."""
 
     __slots__ = ("clients", "ends", "held", "round")
 
@@ -80,12 +80,25 @@ class Expiration:
         self.ends = ends
         self.clients = clients
         self.held: Held = {}
-        self.round = round  # of membership
+        self.round = round  # the membership round
 
 
 class Expiry(Part):
-    """One endpoint's part. ``writes``: what has to end before another may be home. ``reads_memory``: see ``Shape``.
-    ``presence`` learns who leaves topics with presence; ``None``: no topic has it."""
+    """One endpoint's expiry of subscriptions.
+
+    Args:
+        desk: The store and time.
+        members: The knowledge of the cluster.
+        terms: Know which slots this endpoint has written terms into.
+        writing: Holds a client's writes while its subscriptions end.
+        presence: Learns which clients leave topics with presence; ``None``: no topic has it.
+        hub: Knows the clients connected here.
+        routes: The routing cache, which drops ended subscriptions.
+        filtering: The same for filters.
+        locations: The cache of clients' locations.
+        writes: Work that must end before another endpoint can be home.
+        reads_memory: See ``Shape``.
+    """
 
     def __init__(
         self,
@@ -114,21 +127,21 @@ class Expiry(Part):
         self._writes = writes
         self._records_per_tick = RECORDS_PER_TICK if reads_memory else REQUESTS_PER_TICK
         self._slots_per_tick = SLOTS_PER_TICK if reads_memory else SLOT_REQUESTS_PER_TICK
-        #: Subscriptions with a term of this endpoint's slots, and clients of theirs that are away, as of the last walk.
+        #: Subscriptions with a term in this endpoint's slots, and their absent clients, as of the last walk.
         self.found = self.away = 0
-        self._found = 0  # in this walk
-        self._version = self._round = -1  # of the table of homes that this walk goes by
-        self._slots: list[int] | None = None  # that it has yet to look into, the next one last; None: there is no walk
+        self._found = 0  # found in this walk
+        self._version = self._round = -1  # the table of homes that this walk follows
+        self._slots: list[int] | None = None  # still to examine, the next one last; None: no walk
         self._cursor: str | None = None
         self._walk_at = desk.now  # when the next one begins, or this one goes on
         self._busy = False  # a call to the store is under way
-        self._records_left = self._slots_left = 0  # that may still be read in this tick
-        self._empty: dict[int, float] = {}  # slots, and when they are looked into again
+        self._records_left = self._slots_left = 0  # what this tick can still read
+        self._empty: dict[int, float] = {}  # empty slots, and when to examine them again
         self._written: set[int] = set()  # slots with a term written since this walk began; at most ``SLOTS``
-        self._whole = False  # the last walk has come to its end
-        self._since: dict[str, Away] = {}  # by client, of this walk
-        self._since_before: dict[str, Away] = {}  # of the walk before: who is in neither is not away any more
-        #: Topics whose subscribers are to be read again as soon as nothing waits in them.
+        self._whole = False  # the last walk was complete
+        self._since: dict[str, Away] = {}  # by client, in this walk
+        self._since_before: dict[str, Away] = {}  # in the walk before: a client in neither is not away any longer
+        #: Topics whose subscribers must be read again as soon as no message waits there.
         self._doubtful: dict[str, None] = {}
         self._tidying = False
         self._tidy_at = desk.now
@@ -138,27 +151,27 @@ class Expiry(Part):
         return [
             self._desk.counted(
                 "subscriptions_ended",
-                "Subscriptions that this endpoint, as home, has found to be over",
+                "Subscriptions that this endpoint ended as their home",
             ),
             gauge(
                 "expiring_subscriptions",
-                "Subscriptions that end, to topics of this endpoint's, at its last walk",
+                "Subscriptions with a term to this endpoint's topics, at its last walk",
                 self.found,
             ),
-            gauge("expiring_clients_away", "Their clients that listen nowhere", self.away),
+            gauge("expiring_clients_away", "Clients of these subscriptions that listen nowhere", self.away),
         ]
 
     def view_changed(self) -> None:
-        """Other endpoints have written into slots that come back."""
+        """Examine all slots again: other endpoints have written into slots that come back."""
         self._empty.clear()
         self._walk_at = min(self._walk_at, self._desk.now)
 
     def lapsed(self) -> None:
-        """Others may have acted for this endpoint, and written."""
+        """Examine all slots again: others may have acted for this endpoint, and written."""
         self.view_changed()
 
     def tick(self) -> None:
-        """Go on where it stopped."""
+        """Continue the walk."""
         members, now = self._members, self._desk.now
         if self._terms.written:
             self._see_written()
@@ -181,7 +194,7 @@ class Expiry(Part):
             self._go_on()
 
     def _see_written(self) -> None:
-        """This endpoint has written terms into some slots: they are not empty any more."""
+        """Note the slots into which this endpoint has written terms: they are no longer empty."""
         written, self._terms.written = self._terms.written, set()
         self._written |= written
         for slot in written:
@@ -193,7 +206,7 @@ class Expiry(Part):
         self._tidy_at = self._desk.now + (TIDY_S if result else TIDY_IDLE_S)
 
     def _begin(self, context: Any, result: list[int] | None, error: Exception | None) -> None:
-        """The store has told which slots have subscriptions with a term, if it can."""
+        """Begin a walk over the slots that have subscriptions with a term, if the store can tell."""
         if self._is_outdated():
             return
         table, now = self._members.table, self._desk.now
@@ -205,13 +218,13 @@ class Expiry(Part):
         self._slots = [slot for slot in reversed(result) if table[slot] == self._me]
         self._cursor = None
         self._found = 0
-        if self._whole:  # who was not found in it has come back, or has no such subscription any more
+        if self._whole:  # a client not found in it has come back, or has no such subscription any longer
             self._since_before, self._since = self._since, {}
         self._whole = False
         self._go_on()
 
     def _go_on(self) -> None:
-        """Read the next page, if more may be read in this tick."""
+        """Read the next page, if this tick can read more."""
         if self._slots:
             if self._records_left > 0 and self._slots_left > 0:
                 self._slots_left -= 1
@@ -236,7 +249,7 @@ class Expiry(Part):
         if self._is_outdated():
             return
         if error is not None:
-            self._cursor = None  # perhaps it was that
+            self._cursor = None  # the cursor may be the cause
             self._walk_at = self._desk.now + PAUSE_S
             return
         records: list[Subscription]
@@ -277,11 +290,11 @@ class Expiry(Part):
         ends, until = context
         if error is not None:
             self._walk_at = self._desk.now + PAUSE_S
-            return  # the page is looked at again with the next walk
+            return  # the next walk reads the page again
         now, grace_s = self._desk.now, self._members.grace_s
         for client, location in zip(until, result, strict=True):
             if location is not None and location.online and location.incarnation == self._me:
-                # Not here: it has gone a moment ago, or a `listen` that failed was written late, over where it is.
+                # Not here: it left a moment ago, or the late write of a failed `listen` hides its true location.
                 self._hub.missed.append(client)
                 continue
             if self._listens(client, location):
@@ -298,7 +311,7 @@ class Expiry(Part):
         self._end(ends)
 
     def _listens(self, client: str, location: Location | None) -> bool:
-        """Does the client listen, as far as anybody knows? Who is at a peer that has just come is there."""
+        """Does the client listen, as far as we know? A client at a peer that has just come counts as there."""
         if client in self._hub.bindings:
             return True
         if location is None or not location.online:
@@ -307,8 +320,9 @@ class Expiry(Part):
         return peer is not None and peer.dead_since is None
 
     def _end(self, ends: list[End]) -> None:
-        """End these. While a write of the client is under way, this endpoint cannot know what to tell the caches, nor
-        whether the client leaves. At topics with presence it leaves such a client's subscriptions to the next walk."""
+        """End these subscriptions. While a client's write is under way, this endpoint cannot know what the caches must
+        learn, nor whether the client leaves. At topics with presence it then leaves the client's subscriptions to the
+        next walk."""
         presence = self._presence
         expiration = Expiration([], set(), self._round)
         pairs: list[tuple[str, str]] = []
@@ -356,7 +370,7 @@ class Expiry(Part):
         for records in over:
             for topic, client, filter, *_ in records:
                 if not certain or client not in expiration.clients:
-                    doubtful[topic] = None  # the client may have subscribed again meanwhile: the store knows
+                    doubtful[topic] = None  # the client may have subscribed again meanwhile: only the store knows
                 elif filter is None:
                     self._routes.change(client, (topic,), False)
                 else:
@@ -367,7 +381,7 @@ class Expiry(Part):
         if error is None:
             self._desk.counts["subscriptions_ended"] += sum(map(len, over))
             for records, _, has_gone in expiration.ends:
-                if has_gone:  # and with a fresh id each time it never comes back
+                if has_gone:  # a client with a fresh id each time never comes back
                     self._locations.forget(records[0].client)
         for client in expiration.clients:
             self._writing.release(client)
@@ -385,15 +399,15 @@ class Expiry(Part):
 
 
 def _has_listened(known: Away, location: Location | None, now: float) -> bool:
-    """Has a client that was away listened since? The store forgets a location: one that was not there when the client
-    was last found away is still there for a while, so that none is no sign of life."""
+    """Has an absent client listened since? The store forgets locations. But it keeps one for a while, so a missing
+    location soon after the client was last found away is no sign of life."""
     if location is None and now - known[2] < KEPT_S:
         return False
     return location != known[0]
 
 
 def _left(held: Held, over: Iterable[list[Subscription]]) -> list[tuple[str, str]]:
-    """Pairs of a client and a topic at which everything that the client had is over."""
+    """Pairs of a client and a topic where all of the client's subscriptions have ended."""
     gone = {(client, topic, filter) for records in over for topic, client, filter, *_ in records}
     return [
         (client, topic)

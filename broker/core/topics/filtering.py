@@ -1,7 +1,7 @@
-"""The filters of topics at their home: read with the subscribers, kept in the routes, and asked for each message.
+"""The filters of topics at their home: reads them with the subscribers, keeps them in the routes, and matches messages.
 
-Owns: the reading of a topic's filters in slices, and of further pages of them, while its messages wait; and whom a
-message is for by them. Must never: write a filter, or know where anybody is.
+Owns: the reading of a topic's filters in slices and pages while its messages wait, and a message's recipients by these
+filters. Must never: write a filter, or know where a client is.
 
 A message of a topic without filters costs one test of an attribute of its route.
 """
@@ -17,13 +17,13 @@ from ..model import FilterPage
 from .routes import LOADING, READY, Route, Routes
 from .topic_filters import Matched, TopicFilters
 
-#: Filters of small topics that are put into their indexes in one turn: 1 to 2 ms.
+#: Filters of small topics indexed in one turn: 1 to 2 ms.
 PAIRS_PER_TURN: Final = 200
 
 #: Filters in each page after the first, which comes with the subscribers.
 PAIRS_PER_PAGE: Final = 1_000
 
-#: How often those who wait are told so while a topic's filters are being read, in seconds.
+#: Interval of notices to those who wait while a topic's filters are being read, in seconds.
 TELL_S: Final = 2.0
 
 NO_FILTERS: Final[FilterPage] = ([], None)
@@ -38,33 +38,33 @@ class Loading:
         self.topic = topic
         self.route = route
         self.filters = filters
-        self.page: FilterPage | None = page  # that has come, and is next
+        self.page: FilterPage | None = page  # the page that has come, and is next
         self.error: Exception | None = None
         self.job: Job | None = None
         self.parked = False  # the job waits for the next page
-        self.tell_at = 0.0  # when those who wait are told again
+        self.tell_at = 0.0  # when those who wait get the next notice
 
 
 class Filtering:
-    """One home's."""
+    """One home's filters."""
 
     def __init__(self, desk: Desk, routes: Routes) -> None:
         self._desk = desk
         self._routes = routes
         #: The client, topics and filter of each `subscribe` with ``replace`` that the store is writing. ``Writing``
-        #: adds them and takes them out; as many as writes are under way.
+        #: adds and removes them; as many as writes under way.
         self.replacing: dict[object, tuple[str, Sequence[str], str | None]] = {}
 
     # Reading
 
     def read(self, found: Sequence[tuple[str, Route, FilterPage]]) -> None:
-        """The store has read the subscribers of these topics, and the first page of their filters. A topic is ready at
-        once if that page is short and the only one."""
+        """Take the first page of these topics' filters, read with the subscribers. A topic is ready at once if that
+        page is short and the only one."""
         here = 0
         for topic, route, page in found:
             if self._routes.get(topic) is not route:
-                continue  # dropped meanwhile, with what waited in it
-            filters = route.filters  # there, if some have been changed meanwhile
+                continue  # dropped meanwhile, with its waiting messages
+            filters = route.filters  # present if some have changed meanwhile
             if filters is None:
                 filters = route.filters = TopicFilters()
             pairs, cursor = page
@@ -74,12 +74,12 @@ class Filtering:
                 self._complete(topic, route, filters)
                 continue
             route.stage = LOADING
-            loading = Loading(topic, route, filters, page)  # some may be read once more, which changes nothing
+            loading = Loading(topic, route, filters, page)  # reading some again changes nothing
             loading.job = self._rest(loading)
             self._desk.job(loading.job)
 
     def _rest(self, loading: Loading) -> Iterator[bool]:
-        """Page after page, the next one asked for before this one is put in."""
+        """Index page after page, requesting the next one before indexing this one."""
         topic, route, filters = loading.topic, loading.route, loading.filters
         while True:
             while loading.page is None:
@@ -102,12 +102,12 @@ class Filtering:
                     return
             if cursor is None:
                 break
-        while not filters.complete():  # what was confirmed while they were being read is done again
+        while not filters.complete():  # apply the changes confirmed meanwhile again
             yield False
             if self._routes.get(topic) is not route:
                 return
-        # The pages were read one after the other: a `replace` may have moved a client from a page still to come to one
-        # that had been read.
+        # The pages were read one after the other: a `replace` may have moved a client from a page still to come into
+        # one already read.
         for client, topics, text in self.replacing.values():
             if topic in topics:
                 if text is None:
@@ -133,7 +133,7 @@ class Filtering:
         self._routes.ready.append((topic, route, None))
 
     def _have_wait(self, loading: Loading) -> None:
-        """The peers that have asked have to wait longer than they would."""
+        """Report that the peers that have asked must wait longer than usual."""
         if self._desk.now >= loading.tell_at:
             loading.tell_at = self._desk.now + TELL_S
             self._routes.slow.append(loading.route)
@@ -141,9 +141,18 @@ class Filtering:
     # Changes
 
     def change(self, client: str, topics: Sequence[str], text: str | None, added: bool, replace: bool) -> int:
-        """The store has added or removed the client's subscriptions to these topics. ``text``: the filter; ``None``
-        adds the one without a filter, or removes all. ``replace``: it removes all others. Returns how many filters
-        changed, plus how many topics it looked at."""
+        """Apply a stored change of the client's subscriptions to the cached filters.
+
+        Args:
+            client: The client's id.
+            topics: The changed topics.
+            text: The filter; ``None`` adds the subscription without one, or removes all.
+            added: The store has added a subscription; otherwise it has removed.
+            replace: The subscription replaces the client's others.
+
+        Returns:
+            The work done: the filters changed, plus the topics examined.
+        """
         changed = 0
         for topic in topics:
             changed += 1
@@ -154,7 +163,7 @@ class Filtering:
             if filters is None:
                 is_read = route.subscribers is not None
                 if is_read and (not added or text is None):
-                    continue  # there is none to go
+                    continue  # it has none to remove
                 filters = route.filters = TopicFilters(loading=not is_read)
             changed += filters.change((client, text, added, replace))
             if not filters.loading:
@@ -169,8 +178,10 @@ class Filtering:
 
     @staticmethod
     def matched(route: Route, filters: TopicFilters, dispatch: Dispatch) -> Matched:
-        """Whom the topic's first message is for by its filters alone, of the same moment as its plain subscribers: who
-        changes from one to the other meanwhile gets it, and once. It is found out anew while those are not fixed."""
+        """Match the topic's first message, by its filters alone, at the same moment as its plain subscribers.
+
+        So a client that changes from one to the other meanwhile gets it, once. Until those are fixed, each call matches
+        again."""
         matched, search = filters.matched, route.search
         if matched is not None and (matched.dispatch is not dispatch or matched.plain is None):
             fixed = matched.dispatch is dispatch and search is not None and search.clients is not None
@@ -179,7 +190,7 @@ class Filtering:
             clients, key = filters.index.match(dispatch.message.payload)
             plain: Collection[str] | None = route.subscribers
             if search is not None and search.clients is not None:
-                plain = frozenset(search.clients)  # they are fixed; who was among them may have a filter by now
+                plain = frozenset(search.clients)  # fixed by now; some of these clients may have a filter by now
             if plain:
                 clients = [client for client in clients if client not in plain]
             matched = filters.matched = Matched(dispatch, clients, key)

@@ -1,8 +1,8 @@
-"""Presence: who comes to a topic, and who leaves it. SPEC section 2.5.
+"""Presence: which clients join and leave a topic. SPEC section 2.5.
 
-Owns: which topics have presence, whether a change is a join or a leave, and what has yet to be told of it. Must never:
-tell it (``messages.announcing`` does), take for a change what is not in the store and in the routing cache, or have a
-change wait until it is told.
+Owns: which topics have presence, whether a change is a join or a leave, and the news still to be announced. Must never:
+announce it (``messages.announcing`` does), report a change that is not in the store and in the routing cache, or make a
+change wait for its announcement.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ..model import Subscription
 #: Ids in one message: some 130 KB at most, where a payload may have a megabyte.
 IDS_PER_MESSAGE: Final = 1_000
 
-#: Joins and leaves that have yet to be told, of all topics, some 300 bytes each; beyond that they are dropped.
+#: Joins and leaves still to be announced, of all topics, some 300 bytes each; further ones are dropped.
 WAITING_MAX: Final = 10_000
 
-#: Topics at which one call to the store asks for a client's subscriptions, as homes ask for topics.
+#: Topics per call to the store for a client's subscriptions, as in homes' reads of topics.
 TOPICS_PER_READ: Final = SIZES.topics_per_read
 
 Looked = Callable[[Any, list[str]], None]
-"""Told (context, the topics that the client joins or leaves by the change)."""
+"""Called with the context, and the topics that the client joins or leaves by the change."""
 
 
 class Look:
-    """A change, and which topics its client joins or leaves by it, as far as that is known."""
+    """A change, and the topics that its client joins or leaves by it, as far as known."""
 
     __slots__ = ("added", "changed", "client", "context", "filter", "then", "unread")
 
@@ -45,44 +45,44 @@ class Look:
         self.then = then
         self.context = context
         self.changed: list[str] = []
-        self.unread = topics  # at which the client's subscriptions have yet to be read
+        self.unread = topics  # topics where the client's subscriptions are still to be read
 
     def is_changed(self, held: list[Subscription]) -> bool:
-        """Is it the first subscription at the topic that is added, or the last one that goes?"""
+        """Does the change add the first subscription at the topic, or remove the last one?"""
         if self.added:
             return not held
         return bool(held) and (self.filter is None or all(one.filter == self.filter for one in held))
 
 
 class News:
-    """What has yet to be told of one topic: runs of joins, or of leaves, in their order."""
+    """The news still to be announced at one topic: runs of joins or of leaves, in order."""
 
     __slots__ = ("runs", "topic", "under_way")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.runs: deque[tuple[bool, list[str]]] = deque()
-        self.under_way = 0  # ids of the message that is
+        self.under_way = 0  # ids of the message under way
 
 
 class Presence:
-    """One endpoint's. ``prefixes``: what topics with presence begin with."""
+    """One endpoint's presence. ``prefixes``: prefixes of topics with presence."""
 
     def __init__(self, desk: Desk, inflight: InFlight, prefixes: Iterable[str]) -> None:
         self._desk = desk
         self._inflight = inflight
         self._prefixes = tuple(prefixes)
-        #: What the topics begin with on which it is told.
+        #: Prefixes of the topics that carry the news.
         self.told_of = tuple(PRESENCE + prefix for prefix in self._prefixes)
         self._news: dict[str, News] = {}  # by topic
-        #: Of which the next message may go: ``Announcing`` takes them.
+        #: Topics whose next message can go: ``Announcing`` takes them.
         self.due: deque[News] = deque()
-        self.waiting = 0  # joins and leaves that have yet to be told, those under way included
+        self.waiting = 0  # joins and leaves still to be announced, including those under way
 
-    # What has presence
+    # Topics with presence
 
     def of(self, topics: Iterable[str]) -> list[str]:
-        """Those of the topics that have presence."""
+        """The topics that have presence."""
         found: list[str] = []
         for topic in topics:
             if topic.startswith(self._prefixes) and not topic.startswith(PRESENCE):
@@ -92,12 +92,21 @@ class Presence:
                     found.append(topic)
         return found
 
-    # What a change does
+    # The effect of a change
 
     def look(self, client: str, topics: list[str], added: bool, filter: str | None, then: Looked, context: Any) -> None:
-        """Find out which of these topics the client joins or leaves; all have presence. ``filter``: of the subscription
-        that the change adds or removes; ``None`` adds the one without a filter, or removes all. Topics that the store
-        cannot read are counted as lost."""
+        """Find the topics that the client joins or leaves.
+
+        Topics that the store cannot read count as lost.
+
+        Args:
+            client: The client's id.
+            topics: Topics to examine; all have presence.
+            added: The change adds a subscription; otherwise it removes.
+            filter: The filter of that subscription; ``None`` adds the one without a filter, or removes all.
+            then: Called with the result.
+            context: Its first argument.
+        """
         self._read_on(Look(client, topics, added, filter, then, context))
 
     def _read_on(self, look: Look) -> None:
@@ -110,22 +119,22 @@ class Presence:
 
     def _read(self, context: tuple[Look, list[str]], result: Any, error: Exception | None) -> None:
         look, part = context
-        if error is not None:  # the next would take as long to fail
+        if error is not None:  # the next read would take as long to fail
             self.lose(len(part) + len(look.unread))
             look.unread = []
         else:
             look.changed += [topic for topic, held in zip(part, result, strict=True) if look.is_changed(held)]
         self._read_on(look)
 
-    # Telling
+    # Announcements
 
     def lose(self, count: int) -> None:
-        """So many joins and leaves, if they are any, are not told."""
+        """Count joins and leaves that are not announced. Some of these may be none."""
         self._desk.counts["presence_lost"] += count
 
     def tell(self, client: str, topics: Iterable[str], joined: bool) -> None:
-        """The client has joined these topics, or has left them: the store and the cache say so. It is told at the end
-        of the turn."""
+        """Announce, at the end of the turn, that the client has joined or left these topics. The store and the cache
+        already say so."""
         for topic in topics:
             if self.waiting >= WAITING_MAX:
                 self.lose(1)
@@ -134,7 +143,7 @@ class Presence:
             news = self._news.get(topic)
             if news is None:
                 news = self._news[topic] = News(topic)
-                self._inflight.begin(0)  # so that an end in order waits for it, and publishers are slowed by many
+                self._inflight.begin(0)  # an orderly shutdown waits for it, and a backlog slows publishers
                 self.due.append(news)
             runs = news.runs
             if runs and runs[-1][0] == joined and len(runs[-1][1]) < IDS_PER_MESSAGE:
@@ -143,13 +152,13 @@ class Presence:
                 runs.append((joined, [client]))
 
     def next_of(self, news: News) -> tuple[bool, list[str]]:
-        """What the topic's next message tells: have these clients joined? It is under way until ``told``."""
+        """The topic's next message: have these clients joined, or left? It is under way until ``told``."""
         joined, clients = news.runs.popleft()
         news.under_way = len(clients)
         return joined, clients
 
     def told(self, news: News, is_lost: bool) -> None:
-        """The topic's message has been dispatched, or is lost."""
+        """Note that the topic's message has been dispatched, or is lost."""
         count, news.under_way = news.under_way, 0
         self.waiting -= count
         if is_lost:

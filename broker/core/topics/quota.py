@@ -1,9 +1,9 @@
-"""How many topics a client may have, where that is limited: counted in the store before a `subscribe` begins.
+"""Limits a client's topics: counts them in the store before a `subscribe` begins.
 
 Owns: the changes that wait to be counted. Must never: count what a home has not written yet.
 
-Changes of one client at this endpoint are counted one after the other, each once the one before has been written. Two
-endpoints may count at once, so a client that subscribes at both can pass the limit by what is under way.
+Changes of one client at this endpoint are counted in turn, each once the one before has been written. Two endpoints can
+count at once, so a client that subscribes at both can exceed the limit by what is under way.
 """
 
 from __future__ import annotations
@@ -22,8 +22,15 @@ from .change import Change
 
 
 class Quota:
-    """``limit``: topics of one client. ``begin`` is told of a change that is permitted, and of its topics; ``refuse``
-    of one that is not, and why."""
+    """A quota on clients' topics.
+
+    Args:
+        desk: The store.
+        limit: Topics of one client.
+        begin: Called with a permitted change, and its topics.
+        refuse: Called with a refused change, and the error.
+        sizes: Limits.
+    """
 
     def __init__(
         self,
@@ -38,15 +45,15 @@ class Quota:
         self._limit = limit
         self._begin = begin
         self._refuse = refuse
-        # By client: the one being counted or written, and those behind it.
+        # By client: the change being counted or written, and those behind it.
         self._rows: dict[str, deque[tuple[Change, Any]]] = {}
 
     def ask(self, change: Change, topics: Any) -> None:
-        """Begin the change when it is its turn, if its client may have these topics as well. Whoever is told of its
-        beginning or of its refusal says when it has ``ended``, if it is ``counted``."""
+        """Begin the change in its turn, if its client can have these topics as well. The callee reports that a
+        ``counted`` change has ``ended``."""
         row = self._rows.setdefault(change.client, deque())
         if len(row) >= self._sizes.counting_max:
-            text = "Too many changes of this client wait for others"
+            text = "Too many changes of this client are waiting; retry later"
             self._refuse(change, ProtocolError("store_unavailable", text))
             return
         change.counted = True
@@ -55,7 +62,7 @@ class Quota:
             self._count(change, topics)
 
     def ended(self, change: Change) -> None:
-        """It is written, or was refused: the next one."""
+        """Count the client's next change: this one is written, or was refused."""
         row = self._rows[change.client]
         row.popleft()
         if row:
@@ -70,7 +77,7 @@ class Quota:
             self._read((change, topics, set(topics), 0), None)
 
     def _collect(self, change: Change, topics: Topics) -> Iterator[bool]:
-        """The different ones of a long list, slice by slice; more than a client may have are refused as they are."""
+        """Collect the distinct topics of a long list, slice by slice; refuse once they exceed the limit."""
         new: set[str] = set()
         for part in topics.slices():
             new.update(part)
@@ -81,7 +88,7 @@ class Quota:
         self._read((change, topics, new, 0), None)
 
     def _refuse_more(self, change: Change) -> None:
-        text = f"A client may have {self._limit} topics; unsubscribe from some first"
+        text = f"A client may have at most {self._limit} topics; unsubscribe from some first"
         self._refuse(change, ProtocolError("too_many_topics", text))
 
     def _read(self, context: Any, cursor: str | None) -> None:

@@ -1,7 +1,7 @@
-"""The routing cache: the subscriber sets of topics this endpoint is home of.
+"""The routing cache: the subscriber sets of topics that this endpoint is home of.
 
-Owns: a bounded cache, and the messages of each topic that wait in it. Must never: read a store, or decide who is told
-what.
+Owns: a bounded cache, and the messages of each topic that wait in it. Must never: read a store, or decide who gets
+a message.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ..model import Subscribers
 from .locations import Found, Places
 from .topic_filters import TopicFilters
 
-#: A set of so few is kept as a tuple: a set object takes four times the memory of its one id.
+#: A set this small is kept as a tuple: a set object takes four times the memory of its one id.
 SMALL: Final = 8
 
 
-#: What the first message of a topic waits for, its *stage*: nothing; the store's answer who subscribes; the store's
-#: answer where some of these are; slices of work, or another turn; that fewer recipients are being served; the replica;
-#: that the topic's filters have been read.
+#: The *stage* of a topic: what its first message waits for. In this order: nothing; the store's subscribers; the
+#: store's locations of some of these; slices of work, or another turn; fewer recipients being served; the replica; the
+#: topic's filters.
 READY: Final = 0
 READING: Final = 1
 LOCATING: Final = 2
@@ -35,44 +35,45 @@ LOADING: Final = 6
 
 
 class LocationSearch:
-    """Where the subscribers are that a topic's first message is for, as it is being found out."""
+    """The search for the locations of a topic's first message's subscribers."""
 
     __slots__ = ("clients", "found", "places", "route", "topic", "unfound")
 
     def __init__(self, topic: str, route: Route) -> None:
         self.topic = topic
         self.route = route
-        #: Whom it is for, from when somebody had to be looked for. Who subscribes after that is not among them: with
-        #: new ones coming all the time the search would never end.
+        #: The recipients, from when the search began. Later subscribers are not among them: a stream of new ones would
+        #: keep the search from ending.
         self.clients: list[str] | None = None
-        self.found: Found = {}  # as the store has said
-        self.unfound = 0  # clients that it has yet to say it of
-        self.places: Places | None = None  # of many, once a job has gone through them
+        self.found: Found = {}  # the store's answers
+        self.unfound = 0  # clients that the store has yet to find
+        self.places: Places | None = None  # of many clients, once a job has gone through them
 
 
 class Route(Entry):
-    """A topic's entry, its key. While the set is being read (``subscribers`` is None), changes and messages wait in it.
+    """A topic's entry; its key is the topic. While the set is being read (``subscribers`` is None), changes and
+    messages wait in it.
 
-    There are as many as there is room for, most of them idle: what only a busy one needs is None.
+    As many exist as fit, most of them idle: fields that only a busy one needs are None.
     """
 
     __slots__ = ("behind", "changes", "filters", "first", "ids", "passing", "search", "stage", "subscribers")
 
     def __init__(self, topic: str = "", passing: bool = False) -> None:
         super().__init__(topic, 1, 0)
-        self.passing = passing  # it goes when nothing waits in it
+        self.passing = passing  # it goes when no message waits in it
         self.subscribers: Subscribers | None = None
-        self.ids = 0  # in it, as its owner has counted them
-        self.filters: TopicFilters | None = None  # None: nobody has one
+        self.ids = 0  # in the set, as its owner has counted them
+        self.filters: TopicFilters | None = None  # None: no client has one
         self.changes: list[tuple[str, bool]] | None = None  # (client, added?) confirmed while the set was being read
-        # Messages of this topic, which go in their order; the first waits for what the stage says, the others for it.
+        # The topic's messages, in order. The first waits for its stage, the others wait behind it.
         self.first: Dispatch | None = None
         self.behind: deque[Dispatch] | None = None
         self.stage = READY
-        self.search: LocationSearch | None = None  # of the first message
+        self.search: LocationSearch | None = None  # for the first message
 
     def put(self, dispatch: Dispatch) -> None:
-        """It waits, behind those that do."""
+        """Add a message behind those that wait."""
         if self.first is None:
             self.first = dispatch
         elif self.behind is None:
@@ -81,7 +82,7 @@ class Route(Entry):
             self.behind.append(dispatch)
 
     def take(self) -> Dispatch:
-        """The first, whose turn has come."""
+        """Remove and return the first message, whose turn has come."""
         dispatch = self.first
         assert dispatch is not None
         behind = self.behind
@@ -94,13 +95,13 @@ class Route(Entry):
         return dispatch
 
     def waiting(self) -> list[Dispatch]:
-        """All of them, in their order."""
+        """All waiting messages, in order."""
         if self.first is None:
             return []
         return [self.first, *(self.behind or ())]
 
     def filled(self, subscribers: Subscribers) -> None:
-        """The read returned. What was confirmed meanwhile may or may not be in it, so it is applied again."""
+        """Take the set that was read. Apply the changes confirmed meanwhile again: it may or may not include them."""
         self.stage = READY
         changes = self.changes
         if changes is None:
@@ -116,7 +117,7 @@ class Route(Entry):
         self._set(changed)
 
     def change(self, client: str, added: bool) -> None:
-        """A subscription was confirmed, or taken back."""
+        """Apply a confirmed or reverted subscription."""
         if self.subscribers is None:
             if self.changes is None:
                 self.changes = []
@@ -138,24 +139,25 @@ class Route(Entry):
             self.subscribers = tuple(subscribers)
 
 
-#: When the cache is full, one in so many topics that are not in it comes in, where the store is read from memory.
+#: When the cache is full and the store reads memory, one in this many missing topics gets in.
 CHOSEN: Final = 8
 
 
-#: Times eight looks for a topic that may go, in one tick.
+#: Searches for an evictable topic in one tick; each examines eight.
 TRIMMED: Final = 100
 
 
 class Routes:
-    """Topic -> route; at most ``topics_max`` topics and about ``ids_max`` ids and ``filter_bytes_max`` bytes of
-    filters. SIEVE says which go (``core.caches``).
+    """Topic -> route; at most ``topics_max`` topics, about ``ids_max`` ids and about ``filter_bytes_max`` bytes of
+    filters. SIEVE chooses the evicted topics (``core.caches``).
 
-    A route that something waits in does not go. An entry takes about 360 bytes, a subscriber's id in it 80 to 180.
+    A route with waiting messages stays. An entry takes about 360 bytes, a subscriber's id in it 80 to 180.
 
-    ``choosy``: to ask the store again costs microseconds, as the entry of a topic that pushes another one out does.
-    Then most topics pass: their route goes when their messages are on their way. A topic of many messages is soon
-    chosen, and a round of all topics there are does not push out those that are used (bimodal insertion: Qureshi and
-    others, Adaptive insertion policies, ISCA 2007).
+    ``choosy``: asking the store again costs microseconds, as admitting a topic that evicts another does. So most new
+    topics
+    pass: their route goes once their messages are on their way. A topic with many messages soon gets in, and a round
+    over all topics does not evict those in use (bimodal insertion: Qureshi and others, Adaptive insertion policies,
+    ISCA 2007).
     """
 
     def __init__(
@@ -166,19 +168,19 @@ class Routes:
         self.filter_bytes_max = filter_bytes_max
         self._choosy = choosy
         self._choice = 1  # a pseudo-random number below 2^31
-        #: Those that are no part of the cache. Few: what is added and taken out all the time stays in the CPU's caches.
+        #: Routes outside the cache. They are few: entries that come and go all the time stay in the CPU's caches.
         self._passing: dict[str, Route] = {}
         self.ids = 0  # in all sets
         self.filter_bytes = 0  # of all filters
         self.admitted = 0
-        self.evicted_for = {"topics": 0, "ids": 0, "filters": 0}  # by what there was too much of
-        self.dropped = 0  # that went for another reason
+        self.evicted_for = {"topics": 0, "ids": 0, "filters": 0}  # by the exceeded limit
+        self.dropped = 0  # those that went for another reason
         self.asked = self.misses = 0  # look-ups, and those that had to ask the store
         self._routes: dict[str, Route] = {}
         self._policy = Sieve()
-        #: Topics whose first message waits no longer, or cannot go on: an error says why. The home takes them.
+        #: Topics whose first message no longer waits, or fails with this error. The home takes them.
         self.ready: list[tuple[str, Route, Exception | None]] = []
-        #: Routes whose messages wait longer than whoever sent them expects. The home takes them, and says so.
+        #: Routes whose messages wait longer than their senders expect. The home takes them, and tells the senders.
         self.slow: list[Route] = []
 
     def __len__(self) -> int:
@@ -186,7 +188,7 @@ class Routes:
 
     @property
     def evicted(self) -> int:
-        """How many went for want of room."""
+        """How many went because there was no room."""
         return sum(self.evicted_for.values())
 
     def use(self, topic: str) -> Route | None:
@@ -198,20 +200,28 @@ class Routes:
         return route
 
     def get(self, topic: str) -> Route | None:
-        """The topic's route, for a look."""
+        """The topic's route, without marking it as used."""
         route = self._passing.get(topic)
         return self._routes.get(topic) if route is None else route
 
     def subscribed(self, client: str, topics: Iterable[str]) -> tuple[list[int], list[int]]:
-        """The places of those that the client has subscribed to; and of those of which that is not known here, or at
-        which it may have a filter."""
+        """Find the topics that the client has subscribed to, as positions in ``topics``.
+
+        Args:
+            client: The client's id.
+            topics: Topics of this home.
+
+        Returns:
+            The positions that the cache confirms, then those that it does not know or where the client may have a
+            filter.
+        """
         routes = self._routes
         found: list[int] = []
         unknown: list[int] = []
         for place, topic in enumerate(topics):
             route = routes.get(topic)
             if route is None or route.subscribers is None or route.passing:
-                unknown.append(place)  # one that passes may have to be read again
+                unknown.append(place)  # a passing route may have to be read again
             elif client in route.subscribers:
                 found.append(place)
             elif route.filters is not None:
@@ -219,31 +229,31 @@ class Routes:
         return found, unknown
 
     def add(self, topic: str) -> Route:
-        """A new, empty route. That of ``""``, which is no topic, passes."""
+        """Add an empty route. The one for ``""``, which is no topic, passes."""
         passing = not topic or (self._choosy and len(self._routes) >= self.topics_max and not self._chosen())
         route = Route(topic, passing)
         if passing:
             self._passing[topic] = route
         else:
-            self._evict()  # before: the new one is not in use yet, and must not be the one to go
+            self._evict()  # first: the new route is not in use yet, and must not be evicted
             self._admit(topic, route)
         return route
 
     def _chosen(self) -> bool:
-        # Not each eighth: a round of the topics would choose the same ones each time. Numbers by Lehmer, 16807 modulo
+        # Not every eighth: a round over the topics would choose the same ones each time. Lehmer's numbers, 16807 modulo
         # 2^31 - 1 (Park and Miller, 1988).
         self._choice = self._choice * 16807 % 0x7FFFFFFF
         return self._choice % CHOSEN == 0
 
     def filled(self, topic: str, route: Route, subscribers: Subscribers) -> None:
-        """The topic's set was read."""
+        """Fill the route with the topic's set, which was read."""
         route.filled(subscribers)
         if len(subscribers) > SMALL and topic in self._passing:
             self._keep(topic, route)
         self._count(route, len(subscribers))
 
     def _keep(self, topic: str, route: Route) -> None:
-        route.passing = False  # to read so many takes longer
+        route.passing = False  # reading a set this large takes longer
         self._admit(topic, self._passing.pop(topic))
 
     def _admit(self, topic: str, route: Route) -> None:
@@ -252,7 +262,7 @@ class Routes:
         self._policy.admit(route)
 
     def count_filters(self, topic: str, route: Route) -> None:
-        """The topic's filters have been read, or have changed."""
+        """Count the topic's filters, which were read or have changed."""
         filters = route.filters
         assert filters is not None
         if topic in self._passing and len(filters.index) > SMALL:
@@ -263,8 +273,7 @@ class Routes:
         self._evict()
 
     def change(self, client: str, topics: Iterable[str], added: bool) -> None:
-        """The client's subscriptions to these topics were written, or taken back: that holds from here on, in the cache
-        and in reads under way."""
+        """Apply the client's written or reverted subscriptions to these topics, in the cache and in reads under way."""
         for topic in topics:
             route = self.get(topic)
             if route is None:
@@ -274,8 +283,9 @@ class Routes:
                 self._count(route, len(route.subscribers))
 
     def doubt(self, topics: Iterable[str]) -> list[str]:
-        """A write failed that may yet take effect: read these again before they are used again. Those that are in use
-        just now are not; they are returned."""
+        """Have these topics read again before their next use: a failed write may yet take effect.
+
+        Return those in use just now, which remain."""
         used: list[str] = []
         for topic in topics:
             route = self.get(topic)
@@ -293,7 +303,7 @@ class Routes:
         self._evict()
 
     def drop(self, topic: str) -> Route | None:
-        """Forget the topic; returns its route, in which publishes may wait."""
+        """Forget the topic. Return its route, in which messages may wait."""
         route = self._passing.pop(topic, None)
         if route is None:
             route = self._routes.pop(topic, None)
@@ -305,7 +315,7 @@ class Routes:
         return route
 
     def unread(self, route: Route) -> None:
-        """The topic's next message reads the subscribers again."""
+        """Have the topic's next message read the subscribers again."""
         self._dropped(route)
         route.subscribers = route.filters = None
 
@@ -321,14 +331,15 @@ class Routes:
         return [*self._routes, *self._passing]
 
     def trim(self) -> None:
-        """What was in use when there was too much has stayed. Called now and then, as nothing more may come."""
+        """Evict routes that stayed because they were in use. Called now and then, since no further topic may come."""
         for _ in range(TRIMMED):
             if not self._too_much():
                 return
             self._evict()
 
     def _evict(self) -> None:
-        # Busy routes stay; they are bounded by the limit on messages in flight, and looking for an idle one is by this.
+        # Busy routes stay; the limit on messages in flight bounds them, and this loop bounds the search for an idle
+        # one.
         for _ in range(8):
             why = self._too_much()
             if not why or not self._routes:

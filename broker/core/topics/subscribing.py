@@ -1,6 +1,6 @@
-"""Subscriptions, at the client's endpoint: from the command to the homes of its topics, and back to the reply.
+"""Changes of subscriptions at the client's endpoint: from the command to the topics' homes, and back to the reply.
 
-Owns: the commands under way. Must never: say success before every home has.
+Owns: the commands under way. Must never: report success before every home has.
 """
 
 from __future__ import annotations
@@ -31,39 +31,51 @@ from .terms import Terms
 from .write import Write, Writer
 from .writing import Writing
 
-#: Topics of one command taken in one go, and in one request to a home, at most: about 1 ms of work on either side.
+#: Topics of one command in one slice, and in one request to a home, at most: about 1 ms of work on either side.
 TOPICS_PER_SLICE: Final = 1_000
 
-#: The topics under way of large commands are written in this many parts: the store stays busy while one of them ends.
+#: Large commands' topics under way are written in this many parts: the store stays busy while one part ends.
 PARTS: Final = 2
 
-#: How long a part of a large command should take to be written, in seconds: more is begun at once while it takes less
-#: than the first, less when it takes more than the second. Both are far within the time-out of a request.
+#: How long writing a part of a large command should take, in seconds: if it takes less than the first, more are begun
+#: at once; if it takes more than the second, fewer. Both are far within a request's time-out.
 WRITE_S_SHORT: Final = 1.5
 WRITE_S_LONG: Final = 2.5
 
-#: By what part more is begun at once, each time.
+#: The fraction by which that number grows or shrinks each time.
 WINDOW_GROWTH: Final = 0.25
 
 
 class Own(Writer):
-    """What this endpoint writes as home of topics of its own clients."""
+    """The writes that this endpoint, as home, makes for its own clients."""
 
     def __init__(self, subscribing: Subscribing) -> None:
         self._subscribing = subscribing
 
     def written(self, write: Write, error: ProtocolError | None) -> None:
-        """It has been made, or could not be."""
+        """Count a write that was made, or that failed."""
         self._subscribing.part_done(write.context, len(write.topics), write.took_s, error)
 
     def not_home(self, write: Write) -> None:
-        """It goes to the new home."""
+        """Send a write to the new home."""
         self._subscribing.dispatch_again(write.context, write.topics, write.deadline)
 
 
 class Subscribing(Part):
-    """One endpoint's part in changing its clients' subscriptions. ``shape``: of the store. ``subscriptions_max``: of a
-    client, 0: any."""
+    """One endpoint's part in changing its clients' subscriptions.
+
+    Args:
+        desk: Requests to homes, and time.
+        me: This endpoint's incarnation.
+        homes: The table of homes.
+        writing: The home's part, for topics of this endpoint.
+        terms: When new subscriptions end.
+        replies: Replies to the clients.
+        memory: The memory that connections hold.
+        shape: The store's shape.
+        subscriptions_max: Topics of a client; 0: no limit.
+        sizes: Limits.
+    """
 
     def __init__(
         self,
@@ -91,21 +103,21 @@ class Subscribing(Part):
         self._quota: Quota | None = None
         if subscriptions_max:
             self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden, sizes)
-        self._topics = 0  # of all large commands, under way
-        self._window = float(shape.topics_at_least)  # what these may be: found out, as a TCP sender's window is
-        self._waiting: deque[Change] = deque()  # large commands that go on when less is under way, in turn
+        self._topics = 0  # topics of all large commands, under way
+        self._window = float(shape.topics_at_least)  # the limit on these: adapted, as a TCP sender's window is
+        self._waiting: deque[Change] = deque()  # large commands that wait for others to end, in turn
 
     def commands(self) -> dict[str, CommandSpec]:
-        """The two that change subscriptions."""
+        """The two commands that change subscriptions."""
         change = CommandSpec(self.change, after_close=True)
         return {"subscribe": change, "unsubscribe": change}
 
     def change(self, connection: Connection, command: Command) -> None:
-        """A client's ``subscribe`` or ``unsubscribe``."""
+        """Begin a client's ``subscribe`` or ``unsubscribe``."""
         self.begin(connection, command, None)
 
     def begin(self, connection: Connection, command: Command, more: OfChange | None) -> None:
-        """The same. ``more``: what hangs on it."""
+        """Begin a change. ``more``: what else its command asks for."""
         added = command.name == "subscribe"
         reply, filter = self._replies.expect(connection), command.filter
         change = Change(command.client, added, connection, reply, command.id, command.term, filter, command.replace)
@@ -135,7 +147,7 @@ class Subscribing(Part):
         self._done(change, 0, error)
 
     def _cut(self, change: Change, topics: Any) -> Iterator[bool]:
-        """A large command, part by part, so that it keeps nobody else waiting and the store has what it can do."""
+        """Send a large command part by part, so that others can go on and the store gets only what it can take."""
         for part in self._parts(topics):
             if not part:
                 yield False
@@ -152,11 +164,11 @@ class Subscribing(Part):
         self._done(change, 0)
 
     def _part_size(self) -> int:
-        """How many topics of a large command a home is given at once."""
+        """How many topics of a large command a home gets at once."""
         return max(1, min(int(self._window / PARTS), TOPICS_PER_SLICE))
 
     def _parts(self, topics: Any) -> Iterator[list[str]]:
-        """Up to ``_part_size`` each; an empty one where there is work but nothing yet."""
+        """Yield parts of at most ``_part_size`` topics; empty ones are only pauses in the work."""
         if isinstance(topics, Topics):
             parts = topics.slices()
         else:
@@ -172,7 +184,7 @@ class Subscribing(Part):
             yield []
         part: list[str] = []
         for slot in slots:
-            # A slot cut in two is written twice; that is left to those which are larger than a part.
+            # A split slot is written twice, so only slots larger than a part are split.
             if part and len(part) + len(slot) > self._part_size():
                 yield part
                 part = []
@@ -193,7 +205,7 @@ class Subscribing(Part):
         return list(homes.items())
 
     def _dispatch(self, change: Change, home: str, topics: list[str], deadline: float) -> None:
-        """A part of the change to its home. ``deadline``: from then on it is not sent to another one."""
+        """Send a part of the change to its home. ``deadline``: after it, no other home gets the part."""
         change.open += 1
         if change.job is not None:
             self._topics += len(topics)
@@ -211,14 +223,16 @@ class Subscribing(Part):
             self._desk.ask(home, request, self, (change, deadline, self._desk.now))
 
     def part_done(self, change: Change, topics: int, took_s: float, error: ProtocolError | None) -> None:
-        """A home has written this many topics of the change, in ``took_s``; or it could not."""
+        """Note that a home has written this many topics of the change, in ``took_s`` seconds, or has failed."""
         self._pace(change, math.inf if error is not None else took_s)
         self._done(change, topics, error)
 
     def dispatch_again(self, change: Change, topics: list[str], deadline: float) -> None:
-        """A part of the change was dispatched to what is not its home, or not any more."""
+        """Send a part of the change again: its receiver was not, or no longer, the home."""
         if deadline <= self._desk.now:
-            error = ProtocolError("peer_unavailable", "No endpoint became the home of these topics in time")
+            error = ProtocolError(
+                "peer_unavailable", "No endpoint became the home of these topics in time; retry later"
+            )
             self.part_done(change, len(topics), math.inf, error)
             return
         for home, some in self._by_home(topics):
@@ -226,8 +240,8 @@ class Subscribing(Part):
         self._done(change, len(topics))
 
     def _pace(self, change: Change, took_s: float) -> None:
-        """A part of our client's command was written within so long (``inf``: it failed): begin more of them at once,
-        or less. Small commands say nothing about large ones."""
+        """Adapt the window to a part of a large command, written in ``took_s`` (``inf``: it failed). Small commands say
+        nothing about large ones."""
         if change.job is None:
             return
         if took_s == math.inf:
@@ -258,7 +272,7 @@ class Subscribing(Part):
             change.more.failed(change)
 
     def _wake(self, ended: Change) -> None:
-        """Less is under way: those that have waited for longest go on. ``ended``: may have failed, and has to end."""
+        """Let those go on that have waited longest. ``ended``: it may have failed, and must end."""
         waiting = self._waiting
         if ended.error is not None and ended in waiting:
             waiting.remove(ended)
@@ -271,7 +285,7 @@ class Subscribing(Part):
             room -= self._part_size()
 
     def reply(self, change: Change, fields: dict[str, Any]) -> None:
-        """All that the command asked for has been done, or its ``error`` says why not. ``fields``: of the reply."""
+        """Reply to the client: all parts have ended, and ``error`` tells a failure. ``fields``: for the reply."""
         if change.error is not None:
             self._replies.refuse(change.connection, change.reply, change.id, change.error)
             return
@@ -282,17 +296,17 @@ class Subscribing(Part):
         self._replies.reply(change.connection, change.reply, success(change.id, **fields))
 
     def answered(self, call: Call, value: Any) -> None:
-        """The home has written its topics."""
+        """The home has written the topics."""
         change, _, began = call.context
         self.part_done(change, len(call.request.topics), self._desk.now - began, None)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """It could not, or did not answer in time."""
+        """The home failed, or did not answer in time."""
         change, _, _ = call.context
         self.part_done(change, len(call.request.topics), math.inf, ProtocolError(code, info))
 
     def lost(self, call: Call) -> str | None:
-        """The home is gone: its topics have new ones. Adding and removing again is harmless."""
+        """The home is gone: its topics have new homes. Adding and removing again is harmless."""
         change, deadline, _ = call.context
         topics = call.request.topics
         if len(topics) > self._at_once:

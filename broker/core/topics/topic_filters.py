@@ -1,7 +1,6 @@
-"""The filters of one topic at its home: their index, what changes while they are being read, and whom the topic's first
-message is for.
+"""The filters of one topic at its home: their index, changes during the read, and the first message's recipients.
 
-Owns: the order of what was read and what was confirmed meanwhile. Must never: read a store.
+Owns: the order of filters read and changes confirmed meanwhile. Must never: read a store.
 """
 
 from __future__ import annotations
@@ -14,44 +13,44 @@ from ..dispatch import Dispatch
 from ..filters.index import Index
 from .locations import Places
 
-#: Filters that are put into an index, or changes that are made again, in one slice: 1 to 2 ms.
+#: Filters indexed, or changes applied again, in one slice: 1 to 2 ms.
 PAIRS_PER_SLICE: Final = 200
 
-#: A filter with many alternatives stands in the index as often; so often all of a slice together.
+#: Rows indexed in one slice. A filter with many alternatives takes one row for each.
 ROWS_PER_SLICE: Final = 250
 
 Change = tuple[str, str | None, bool, bool]
-"""The client; its filter; is it added?; does it replace the client's others? A filter of ``None`` removes all of the
-client's filters, whether it adds a subscription without one or removes everything."""
+"""The client; its filter; is it added?; does it replace the client's others? A filter of ``None`` removes all filters
+of the client, both when it adds a subscription without one and when it removes everything."""
 
 
 class Matched:
-    """Whom a message is for by its filters, beside the plain subscribers, and where these are once that is known."""
+    """The recipients of a message by its filters, in addition to plain subscribers, and where these are once known."""
 
     __slots__ = ("clients", "dispatch", "key", "plain", "plain_count")
 
     def __init__(self, dispatch: Dispatch, clients: list[str], key: bytes) -> None:
         self.dispatch = dispatch
         self.clients = clients
-        self.key = key  # the same for the same clients, as long as nothing has changed
+        self.key = key  # the same for the same clients, until a filter changes
         self.plain: Places | None = None
         self.plain_count = 0
 
 
 class TopicFilters:
-    """``loading``: they have not all been read yet."""
+    """The filters of one topic. ``loading``: not all have been read yet."""
 
     __slots__ = ("_changes", "counted", "index", "loading", "matched")
 
     def __init__(self, loading: bool = True) -> None:
         self.index = Index()
         self.loading = loading
-        self._changes: deque[Change] = deque()  # confirmed while they were being read
-        self.matched: Matched | None = None  # of the topic's first message
-        self.counted = 0  # bytes, as the owner of the route has counted them
+        self._changes: deque[Change] = deque()  # confirmed during the read
+        self.matched: Matched | None = None  # for the topic's first message
+        self.counted = 0  # bytes, as counted by the route's owner
 
     def read(self, pairs: Sequence[tuple[str, str]], start: int) -> int:
-        """These clients have these filters, as the store says. From ``start`` on a slice of them; returns how far."""
+        """Index a slice of these pairs of client and filter, from ``start`` on. Return where the slice ends."""
         index = self.index
         most = index.rows + ROWS_PER_SLICE
         end = min(len(pairs), start + PAIRS_PER_SLICE)
@@ -61,8 +60,9 @@ class TopicFilters:
         return start
 
     def complete(self) -> bool:
-        """All have been read. What was confirmed meanwhile may or may not have been in it, so some of it is done again.
-        True: it is all done; else this is to be called again."""
+        """Apply some of the changes confirmed during the read again, since it may or may not include them.
+
+        Return True if none is left; otherwise call again."""
         before = self.index.rows
         for _ in range(PAIRS_PER_SLICE):
             if not self._changes:
@@ -74,7 +74,7 @@ class TopicFilters:
         return False
 
     def change(self, change: Change) -> int:
-        """It has been confirmed. How many filters were put in or taken out."""
+        """Apply a confirmed change. Return how many filters were added or removed."""
         if self.loading:
             self._changes.append(change)
             return 0

@@ -1,6 +1,6 @@
-"""A change of subscriptions as its home has it.
+"""A change of subscriptions, as its home handles it.
 
-Owns: what is known of one, and of all that one client has under way at this home. Must never: act; ``writing`` does.
+Owns: the record of one write, and all writes of one client at this home. Must never: act; ``writing`` does.
 """
 
 from __future__ import annotations
@@ -18,13 +18,24 @@ from ..model import Term
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Writer:
-    """Who has a write made at this endpoint, and is told what comes of it."""
+    """A part that orders writes at this endpoint, and hears the result."""
 
     def written(self, write: Write, error: ProtocolError | None) -> None:
-        """It has been made, or could not be."""
+        """Note the result of the write.
+
+        Args:
+            write: The finished write.
+            error: Why it failed; ``None`` if it was made.
+        """
 
     def not_home(self, write: Write) -> None:
-        """This endpoint is not the home of its topics, or not any more. To make it twice is harmless."""
+        """Send the write to its present home: this endpoint is not, or no longer, the home of its topics.
+
+        Making it twice is harmless.
+
+        Args:
+            write: The refused write.
+        """
 
 
 class Write:
@@ -66,34 +77,35 @@ class Write:
         self.topics = topics
         self.added = added
         self.term = term
-        self.filter = filter  # None: an addition is for all messages, a removal takes out everything
+        self.filter = filter  # None: an addition is for all messages, a removal removes everything
         self.replace = replace
         #: Writes of the same order may overlap; "": it runs alone.
         self.order = "" if replace else "added" if added else "removed"
-        #: Its topics that have presence; once the home has looked, those that its client joins or leaves.
+        #: Its topics with presence; once the home has looked, those that its client joins or leaves.
         self.watched: list[str] | None = None
         self.made_at = now
-        self.took_s = math.inf  # from then to the answer of the store
-        self.deadline = deadline  # when it is given up, if it cannot be begun
-        # Who is told of it: somebody here, or the peer that it came from.
+        self.took_s = math.inf  # from then to the store's answer
+        self.deadline = deadline  # when the write is given up, if it could not begin
+        # Gets the result: a part here, or the peer that sent it.
         self.writer: Writer | None = None
-        self.context: Any = None  # the writer's
+        self.context: Any = None  # for the writer
         self.peer = ""
-        self.number = 0  # of the peer's request
-        self.tell_at = math.inf  # when the peer is told that it takes longer
-        self.link: Link | None = None  # the life of the peer's link that it came over
-        self.round = 0  # of membership, when the store was called
+        self.number = 0  # the peer's request
+        self.tell_at = math.inf  # when the peer gets a notice that the write takes longer
+        self.link: Link | None = None  # the peer's link that brought it, as it was then
+        self.round = 0  # the membership round, when the store was called
 
 
 class Writes:
-    """One client's writes at this home. Writes that only add may overlap each other, and so may removals. All others
-    wait, because the store keeps no order. A write to a topic with presence runs alone: the home first reads what the
-    write will change."""
+    """One client's writes at this home.
+
+    Writes that only add may overlap each other, and so may removals. All others wait, because the store keeps no order.
+    A write to a topic with presence runs alone: the home first reads what the write will change."""
 
     __slots__ = ("begun_in_turns", "order", "under_way", "waiting")
 
     def __init__(self) -> None:
-        self.order = ""  # of those under way
+        self.order = ""  # of the writes under way
         self.under_way = 0
         self.waiting: deque[Write] = deque()
-        self.begun_in_turns = False  # a job begins what waits
+        self.begun_in_turns = False  # a job begins the waiting writes

@@ -1,7 +1,7 @@
-"""A home's part in changing subscriptions: what an endpoint takes it to be home of, into the store.
+"""A home's part in changing subscriptions: writes the changes of its topics into the store.
 
-Owns: the writes under way, and the order of those of one client. Must never: say success before the store has, and
-before its routing cache has the change; that is what "a publish handled afterwards reaches the subscriber" rests on.
+Owns: the writes under way, and the order of one client's writes. Must never: report success before the store has, and
+before its routing cache has the change: that is why a later publish reaches the subscriber.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .routes import Routes
 from .terms import Terms
 from .write import Write, Writes
 
-#: Changes that may wait for another of the same client to be written; more are refused.
+#: Changes that can wait behind another write of the same client; further ones are refused.
 WRITES_WAITING_MAX: Final = 1_000
 
-#: A home tells a peer after this time, in seconds, that its change takes longer, and again: the peer would give up
-#: after twice this time.
+#: A home tells a peer after this time, in seconds, that its change takes longer, and repeats that: the peer would give
+#: up after twice this time.
 TELL_S: Final = TIMEOUT_S / 2
 
 #: A change of filters at more topics than this reaches the caches in slices.
@@ -45,9 +45,20 @@ CHANGES_PER_SLICE: Final = 20
 
 
 class Writing(Part):
-    """One endpoint's part as the home of subscriptions. ``writes``: those that the store has been given. ``terms``
-    learn which slots have a term. ``presence`` learns who joins and leaves; ``None``: no topic has it. ``filtering``
-    learns of filters."""
+    """One endpoint's part as the home of subscriptions.
+
+    Args:
+        desk: The store, time, and answers to peers.
+        me: This endpoint's incarnation.
+        homes: The table of homes.
+        routes: The routing cache.
+        links: The links to the peers, by incarnation.
+        writes: The writes given to the store.
+        terms: Learn which slots have a term.
+        presence: Learns which clients join and leave; ``None``: no topic has it.
+        filtering: Learns of filters.
+        sizes: Limits.
+    """
 
     def __init__(
         self,
@@ -74,7 +85,7 @@ class Writing(Part):
         self._under_way = writes
         self._clients: dict[str, Writes] = {}
         self._parked: list[Write] = []
-        self._asked: dict[Write, None] = {}  # peers' changes, in the order in which they are told of them
+        self._asked: dict[Write, None] = {}  # peers' changes, in the order of their next notice
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
@@ -83,7 +94,7 @@ class Writing(Part):
         ]
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """What the clients' endpoints ask."""
+        """The requests of the clients' endpoints."""
         return {ChangeRequest: self.change_requested}
 
     def change_requested(self, peer: str, number: int, request: ChangeRequest) -> None:
@@ -101,7 +112,7 @@ class Writing(Part):
         self._at_home(write)
 
     def _at_home(self, write: Write) -> None:
-        """Somebody takes us for the home of its topics."""
+        """A sender takes us for the home of the write's topics."""
         if len(write.topics) > self._at_once:
             self._watch(write)
             writes = self._writes_of(write.client)
@@ -111,7 +122,7 @@ class Writing(Part):
             self.take(write)
 
     def take(self, write: Write) -> None:
-        """We are the home of its topics."""
+        """Begin or queue the write, as the home of its topics."""
         if not self._homes.joined:
             self._parked.append(write)
             return
@@ -123,7 +134,7 @@ class Writing(Part):
             self._begin(writes, write)
 
     def _watch(self, write: Write) -> None:
-        """Find its topics that have presence, once: a parked write comes here again."""
+        """Find its topics with presence, once: a parked write comes here again."""
         presence = self._presence
         if presence is not None and write.watched is None:
             write.watched = presence.of(write.topics)
@@ -135,7 +146,7 @@ class Writing(Part):
         return not writes.under_way or (writes.order == write.order and write.order != "")
 
     def hold(self, client: str) -> bool:
-        """Write nothing of the client until ``release``. False: one of its writes is under way, or waits."""
+        """Hold the client's writes until ``release``. False: one is under way, or waits."""
         writes = self._clients.get(client)
         if writes is not None:
             return False
@@ -145,7 +156,7 @@ class Writing(Part):
         return True
 
     def release(self, client: str) -> None:
-        """Its subscriptions have ended, or have not."""
+        """Let the client's writes go on, after an expiry."""
         writes = self._clients[client]
         writes.under_way -= 1
         self._go_on(client, writes)
@@ -157,9 +168,11 @@ class Writing(Part):
         return writes
 
     def _wait(self, writes: Writes, write: Write) -> None:
-        # While they are begun one after the other they are as good as under way, which their senders bound.
+        # While waiting writes are begun in turn they count as under way, and their senders limit those.
         if len(writes.waiting) >= WRITES_WAITING_MAX and not writes.begun_in_turns:
-            self._finish(write, ProtocolError("store_unavailable", "Too many changes of this client are waiting"))
+            self._finish(
+                write, ProtocolError("store_unavailable", "Too many changes of this client are waiting; retry later")
+            )
         else:
             writes.waiting.append(write)
 
@@ -169,7 +182,7 @@ class Writing(Part):
             self._desk.job(self._begin_in_turns(client, writes))
 
     def _begin_in_turns(self, client: str, writes: Writes) -> Iterator[bool]:
-        """All that waits, up to one that others have to end for."""
+        """Begin the waiting writes, up to one that others must precede."""
         topics = 0
         while writes.waiting and self._may_overlap(writes, writes.waiting[0]):
             write = writes.waiting.popleft()
@@ -190,7 +203,8 @@ class Writing(Part):
             self._clients.pop(client, None)
 
     def _is_ours(self, write: Write) -> bool:
-        """Its slots may have moved while it was on its way, or waited: then it goes there."""
+        """Is this endpoint still the home? Slots may have moved while the write was on its way, or waited; then it goes
+        there."""
         homes = self._homes
         if homes.only_home is not None:
             ours = homes.only_home == self._me
@@ -219,13 +233,13 @@ class Writing(Part):
             self._store(writes, write)
 
     def _looked(self, context: tuple[Writes, Write], changed: list[str]) -> None:
-        """It is known what the write changes."""
+        """Continue a write once its effect on presence is known."""
         writes, write = context
         if write.round == self._homes.round and self._homes.joined:
             write.watched = changed
             self._store(writes, write)
             return
-        # Another may be home by now: it would be written behind what that has written.
+        # Another endpoint may be home by now. Writing now would put this behind that home's writes.
         writes.under_way -= 1
         self._parked.append(write)
         self._go_on(write.client, writes)
@@ -261,8 +275,10 @@ class Writing(Part):
             self._ended(writes, write, error, write.topics)
 
     def _change_in_slices(self, writes: Writes, write: Write) -> Iterator[bool]:
-        """An index may hold a filter in many ways, and a client may have many filters at a topic. Each topic changes
-        whole in one turn, so that every message finds either what was there or what replaces it."""
+        """Change the caches in slices: an index may hold a filter many times, and a client may have many filters at a
+        topic.
+
+        Each topic changes completely in one turn, so every message finds either the former or the new subscriptions."""
         spent = 0
         for topic in write.topics:
             if write.round != self._homes.round:
@@ -274,7 +290,7 @@ class Writing(Part):
         self._ended(writes, write, None, ())
 
     def _change(self, write: Write, topics: Sequence[str]) -> int:
-        """Tell the caches. Returns how much work that was, as ``Filtering.change`` does."""
+        """Change the caches. Return how much work that was, as ``Filtering.change`` does."""
         if write.filter is None or write.replace:
             self._routes.change(write.client, topics, write.added and write.filter is None)
         if write.filter is None and write.added and not write.replace:
@@ -282,7 +298,7 @@ class Writing(Part):
         return self.filtering.change(write.client, topics, write.filter, write.added, write.replace)
 
     def _ended(self, writes: Writes, write: Write, error: Exception | None, unchanged: Sequence[str]) -> None:
-        """The store has answered. ``unchanged``: the topics that the caches have not been told of yet."""
+        """Finish a write that the store has answered. ``unchanged``: topics that the caches do not know of yet."""
         writes.under_way -= 1
         if write.replace:
             self.filtering.replacing.pop(write, None)
@@ -294,7 +310,7 @@ class Writing(Part):
             self._routes.doubt(write.topics)
             self._finish(write, _refusal(error))
         elif write.round != self._homes.round:
-            # Meanwhile another may have acted as home, with a set read before this write.
+            # Another endpoint may have acted as home meanwhile, with a set read before this write.
             self._routes.doubt(write.topics)
             self._not_home(write)
         else:
@@ -306,14 +322,15 @@ class Writing(Part):
         self._under_way.end(write)
 
     def _go_on(self, client: str, writes: Writes) -> None:
-        """One of the client's has ended."""
+        """Continue after the end of one of the client's writes."""
         if writes.waiting:
             self._begin_waiting(client, writes)
         else:
             self._forget_ended(client, writes)
 
     def _tell(self, changed: list[str], write: Write, error: Exception | None) -> None:
-        """Say who has come, or gone. Where that is not certain, or another home may have said it, count it as lost."""
+        """Announce who has joined or left. Count uncertain changes, or those that another home may announce, as
+        lost."""
         presence = self._presence
         assert presence is not None
         if error is None and write.round == self._homes.round:
@@ -339,20 +356,20 @@ class Writing(Part):
             self._asked[write] = None
 
     def lapsed(self) -> None:
-        """Others may act for us: what has not begun is not ours to begin."""
+        """Park the writes that have not begun: others may act for us."""
         for writes in self._clients.values():
             self._parked.extend(writes.waiting)
             writes.waiting.clear()
 
     def tick(self) -> None:
-        """Retry what is parked; ask for patience where the store is slow, or many changes of a client wait."""
+        """Retry parked writes; tell peers that wait behind a slow store, or behind other changes of a client."""
         if self._asked:
             self._have_wait()
         parked, self._parked = self._parked, []
         for write in parked:
             if write.peer and write.link is not self._links.get(write.peer):
-                # The peer has taken us for dead, or the link: whatever it still wants it has asked anew, of us or of
-                # another. This may be over by now, and its client have said the contrary since.
+                # The peer gave up this endpoint or the link, and has repeated its requests, here or elsewhere. This
+                # write may be obsolete, and its client may have reversed it since.
                 self._desk.drops["outdated_change"] += 1
                 self._asked.pop(write, None)
                 continue
