@@ -1,5 +1,5 @@
-"""Which payloads were published lately, and what is in flight.
+"""Remembers which payloads were published lately, and measures what is in flight.
 
-Owns: the table of duplicates, the publishers' own keys, the names of messages, what an origin drops. Must never: hash
-for anything else, or know what becomes of a message.
+Owns: the table of duplicates, the publishers' own keys, the names of messages, and the drops of an origin. Must never:
+hash for any other purpose, or know the outcome of a message.
 """

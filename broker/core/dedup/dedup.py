@@ -1,10 +1,10 @@
-"""Which payloads were published lately. SPEC section 7, ADR 9.
+"""Remembers which payloads were published lately. SPEC section 7, ADR 9.
 
-Owns: the table of hashes with their expiry, and those whose message is still being dispatched. Must never: hash, read
-a clock, or know what becomes of a message.
+Owns: the table of hashes with their expiry, and the hashes whose message is still in dispatch. Must never: hash, read a
+clock, or know the outcome of a message.
 
-A key is one number: the topic's slot, so that a slot's keys can be found when its home changes, and 128 bits of hash
-below it. As bytes it would take a third more memory.
+A key is one number: the topic's slot, and 128 bits of hash below it. The slot lets the table find a slot's keys when
+its home changes. As bytes a key would take a third more memory.
 """
 
 from __future__ import annotations
@@ -22,109 +22,108 @@ Waiter = TypeVar("Waiter")
 
 _HASH_BITS: Final = 8 * HASH_BYTES
 
-#: With this bit the other way round a key is none of a publisher's own.
+#: Flipping this bit turns a publisher's own key into one that is not.
 _MARK_BIT: Final = 1 << 6
 
-#: Of a key in a replica.
+#: The size of a key in a replica.
 KEY_BYTES: Final = 18
 
-#: Dictionaries that a generation's keys are spread over. One of a million keys takes 80 ms to grow, one of 16,000
-#: takes 1.
+#: Dictionaries that share a generation's keys. One of a million keys takes 80 ms to grow, one of 16,000 takes 1 ms.
 _PARTS: Final = 64
 _PART_MASK: Final = _PARTS - 1
 
-#: Generations begun in one time-to-live, and by a table that is full. More of them: more lookups for each new payload;
-#: fewer: keys whose time is over take up room for longer.
+#: Generations that begin in one time-to-live, and in a full table. With more, each new payload costs more lookups. With
+#: fewer, expired keys take up room for longer.
 _GENERATIONS: Final = 3
 _GENERATIONS_FULL: Final = 4
 
-#: Old generations; beyond, the two oldest become one, part by part. Keys that are seen again and again leave nearly
-#: empty ones behind, and where the time-to-live is long there would be ever more of them.
+#: Old generations; beyond this, the two oldest merge, part by part. Keys that are seen again and again leave nearly
+#: empty generations behind. With a long time-to-live these would pile up.
 _OLD: Final = 6
-#: And beyond this, in one go.
+#: Beyond this, the two oldest merge in one go.
 _OLD_MAX: Final = 8
 
-#: Keys that are looked at in one slice, or a part of a generation if that has more: 1 ms.
+#: Keys examined in one slice, or a part of a generation if that has more: 1 ms.
 _KEYS_PER_SLICE: Final = 5_000
 
-#: To see whether an own key's message is known takes eight times as long as to forget a key.
+#: Looking up an own key's message takes eight times as long as forgetting a key.
 _OWN_KEYS_SHARE: Final = 8
 
 _Generation = list[dict[int, float]]
 
 
 def payload_hash(topic: str, payload: bytes) -> bytes:
-    """16 bytes. ``topic`` has no NUL (SPEC section 4), so the two parts cannot run together."""
+    """Return 16 bytes. ``topic`` has no NUL (SPEC section 4), so the two parts cannot run together."""
     return digest(b"%b\0%b" % (topic.encode(), payload))
 
 
 def key_of(slot: int, topic: str, payload: bytes) -> int:
-    """The key of a message."""
+    """Return a message's key."""
     return slot << _HASH_BITS | int.from_bytes(payload_hash(topic, payload))
 
 
 def key_of_name(slot: int, origin: str, number: int) -> int:
-    """The key of a message that is not checked for duplicates, and yet must not be dispatched twice when its home
-    crashes: nothing but itself has it."""
+    """Return the unique key of a message that skips the duplicate check, and yet must not be dispatched twice when its
+    home crashes."""
     key = slot << _HASH_BITS | int.from_bytes(digest(b"\0%b\0%d" % (origin.encode(), number)))
     return key ^ _MARK_BIT if is_own(key) else key
 
 
 def key_of_hash(slot: int, hashed: bytes) -> int:
-    """The key in this slot with the hash."""
+    """Return the key with this hash in this slot."""
     return slot << _HASH_BITS | int.from_bytes(hashed)
 
 
 def hash_of_key(key: int) -> bytes:
-    """The key without its slot: the ``payload_hash``, unless it is a publisher's own."""
+    """Return the key without its slot: the ``payload_hash``, unless it is a publisher's own."""
     return (key & ((1 << _HASH_BITS) - 1)).to_bytes(HASH_BYTES)
 
 
 def slot_of_key(key: int) -> int:
-    """Its topic's slot."""
+    """Return the slot of the key's topic."""
     return key >> _HASH_BITS
 
 
 class Dedup(Generic[Waiter]):
-    """Keys seen within ``ttl_s`` seconds, ``keys_max`` at most (about 115 bytes each).
+    """Holds the keys seen within ``ttl_s`` seconds, at most ``keys_max`` (about 115 bytes each).
 
-    ``ttl_s`` 0: nothing is kept. Keys are kept by generation: new ones, and old ones that are seen again, go to the
-    youngest, so a generation is forgotten as a whole once its youngest key's time is over. ADR 9.
+    With ``ttl_s`` 0 it keeps nothing. Keys live in generations: new keys, and old keys that are seen again, go to the
+    youngest. So a generation expires in one piece, together with its youngest key. ADR 9.
     """
 
     def __init__(self, ttl_s: float, keys_max: int) -> None:
         self.ttl_s = ttl_s
         self.keys_max = keys_max
-        self.evicted = 0  # keys that went before their time because the table was full
-        self._count = 0  # of keys in all generations
+        self.evicted = 0  # keys that a full table dropped before their expiry
+        self._count = 0  # keys in all generations
         self._young: _Generation = _generation()  # key -> expiry
         self._young_count = 0
         self._young_max = max(keys_max // _GENERATIONS_FULL, 1)
         self._young_until = 0.0
-        self._old: deque[tuple[_Generation, float]] = deque()  # and when all of it is over; the youngest is first
-        self._over: deque[dict[int, float]] = deque()  # parts of those that are
+        self._old: deque[tuple[_Generation, float]] = deque()  # each with its expiry; the youngest is first
+        self._over: deque[dict[int, float]] = deque()  # parts of expired generations
         self._pending: dict[int, list[Waiter]] = {}
-        #: Of the keys that publishers have given their messages: which keys here they stand for.
+        #: The keys that publishers gave their messages, and the keys of this table for each.
         self.own_keys = OwnKeys(self._holds)
-        #: Of those that are pending: which are not so here, but at a former home of their slot; its incarnation, and
-        #: until when that is believed. Those that end first are first.
+        #: Pending keys that a former home of their slot is dispatching -> its incarnation, and until when we believe
+        #: that. The earliest end comes first.
         self.elsewhere: dict[int, tuple[str, float]] = {}
         self._now = -1.0
-        # Of what is seen now: one object for all keys of a turn. Declared as a float, the compiled form would keep the
-        # bare number and make an object of it for each key.
+        # The expiry of keys seen now: one object for all keys of a turn. If it were declared as a float, the compiled
+        # form would keep the bare number and create an object for each key.
         self._expiry: Any = -1.0
 
     def __len__(self) -> int:
-        """Keys that take up room."""
+        """Count the keys that take up room."""
         return self._count + len(self._pending)
 
     @property
     def generations(self) -> int:
-        """That a new payload is looked for in."""
+        """The number of generations that a lookup of a new payload searches."""
         return 1 + len(self._old)
 
     def duplicate(self, key: int, now: float) -> bool:
-        """Was it seen, and is its time not over? Being asked is a sighting: a duplicate extends its time."""
+        """Was the key seen, and has it not expired? Each call is a sighting: a duplicate extends the key's time."""
         if self._now != now:
             self._turn(now)
         index = key & _PART_MASK
@@ -144,57 +143,59 @@ class Dedup(Generic[Waiter]):
         return expiry > now
 
     def conflicts(self, key: int, now: float) -> bool:
-        """Is it a key of a publisher's own that it has given to another payload as well? Being asked is no sighting."""
+        """Is this a publisher's own key that it also gave to another payload? A call is no sighting."""
         return is_own(key) and self.own_keys.conflicts(key, now)
 
     def pending(self, key: int) -> list[Waiter] | None:
-        """Who waits for the outcome of the message with this key; ``None`` if none is being dispatched."""
+        """Return those that wait for the outcome of this key's message; ``None`` if no such message is in dispatch."""
         return self._pending.get(key)
 
     def begin(self, key: int) -> None:
-        """The message is being dispatched from now on."""
+        """Record that the dispatch of the message begins."""
         self._pending[key] = []
         if is_own(key):
             self.own_keys.take(key, self._now)
 
     def settle(self, key: int, dispatched: bool, now: float) -> list[Waiter]:
-        """It has been, or could not be (then the key is forgotten, so that a retry is none). Returns the waiters."""
+        """Record that the dispatch ended, and return the waiters. If it failed, forget the key, so that a retry is no
+        duplicate."""
         waiters = self._pending.pop(key, [])
         if dispatched:
             self.add(key, now)
         return waiters
 
     def pending_here(self, key: int | None) -> list[Waiter] | None:
-        """As ``pending``, of a message that this endpoint itself is dispatching."""
+        """Do as ``pending`` does, but only for messages that this endpoint itself is dispatching."""
         return None if key is None or key in self.elsewhere else self._pending.get(key)
 
     def pending_keys(self) -> list[int]:
-        """Of all messages that are being dispatched."""
+        """Return the keys of all messages in dispatch."""
         return list(self._pending)
 
     def begin_elsewhere(self, key: int, home: str, until: float) -> None:
-        """A former home is dispatching the message, until ``until`` at the latest. Who repeats it here waits."""
+        """Record that a former home is dispatching the message, until ``until`` at the latest. Repeats of the message
+        here wait."""
         if key not in self._pending:
             self.begin(key)
             self.elsewhere[key] = (home, until)
 
     def end_elsewhere(self, key: int, dispatched: bool, now: float) -> list[Waiter]:
-        """As ``settle``."""
+        """Do as ``settle`` does, for a message at a former home."""
         self.elsewhere.pop(key, None)
         return self.settle(key, dispatched, now)
 
     def expire_elsewhere(self, now: float) -> None:
-        """Of whom no former home said what had become of them, and nobody asked."""
+        """Forget overdue messages whose former home reported no outcome, unless a repeat waits for one."""
         for key, _ in list(itertools.takewhile(lambda item: item[1][1] <= now, self.elsewhere.items())):
             self.forget_elsewhere(key)
 
     def forget_elsewhere(self, key: int) -> None:
-        """It is not pending any more, as far as nobody waits for it."""
+        """Stop treating the message as pending, unless a repeat waits for its outcome."""
         if key in self.elsewhere and not self._pending[key]:
             del self.elsewhere[key], self._pending[key]
 
     def add(self, key: int, now: float, ttl_s: float | None = None) -> None:
-        """The key was seen now. ``ttl_s``: what is left of its time, where another home saw it."""
+        """Record that the key was seen now. ``ttl_s``: its remaining time, if another home saw it."""
         if self.ttl_s <= 0:
             return
         if self._now != now:
@@ -207,8 +208,7 @@ class Dedup(Generic[Waiter]):
         self._insert(key, expiry)
 
     def add_all(self, keys: Sequence[int], seconds: Sequence[float], now: float) -> None:
-        """As ``add`` of each with what is left of its time, a thousand in a millisecond. Those of which nothing is left
-        are passed over."""
+        """``add`` each key with its remaining time, a thousand in a millisecond. Skip the expired ones."""
         if self.ttl_s <= 0:
             return
         if self._now != now:
@@ -236,7 +236,7 @@ class Dedup(Generic[Waiter]):
                 if is_own(key):
                     self.own_keys.take(key, now)
                 continue
-            # It is known, or the youngest generation is full, or all are.
+            # The key is known, or the youngest generation is full, or the table is.
             self._count += added
             self._young_count += added
             self.add(key, now, left)
@@ -256,10 +256,11 @@ class Dedup(Generic[Waiter]):
         self._now, self._expiry = now, now + self.ttl_s
 
     def _insert(self, key: int, expiry: Any) -> None:
-        """Into the youngest generation, where it may be already; an older one may keep an entry that is over sooner."""
+        """Insert the key into the youngest generation, if it is not there yet. An older generation can keep an entry
+        that expires sooner."""
         if self._young_count >= self._young_max:
             self._begin_generation(self._now)
-        # Two for one, so that those whose time is over never pile up, however fast new ones come.
+        # Forget two for one, so that expired keys never pile up, however fast new ones come.
         self._forget(2)
         if self._count >= self.keys_max:
             self._evict(key & _PART_MASK)
@@ -270,7 +271,7 @@ class Dedup(Generic[Waiter]):
         part[key] = expiry
 
     def expire(self, now: float, keys_max: int) -> None:
-        """Forget keys whose time is over, at most ``keys_max`` of them in one go."""
+        """Forget at most ``keys_max`` expired keys."""
         if self._now != now:
             self._turn(now)
         self._forget(keys_max)
@@ -278,7 +279,7 @@ class Dedup(Generic[Waiter]):
             self.own_keys.look(max(keys_max // _OWN_KEYS_SHARE, 1), now)
 
     def _holds(self, key: int, now: float) -> bool:
-        """Is its message being dispatched, or was it lately?"""
+        """Is the key's message in dispatch, or was it dispatched lately?"""
         return key in self._pending or self.left((key,), now)[0] > 0
 
     def _forget(self, keys_max: int) -> None:
@@ -300,7 +301,8 @@ class Dedup(Generic[Waiter]):
         self._young_until = now + self.ttl_s / _GENERATIONS
 
     def _merge(self, now: float) -> None:
-        """One part of the oldest generation into the next, less what is over: a turn for each part."""
+        """Merge one part of the oldest generation into the next, without its expired keys. Each turn merges one
+        part."""
         oldest, newer = self._old[-1][0], self._old[-2][0]
         index = next((index for index, part in enumerate(oldest) if part), None)
         if index is None:
@@ -315,7 +317,7 @@ class Dedup(Generic[Waiter]):
         oldest[index] = {}
 
     def _evict(self, index: int) -> None:
-        """Make room for one, from the oldest generation; its parts are about equally full."""
+        """Make room for one key by dropping one from the oldest generation, whose parts are about equally full."""
         while self._old:
             oldest = self._old[-1][0]
             part = oldest[index] or next(filter(None, oldest), {})
@@ -327,8 +329,11 @@ class Dedup(Generic[Waiter]):
             self._old.pop()
 
     def keys_of(self, slots: frozenset[int]) -> Iterator[list[int]]:
-        """All keys of these slots that were there when it began, but for those taken out since; some thousands are
-        looked at in one slice. From the oldest on: what moves meanwhile moves into a younger generation."""
+        """Yield all keys of these slots that existed when the search began, except those taken out since.
+
+        A slice examines some thousands of keys. The search starts with the oldest generation, since keys only move to
+        younger ones.
+        """
         generations = [*(generation for generation, _ in reversed(self._old)), self._young]
         found: list[int] = []
         looked_at = 0
@@ -343,14 +348,14 @@ class Dedup(Generic[Waiter]):
         yield found
 
     def left(self, keys: Sequence[int], now: float) -> list[float]:
-        """What is left of the time of each, in seconds; 0 or less: nothing."""
+        """Return each key's remaining time in seconds; 0 or less: it has expired."""
         young, old = self._young, [generation for generation, _ in self._old]
         found: list[float] = []
         for key in keys:
             index = key & _PART_MASK
             expiry = young[index].get(key)
             if expiry is None:
-                for generation in old:  # the youngest that has it has it for longest
+                for generation in old:  # the youngest generation with the key has its latest expiry
                     expiry = generation[index].get(key)
                     if expiry is not None:
                         break
@@ -358,7 +363,7 @@ class Dedup(Generic[Waiter]):
         return found
 
     def take(self, key: int, now: float) -> float:
-        """Take the key out. Returns what is left of its time, in seconds; 0 or less: nothing."""
+        """Take the key out. Return its remaining time in seconds; 0 or less: it had expired."""
         index = key & _PART_MASK
         latest = now
         for generation in (self._young, *(generation for generation, _ in self._old)):

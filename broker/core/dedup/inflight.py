@@ -1,38 +1,39 @@
-"""How much is under way here: messages whose outcome is not known yet, and what the links hold.
+"""Measures how much is under way here: messages without an outcome yet, and the bytes on the links.
 
-Owns: the sums, and when they are too much to take in more. Must never: stop anybody; ``sessions`` does.
+Owns: the sums, and when they are too high to accept more. Must never: stop a client; ``sessions`` does.
 """
 
 from __future__ import annotations
 
 
 class InFlight:
-    """``messages_max``, ``bytes_max``: from these on it is too much; once below half of both it is little again."""
+    """Sums up messages and bytes under way. At ``messages_max`` or ``bytes_max`` it is congested, until below half of
+    both."""
 
     def __init__(self, messages_max: int, bytes_max: int) -> None:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self.messages = 0
-        self.bytes = 0  # of their payloads
+        self.bytes = 0  # their payloads' bytes
         self._links_full = False
-        self.congested = False  # too much is under way to take more in
+        self.congested = False  # too much is under way to accept more
 
     def begin(self, size: int) -> None:
-        """A message of so many bytes is under way."""
+        """Count a message of ``size`` bytes."""
         self.messages += 1
         self.bytes += size
         if self.messages >= self._messages_max or self.bytes >= self._bytes_max:
             self.congested = True
 
     def end(self, size: int) -> None:
-        """It is not any more."""
+        """Stop counting a message of ``size`` bytes."""
         self.messages -= 1
         self.bytes -= size
         if self.congested:
             self._judge()
 
     def links(self, unconfirmed_bytes: int) -> None:
-        """The fullest link holds so much that its peer has not confirmed."""
+        """Record the unconfirmed bytes of the fullest link."""
         self._links_full = unconfirmed_bytes > self._bytes_max
         self._judge()
 
@@ -41,5 +42,5 @@ class InFlight:
 
     @property
     def eased(self) -> bool:
-        """It is so much less than too much that those who were stopped may go on."""
+        """Is the load low enough for stopped clients to go on?"""
         return not self._links_full and self.messages * 2 < self._messages_max and self.bytes * 2 < self._bytes_max

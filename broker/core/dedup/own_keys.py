@@ -1,13 +1,13 @@
-"""Publishers' own keys: a message is what its publisher says it is, and not its payload. SPEC section 7, ADR 31.
+"""Publishers' own keys: such a key identifies a message instead of its payload. SPEC section 7, ADR 31.
 
-Owns: how such a message's key in the table of duplicates is made, and which key each publisher's own one stands for.
-Must never: keep a message, or know when a key's time is over.
+Owns: how to make such a message's key in the table of duplicates, and the table's key for each own key. Must never:
+keep a message, or know when a key expires.
 
-A key of the table is 128 bits of hash (``dedup``). Of a message with a key of its publisher's own these are 72 bits of
-what it is known by (topic, client, own key), a mark of 16 bits, and 40 bits that the payload has a part in. So whoever
-keeps such a key, or hands it on, need not know what it is: a retry has the same key of the table, in each bit. The same
-own key with another payload has the same 72 bits, and others behind them: that is a conflict. One in 65,536 payloads
-has a hash with this mark. It is taken for an own key that nobody else has, which does no harm.
+A key of the table is 128 bits of hash (``dedup``). If the publisher gave the message an own key, these bits are 72 bits
+of its identity (topic, client, own key), a mark of 16 bits, and 40 bits that also depend on the payload. So code that
+keeps such a key, or hands it on, need not know its kind: a retry has the same key of the table, in each bit. The same
+own key with another payload has the same 72 bits, but other payload bits: that is a conflict. One in 65,536 payloads
+has a hash with this mark. The table takes it for an own key without rivals, which does no harm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 _HASH_BITS: Final = 8 * HASH_BYTES
 
-#: Which message it is: these bits, and all above them (the slot).
+#: The message's identity: these bits, and all above them (the slot).
 _IDENTITY_BITS: Final = 72
 _IDENTITY_SHIFT: Final = _HASH_BITS - _IDENTITY_BITS
 
@@ -32,15 +32,15 @@ _MARK: Final = 0xD64F << _MARK_SHIFT
 _LOW_BITS: Final = (1 << _MARK_SHIFT) - 1
 _PAYLOAD_BITS: Final = _IDENTITY_SHIFT - 16
 
-#: Looked at for each new one. So all are looked at while a quarter as many come, and there are never more than four
-#: thirds of what the table may hold.
+#: Own keys examined for each new one. So one pass over all takes a quarter as many new keys, and the number of own keys
+#: never exceeds four thirds of the table's limit.
 _LOOKS: Final = 4
 
 
 def own_key_of(slot: int, topic: str, client: str, own_key: str, payload: bytes) -> int:
-    """The key of a message whose publisher has given it ``own_key``."""
+    """Return the key of a message to which its publisher gave ``own_key``."""
     name, own = client.encode(), own_key.encode()
-    # The topic has no NUL, the client may have one.
+    # A topic has no NUL, but a client can have one.
     message = digest(b"%b\0%d\0%b%b" % (topic.encode(), len(name), name, own))
     rest = int.from_bytes(digest(message + payload)) & ((1 << _PAYLOAD_BITS) - 1)
     identity = slot << _IDENTITY_BITS | int.from_bytes(message) >> _IDENTITY_SHIFT
@@ -48,29 +48,29 @@ def own_key_of(slot: int, topic: str, client: str, own_key: str, payload: bytes)
 
 
 def is_own(key: int) -> bool:
-    """Is it one of ``own_key_of``?"""
+    """Does the key come from ``own_key_of``?"""
     return key & _MARK_BITS == _MARK
 
 
 class OwnKeys:
-    """Which key of the table each own key stands for, at about 180 bytes each. ``holds``: does the table know the
-    message still?"""
+    """Maps each own key to a key of the table, at about 180 bytes each. ``holds``: does the table still know the
+    message?"""
 
     def __init__(self, holds: Callable[[int, float], bool]) -> None:
         self._holds = holds
         self._keys: dict[int, int] = {}  # by identity
-        self._row: deque[int] = deque()  # identities, in the order in which they are looked at
+        self._row: deque[int] = deque()  # identities, in the order of examination
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def conflicts(self, key: int, now: float) -> bool:
-        """Does its own key stand for another payload?"""
+        """Does the key's own key belong to another payload?"""
         other = self._keys.get(key >> _IDENTITY_SHIFT)
         return other is not None and other != key and self._holds(other, now)
 
     def take(self, key: int, now: float) -> None:
-        """From here on its own key stands for this payload."""
+        """Record that the key's own key belongs to this payload from now on."""
         self.look(_LOOKS, now)
         identity = key >> _IDENTITY_SHIFT
         if identity not in self._keys:
@@ -78,7 +78,8 @@ class OwnKeys:
         self._keys[identity] = key
 
     def look(self, count: int, now: float) -> None:
-        """Look at the ``count`` that have not been looked at for longest; forget those whose message is not known."""
+        """Examine the ``count`` own keys with the oldest examination; forget those whose message the table has
+        dropped."""
         keys, row = self._keys, self._row
         for _ in range(min(count, len(row))):
             identity = row.popleft()

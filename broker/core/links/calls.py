@@ -1,9 +1,10 @@
-"""Requests to other endpoints: sent over the link, answered, refused, made again, or given up.
+"""Sends requests to other endpoints over the link, repeats them elsewhere, or gives them up.
 
-Owns: the requests under way, their time-outs, and the numbers that tell them apart. Must never: know what is asked.
+Owns: the requests under way, their time-outs, and the numbers that tell them apart. Must never: know a request's
+meaning.
 
-A request has a number that stays its own when it is made again to another endpoint (a publish is known by it). What is
-to become of an answer is up to the part that asked (``Asker``).
+A request keeps its number when another endpoint gets it (the number identifies a publish). The part that asked
+(``Asker``) decides what an answer leads to.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from .requests import Request
 #: How long an answer may take, in seconds. Longer than a store's own time-out, so that its reason gets through.
 TIMEOUT_S: Final = 5.0
 
-#: How long to wait before a request that its receiver was not home for is made again, in seconds.
+#: The wait before repeating a request whose receiver was not the home, in seconds.
 RETRY_S: Final = 0.05
 
 
-#: A home's answer to a publish that it has dispatched and retains. Its answer is ``False`` if it does not retain the
-#: message, and ``True`` for a duplicate.
+#: A home's answer to a publish that it dispatched and retains. It answers ``False`` if it does not retain the message,
+#: and ``True`` for a duplicate.
 RETAINED: Final = "kept"
 
 #: The answer of an endpoint that is not home of the topic: ask again, the views will agree.
 NOT_HOME: Final = "not_home"
 
 
-#: The answer of an endpoint that leaves to what is for a home.
+#: The answer of a leaving endpoint to requests for a home.
 LEAVING: Final = "leaving"
 
-#: An answer before the answer, as often as one likes: it takes longer.
+#: An answer before the answer: it takes longer. A receiver can repeat it.
 WAIT: Final = "wait"
 
-#: How much longer an answer may take each time, in seconds.
+#: The extra time that each ``WAIT`` grants, in seconds.
 PATIENCE_S: Final = 10.0
 
 
@@ -47,14 +48,17 @@ class Asker:
     """A part that makes requests."""
 
     def answered(self, call: Call, value: Any) -> None:
-        """It was done."""
+        """Take the answer of a request that succeeded."""
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """It was refused, or not answered in time. ``info`` is a text, or what the refusing part gave."""
+        """Handle a refusal, or no answer in time. ``info`` is a text, or the refusing part's further fields."""
 
     def lost(self, call: Call) -> str | None:
-        """Its receiver is gone, or not the home any more. Returns the incarnation to ask instead; ``None``: the part
-        does without an answer from here on."""
+        """Name another receiver, since this one is gone or no longer the home.
+
+        Returns:
+            The incarnation to ask instead; ``None``: the part needs no answer from now on.
+        """
         return None
 
 
@@ -70,7 +74,7 @@ class Call:
         self.asker = asker
         self.context = context
         self.deadline = deadline
-        self.waits = False  # its receiver has asked for more time
+        self.waits = False  # its receiver asked for more time
 
 
 class Calls:
@@ -78,21 +82,21 @@ class Calls:
 
     def __init__(self) -> None:
         self.links: dict[str, Link] = {}  # by the peer's incarnation
-        self.due: dict[str, None] = {}  # peers whose links may have something to send at the end of the turn
+        self.due: dict[str, None] = {}  # peers whose links may have items to send at the end of the turn
         self._number = 0
         self._calls: dict[int, Call] = {}
-        # Every call has the same time-out from its start, so the order of starting is that of the deadlines. A call
-        # made again keeps its deadline, and with it its place.
+        # Every call has the same time-out from its start, so calls start in the order of their deadlines. A repeated
+        # call keeps its deadline, and so its place.
         self._by_deadline: deque[Call] = deque()
         self._again: deque[tuple[float, Call]] = deque()
-        # New deadlines of those whose receivers need longer, in their order; only a call's last one counts.
+        # New deadlines of calls whose receivers need longer, in order; only a call's last one counts.
         self._patient: deque[tuple[float, Call]] = deque()
 
     def __len__(self) -> int:
         return len(self._calls)
 
     def number(self) -> int:
-        """A number never used before by this incarnation."""
+        """Return a number that this incarnation has never used before."""
         self._number += 1
         return self._number
 
@@ -106,10 +110,17 @@ class Calls:
         number: int = 0,
         linked: Request | None = None,
     ) -> None:
-        """Ask the peer. Where there is no link to it yet, the request waits for one.
+        """Ask the peer. Without a link to it, the request waits for one.
 
-        ``number``: one that was drawn before; 0: a new one. ``linked``: goes over the present link instead, since it
-        means the same there, and only there.
+        Args:
+            target: The peer's incarnation.
+            request: The request, as any link can carry it.
+            asker: The part that gets the answer.
+            context: Comes back to the asker with the answer.
+            now: Monotonic seconds.
+            number: One drawn before; 0: draw a new one.
+            linked: Goes over the present link instead of ``request``, since it has the same meaning there, and only
+                there.
         """
         if not number:
             number = self.number()
@@ -119,26 +130,26 @@ class Calls:
         self.put(target, (number, request if linked is None else linked))
 
     def put(self, peer: str, item: Sent) -> None:
-        """Put the item into the peer's link, if there is one. A peer that is gone has asked another by now."""
+        """Put the item into the peer's link, if one exists. A peer that is gone has asked another by now."""
         link = self.links.get(peer)
         if link is not None:
             link.send(item)
             self.due[peer] = None
 
     def linked(self, peer: str, link: Link) -> None:
-        """The peer has a link now, or a fresh one: what it is being asked goes over it from the start."""
+        """Take the peer's first or fresh link, and send all its requests under way over it."""
         self.links[peer] = link
         for call in self._calls.values():
             if call.target == peer:
                 self.put(peer, (call.number, call.request))
 
     def asked(self, peer: str, number: int) -> Request | None:
-        """What the peer is being asked under this number; ``None``: nothing any more."""
+        """Return the peer's request with this number; ``None``: it is no longer under way."""
         call = self._calls.get(number)
         return call.request if call is not None and call.target == peer else None
 
     def answer(self, peer: str, number: int, code: str, value: Any, now: float) -> None:
-        """An answer came. One to a request that was made again elsewhere, or was given up, means nothing now."""
+        """Handle an answer. Ignore it if the request went elsewhere, or was given up."""
         call = self._calls.get(number)
         if call is None or call.target != peer:
             return
@@ -156,11 +167,11 @@ class Calls:
             call.asker.failed(call, code, value)
         else:
             call.asker.answered(call, value)
-        call.request = None  # it waits for its deadline in the row below, without what it carried
+        call.request = None  # the call stays queued until its deadline, without its content
         call.context = None
 
     def _lost(self, call: Call) -> None:
-        """Its receiver will not answer: the part that asked says who is to be asked instead."""
+        """Send the request to the endpoint that the asker names, since its receiver will not answer."""
         target = call.asker.lost(call)
         if target is not None:
             call.target = target
@@ -169,27 +180,26 @@ class Calls:
             del self._calls[call.number]
 
     def ask_again(self) -> None:
-        """Slots have other homes: make again at once what waits for that."""
+        """Repeat the requests at once that wait for new homes of their slots."""
         again, self._again = self._again, deque()
         for _, call in again:
             if self._calls.get(call.number) is call and not call.target:
                 self._lost(call)
 
     def unlink(self, peer: str) -> None:
-        """The link has been down for longer than any request on it may take: nothing on it is of use any more. The
-        requests under way go over the next one.
-        """
+        """Drop a link that has been down for longer than any request on it can take. The requests under way go over the
+        next link."""
         self.links.pop(peer, None)
 
     def gone(self, peer: str) -> None:
-        """The peer is dead or has left: whoever asked it has to ask another."""
+        """Handle a peer that died or left: its requests go to other endpoints."""
         self.links.pop(peer, None)
         for call in [call for call in self._calls.values() if call.target == peer]:
             call.target = ""
             self._lost(call)
 
     def tick(self, now: float) -> None:
-        """Make again what is due, give up what is overdue."""
+        """Repeat the due requests, and give up the overdue ones."""
         while self._again and self._again[0][0] <= now:
             _, call = self._again.popleft()
             if self._calls.get(call.number) is call and not call.target:
@@ -207,7 +217,7 @@ class Calls:
             self._by_deadline.popleft()
 
     def _give_up(self, call: Call) -> None:
-        # The number alone would not do: what was settled may have been asked again under it.
+        # The number alone does not suffice: a part can repeat a settled request under it.
         if self._calls.get(call.number) is call:
             del self._calls[call.number]
             call.asker.failed(call, "peer_unavailable", "Another endpoint did not answer in time")

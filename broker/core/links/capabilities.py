@@ -1,9 +1,10 @@
-"""Capabilities: what two endpoints need of each other on a link beyond the version of the peer protocol. ADR 22.
+"""Capabilities: what two endpoints need from each other on a link beyond the version of the peer protocol. ADR 22.
 
-Owns: those that this version knows. Must never: know what a capability is for.
+Owns: this version's capabilities. Must never: know the purpose of a capability.
 
-Each endpoint names in its handshake what its peers have to know. A peer that does not know one of them refuses the link
-and says why. A version that adds a request, a field or an effect which an earlier one would refuse adds a name here.
+Each endpoint names in its handshake the capabilities that its peers must know. A peer that does not know one refuses
+the link and says why. If a version adds a request, a field or an effect that an earlier version would refuse, it adds a
+name here.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-#: What this version needs of its peers, and knows: nothing yet.
+#: The capabilities that this version knows and needs from its peers: none yet.
 CAPABILITIES: Final[frozenset[str]] = frozenset()
 
-#: A peer names no more: a handshake is bounded.
+#: The most that a peer can name, since a handshake is bounded.
 CAPABILITIES_MAX: Final = 64
 
 
 def unknown(named: Iterable[str]) -> list[str]:
-    """Those that this version does not know, sorted."""
+    """Return the names that this version does not know, sorted."""
     return sorted(set(named) - CAPABILITIES)

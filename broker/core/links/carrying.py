@@ -1,8 +1,8 @@
-"""A message into what goes from endpoint to endpoint, and out of it.
+"""Converts a message to its form between endpoints, and back.
 
-Owns: what of a message goes there. Must never: know with which request, or in which replica.
+Owns: the fields that a message takes along. Must never: know the request or the replica that carries it.
 
-A new field of ``publish`` that its receivers use goes into ``Message``, ``Carried``, ``carried`` and ``arrived``.
+If receivers use a new field of ``publish``, it goes into ``Message``, ``Carried``, ``carried`` and ``arrived``.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _CARRIED: Final = Decoder(Carried)
 
 
 def carried(message: Message) -> Carried:
-    """The message, for another endpoint."""
+    """Convert the message for another endpoint."""
     return Carried(message.topic, message.payload, message.origin, message.number)
 
 
 def arrived(said: Carried, now: float) -> Message:
-    """The message, at the endpoint that it has come to. ``now``: monotonic seconds there."""
+    """Rebuild the message at the endpoint that received it. ``now``: monotonic seconds there."""
     message = Message(said.topic, said.payload, said.origin, said.number, now)
     message.travelled = True
     return message
 
 
 def packed_message(message: Message) -> bytes:
-    """The message, for a replica of what belongs to its slot."""
+    """Pack the message for a replica of its slot."""
     return encoded(carried(message))
 
 
 def unpacked_message(data: bytes) -> Carried:
-    """Out of it. Raises ``ValueError``: it is none."""
+    """Unpack a message from a replica. Raise ``ValueError`` if it is malformed."""
     return _CARRIED.decode(data)

@@ -1,10 +1,10 @@
-"""The frames of a link as records, from bytes and to bytes. All that comes over a link is checked here, in one pass.
+"""Decodes and encodes the frames of a link. It checks everything that comes over a link, in one pass.
 
-Owns: the form of a frame, and what becomes of an item without the form of one. Must never: raise anything but
-``ValueError``, whatever comes, or keep anything.
+Owns: the form of a frame, and the handling of malformed items. Must never: raise anything but ``ValueError``, or keep
+anything.
 
-A peer has the secret, and its link the same version of the protocol. Whatever else it sends is a fault of its own, and
-must not become one of ours half-way through a change. Compiled code would notice a wrong type only where it is used.
+A peer has the secret, and its link the same version of the protocol. A malformed frame is the peer's fault, and must
+not become a fault of ours half-way through a change. Compiled code would notice a wrong type only on use.
 
 mypyc compiles no ``msgspec`` record, so this module is not compiled (``ingeborg.form``).
 """
@@ -22,33 +22,33 @@ Value = TypeVar("Value")
 
 
 class Answer(Struct, Generic[Value], array_like=True, gc=False, tag=0):
-    """An answer. ``code`` "": ``value`` is the request's answer. Else it is why the peer refuses the request."""
+    """An answer. With ``code`` "", ``value`` is the request's answer. Otherwise it is the reason for a refusal."""
 
     code: str
     value: Value
 
 
 Number = Annotated[int, Meta(ge=1)]
-"""Of a request, chosen by the endpoint that asks."""
+"""A request's number, chosen by the endpoint that asks."""
 
 Sent = tuple[int, Request | Answer[Any]]
-"""An item as it is sent: a request with its number, or the answer to the request of the peer's with that number."""
+"""An outgoing item: a request with its number, or the answer to the peer's request with that number."""
 
 Received = tuple[Number, Answer[Raw] | AnyRequest | None]
-"""An item as it comes. The value of an answer is not decoded yet, for its form depends on the request. ``None``: this
-was to be a request, and is none."""
+"""An incoming item. The value of an answer is not decoded yet, because its form depends on the request. ``None``: a
+malformed request."""
 
 
 class Open(Struct, array_like=True, tag="open"):
-    """First on every connection."""
+    """The first frame on every connection."""
 
     mine: str  # the sender's session
-    yours: str | None  # the session that the sender knows the receiver by
-    last: int  # number of the last batch that the sender has processed
+    yours: str | None  # the receiver's session, as the sender knows it
+    last: int  # number of the last batch that the sender processed
 
 
 class Batch(Struct, array_like=True, tag="batch"):
-    """Items. ``items`` ``None``: they are no items at all."""
+    """A batch of items. ``items`` ``None``: the batch is malformed."""
 
     number: int
     last: int
@@ -56,7 +56,7 @@ class Batch(Struct, array_like=True, tag="batch"):
 
 
 class Done(Struct, array_like=True, tag="done"):
-    """A confirmation with nothing to send along."""
+    """A bare confirmation."""
 
     last: int
 
@@ -65,7 +65,7 @@ class Ping(Struct, array_like=True, tag="ping"):
     """A sign of life."""
 
     sent: float  # by the sender's clock
-    echo: float | None  # the latest ``sent`` that the sender has had from the receiver
+    echo: float | None  # the latest ``sent`` from the receiver
     last: int
 
 
@@ -90,7 +90,7 @@ _ITEM: Final[Decoder[Received]] = Decoder(Received)
 _NUMBERED: Final = Decoder(tuple[Number, Raw])
 _HEAD: Final = Decoder(_Head)
 
-#: What a decoder raises. ``RecursionError``: a thousand lists within one another.
+#: A decoder's exceptions. ``RecursionError``: a thousand nested lists.
 _UNSOUND: Final = (ValueError, RecursionError)
 
 encoded = _ENCODER.encode
@@ -98,7 +98,7 @@ encode_into = _ENCODER.encode_into
 
 
 def decoded(data: bytes) -> Frame:
-    """The frame. Raises ``ValueError``: it is none. A batch is one, whatever its items are."""
+    """Decode a frame. Raise ``ValueError`` if it is malformed. A batch with malformed items is still a frame."""
     try:
         return _FRAME.decode(data)
     except _UNSOUND:
@@ -111,7 +111,7 @@ def decoded(data: bytes) -> Frame:
 
 
 def _one_by_one(items: Raw) -> list[Received] | None:
-    """One of them, at least, has not the form of an item; the others are what they are."""
+    """Decode items of which at least one is malformed, and keep the others."""
     try:
         return [_received(item) for item in _ITEMS.decode(items)]
     except _UNSOUND:
@@ -119,7 +119,7 @@ def _one_by_one(items: Raw) -> list[Received] | None:
 
 
 def _received(item: Raw) -> Received:
-    """Raises what a decoder raises: it has not even a number."""
+    """Decode one item. Raise a decoder's exceptions if it has not even a number."""
     try:
         return _ITEM.decode(item)
     except _UNSOUND:
@@ -131,12 +131,12 @@ def _received(item: Raw) -> Received:
     return number, Answer("", Raw(_NO_VALUE)) if is_answer else None
 
 
-#: MessagePack's one code that begins nothing: no answer has this value.
+#: MessagePack's one unused code: no answer has this value.
 _NO_VALUE: Final = b"\xc1"
 
 
 def value_of(request: Request, answer: Answer[Raw]) -> tuple[str, Any]:
-    """Code and value of what answers the request. Raises ``ValueError``: it is no answer to it."""
+    """Return the code and value of an answer to this request. Raise ``ValueError`` if the answer does not fit it."""
     try:
         return answer.code, (REFUSAL if answer.code else request.answer).decode(answer.value)
     except _UNSOUND as error:

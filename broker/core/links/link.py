@@ -1,10 +1,10 @@
-"""A link to one peer: numbered batches, confirmed once processed, kept until then.
+"""A link to one peer: numbered batches, kept until the peer confirms that it processed them.
 
-Owns: what is on its way to one incarnation of one peer, over as many connections as it takes. Must never: open or read
-a connection, or know what an item means.
+Owns: the items on their way to one incarnation of one peer, over any number of connections. Must never: open or read a
+connection, or know an item's meaning.
 
-Each connection begins with an ``Open`` from either side. Sessions that do not fit mean that one side has given the
-other up since: both start afresh, and the calls (``calls``) that were under way are made again.
+Each connection begins with an ``Open`` from either side. If the sessions do not match, one side has given up the other
+since. Then both start over, and repeat the calls (``calls``) under way.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ..limits import SIZES
 from .frames import Batch, Done, Open, Ping, Received, Sent, decoded, encode_into, encoded
 from .lists import Lists
 
-#: Items in one frame: a frame is built and taken apart in one turn of the loop, which should stay below some 10 ms.
+#: Items in one frame: one turn of the loop builds or parses a frame, and should stay below some 10 ms.
 BATCH_ITEMS_MAX: Final = 1_000
 
-#: And about how many bytes, but for a single item that has more. Far below what a receiver takes in one frame.
+#: Bytes in one frame, roughly, unless a single item has more. Far below the frame limit of a receiver.
 BATCH_BYTES_MAX: Final = 4 << 20
 
-#: Processed bytes that are confirmed at once. Less waits for the next batch to be sent, or for the next tick: under a
-#: light load every third frame would be a bare confirmation.
+#: Processed bytes that a link confirms at once. Fewer wait for the next batch, or for the next tick: otherwise every
+#: third frame under a light load would be a bare confirmation.
 CONFIRM_BYTES: Final = 1 << 20
 
 
 def _batch(number: int, last: int, items: list[Sent]) -> tuple[bytes, int]:
-    """The bytes of a ``Batch`` of the first items, and how many these are: as many as the limits allow, and one at
-    least."""
+    """Encode a ``Batch`` of the first items: as many as the limits allow, and at least one. Return its bytes, and the
+    number of items."""
     said = bytearray()
     count = size = 0
     for item in items[:BATCH_ITEMS_MAX]:
@@ -45,23 +45,23 @@ def _batch(number: int, last: int, items: list[Sent]) -> tuple[bytes, int]:
 
 
 def _array_head(count: int) -> bytes:
-    """How MessagePack begins an array with so many items, up to 65,535."""
+    """Return the MessagePack header of an array with ``count`` items, up to 65,535."""
     return bytes((0x90 | count,)) if count < 16 else b"\xdc" + count.to_bytes(2, "big")
 
 
 class LinkError(Exception):
-    """The peer's frame is not this protocol's; the connection has to be closed."""
+    """The peer's frame breaks this protocol; close the connection."""
 
 
 class SessionMismatch(LinkError):
-    """One side has started afresh; the other has to do the same, after it has taken back what was unconfirmed."""
+    """One side has started over. The other must take back its unconfirmed items, and then do the same."""
 
 
 class Link:
-    """One peer's link. ``session`` tells this life of the link from any other (made by the caller, unique).
+    """One peer's link. ``session`` tells this life of the link from any other; the caller makes it unique.
 
-    ``sent``: the lists that the peer has kept of those sent over it, or will have once what is under way gets there;
-    ``kept``: those of the peer's. Within one life of the link every item is processed once, and in order.
+    ``sent``: the lists that this side sent and that the peer keeps once it has processed them. ``kept``: the peer's
+    lists that this side keeps. Within one life of the link each side processes every item once, and in order.
     """
 
     __slots__ = (
@@ -88,47 +88,50 @@ class Link:
         self.kept = Lists(list_ids_max)
         self._peer_session: str | None = None
         self._out: list[Sent] = []
-        self._number = 0  # of the last batch sent
-        self._processed = 0  # number of the last batch of the peer's that was processed
-        self._confirm = False  # something was processed that the peer has not been told of,
-        self._confirm_bytes = 0  # in frames of so many bytes
+        self._number = 0  # number of the last batch sent
+        self._processed = 0  # number of the peer's last processed batch
+        self._confirm = False  # the peer does not know the last processed batch yet,
+        self._confirm_bytes = 0  # in frames of this many bytes
         self._unconfirmed: deque[tuple[int, bytes]] = deque()
         self.unconfirmed_bytes = 0
         self._open = False
-        self.down_since: float | None = None  # when the last connection was lost, while there is none
+        self.down_since: float | None = None  # when the last connection broke; None while one is up
         self._echo: float | None = None
-        self.confirmed_sent_at: float | None = None  # our clock, from the latest ping the peer echoed
+        self.confirmed_sent_at: float | None = None  # by our clock: the latest of our pings that the peer echoed
 
     @property
     def queued(self) -> int:
-        """Items that are not in a frame yet."""
+        """The number of items that are not in a frame yet."""
         return len(self._out)
 
     @property
     def is_open(self) -> bool:
-        """Both sides have exchanged their ``open`` on the present connection."""
+        """Have both sides exchanged their ``open`` on the present connection?"""
         return self._open
 
     def send(self, item: Sent) -> None:
-        """Put the item behind what is waiting. It reaches the peer once, in order, if both stay alive."""
+        """Queue an item. It reaches the peer once, in order, if both stay alive."""
         self._out.append(item)
 
     def connected(self) -> bytes:
-        """A connection is up; the frame to send first on it."""
+        """Begin a new connection; return the first frame to send on it."""
         self._open = False
         self.down_since = None
         return encoded(Open(self.session, self._peer_session, self._processed))
 
     def disconnected(self, now: float) -> None:
-        """The connection is gone; everything unconfirmed stays, for as long as it is of use."""
+        """Handle the end of the connection; unconfirmed batches stay while they are useful."""
         self._open = False
         self.down_since = now
 
     def receive(self, frame: bytes) -> tuple[list[Received] | None, list[bytes]]:
-        """A frame came. Returns the items to process now, and the frames to send again. ``None``: what it brings are no
-        items.
+        """Handle a frame.
 
-        Raises ``LinkError``: close the connection. After a ``SessionMismatch`` a new link has to take this one's place.
+        Returns:
+            The items to process now (``None``: the frame's items are malformed), and the frames to send again.
+
+        Raises:
+            LinkError: The caller must close the connection. After a ``SessionMismatch`` it must also replace this link.
         """
         try:
             said = decoded(frame)
@@ -160,8 +163,8 @@ class Link:
         return [], []
 
     def flush(self, confirm: bool = True) -> Iterator[bytes]:
-        """What is due on the open connection: batches, or a bare confirmation of what was processed. Without
-        ``confirm`` that is left for later, unless it is much."""
+        """Yield the due frames on the open connection: batches, or a bare confirmation of processed ones. Without
+        ``confirm`` the confirmation waits, unless it covers ``CONFIRM_BYTES``."""
         if not self._open:
             return
         while self._out:
@@ -177,7 +180,7 @@ class Link:
             yield encoded(Done(self._processed))
 
     def ping(self, now: float) -> Iterator[bytes]:
-        """The sign of life to send at ``now``; none while the connection is not open."""
+        """Yield the sign of life to send at ``now``; none while the connection is not open."""
         if self._open:
             self._told()
             yield encoded(Ping(now, self._echo, self._processed))

@@ -1,7 +1,7 @@
-"""Lists of recipients that one endpoint sends another once for each version, and not with every message.
+"""Lists of recipients that one endpoint sends another once for each version, instead of with every message.
 
-Owns: what one side of a link has sent and the other has kept: the same, since both see the same lists in the same
-order. Must never: outlive its link, or know who sends.
+Owns: the lists that one side of a link sent and the other kept. These are the same, because both see the same lists in
+the same order. Must never: outlive its link, or know which side sends.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections import OrderedDict
 
 
 class Lists:
-    """Topic, or another name that the sender gives -> its latest list, in the order of delivery. At most ``ids_max``
-    ids in all; the lists unused for longest go first."""
+    """Topic, or another name from the sender -> its latest list, in the order of delivery. It holds at most ``ids_max``
+    ids; the lists unused for longest go first."""
 
     def __init__(self, ids_max: int) -> None:
         self.ids = 0
@@ -20,21 +20,21 @@ class Lists:
         self._sets: dict[str, frozenset[str]] = {}
 
     def holds(self, topic: str, clients: list[str]) -> bool:
-        """Is this the topic's list? Where it is, that is a use of it."""
+        """Is this the topic's list? If so, this counts as a use."""
         if self._lists.get(topic) != clients:
             return False
         self._lists.move_to_end(topic)
         return True
 
     def use(self, topic: str) -> list[str] | None:
-        """The topic's list; ``None``: there is none."""
+        """Return the topic's list; ``None``: it has none."""
         clients = self._lists.get(topic)
         if clients is not None:
             self._lists.move_to_end(topic)
         return clients
 
     def as_set(self, topic: str) -> frozenset[str]:
-        """The same as a set, made once for all messages to this list. Empty: there is no list any more."""
+        """Return the list as a set, made once for all messages to this list. Empty: the list is gone."""
         found = self._sets.get(topic)
         if found is None:
             found = frozenset(self._lists.get(topic, ()))
@@ -43,7 +43,7 @@ class Lists:
         return found
 
     def keep(self, topic: str, clients: list[str]) -> None:
-        """The topic has a new list."""
+        """Keep the topic's new list."""
         self.ids += len(clients) - len(self._lists.pop(topic, ()))
         self._lists[topic] = clients
         self._sets.pop(topic, None)

@@ -1,5 +1,5 @@
-"""What goes with a slot to other endpoints, of payloads seen and messages under way.
+"""Sends a slot's seen payloads and messages under way to other endpoints.
 
-Owns: what the next home and the replica get, and which messages wait for the replica. Must never: dispatch a message,
-or decide what is a duplicate.
+Owns: the content for the next home and the replica, and the messages that wait for the replica. Must never: dispatch a
+message, or decide what is a duplicate.
 """

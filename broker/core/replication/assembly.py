@@ -1,6 +1,6 @@
-"""The assembly of what is known of payloads, and of what goes with it to other endpoints.
+"""The assembly of the knowledge of payloads, and of its transfer to other endpoints.
 
-Owns: which parts there are, and what each is given. Must never: do more than make them.
+Owns: which parts exist, and what each receives. Must never: do more than make them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .replicated import ReplicatedMessages
 
 
 class Replication:
-    """One endpoint's. ``dedup_ttl_s``: the time-to-live of a payload, in seconds; 0: there are no duplicates. ``seen``
-    belongs to slots."""
+    """One endpoint's replication. ``dedup_ttl_s``: the time-to-live of a payload, in seconds; 0: no message is a
+    duplicate. ``seen`` is slot state."""
 
     def __init__(self, base: Base, cluster: Cluster, dedup_ttl_s: float) -> None:
         desk, sizes, names = base.desk, base.sizes, Names()
@@ -40,7 +40,7 @@ class Replication:
         return [self.keys]
 
     def metrics(self) -> list[Metric]:
-        """What these count and measure."""
+        """The metrics of these parts."""
         return [
             gauge("duplicate_keys", "Payload hashes in the table of duplicates", len(self.dedup)),
             counters("evictions", EVICTIONS, ("cache",), [(("duplicates",), float(self.dedup.evicted))]),

@@ -1,6 +1,6 @@
-"""A message waits until its slot's replica has it: then the crash of this home loses and doubles nothing. ADR 23.
+"""Holds a message until its slot's replica has it, so that a crash of this home loses and doubles nothing. ADR 23.
 
-Owns: which messages wait for that. Must never: dispatch one, or know who the replica is.
+Owns: the messages that wait for a replica. Must never: dispatch one, or know which endpoint has the replica.
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ from .replicated import MESSAGE_BYTES, ReplicatedMessages
 
 
 class ReplicationBarrier:
-    """One home's."""
+    """One home's barrier."""
 
     def __init__(self, replicated: ReplicatedMessages, replication: SlotReplication) -> None:
         self.replicated = replicated
         self._replication = replication
-        #: Are there to be replicas?
+        #: Is replication on?
         self.on = replication.on
         self.names = replicated.names
-        #: By key, what is being dispatched; empty where there are no replicas.
+        #: Key -> message in dispatch; empty without replication.
         self.under_way = replicated.under_way
 
     def begin(self, dispatch: Dispatch, key: int) -> None:
-        """It is dispatched from here on, and waits first, if there is a replica."""
+        """Begin a dispatch; it first waits for the replica, if one exists."""
         self.name(dispatch, key)
         self.keep(dispatch, key)
 
     def name(self, dispatch: Dispatch, key: int) -> None:
-        """By which name it is dispatched."""
+        """Set the name under which to dispatch the message."""
         message = dispatch.message
         identity = self.replicated.identities.get(key)
         if identity is not None:
-            # A message with this key is waiting to be tried again. Those who have had that must not get this one. Its
-            # publish keeps its own, for a home that it may have to go to.
+            # A message with this key is waiting for a retry. Clients that already have it must not get this one. The
+            # publish keeps its own name, in case it goes to another home.
             said = replace(carried(message), origin=identity[0], number=identity[1])
             message = dispatch.message = arrived(said, message.received)
         self.under_way[key] = message
 
     def keep(self, dispatch: Dispatch, key: int) -> None:
-        """Have its replica know of it."""
+        """Send the message to its replica."""
         size = MESSAGE_BYTES + len(dispatch.message.payload)
         dispatch.barriers += self._replication.keep(self.replicated, dispatch.slot, key, size, dispatch)
 
     def take_replicated(self) -> list[Dispatch]:
-        """Messages that need not wait for their replica any more, and wait for nothing else."""
+        """Return the messages whose last wait has just ended, because their replica has them."""
         replicated, self.replicated.confirmed = self.replicated.confirmed, []
         go_on: list[Dispatch] = []
         for dispatch in replicated:

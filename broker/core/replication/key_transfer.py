@@ -1,7 +1,7 @@
-"""What goes with a slot to its next home: the payloads that its former home has seen, or is dispatching. ADR 10, 12.
+"""Hands a slot's payloads to its next home: those that its former home saw, and those in dispatch. ADR 10, 12.
 
-Owns: what a replica carries of the first (``SeenPayloads``); and the requests that carry keys of the second, and of
-repetitions from their origin. Must never: decide what is a duplicate.
+Owns: the seen payloads in a replica (``SeenPayloads``), and the requests that carry keys of messages in dispatch, and
+of repetitions from their origin. Must never: decide what is a duplicate.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from ..part import Part, RequestHandler
 #: Payloads in a chunk of a replica: 22 KB, and 1 ms at most on either side.
 KEYS_PER_CHUNK: Final = 1_000
 
-#: A home is done with a message after so many seconds, however often its clients move meanwhile.
+#: A home finishes a message within this many seconds, however often its clients move meanwhile.
 DISPATCHED_S: Final = 6 * TIMEOUT_S
 
 
 class SeenPayloads(SlotState):
-    """Of the payloads of a slot those that were delivered: their keys, and what is left of their time. A chunk is an
-    array of the keys, of as many seconds in four bytes each (0: the payload is forgotten), and of names by the place of
-    their key."""
+    """The delivered payloads of a slot: their keys, and their remaining time.
+
+    A chunk is an array of the keys, their remaining seconds in four bytes each (0: the payload is forgotten), and names
+    by the position of their key.
+    """
 
     def __init__(self, desk: Desk, dedup: Dedup[Dispatch], names: Names) -> None:
         super().__init__("seen", KEYS_PER_CHUNK)
@@ -60,8 +62,18 @@ class SeenPayloads(SlotState):
 
 
 class KeyTransfer(Part):
-    """One endpoint's part. ``dedup``: its table as home; ``origin_dedup``: what it drops as origin; ``transfers``: its
-    jobs that hand keys on to new homes; ``replicas``, ``seen``: are told of what is learnt."""
+    """One endpoint's transfer of keys.
+
+    Args:
+        desk: Effects and time.
+        members: The knowledge of the cluster.
+        dedup: Its table as home.
+        origin_dedup: Its table as origin.
+        transfers: Its jobs that hand keys on to new homes.
+        replicas: Get the keys that it learns.
+        seen: The state of these keys in the replicas.
+        sizes: The limits of a slice.
+    """
 
     def __init__(
         self,
@@ -86,19 +98,20 @@ class KeyTransfer(Part):
         self._jobs = 0
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """What former homes and origins tell."""
+        """The requests of former homes and origins."""
         return {SeenRequest: self.seen_requested}
 
     def view_changed(self) -> None:
-        """Slots have new homes: hand on what is known of payloads that are being dispatched. Those that have been
-        delivered go with the replicas of their slots."""
+        """Tell new homes about the payloads in dispatch here. Delivered payloads go with the replicas of their
+        slots."""
         keys = self._dedup.pending_keys()
         self._jobs += 1
         self._transfers.begin(self._jobs)
         self._desk.job(self._hand_all_on(self._jobs, keys))
 
     def _hand_all_on(self, number: int, keys: list[int]) -> Iterator[bool]:
-        """Slice by slice. A newcomer is welcome when its keys are on their way (the link keeps the order)."""
+        """Hand keys on, slice by slice. A newcomer is welcome when its keys are on their way (the link keeps the
+        order)."""
         for start in range(0, len(keys), self._per_slice):
             homes = self._members.table
             part = [key for key in keys[start : start + self._per_slice] if self._goes(key, homes)]
@@ -111,20 +124,20 @@ class KeyTransfer(Part):
         return home != self._me and self._dedup.pending(key) is not None
 
     def _take(self, key: int) -> Known:
-        """What is known of the key of a slot that was ours. Where its message is being dispatched here, that goes on,
-        and the new home is told what came of it."""
+        """Return our knowledge of a key of a slot that was ours. A dispatch that runs here goes on, and we tell the new
+        home its outcome."""
         dedup = self._dedup
         former = self.former_home(key) if key in dedup.elsewhere else self._me
         dedup.forget_elsewhere(key)
         return former or 0.0
 
     def former_home(self, key: int) -> str | None:
-        """Who is dispatching the message with this key, of those that are ``elsewhere``; ``None``: it is gone."""
+        """Return the home that is dispatching this key, which is ``elsewhere``; ``None``: that home is gone."""
         home, _ = self._dedup.elsewhere[key]
         return home if self._members.in_view(home) else None
 
     def hand_on(self, keys: Iterable[tuple[int, Known]]) -> None:
-        """Tell their homes of keys, and of what is known of each."""
+        """Tell homes about their keys, with our knowledge of each."""
         batches: dict[str, list[tuple[int, bytes, Known]]] = {}
         for key, known in keys:
             slot = slot_of_key(key)
@@ -139,7 +152,7 @@ class KeyTransfer(Part):
     def _learn(self, key: int, known: Known) -> None:
         now = self._desk.now
         if isinstance(known, str):
-            if known != self._me:  # or the slot has come back before the message's end
+            if known != self._me:  # otherwise the slot came back before the message's end
                 self._dedup.begin_elsewhere(key, known, now + DISPATCHED_S)
             return
         self._dedup.forget_elsewhere(key)
@@ -149,31 +162,31 @@ class KeyTransfer(Part):
                 self._replicas.changed(self._seen, slot_of_key(key), key)
 
     def seen_requested(self, peer: str, number: int, request: SeenRequest) -> None:
-        """What a former home of slots of ours knows of their payloads, or an origin that has seen them again."""
+        """Learn payloads of our slots from their former home, or from an origin that saw them again."""
         keys = _keys_of(request)
         if self._members.leaving:
-            self.hand_on(keys)  # the sender has not heard of it yet, and may have had them from us
+            self.hand_on(keys)  # the sender does not know this yet, and may have them from us
         else:
             for key, known in keys:
                 self._learn(key, known)
         self._desk.answer(peer, number)
 
     def tick(self) -> None:
-        """Expire what is old, tell homes what is due."""
+        """Forget expired keys, and send homes the due reports."""
         self._dedup.expire(self._desk.now, self._per_slice)
         if self._dedup.elsewhere:
             self._dedup.expire_elsewhere(self._desk.now)
         self.hand_on(self._origin_dedup.to_tell(self._desk.now, self._per_slice))
 
     def answered(self, call: Call, value: Any) -> None:
-        """The home knows."""
+        """The home knows; do nothing."""
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """It will not know these payloads."""
+        """Count these payloads as lost to the home."""
         self._desk.drops["dedup_not_handed_on"] += len(call.request.keys)
 
     def lost(self, call: Call) -> str | None:
-        """It is gone: to the next home."""
+        """Tell the next home, since this one is gone."""
         self.hand_on(_keys_of(call.request))
         return None
 

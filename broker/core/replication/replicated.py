@@ -1,12 +1,11 @@
-"""What the replica of a slot keeps of its messages: the payloads seen, and the messages that are being dispatched.
-ADR 23.
+"""The messages in a slot's failover replica: the payloads seen, and the messages in dispatch. ADR 23.
 
-Owns: the messages under way at this endpoint as a home, and those of other homes that it keeps. Must never: dispatch a
+Owns: the messages under way at this endpoint as a home, and those that it keeps for other homes. Must never: dispatch a
 message, or decide what is a duplicate.
 
-A home that crashes may have handed a message to some of its subscribers, and not to others. Whoever takes over cannot
-know, so it dispatches the message again, under the identity that it had: a destination drops what it has had already.
-For that the whole message is kept, and not its key alone.
+A home that crashes may have delivered a message to only some of its subscribers. The next home cannot know, so it
+dispatches the message again under the same identity, and a destination drops a message that it already has. So a
+replica keeps the whole message instead of its key alone.
 """
 
 from __future__ import annotations
@@ -30,14 +29,16 @@ KEYS_PER_CHUNK: Final = 1_000
 #: Bytes of messages in one slice.
 SLICE_BYTES: Final = 64 << 10
 
-#: What a message has beside its topic and payload.
+#: Bytes of a message in addition to its topic and payload.
 MESSAGE_BYTES: Final = 60
 
 
 class ReplicatedMessages(SlotState):
-    """One endpoint's. ``dedup``: its table of duplicates, as a home and as a replica. A chunk is an array of the keys,
-    of as many seconds that are left of their time (0: nothing is known of it), and by the place of their key of the
-    messages under way, and of the names of others."""
+    """One endpoint's replicated messages. ``dedup``: its table of duplicates, as a home and as a replica.
+
+    A chunk is an array of the keys, their remaining seconds (0: the key is unknown), the messages under way by the
+    position of their key, and the names of others in the same way.
+    """
 
     def __init__(self, desk: Desk, dedup: Dedup[Dispatch], names: Names) -> None:
         super().__init__("messages", KEYS_PER_CHUNK)
@@ -46,10 +47,10 @@ class ReplicatedMessages(SlotState):
         self.names = names
         self.under_way: dict[int, Message] = {}  # by key, at this endpoint as their home
         self.of_others: dict[int, Carried] = {}  # by key, of other homes
-        #: What crashed homes have left to this one: ``Failover`` takes it in the same turn, after replicas and
-        #: replicas have been told.
+        #: Messages that crashed homes left to this one: ``Failover`` takes them in the same turn, after the replicas
+        #: know.
         self.left: list[tuple[int, Carried]] = []
-        #: By key: by which origin and number a message of a crashed home is to be dispatched, until it has ended.
+        #: Key -> the origin and number under which to dispatch a crashed home's message, until its dispatch ends.
         self.identities: dict[int, tuple[str, int]] = {}
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
@@ -94,7 +95,7 @@ class ReplicatedMessages(SlotState):
         return len(keys)
 
     def arrived(self, slots: Sequence[int], whole: bool) -> None:
-        """Their home has crashed: what it was dispatching is dispatched here."""
+        """Take over the messages that the crashed home of these slots was dispatching."""
         self.left += self._take(slots)
 
     def dropped(self, slots: Sequence[int]) -> None:
@@ -112,12 +113,12 @@ class ReplicatedMessages(SlotState):
 
 
 def _messages_in(found: Any) -> dict[int, Carried]:
-    """By place. Raises ``ValueError``."""
+    """Return the messages by position. Raise ``ValueError`` if one is malformed."""
     if type(found) is not dict:
-        raise ValueError("no messages")
+        raise ValueError("the chunk's messages are no map")
     messages: dict[int, Carried] = {}
     for place, data in found.items():
         if type(place) is not int or type(data) is not bytes:
-            raise ValueError("no message")
+            raise ValueError("the chunk has a malformed message")
         messages[place] = unpacked_message(data)
     return messages

@@ -135,7 +135,7 @@ class Expiry(Part):
         self._cursor: str | None = None
         self._walk_at = desk.now  # when the next one begins, or this one goes on
         self._busy = False  # a call to the store is under way
-        self._records_left = self._slots_left = 0  # what this tick can still read
+        self._records_left = self._slots_left = 0  # the rest of this tick's budget
         self._empty: dict[int, float] = {}  # empty slots, and when to examine them again
         self._written: set[int] = set()  # slots with a term written since this walk began; at most ``SLOTS``
         self._whole = False  # the last walk was complete

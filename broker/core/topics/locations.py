@@ -1,6 +1,6 @@
-"""Where clients listen, as far as it is known here, and how a set of clients falls apart into endpoints by it.
+"""Caches where clients listen, and sorts a set of clients by these endpoints.
 
-Owns: the cache of locations. Must never: read a store, or tell anybody.
+Owns: the cache of locations. Must never: read a store, or send news.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Final
 from ..cluster.membership import Membership
 from ..model import Location
 
-#: What a client's location is taken for that the store has none of.
+#: Stands for the location of a client without one in the store.
 NEVER_LISTENED: Final = Location(0, "", False)
 
 Found = dict[str, Location | None]
-"""Client -> where it listens, as the store has it, or as is known since."""
+"""Client -> where it listens, as the store has it, or as this endpoint has learnt since."""
 
 Places = tuple[list[str], dict[str, list[str]], list[str]]
-"""Of clients: who is here, who is at which peer, of whom it is not known."""
+"""Clients here, clients by peer, and clients with an unknown location."""
 
 
 def placed(local: list[str], remote: dict[str, list[str]]) -> int:
-    """How many clients these are."""
+    """Count the clients."""
     return len(local) + sum(map(len, remote.values()))
 
 
 def add(places: Places, more: Places) -> None:
-    """Put the places of some more clients to those of others."""
+    """Add the places of some more clients to ``places``."""
     places[0].extend(more[0])
     for endpoint, there in more[1].items():
         places[1].setdefault(endpoint, []).extend(there)
@@ -36,10 +36,10 @@ def add(places: Places, more: Places) -> None:
 
 
 class Locations:
-    """Client -> location, ``clients_max`` at most (about 400 bytes each), the longest unchanged go first.
+    """Client -> location, ``clients_max`` at most (about 400 bytes each). The longest unchanged go first.
 
-    Only ever replaced by a greater one (``Location.rank``), so that a late read cannot bring an old one back. One with
-    room for nobody stays empty: lookup routing asks the store for each message.
+    Only a greater location (``Location.rank``) replaces another, so that a late read cannot bring an old one back. A
+    cache for 0 clients stays empty: lookup routing asks the store for each message.
     """
 
     def __init__(self, clients_max: int) -> None:
@@ -47,13 +47,13 @@ class Locations:
         self.evicted = 0
         self.asked = self.misses = 0  # look-ups, and those that had to ask the store
         self._known: OrderedDict[str, Location] = OrderedDict()
-        self.get = self._known.get  # the hot path's: no frame for it
+        self.get = self._known.get  # for the hot path, without a frame
 
     def __len__(self) -> int:
         return len(self._known)
 
     def learn(self, client: str, location: Location) -> bool:
-        """Take it if it is news; returns whether it was."""
+        """Take the location if it is news; return whether it was."""
         known = self._known.get(client)
         if known is not None:
             if known.rank >= location.rank:
@@ -68,11 +68,11 @@ class Locations:
         return True
 
     def learn_offline(self, client: str, location: Location) -> None:
-        """The client does not listen there any more."""
+        """Record that the client no longer listens there."""
         self.learn(client, location._replace(online=False))
 
     def forget(self, client: str) -> None:
-        """Nobody will look for it soon: the store knows where it is."""
+        """Forget a client that no message will need soon; the store still has its location."""
         self._known.pop(client, None)
 
     def clear(self) -> None:
@@ -90,7 +90,7 @@ class LocationGroups:
         self._drops = drops
 
     def places(self, clients: Collection[str], found: Found) -> Places:
-        """Where the clients are. ``found``: of some the store has been asked already."""
+        """Sort the clients by where they listen. ``found``: the store's earlier answers for some."""
         known = self._locations.get
         in_view = self._members.in_view
         local: list[str] = []
@@ -114,12 +114,12 @@ class LocationGroups:
                 remote[incarnation] = [client]
             else:
                 self._drops["endpoint_gone"] += 1
-        self._locations.asked += len(clients) - len(found)  # these have been asked for before
+        self._locations.asked += len(clients) - len(found)  # the first pass counted the found ones
         if missing:
             self._locations.misses += len(missing)
         return local, remote, missing
 
     def leave_out_the_gone(self, remote: dict[str, list[str]]) -> None:
-        """Of places that were found over several turns, those at peers that are gone by now."""
+        """Drop the peers from ``remote`` that left while the search took several turns."""
         for endpoint in [endpoint for endpoint in remote if not self._members.in_view(endpoint)]:
             self._drops["endpoint_gone"] += len(remote.pop(endpoint))

@@ -47,14 +47,14 @@ class LocationSearch:
         self.clients: list[str] | None = None
         self.found: Found = {}  # the store's answers
         self.unfound = 0  # clients that the store has yet to find
-        self.places: Places | None = None  # of many clients, once a job has gone through them
+        self.places: Places | None = None  # the places of many clients, once a job has gone through them
 
 
 class Route(Entry):
     """A topic's entry; its key is the topic. While the set is being read (``subscribers`` is None), changes and
     messages wait in it.
 
-    As many exist as fit, most of them idle: fields that only a busy one needs are None.
+    The cache holds as many as fit, most of these idle: fields that only a busy route needs are None.
     """
 
     __slots__ = ("behind", "changes", "filters", "first", "ids", "passing", "search", "stage", "subscribers")
@@ -171,7 +171,7 @@ class Routes:
         #: Routes outside the cache. They are few: entries that come and go all the time stay in the CPU's caches.
         self._passing: dict[str, Route] = {}
         self.ids = 0  # in all sets
-        self.filter_bytes = 0  # of all filters
+        self.filter_bytes = 0  # all filters' bytes
         self.admitted = 0
         self.evicted_for = {"topics": 0, "ids": 0, "filters": 0}  # by the exceeded limit
         self.dropped = 0  # those that went for another reason

@@ -105,7 +105,7 @@ class Writes:
     __slots__ = ("begun_in_turns", "order", "under_way", "waiting")
 
     def __init__(self) -> None:
-        self.order = ""  # of the writes under way
+        self.order = ""  # the order that the writes under way share
         self.under_way = 0
         self.waiting: deque[Write] = deque()
         self.begun_in_turns = False  # a job begins the waiting writes

@@ -379,7 +379,7 @@ def test_one_that_is_none_is_declined_and_counted_and_the_link_stays() -> None:
     unknown: Any = Newer()
     peer.event(lambda now: peer.router._desk.ask(node.me.incarnation, unknown, asker))
     cluster.world.run(1.0)
-    assert asker.told == [("internal", "the request has not the form of one")]
+    assert asker.told == [("internal", "the request is malformed")]
     assert node.router.counters.errors["link"] == 1
     assert node.router.calls.links[peer.me.incarnation] is link
     assert link.is_open
