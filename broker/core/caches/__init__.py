@@ -1,5 +1,5 @@
-"""What a cache keeps and what it lets go, without a word of what an entry is.
+"""Decides which entries a cache keeps and which it drops, for any kind of entry.
 
-Owns: policies (SIEVE, pending readers, LRU) and a cache that obeys one. Must never: know what an entry is, or
-read a clock.
+Owns: policies (SIEVE, pending readers, LRU) and a cache that obeys one. Must never: know an entry's content, or read a
+clock.
 """

@@ -1,7 +1,7 @@
-"""A cache: entries by their keys, as many as there is room for, and a policy that says which.
+"""A cache: entries by their keys, as many as fit, and a policy that chooses which.
 
-Owns: the room, and the counters: every entry that does not come in, or goes, is counted by its reason. Must never:
-choose what goes.
+Owns: the room, and the counters, which count every refused or removed entry by its reason. Must never: choose the entry
+to remove.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from typing import Any, Final
 
 from .policy import Entry, Policy
 
-#: What is counted, by the names of the attributes of ``Counts``.
+#: The names of the counters in ``Counts``.
 COUNTED: Final = ("hits", "misses", "admitted", "refused", "too_large", "evicted", "passed_over", "dropped")
 
 
 class Counts:
-    """Since the cache was made. Of entries: ``admitted``; those that did not come in, as the policy ``refused`` them,
-    or as they were ``too_large`` for the whole room; those that went: ``evicted`` for others, ``passed_over`` for want
-    of room when they had just come, ``dropped`` for another reason."""
+    """Counts since the start of the cache.
+
+    They count entries: those ``admitted``; those kept out because the policy ``refused`` them, or because they were
+    ``too_large`` for the whole room; and those that went: ``evicted`` for others, ``passed_over`` as the victim right
+    after they came in, ``dropped`` for another reason.
+    """
 
     __slots__ = ("admitted", "dropped", "evicted", "hits", "misses", "passed_over", "refused", "too_large")
 
@@ -33,7 +36,7 @@ class Counts:
 
 
 class Cache:
-    """``bytes_max``: of all entries together; ``None``: there is no limit."""
+    """A cache. ``bytes_max``: the most bytes of all entries together; ``None``: no limit."""
 
     __slots__ = ("_entries", "_policy", "bytes", "bytes_max", "counts")
 
@@ -61,7 +64,7 @@ class Cache:
         return entry
 
     def put(self, entry: Entry) -> bool:
-        """An entry whose key is not in wants to come in. Returns whether it is in when others have made room."""
+        """Put in an entry whose key the cache does not have. Return whether it stays after others made room."""
         assert entry.key not in self._entries
         counts, room = self.counts, self.bytes_max
         if room is not None and entry.size > room:
@@ -87,7 +90,7 @@ class Cache:
         return stays
 
     def drop(self, key: Any) -> bool:
-        """It goes for another reason than want of room. Returns whether it was in."""
+        """Remove an entry for a reason other than a lack of room. Return whether the cache had it."""
         entry = self._entries.get(key)
         if entry is None:
             return False

@@ -1,6 +1,6 @@
-"""LRU: what was not asked for the longest goes.
+"""LRU: evicts the entry whose last use is the oldest.
 
-Owns: the order in which entries were last asked for. Must never: look at an entry's size or utility.
+Owns: the order of the entries' last uses. Must never: consider an entry's size or utility.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ class Lru(Policy):
         self._row = Row()
 
     def admit(self, entry: Entry) -> bool:
-        """Any may come in."""
+        """Admit any entry."""
         self._row.append(entry)
         return True
 
     def used(self, entry: Entry) -> None:
-        """It is the newest."""
+        """Make the entry the newest."""
         self._row.remove(entry)
         self._row.append(entry)
 
     def victim(self) -> Entry:
-        """The oldest."""
+        """Take the oldest entry."""
         entry = self._row.oldest
         assert entry is not None
         self._row.remove(entry)
         return entry
 
     def forget(self, entry: Entry) -> None:
-        """It leaves the row."""
+        """Remove the entry from the row."""
         self._row.remove(entry)

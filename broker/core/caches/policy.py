@@ -1,6 +1,6 @@
-"""What a cache asks a policy: may this come in, and what goes.
+"""The questions that a cache asks a policy: whether to admit an entry, and which one to evict.
 
-Owns: the entry, and the questions. Must never: know how much room there is; the cache does (`cache.py`).
+Owns: the entry, and the questions. Must never: know the size of the room; the cache does (`cache.py`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from ingeborg.protocol.native import mypyc_attr
 
 
 class Entry:
-    """Something that is or may come to be in memory. ``size``: in bytes. ``utility``: how many subscribers have not had
-    it.
+    """An entry in a cache, or a candidate. ``size``: in bytes. ``utility``: the number of subscribers that have yet to
+    read it.
 
-    The rest belongs to the policy that has admitted it, so that a policy needs no table of its own: the entry's
-    neighbours in a row, a number whose meaning is the policy's, what it is worth, and since when, by a count.
+    The other attributes belong to the policy that admitted the entry, so that a policy needs no table: the entry's
+    neighbours in a row, a number with a meaning of the policy's choice, its worth, and since when, by a count.
     """
 
     __slots__ = ("key", "mark", "newer", "older", "since", "size", "utility", "worth")
@@ -33,21 +33,21 @@ class Entry:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Policy:
-    """Which entries stay. An entry is in from an ``admit`` that says so until it is a ``victim`` or is to be forgotten,
-    and only meanwhile may it be ``used`` or forgotten."""
+    """Chooses the entries that stay. An entry is in from an ``admit`` that returns True until it becomes a ``victim``
+    or the cache forgets it. Only in that time can the cache call ``used`` or ``forget`` for it."""
 
     def admit(self, entry: Entry) -> bool:
-        """It wants to come in. True: it is in."""
+        """Decide whether an entry comes in. True: it is in."""
         raise NotImplementedError
 
     def used(self, entry: Entry) -> None:
-        """It was asked for."""
+        """Record a use of the entry."""
         raise NotImplementedError
 
     def victim(self) -> Entry:
-        """The entry that goes now; there is one. It may be the newest one, which has just come in."""
+        """Take out the entry that goes now; at least one is in. It can be the newest one, which has just come in."""
         raise NotImplementedError
 
     def forget(self, entry: Entry) -> None:
-        """It went for another reason than want of room."""
+        """Forget an entry that went for a reason other than a lack of room."""
         raise NotImplementedError

@@ -1,7 +1,7 @@
-"""Entries by what they are worth: the least of them is found at once.
+"""Ranks entries by their worth, and finds the least one at once.
 
-Owns: the heap. Must never: know what makes an entry worth more, or take longer now and then: nothing is put off that
-has to be tidied up in one go.
+Owns: the heap. Must never: know where an entry's worth comes from, or leave work for a later clean-up that would take
+longer.
 """
 
 from __future__ import annotations
@@ -10,37 +10,37 @@ from .policy import Entry
 
 
 class Ranks:
-    """Each operation takes a number of steps like the logarithm of the number of entries. A binary heap in which each
-    entry knows its place (``mark``), so that one can be moved or taken out where it is."""
+    """A binary heap in which each entry knows its place (``mark``), so that any entry can move or leave. Each operation
+    takes a number of steps logarithmic in the number of entries."""
 
     __slots__ = ("_heap", "_number")
 
     def __init__(self) -> None:
         self._heap: list[Entry] = []
-        self._number = 0  # the newest one's
+        self._number = 0  # the newest entry's count
 
     def __len__(self) -> int:
         return len(self._heap)
 
     def add(self, entry: Entry, worth: float) -> None:
-        """It was not ranked."""
+        """Add an entry that has no rank yet."""
         self._heap.append(entry)
         self._value(entry, worth)
         self._up(entry, len(self._heap) - 1)
 
     def change(self, entry: Entry, worth: float) -> None:
-        """It is worth this now. Among equals it is the newest."""
+        """Set the entry's worth. Among equals it is the newest."""
         self._value(entry, worth)
         self._settle(entry, entry.mark)
 
     def remove(self, entry: Entry) -> None:
-        """It is not ranked any more."""
+        """Remove an entry."""
         last = self._heap.pop()
         if last is not entry:
             self._settle(last, entry.mark)
 
     def least(self) -> Entry:
-        """Take out the one that is worth least; of equals, the one that has been worth that for longest."""
+        """Take out the entry with the least worth; among equals, the one that has had it for longest."""
         entry = self._heap[0]
         self.remove(entry)
         return entry
@@ -51,7 +51,7 @@ class Ranks:
         entry.since = self._number
 
     def _settle(self, entry: Entry, place: int) -> None:
-        """It goes to this place, or to where it belongs above or below it."""
+        """Move the entry to this place, or above or below it."""
         heap = self._heap
         if place and _before(entry, heap[(place - 1) >> 1]):
             self._up(entry, place)
@@ -92,5 +92,5 @@ class Ranks:
 
 
 def _before(one: Entry, other: Entry) -> bool:
-    """Is it worth less, or has it been worth the same for longer?"""
+    """Is ``one`` worth less than ``other``, or has it been worth the same for longer?"""
     return one.worth < other.worth or (one.worth == other.worth and one.since < other.since)

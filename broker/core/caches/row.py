@@ -1,4 +1,4 @@
-"""Entries in a row, from the oldest to the newest, which know their neighbours themselves.
+"""A row of entries, from the oldest to the newest, linked through the entries themselves.
 
 Owns: both ends of the row, and the entries' links. Must never: decide which entry goes.
 """
@@ -9,7 +9,7 @@ from .policy import Entry
 
 
 class Row:
-    """Each operation takes constant time. An entry is in one row at a time."""
+    """A doubly linked row. Each operation takes constant time. An entry is in one row at a time."""
 
     __slots__ = ("newest", "oldest")
 
@@ -18,7 +18,7 @@ class Row:
         self.oldest: Entry | None = None
 
     def append(self, entry: Entry) -> None:
-        """It is in no row, and becomes the newest of this one."""
+        """Append an entry that is in no row; it becomes the newest."""
         last = self.newest
         entry.older = last
         entry.newer = None
@@ -29,7 +29,7 @@ class Row:
         self.newest = entry
 
     def remove(self, entry: Entry) -> None:
-        """It is in this row, and leaves it."""
+        """Remove an entry that is in this row."""
         older, newer = entry.older, entry.newer
         if older is None:
             self.oldest = newer

@@ -1,9 +1,9 @@
-"""SIEVE: a hand goes over the entries from the oldest to the newest, and takes the first that nobody has asked for.
+"""SIEVE: a hand moves over the entries from the oldest to the newest, and evicts the first without a use.
 
-Owns: the row, the hand, and the marks. Must never: move an entry that was asked for; that is why it is cheap.
+Owns: the row, the hand, and the marks. Must never: move an entry on use; that makes it cheap.
 
-Zhang, Yang, Yue, Vigfusson, Rashmi: "SIEVE is Simpler than LRU" (NSDI 2024), algorithm 1. There a victim is found
-before the new entry comes in, here afterwards. So the hand passes over the newest entry as if it were not there yet.
+Zhang, Yang, Yue, Vigfusson, Rashmi: "SIEVE is Simpler than LRU" (NSDI 2024), algorithm 1. There the victim goes before
+the new entry comes in, here afterwards. So the hand skips the newest entry, as if it were not there yet.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from typing import Final
 from .policy import Entry, Policy
 from .row import Row
 
-#: An entry's mark: has anybody asked for it since the hand came by?
+#: An entry's mark: was it used since the hand passed?
 _NEW: Final = 0
 _VISITED: Final = 1
 
 
 class Sieve(Policy):
-    """Each operation takes constant time; that of a victim does on average: each step of the hand takes a mark away
-    that a use has made."""
+    """The SIEVE policy. Each operation takes constant time, a victim on average: each step of the hand removes a mark
+    that a use set."""
 
     def __init__(self) -> None:
         self._row = Row()
         self._hand: Entry | None = None  # None: at the oldest
 
     def admit(self, entry: Entry) -> bool:
-        """Any may come in."""
+        """Admit any entry."""
         entry.mark = _NEW
         self._row.append(entry)
         return True
 
     def used(self, entry: Entry) -> None:
-        """The hand will spare it, once."""
+        """Mark the entry: the hand will spare it once."""
         entry.mark = _VISITED
 
     def victim(self) -> Entry:
-        """The first from the hand on that nobody has asked for since the hand last came by."""
+        """Take the first entry from the hand on that had no use since the hand last passed."""
         row = self._row
         newest = row.newest
         assert newest is not None
@@ -57,7 +57,7 @@ class Sieve(Policy):
         return entry
 
     def forget(self, entry: Entry) -> None:
-        """It leaves the row; the hand goes on if it is there."""
+        """Remove the entry from the row; move the hand on if it points there."""
         if entry is self._hand:
             self._hand = entry.newer
         self._row.remove(entry)

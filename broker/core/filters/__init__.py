@@ -1,5 +1,5 @@
 """Content filters of subscriptions.
 
-Owns: what a filter asks of a payload, and the index that finds whose filters hold, of a million. Must never: know a
-topic, or read a store.
+Owns: the meaning of a filter, and the index that finds the clients whose filters hold, among a million. Must never:
+know a topic, or read a store.
 """

@@ -1,11 +1,11 @@
-"""Lower bounds of very many filters, sorted: which of them are at most a given number.
+"""Sorts the lower bounds of very many filters, and finds those that are at most a given number.
 
-Owns: the bounds of one kind in one column of a bucket. Must never: move more than a block in a call, whatever it holds.
+Owns: the bounds of one kind in one column of a bucket. Must never: move more than a block in a call.
 
-Blocks of some hundred bounds are sorted, in themselves and among each other, and groups of blocks have for each group
-the union of it and all before. So an answer is one such union, at most ``GROUP`` blocks' own bitmaps, and a part of
-one block. A new bound goes into its block and into each union from its group on: some forty at a million. Upper bounds
-are lower bounds of the negative: ``x <= high`` is ``-high <= -x``.
+Bounds form sorted blocks of some hundreds, and the blocks form groups, all in order. Each group has the union of itself
+and all groups before. So an answer consists of one such union, at most ``GROUP`` blocks' own bitmaps, and a part of one
+block. A new bound goes into its block and into each union from its group on: some forty at a million. Upper bounds are
+lower bounds of the negative: ``x <= high`` is ``-high <= -x``.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pyroaring import BitMap
 
 from .held import united
 
-#: Bounds in a block, at most: a part of it is made a bitmap in 10 us.
+#: The most bounds in a block: making a bitmap of a part of a block takes 10 us.
 LEAF: Final = 1_024
 
-#: Blocks in a group, at most: a block's bitmap joins a union in 1 us.
+#: The most blocks in a group: adding a block's bitmap to a union takes 1 us.
 GROUP: Final = 32
 
-#: What a block takes without its bounds, with its bitmap's containers; what one bound takes in arrays and bitmap.
+#: Bytes of a block without its bounds, but with its bitmap's containers; and of one bound in arrays and bitmap.
 _LEAF_BYTES: Final = 400
 _BOUND_BYTES: Final = 15
 
 
 class _Leaf:
-    """A block. ``whole``: a bitmap of its numbers, once there is more than one block."""
+    """A block. ``whole``: a bitmap of its numbers, once the table has more than one block."""
 
     def __init__(self, values: array[float], numbers: array[int], whole: BitMap | None) -> None:
         self.values = values
@@ -39,7 +39,7 @@ class _Leaf:
 
 
 class Bounds:
-    """``leaf``, ``group``: as above, for tests (2 and more)."""
+    """One kind of bounds. ``leaf``, ``group``: as above; only tests pass others (2 and more)."""
 
     def __init__(self, leaf: int = LEAF, group: int = GROUP) -> None:
         self._leaf_max = leaf
@@ -47,8 +47,8 @@ class Bounds:
         self._count = 0
         self._leaves = 0
         self._groups: list[list[_Leaf]] = []
-        self._firsts: array[float] = array("d")  # of each group, or less than its first
-        self._unions: list[BitMap] = []  # of each group but the last: its numbers, and those of all before
+        self._firsts: array[float] = array("d")  # each group's first bound, or a lower value
+        self._unions: list[BitMap] = []  # for each group except the last: its numbers and all before
         self._unions_bytes = 0
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class Bounds:
         return 300 + self._leaves * _LEAF_BYTES + self._count * _BOUND_BYTES + self._unions_bytes
 
     def at_most(self, value: float) -> BitMap:
-        """The numbers whose bound is at most this. Perhaps a bitmap of these bounds' own: not to be altered."""
+        """Return the numbers whose bound is at most this. The bitmap may belong to these bounds, so do not alter it."""
         at = bisect_right(self._firsts, value) - 1
         if at < 0:
             return BitMap()
@@ -76,7 +76,7 @@ class Bounds:
         return united(parts)
 
     def add(self, value: float, number: int) -> None:
-        """One more, of a number that has none here."""
+        """Add the bound of a number that has none here."""
         self._count += 1
         groups, firsts = self._groups, self._firsts
         if not groups:
@@ -102,11 +102,11 @@ class Bounds:
             self._split_leaf(at, place)
 
     def remove(self, value: float, number: int) -> None:
-        """The number's bound, which is this."""
+        """Remove the number's bound, which is ``value``."""
         at = max(0, bisect_right(self._firsts, value) - 1)
         place = _after(self._groups[at], value) - 1
         where = -1
-        while where < 0:  # equal bounds may fill several blocks
+        while where < 0:  # equal bounds can fill several blocks
             if place < 0:
                 at -= 1
                 place = len(self._groups[at]) - 1
@@ -143,7 +143,7 @@ class Bounds:
         self._measure()
 
     def _shrink(self, at: int, place: int) -> None:
-        """A block that has little left joins its neighbour, a group that has few blocks the next one."""
+        """Join a nearly empty block with its neighbour, and a group of few blocks with the next one."""
         leaves = self._groups[at]
         leaf = leaves[place]
         other = place - 1 if place else place + 1
@@ -179,7 +179,7 @@ class Bounds:
 
 
 def _after(leaves: list[_Leaf], value: float) -> int:
-    """How many of the blocks begin with at most this value."""
+    """Count the blocks whose first bound is at most this value."""
     low, high = 0, len(leaves)
     while low < high:
         middle = (low + high) // 2
@@ -191,7 +191,7 @@ def _after(leaves: list[_Leaf], value: float) -> int:
 
 
 def _found(leaf: _Leaf, value: float, number: int) -> int:
-    """Where in the block the number's bound is; less than 0: not there."""
+    """Return the position of the number's bound in the block; less than 0: the block does not have it."""
     if leaf.whole is not None and number not in leaf.whole:
         return -1
     low = bisect_left(leaf.values, value)

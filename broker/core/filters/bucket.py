@@ -1,10 +1,10 @@
-"""What is left of very many conjunctions with the same equality values: a column for each condition of each path.
+"""The rest of very many conjunctions with the same equality values: a column for each condition of each path.
 
 Owns: the columns of a large bucket, and the packed form of a small one. Must never: hold a number twice.
 
-A number's second condition on a path is in the path's second column, and so on: the path is satisfied where any column
-is, all are where every path is. Of a small bucket each is tried: in ``try_packed`` as two doubles beside its number,
-else by ``pattern.holds``.
+A number's second condition on a path is in the path's second column, and so on. A path holds if any of its columns
+does, and a conjunction holds if every path does. In a small bucket a match tries each conjunction: ``try_packed``
+compares two doubles next to the number, otherwise ``pattern.holds`` decides.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BUCKET_BYTES: Final = 300
 
 
 class Bucket:
-    """``paths``: those that its conjunctions have conditions on, each of them on all. ``leaf``, ``group``: see
+    """A large bucket. ``paths``: all its conjunctions have conditions on each of these. ``leaf``, ``group``: see
     ``Bounds``."""
 
     def __init__(self, paths: tuple[Path, ...], leaf: int = LEAF, group: int = GROUP) -> None:
@@ -41,7 +41,7 @@ class Bucket:
         return self._count
 
     def add(self, rest: Conjunction, number: Any) -> None:
-        """One more, with what it asks of ``paths``, in their order."""
+        """Add a conjunction with its conditions on ``paths``, in their order."""
         self._count += 1
         for columns, (_, conditions) in zip(self._columns, rest, strict=True):
             for at, condition in enumerate(conditions):
@@ -54,7 +54,7 @@ class Bucket:
                 self.bytes += column.bytes - before
 
     def remove(self, rest: Conjunction, number: Any) -> None:
-        """The number, which was added with just this."""
+        """Remove the number, whose conditions are ``rest``."""
         self._count -= 1
         for columns, (_, conditions) in zip(self._columns, rest, strict=True):
             for at, condition in enumerate(conditions):
@@ -66,7 +66,7 @@ class Bucket:
                 self.bytes -= columns.pop().bytes
 
     def matching(self, attributes: Attributes) -> BitMap:
-        """Those of which every path has what they ask for. Perhaps a bitmap of the bucket's own: not to be altered."""
+        """Return the conjunctions that hold on every path. The bitmap may belong to the bucket, so do not alter it."""
         result: BitMap | None = None
         for path, columns in zip(self._paths, self._columns, strict=True):
             values = attributes.get(path)
@@ -82,7 +82,7 @@ class Bucket:
 
 
 def packed(rest: Conjunction, number: int) -> bytes | None:
-    """The small form of what is one range on one path; ``None``: it is something else."""
+    """Return the small form of one range on one path; ``None``: the conjunction has another form."""
     if len(rest) != 1:
         return None
     conditions = rest[0][1]
@@ -96,7 +96,7 @@ def packed(rest: Conjunction, number: int) -> bytes | None:
 
 
 def unpacked(data: bytes, path: Path) -> list[tuple[int, Conjunction]]:
-    """The numbers of a small bucket, each with what it asks of the path."""
+    """Return the numbers of a small bucket, each with its condition on the path."""
     found: list[tuple[int, Conjunction]] = []
     for number, low, high in PACKED.iter_unpack(data):
         found.append((number, ((path, (Condition(NUMBER, Range(low, False, high, False)),)),)))
@@ -104,7 +104,7 @@ def unpacked(data: bytes, path: Path) -> list[tuple[int, Conjunction]]:
 
 
 def try_packed(data: bytes, values: list[Any] | None, found: list[int]) -> None:
-    """Append the numbers of a small bucket whose range any of the values is in."""
+    """Append the numbers of a small bucket whose range contains any of the values."""
     for value in values or ():
         if is_number(value):
             number = float(value)
@@ -112,7 +112,7 @@ def try_packed(data: bytes, values: list[Any] | None, found: list[int]) -> None:
 
 
 def without_packed(data: bytes, number: int) -> bytes:
-    """The small bucket without this number, which it has."""
+    """Return the small bucket without this number, which it has."""
     size = PACKED.size
     for at in range(0, len(data), size):
         if PACKED.unpack_from(data, at)[0] == number:

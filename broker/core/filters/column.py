@@ -1,11 +1,11 @@
-"""One condition of each of very many filters, all on one path: which of them a payload's attribute meets.
+"""Holds one condition of each of very many filters, all on one path, and finds those that an attribute meets.
 
-Owns: a column of a bucket, with a structure for each kind of condition. Must never: look at any other path.
+Owns: a column of a bucket, with a structure for each kind of condition. Must never: examine any other path.
 
-Words (equal, prefix, suffix, anything-but) are a table each, from the word to the numbers; of prefixes and suffixes
-each length that there is gets looked up. A range that is open on a side is one bound, another one two bounds, whose
-answers are ANDed: hence a number may have one condition in a column, and no more. What `anything-but` excludes is
-taken from all that have one.
+Each kind of word (equal, prefix, suffix, anything-but) has a table from the word to the numbers. Prefixes and suffixes
+take one lookup for each length in use. A range that is open on one side is one bound. Any other range is two bounds,
+whose answers are ANDed, so a number can have only one condition in a column. `anything-but` takes the excluded numbers
+from all numbers with such a condition.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .pattern import (
 )
 from .table import Table
 
-#: Which bounds of a range: a range with one only, and both of the others.
+#: The roles of bounds: the only one of a range, or one of two.
 _LOW: Final = 0
 _HIGH: Final = 1
 _LOW_OF_BOTH: Final = 2
@@ -43,19 +43,19 @@ _COLUMN_BYTES: Final = 900
 
 
 def closed(wanted: Range) -> tuple[float, float]:
-    """The least and the greatest double in a range, which may be infinite."""
+    """Return the least and the greatest double in a range; they can be infinite."""
     low = nextafter(wanted.low, inf) if wanted.low_open else wanted.low
     high = nextafter(wanted.high, -inf) if wanted.high_open else wanted.high
     return low, high
 
 
 def is_number(value: Any) -> bool:
-    """Is the scalar a number? True and false are none."""
+    """Is the scalar a number? True and false are not."""
     return type(value) is int or type(value) is float
 
 
 class Column:
-    """``leaf``, ``group``: see ``Bounds``."""
+    """A column. ``leaf``, ``group``: see ``Bounds``."""
 
     def __init__(self, leaf: int = LEAF, group: int = GROUP) -> None:
         self._leaf = leaf
@@ -63,15 +63,15 @@ class Column:
         self._count = 0
         self._bounds: dict[int, Bounds] = {}
         self._words: dict[int, Table] = {}  # by kind
-        self._lengths: dict[int, dict[int, int]] = {}  # of words with this kind: how many are so long
-        self._all: dict[int, BitMap] = {}  # of kinds that need no word, or exclude it
+        self._lengths: dict[int, dict[int, int]] = {}  # by kind: length -> the number of such words
+        self._all: dict[int, BitMap] = {}  # all numbers of kinds that need no word, or exclude one
         self.bytes = _COLUMN_BYTES
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, condition: Condition, number: Any) -> None:
-        """The number's condition, which has none here."""
+        """Add the condition of a number that has none here."""
         self._count += 1
         kind, value = condition.kind, condition.value
         if kind == NUMBER:
@@ -97,7 +97,7 @@ class Column:
             self._put(kind, value, number)
 
     def remove(self, condition: Condition, number: Any) -> None:
-        """The number's condition, which is this."""
+        """Remove the number's condition, which is this one."""
         self._count -= 1
         kind, value = condition.kind, condition.value
         if kind == NUMBER:
@@ -120,7 +120,7 @@ class Column:
             self._take(kind, value, number)
 
     def gather(self, values: list[Any] | None, found: Gathered) -> None:
-        """The numbers whose condition any of these values meets. ``None``: the payload has no such attribute."""
+        """Gather the numbers whose condition any of these values meets. ``None``: the payload has no such attribute."""
         every = self._all
         if values is None:
             found.add(every.get(ABSENT))
@@ -209,7 +209,7 @@ class Column:
         self.bytes += table.bytes + held_bytes(now) - before
 
     def _affixed(self, kind: int, value: Any, found: Gathered) -> None:
-        """Those whose prefix or suffix (``kind``: also one that is excluded) the value has."""
+        """Gather the numbers whose prefix or suffix the value has. ``kind``: also an excluded prefix or suffix."""
         if type(value) is not str:
             return
         table = self._words[kind]
@@ -220,7 +220,7 @@ class Column:
                 found.add(table.get(value[:length] if is_prefix else value[size - length :]))
 
     def _excluded(self, kind: int, values: list[Any]) -> BitMap:
-        """Those to which each of the values is one that they do not want."""
+        """Return the numbers whose conditions exclude each of the values."""
         table = self._words[kind]
         excluded: BitMap | None = None
         for value in values:

@@ -1,8 +1,8 @@
-"""Sets of numbers, each in the form that is least for it: one number, a tuple of a few, or a bitmap.
+"""Sets of numbers, each in its smallest form: one number, a tuple of a few, or a bitmap.
 
-Owns: which form a set takes. Must never: know what the numbers are.
+Owns: the form of a set. Must never: know the meaning of the numbers.
 
-Most of an index's sets have one member. A number takes the room of itself, and it is the same object in all places.
+Most of an index's sets have one member. A single number needs no extra room, and all its places share the same object.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Any, Final
 
 from pyroaring import BitMap
 
-#: A bitmap of so many takes no more than a tuple of them.
+#: From this size on, a bitmap takes no more memory than a tuple.
 FEW: Final = 32
 
-#: What a bitmap takes with its first container, and each further number in it.
+#: Bytes of a bitmap with its first container, and of each further number.
 BITMAP_BYTES: Final = 260
 MEMBER_BYTES: Final = 3
 
 Held = Any
-"""``None`` (the empty set), an ``int``, a tuple of them, or a ``BitMap``. mypyc would make a new object of an ``int``
-each time that it stores one, and 32 bytes a place are much: hence ``Any``."""
+"""``None`` (the empty set), an ``int``, a tuple of several, or a ``BitMap``. It is ``Any`` because mypyc would create a
+new object each time that it stores an ``int``, and 32 bytes a place are too much."""
 
 
 def with_number(held: Held, number: Any) -> Held:
-    """The set with this number, which it does not have yet. A bitmap is the same one."""
+    """Return the set with this number, which it does not have yet. A bitmap changes in place."""
     if held is None:
         return number
     if type(held) is tuple:
@@ -38,7 +38,7 @@ def with_number(held: Held, number: Any) -> Held:
 
 
 def without_number(held: Held, number: Any) -> Held:
-    """The set without this number, which it has."""
+    """Return the set without this number, which it has."""
     if type(held) is tuple:
         left = tuple([each for each in held if each != number])
         return left if len(left) > 1 else left[0]
@@ -49,7 +49,7 @@ def without_number(held: Held, number: Any) -> Held:
 
 
 def held_bytes(held: Held) -> int:
-    """An estimate of its memory, without that of the numbers."""
+    """Estimate the set's memory, without the numbers."""
     if type(held) is tuple:
         return 40 + 8 * len(held)
     if type(held) is BitMap:
@@ -58,7 +58,7 @@ def held_bytes(held: Held) -> int:
 
 
 def numbers_of(held: Held) -> list[int]:
-    """Its numbers."""
+    """Return the set's numbers."""
     if held is None:
         return []
     if type(held) is int:
@@ -67,21 +67,22 @@ def numbers_of(held: Held) -> list[int]:
 
 
 def united(bitmaps: list[BitMap]) -> BitMap:
-    """The union, at once: a copy of a large one takes longer than a union of many. Of one bitmap: itself."""
+    """Unite all bitmaps in one step: a copy of a large one takes longer than a union of many. A single bitmap is
+    returned itself."""
     if len(bitmaps) == 1:
         return bitmaps[0]
     return BitMap.union(*bitmaps) if bitmaps else BitMap()
 
 
 class Gathered:
-    """A union in the making: of numbers, and of bitmaps that belong to others and stay as they are."""
+    """A union in the making, of numbers and of bitmaps. The bitmaps belong to others, and it does not change them."""
 
     def __init__(self) -> None:
         self.single: list[int] = []
         self.bitmaps: list[BitMap] = []
 
     def add(self, held: Held) -> None:
-        """All of these, too."""
+        """Add all numbers of this set."""
         if held is None:
             return
         if type(held) is tuple:
@@ -92,7 +93,7 @@ class Gathered:
             self.single.append(held)
 
     def bitmap(self) -> BitMap:
-        """The union; perhaps a bitmap that somebody else has, which must not be altered."""
+        """Return the union. The bitmap may belong to another object, so do not alter it."""
         if self.single:
             return united([*self.bitmaps, BitMap(self.single, optimize=False)])
         return united(self.bitmaps)

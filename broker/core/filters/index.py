@@ -1,15 +1,16 @@
-"""Which of a topic's filters a message meets, among a million in microseconds. SPEC section 2.6.
+"""Finds the filters of a topic that a message matches, among a million in microseconds. SPEC section 2.6.
 
-Owns: the index of one topic: who has which filter, and the way from a payload's attributes to them. Must never: check a
-filter, know about subscriptions without one, or do more in a call than 2 ms of work that does not depend on the call.
+Owns: the index of one topic: the clients of each filter, and the way from a payload's attributes to the filters. Must
+never: check a filter, know about subscriptions without one, or do more than 2 ms of work in a call that does not depend
+on the call.
 
-After "Content-based publish/subscribe with bitmaps", which has two hash tables: *forward*, from a bitmap of attribute
-values to its subscribers, and *reverse*, from a subscriber to its bitmaps. Here equal filters are one number with its
-clients, and the reverse table is client -> numbers. The forward table is one of each *shape* (``shape``): a tuple of
-values -> numbers, with ranges, prefixes and so on beyond the document.
+The design follows "Content-based publish/subscribe with bitmaps", which has two hash tables: *forward*, from a bitmap
+of attribute values to its subscribers, and *reverse*, from a subscriber to its bitmaps. Here equal filters share one
+number with its clients, and the reverse table is client -> numbers. Each *shape* (``shape``) has its own forward table:
+a tuple of values -> numbers, with ranges, prefixes and so on in addition to the document.
 
-A filter may hold in several ways (``$or``, several values of a path). Each is a conjunction of its own: the first has
-the filter's number, each further one a number that leads to it.
+A filter can hold in several ways (``$or``, several values of a path). Each way is its own conjunction: the first has
+the filter's number, each further one a number that leads to the filter's.
 """
 
 from __future__ import annotations
@@ -28,27 +29,27 @@ from .shape import TRIED, Shape, joined
 from .table import Table
 
 Raw = bytes
-"""In the class below that name is its property's."""
+"""In the class below, ``bytes`` is a property."""
 
-#: So many paths that are asked for are looked up in a payload; beyond, all that it has are gathered.
+#: Up to this many needed paths, a match looks them up in the payload; beyond, it gathers all of the payload's.
 FEW_PATHS: Final = 64
 
-#: So many clients of a filter are a tuple; of more each is found by its hash.
+#: Up to this many clients of a filter form a tuple; more form a hash table.
 FEW_CLIENTS: Final = 16
 
-#: What a key of ``Table`` takes where all keys are strings.
+#: Bytes of a key of ``Table`` if all keys are strings.
 _TEXT_KEY_BYTES: Final = 32
 
 _INDEX_BYTES: Final = 3_000
-#: In three arrays, and as an object.
+#: Bytes of a number, in three arrays and as an object.
 _NUMBER_BYTES: Final = 24 + 32
 
-#: Each index of a process has its own, so that no two have the same keys of a match.
+#: Numbers the indexes of a process, so that no two return the same key of a match.
 _BIRTHS: Final = count(1)
 
 
 class _Way(NamedTuple):
-    """One way in which a filter holds: the paths of its shape, the values at ``equal``, and what else it asks."""
+    """One way in which a filter holds: the paths of its shape, the values at ``equal``, and its other conditions."""
 
     equal: tuple[Path, ...]
     others: tuple[Path, ...]
@@ -58,7 +59,7 @@ class _Way(NamedTuple):
 
 
 class Index:
-    """Of one topic. ``tried``: see ``Shape``; ``leaf``, ``group``: see ``Bounds``; other ones are for tests.
+    """One topic's index. ``tried``: see ``Shape``; ``leaf``, ``group``: see ``Bounds``; only tests pass others.
 
     A filter's text is canonical (``protocol.filters``).
     """
@@ -72,36 +73,36 @@ class Index:
         self._bytes = _INDEX_BYTES
         self._numbers = Table(_TEXT_KEY_BYTES)  # by text
         self._of = Table(_TEXT_KEY_BYTES)  # by client: Held
-        self._further = Table()  # of a number: the tuple of those that lead to it
-        self._leading = BitMap()  # all that lead to another
+        self._further = Table()  # number -> the tuple of numbers that lead to it
+        self._leading = BitMap()  # all numbers that lead to another
         self._shapes = Table()
-        self._at_path: dict[Path, dict[Shape, None]] = {}  # each shape at one of the paths that it needs
-        self._at_none: dict[Shape, None] = {}  # those that need none
-        self._paths: dict[Path, int] = {}  # that are asked for, and by how many shapes
+        self._at_path: dict[Path, dict[Shape, None]] = {}  # each shape under one of its needed paths
+        self._at_none: dict[Shape, None] = {}  # shapes without a needed path
+        self._paths: dict[Path, int] = {}  # needed paths -> the number of their shapes
         self._free: list[Any] = []
         # By number.
         self._texts: list[str] = []
-        self._holders: list[Any] = []  # a client, a tuple or a Table of clients; or the number that this one leads to
-        self._stamps: array[int] = array("Q")  # of what it was at its last change: no two are ever the same
+        self._holders: list[Any] = []  # a client, a tuple or a Table of clients; or the number led to
+        self._stamps: array[int] = array("Q")  # the stamp of its last change: no two are ever the same
         self._stamp = 0
 
     def __len__(self) -> int:
-        """Pairs of client and filter."""
+        """Count the pairs of client and filter."""
         return self._pairs
 
     @property
     def rows(self) -> int:
-        """Ways in which its filters hold, each of which stands in it."""
+        """The number of ways in which its filters hold; the index stores each."""
         return len(self._holders) - len(self._free)
 
     @property
     def filters(self) -> int:
-        """Different ones."""
+        """The number of different filters."""
         return len(self._numbers)
 
     @property
     def bytes(self) -> int:
-        """An estimate of its memory: within 30 % where there are more than a few."""
+        """An estimate of its memory: within 30 % for more than a few filters."""
         return (
             self._bytes
             + self._numbers.bytes
@@ -112,7 +113,7 @@ class Index:
         )
 
     def add(self, client: str, text: str) -> bool:
-        """The client has this filter. ``False``: it had it before."""
+        """Add the client's filter. Return ``False`` if the client had it before."""
         number = self._numbers.get(text)
         if number is None:
             number = self._place(text, client)
@@ -138,7 +139,7 @@ class Index:
         return True
 
     def remove(self, client: str, text: str) -> bool:
-        """The client has this filter no more. ``False``: it did not have it."""
+        """Remove the client's filter. Return ``False`` if the client did not have it."""
         number = self._numbers.get(text)
         if number is None or not _has(self._holders[number], client):
             return False
@@ -154,7 +155,7 @@ class Index:
         return True
 
     def remove_all(self, client: str) -> int:
-        """The client has no filter any more. How many it had."""
+        """Remove all of the client's filters. Return how many it had."""
         held: Held = self._of.pop(client)
         numbers = numbers_of(held)
         self._bytes -= held_bytes(held)
@@ -163,8 +164,17 @@ class Index:
         return len(numbers)
 
     def match(self, payload: Raw) -> tuple[list[str], Raw]:
-        """The clients any of whose filters holds, each once, and a key of 16 bytes: as long as it is the same, the same
-        filters have matched, and each had the same clients. ``payload``: canonical JSON; ``ValueError`` if it is none.
+        """Find the clients with a filter that holds.
+
+        Args:
+            payload: Canonical JSON.
+
+        Returns:
+            The clients, each once, and a key of 16 bytes. The same key means that the same filters matched, each with
+            the same clients.
+
+        Raises:
+            ValueError: The payload is no JSON.
         """
         numbers = self.numbers(self.find(payload))
         if not numbers:
@@ -181,7 +191,7 @@ class Index:
         return list(clients), self._key(numbers)
 
     def find(self, payload: Raw) -> Gathered:
-        """What ``numbers`` makes numbers of: a match but for its output."""
+        """Return the input for ``numbers``: a match without its output."""
         found = Gathered()
         paths = self._paths
         of_payload = attributes_at(payload, paths) if len(paths) <= FEW_PATHS else attributes(payload)
@@ -196,7 +206,7 @@ class Index:
         return found
 
     def numbers(self, found: Gathered) -> list[int]:
-        """The filters found, each once, ascending."""
+        """Return the found filters, each once, ascending."""
         leading, holders = self._leading, self._holders
         if not found.bitmaps:
             single = found.single
@@ -217,7 +227,8 @@ class Index:
         ).digest()
 
     def _place(self, text: str, holder: Any) -> Any:
-        """A number that is free, for a filter, or (``text`` empty) for one that leads to the number ``holder``."""
+        """Assign a free number to a filter, or (``text`` empty) to a further way that leads to the number
+        ``holder``."""
         if self._free:
             number = self._free.pop()
             self._texts[number] = text
@@ -246,7 +257,7 @@ class Index:
             self._bytes += 40 + 8 * len(further)
 
     def _leave(self, client: str, number: Any) -> None:
-        """The filter has this client no more; without any it goes."""
+        """Remove this client from the filter; without clients the filter goes."""
         self._pairs -= 1
         holder = self._holders[number]
         before = _holder_bytes(holder)
@@ -287,7 +298,7 @@ class Index:
             self._bytes += shape.bytes
             needed = way.equal + way.others if way.is_bound else way.equal
             if needed:
-                # Where fewest shapes are, so that a payload meets few that ask for what it does not have.
+                # Take the path with the fewest shapes, so that a payload meets few shapes that need other paths.
                 fewest = -1
                 for path in needed:
                     shapes = len(self._at_path.get(path, ()))
@@ -319,7 +330,7 @@ class Index:
 
 
 def _ways(text: str) -> list[_Way]:
-    """All ways in which a filter holds, always in the same order: values to equal multiplied out."""
+    """Return all ways in which a filter holds, always in the same order: its equality values multiplied out."""
     ways: list[_Way] = []
     for conjunction in conjunctions(text):
         equal: list[Path] = []
@@ -371,7 +382,7 @@ def _with_client(holder: Any, client: str) -> Any:
 
 
 def _without_client(holder: Any, client: str) -> Any:
-    """``None``: there are no more."""
+    """Return the clients without this one; ``None``: none is left."""
     if type(holder) is str:
         return None
     if type(holder) is tuple:

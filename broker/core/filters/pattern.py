@@ -1,9 +1,9 @@
-"""A filter taken apart, and what a payload has that filters look at. SPEC section 2.6.
+"""Splits a filter into conjunctions, and a payload into the attributes that filters examine. SPEC section 2.6.
 
-Owns: the conjunctions that a filter stands for, what each condition of one means, and a payload's attributes. Must
-never: check a filter (``protocol.filters`` has, before it became text), or know who has subscribed with it.
+Owns: the conjunctions of a filter, the meaning of each condition, and a payload's attributes. Must never: check a
+filter (``protocol.filters`` did, before it became text), or know its subscribers.
 
-``holds`` is what a condition means, written to be read; ``index`` answers the same for very many filters at once.
+``holds`` defines the meaning of a condition in readable code; ``index`` answers the same for very many filters at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ABSENT: Final = 8  # None
 
 
 class Range(NamedTuple):
-    """Numbers between two bounds, either of which may be infinite. ``…_open``: the bound itself is not among them."""
+    """Numbers between two bounds, each possibly infinite. ``…_open``: the range excludes the bound itself."""
 
     low: float
     low_open: bool
@@ -37,7 +37,7 @@ class Range(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What one member of a filter's list asks of an attribute."""
+    """The condition that one member of a filter's list places on an attribute."""
 
     kind: int
     value: Any
@@ -47,8 +47,8 @@ Path = tuple[str, ...]
 Attributes = dict[Path, list[Any]]
 
 Conjunction = tuple[tuple[Path, tuple[Condition, ...]], ...]
-"""Sorted by path, and each path is there once, since a filter that names one twice is refused. Every path has to hold;
-of a path's conditions any one suffices, and there is one at least."""
+"""Paths in order, each once, since the protocol refuses a filter that names a path twice. Every path must hold; a path
+holds if any of its conditions does, and it has at least one."""
 
 _TRUE: Final = ("true",)
 _FALSE: Final = ("false",)
@@ -56,8 +56,8 @@ _INFINITE: Final = float("inf")
 
 
 def scalar_key(value: Any) -> Hashable:
-    """What equal scalars have alike: 1 and 1.0, but neither 1 and true nor 0 and false, which are equal in Python.
-    A string or a number is its own key."""
+    """Return the key that equal scalars share: 1 and 1.0, but neither 1 and true nor 0 and false, which are equal in
+    Python. A string or a number is its own key."""
     if value is True:
         return _TRUE
     if value is False:
@@ -66,10 +66,10 @@ def scalar_key(value: Any) -> Hashable:
 
 
 def conjunctions(text: str) -> list[Conjunction]:
-    """What a filter's canonical text stands for: it holds where one of these does. Its ``$or`` is multiplied out, so
-    there are up to ``COMBINATIONS_MAX``, each once."""
+    """Return the conjunctions of a filter's canonical text: the filter holds if one of these does. Its ``$or`` is
+    multiplied out, which makes up to ``COMBINATIONS_MAX``, each once."""
     pattern = orjson.loads(text)
-    if '"$or"' not in text:  # most have none, and a million of them are loaded in seconds
+    if '"$or"' not in text:  # most filters have none, and so a million load in seconds
         asked: list[tuple[Path, tuple[Condition, ...]]] = []
         _collect_conditions(pattern, (), asked)
         return [tuple(sorted(asked)) if len(asked) > 1 else tuple(asked)]
@@ -78,10 +78,10 @@ def conjunctions(text: str) -> list[Conjunction]:
 
 
 def attributes(payload: bytes) -> Attributes:
-    """Of a payload's canonical JSON: the scalars at each path of up to ``DEPTH_MAX`` keys, which are never none.
+    """Return a payload's attributes: the scalars at each path of up to ``DEPTH_MAX`` keys, at least one for each path.
 
-    An array has those of its first ``ELEMENTS_MAX`` elements that are scalars; what stands deeper in it is not looked
-    at. Only an object has any.
+    ``payload`` is canonical JSON. An array contributes the scalars among its first ``ELEMENTS_MAX`` elements, and
+    nothing from deeper levels. Only an object has attributes.
     """
     value = orjson.loads(payload)
     found: Attributes = {}
@@ -91,7 +91,7 @@ def attributes(payload: bytes) -> Attributes:
 
 
 def attributes_at(payload: bytes, paths: Iterable[Path]) -> Attributes:
-    """The same, but for these paths only: a payload may have a hundred thousand."""
+    """Return a payload's attributes at these paths only: a payload can have a hundred thousand."""
     value = orjson.loads(payload)
     found: Attributes = {}
     if type(value) is dict:
@@ -103,7 +103,7 @@ def attributes_at(payload: bytes, paths: Iterable[Path]) -> Attributes:
 
 
 def scalars(payload: Any, path: Path) -> list[Any]:
-    """What ``attributes`` has at one path, of a payload that has been decoded; where it has nothing: empty."""
+    """Return the scalars of a decoded payload at one path, as ``attributes`` does; empty if it has none."""
     value = payload
     for key in path:
         if type(value) is not dict or key not in value:
@@ -115,7 +115,7 @@ def scalars(payload: Any, path: Path) -> list[Any]:
 
 
 def holds(conjunction: Conjunction, found: Mapping[Path, Sequence[Any]]) -> bool:
-    """Does every path of the conjunction have what it asks for? ``found``: a payload's attributes."""
+    """Does every path of the conjunction hold? ``found``: a payload's attributes."""
     for path, conditions in conjunction:
         values = found.get(path)
         for condition in conditions:
@@ -136,7 +136,7 @@ def matches(alternatives: Iterable[Conjunction], payload: bytes) -> bool:
 
 
 def meets(value: Any, condition: Condition) -> bool:
-    """Is this one scalar what the condition asks for? Not for ``ABSENT``, which asks for none."""
+    """Does this one scalar meet the condition? Not for ``ABSENT``, which no scalar meets."""
     kind, wanted = condition.kind, condition.value
     if kind == EQUALS:
         return bool(scalar_key(value) == wanted)
@@ -157,7 +157,8 @@ def meets(value: Any, condition: Condition) -> bool:
 
 
 def inside(number: float, wanted: Range) -> bool:
-    """Is the number between the bounds? An integer beyond 2^53 is made the nearest double before (SPEC section 2.6)."""
+    """Is the number between the bounds? The caller rounds integers beyond 2^53 to the nearest double (SPEC section
+    2.6)."""
     if number < wanted.low or (number == wanted.low and wanted.low_open):
         return False
     return number < wanted.high or (number == wanted.high and not wanted.high_open)
@@ -181,7 +182,7 @@ def _collect(value: dict[str, Any], above: Path, found: Attributes) -> None:
 
 
 def _collect_conditions(pattern: dict[str, Any], above: Path, asked: list[tuple[Path, tuple[Condition, ...]]]) -> None:
-    """What a pattern without ``$or`` asks for."""
+    """Collect the conditions of a pattern without ``$or``."""
     for key, value in pattern.items():
         if type(value) is dict:
             _collect_conditions(value, (*above, key), asked)
@@ -190,7 +191,7 @@ def _collect_conditions(pattern: dict[str, Any], above: Path, asked: list[tuple[
 
 
 def _alternatives(pattern: dict[str, Any], above: Path) -> list[dict[Path, tuple[Condition, ...]]]:
-    """The pattern's ``$or`` multiplied out, in the order in which it stands there."""
+    """Multiply out the pattern's ``$or``, in the pattern's order."""
     found: list[dict[Path, tuple[Condition, ...]]] = [{}]
     for key, value in pattern.items():
         if key == "$or":

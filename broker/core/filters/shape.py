@@ -1,12 +1,13 @@
-"""The conjunctions that constrain the same paths in the same way: the forward table of one shape.
+"""The forward table of one shape: the conjunctions that constrain the same paths in the same way.
 
-Owns: tuple of equality values -> the numbers that have it, with what is left of each. Must never: know filters' texts,
-or who has subscribed.
+Owns: tuple of equality values -> its numbers, with the rest of each conjunction. Must never: know filters' texts, or
+their subscribers.
 
-``equal``: the paths that have one value to equal; ``others``: those with any other condition. The values at ``equal``
-are the bitmap of "Content-based publish/subscribe with bitmaps": looked up whole, there is no wildcard in it. One value
-is its own key, and several strings are joined to one, which is smaller than a tuple. Of a bucket with up to ``TRIED``
-conjunctions each is tried; a larger one has columns (``bucket``), and keeps them until it is empty.
+``equal``: the paths that must equal one value; ``others``: paths with any other condition. The values at ``equal`` are
+the bitmap of "Content-based publish/subscribe with bitmaps": one lookup finds them together, and they have no wildcard.
+One value is its own key, and several strings form one joined string, which is smaller than a tuple. In a bucket of up
+to ``TRIED`` conjunctions a match tries each; a larger bucket has columns (``bucket``), and keeps them until it is
+empty.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from .held import Gathered, held_bytes, with_number, without_number
 from .pattern import Attributes, Conjunction, Path, holds, scalar_key
 from .table import Table
 
-#: Of so many each is tried.
+#: The most conjunctions that a match tries one by one.
 TRIED: Final = 64
 
 _SHAPE_BYTES: Final = 700
 
 
 class Shape:
-    """``is_bound``: an attribute is needed at each of ``others`` (none of their conditions is ``ABSENT``). ``tried``:
-    as above, for tests; ``leaf``, ``group``: see ``Bounds``."""
+    """A shape. ``is_bound``: each of ``others`` needs an attribute (none of their conditions is ``ABSENT``). ``tried``:
+    as above; only tests pass another. ``leaf``, ``group``: see ``Bounds``."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class Shape:
     ) -> None:
         self.equal = equal
         self.others = others
-        self.home: Path | None = None  # where the index keeps it: one of the paths that it needs
+        self.home: Path | None = None  # its place in the index: one of its needed paths
         self._tried = tried
         self._leaf = leaf
         self._group = group
@@ -51,7 +52,7 @@ class Shape:
         return len(self._buckets)
 
     def add(self, key: Any, rest: Conjunction, number: Any) -> None:
-        """One more conjunction: the values at ``equal``, and what it asks of ``others``, in their order."""
+        """Add a conjunction: its values at ``equal``, and its conditions on ``others``, in their order."""
         buckets = self._buckets
         held = buckets.get(key)
         before = buckets.bytes + _bytes_of(held)
@@ -63,7 +64,7 @@ class Shape:
             self.bytes += _key_bytes(key)
 
     def remove(self, key: Any, rest: Conjunction, number: Any) -> None:
-        """The conjunction that was added with just these."""
+        """Remove the conjunction with just these values and conditions."""
         buckets = self._buckets
         held = buckets.get(key)
         before = buckets.bytes + _bytes_of(held)
@@ -76,7 +77,7 @@ class Shape:
         self.bytes += buckets.bytes + _bytes_of(now) - before
 
     def gather(self, attributes: Attributes, found: Gathered) -> None:
-        """The numbers of the conjunctions that hold."""
+        """Gather the numbers of the conjunctions that hold."""
         equal = self.equal
         if len(equal) == 1:
             values = attributes.get(equal[0])
@@ -101,7 +102,7 @@ class Shape:
         elif combinations <= len(self._buckets):
             for one in product(*keys):
                 self._try(joined(one), attributes, found)
-        else:  # long arrays: no more work than there are buckets
+        else:  # long arrays: limit the work by the number of buckets
             those = [frozenset(each) for each in keys]
             for key in self._buckets.all_keys():
                 parts: Any = key if type(key) is tuple else parted(key)
@@ -124,8 +125,8 @@ class Shape:
                     found.single.append(held[at])
 
     def _with(self, held: Any, rest: Conjunction, number: Any) -> Any:
-        """The bucket with one more: ``Held`` where nothing is left to ask. Else it is packed, a tuple of number, rest,
-        number, rest, … or a ``Bucket``."""
+        """Return the bucket with one more conjunction. Without further conditions it is ``Held``. Otherwise it is
+        packed, a tuple of number, rest, number, rest, … or a ``Bucket``."""
         if not rest:
             return with_number(held, number)
         if isinstance(held, Bucket):
@@ -165,7 +166,7 @@ class Shape:
 
 
 def joined(values: tuple[Any, ...]) -> Any:
-    """The key of values at several paths, or at none: a string that no other strings have, or the tuple itself."""
+    """Return the key of values at several paths, or at none: a string unique to these strings, or the tuple itself."""
     for value in values:
         if type(value) is not str:
             return values
@@ -173,7 +174,7 @@ def joined(values: tuple[Any, ...]) -> Any:
 
 
 def parted(key: str) -> list[str]:
-    """The values that were joined to this key."""
+    """Return the values that ``joined`` made this key from."""
     values: list[str] = []
     at = 0
     while at < len(key):

@@ -1,48 +1,49 @@
-"""A dictionary for a million keys whose growth no caller notices: many small ones, of which one is split at a time.
+"""A dictionary for a million keys that grows without a pause: it consists of many small ones, and splits one at a time.
 
-Owns: the keys of one such table and where each of them lies. Must never: move more than one small dictionary in a call.
+Owns: the keys of one such table and the place of each. Must never: move more than one small dictionary in a call.
 
-A dictionary of Python's that doubles moves all that it holds, 20 ms at a million. This is linear hashing (W. Litwin,
-"Linear hashing: a new tool for file and table addressing", VLDB 1980) over dictionaries of ``SMALL`` keys or so.
+When a Python dictionary doubles, it moves all its keys, which takes 20 ms at a million. This is linear hashing (W.
+Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980) over dictionaries of about ``SMALL``
+keys.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-#: Keys in one of them on the average. Splitting one of at most twice as many takes 0.1 ms, and several tables may have
-#: to split one at the same time.
+#: The average number of keys in a small dictionary. Splitting one of at most twice as many takes 0.1 ms, and several
+#: tables can split one at the same time.
 SMALL: Final = 256
 
-#: What one dictionary takes besides its keys.
+#: Bytes of one dictionary without its keys.
 _EMPTY_BYTES: Final = 130
 
 
 class Table:
-    """``key_bytes``: what a key's place takes (a dictionary of strings alone is smaller), for the estimate.
-    ``small``: as above, for tests."""
+    """A table. ``key_bytes``: the size of a key's place (smaller for strings alone), for the estimate. ``small``: as
+    above; only tests pass another."""
 
     def __init__(self, key_bytes: int = 46, small: int = SMALL) -> None:
         self._small = small
         self._key_bytes = key_bytes
         self._count = 0
         self._parts: list[dict[Any, Any]] = [{}]
-        self._level = 1  # the highest power of two that is not above the number of parts
+        self._level = 1  # the highest power of two up to the number of parts
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def bytes(self) -> int:
-        """An estimate of its memory, without that of keys and values."""
+        """An estimate of its memory, without the keys and values."""
         return len(self._parts) * _EMPTY_BYTES + self._count * self._key_bytes
 
     def get(self, key: Any) -> Any:
-        """What is held there, or ``None``."""
+        """Return the key's value, or ``None``."""
         return self._parts[self._place(key)].get(key)
 
     def put(self, key: Any, value: Any) -> None:
-        """Hold it there, in place of what was. ``value``: not ``None``."""
+        """Set the key's value, which must not be ``None``."""
         part = self._parts[self._place(key)]
         before = len(part)
         part[key] = value
@@ -52,26 +53,26 @@ class Table:
                 self._split()
 
     def pop(self, key: Any) -> Any:
-        """Take out what is held there, and give it; ``None``: nothing was."""
+        """Remove the key and return its value; ``None``: the table did not have it."""
         at = self._place(key)
         value = self._parts[at].pop(key, None)
         if value is not None:
             self._count -= 1
             if not self._parts[at]:
-                self._parts[at] = {}  # one that had many keeps the room for them
+                self._parts[at] = {}  # an emptied dictionary would keep its room
             if len(self._parts) > 1 and 4 * self._count < self._small * len(self._parts):
                 self._join()
         return value
 
     def all_keys(self) -> list[Any]:
-        """All of them: for small tables, and for those whose contents are what is wanted."""
+        """Return all keys: use this for small tables, or if all contents are needed."""
         return [key for part in self._parts for key in part]
 
     def _place(self, key: Any) -> int:
         parts = len(self._parts)
         if parts == 1:
             return 0
-        # A small integer's hash is itself, and a dictionary's own places are by the lowest bits: a tuple's hash mixes.
+        # A small integer is its own hash, and a dictionary chooses its slots by the lowest bits. A tuple's hash mixes.
         place: int = (hash((key, 0)) >> 24) & (2 * self._level - 1)
         return place if place < parts else place - self._level
 

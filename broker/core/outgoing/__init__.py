@@ -1,5 +1,5 @@
-"""What is written to clients.
+"""Writes to clients.
 
-Owns: replies in the order of their commands, frames on their way out, what all connections hold. Must never: know what
-a frame says, or begin a command.
+Owns: replies in the order of their commands, frames on their way out, and the bytes that all connections hold. Must
+never: know a frame's content, or begin a command.
 """

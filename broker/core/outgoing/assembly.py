@@ -1,6 +1,6 @@
-"""The assembly of what is written to clients.
+"""The assembly of the parts that write to clients.
 
-Owns: which pieces there are. Must never: do more than make them.
+Owns: which parts exist. Must never: do more than make them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .sending import Sending
 
 
 class Outgoing:
-    """One endpoint's. ``resident``: the memory of this process in bytes; ``None``: nobody knows, and what connections
-    hold is believed as it is counted."""
+    """One endpoint's outgoing side. ``resident``: returns the memory of this process in bytes; ``None``: unknown, so
+    the counted bytes of connections decide."""
 
     def __init__(self, base: Base, resident: Callable[[], int] | None) -> None:
         held_bytes = base.limits.held_bytes
@@ -27,8 +27,8 @@ class Outgoing:
         self.replies = Replies(self.sending, self.memory, base.counters)
 
     def metrics(self) -> list[Metric]:
-        """What these count and measure."""
-        held = "Bytes that clients' connections hold, not read, not begun or not sent"
+        """The metrics of these parts."""
+        held = "Bytes that clients' connections hold: not read, not begun or not sent"
         return [
             gauge("clients", "Clients that listen at this endpoint", len(self.hub.bindings)),
             gauge("held_bytes", held, self.memory.total),

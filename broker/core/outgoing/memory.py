@@ -1,12 +1,12 @@
-"""What all connections hold together, and whose turn it is to go when that is too much. SPEC section 1.4.
+"""Sums up the bytes that connections hold, and chooses which must go when these exceed the bound. SPEC section 1.4.
 
-Owns: the sum, and each connection's part of it. Must never: be asked on the way of a message that nobody has to wait
-for; what is taken at once is not held.
+Owns: the sum, and each connection's part. Must never: cost a message on its way anything if it need not wait; bytes
+that a socket takes at once are not held.
 
-Counted are bytes: of frames that have not come whole or wait to be begun, of large commands under way, of replies that
-wait for earlier ones (unless they are short), of what a socket does not take, and a flat rate for each client that
-listens. A frame that many wait for is counted for each of them though it is there once, so the sum may be too much; the
-process's memory is asked before anybody has to go.
+The sum counts the bytes of incomplete or waiting frames, of large commands under way, of replies that wait for earlier
+ones (unless they are short), and of frames that a socket does not take. It adds a flat rate for each client that
+listens. A frame that many connections wait for counts for each, although it exists once, so the sum can be too high.
+The endpoint therefore checks the process's memory before any connection must go.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ from typing import Final
 
 from ..connections.hub import Connection
 
-#: What a client that listens takes, in bytes: its binding, its location, its place in the sets they are in.
+#: Bytes of a client that listens: its binding, its location, and their places in sets.
 CLIENT_BYTES: Final = 600
 
-#: When the bound is passed the greatest holders go until the sum is below this part of it: not one in every turn.
+#: Above the bound, the greatest holders go until the sum is below this part of the bound: not one in every turn.
 FULL: Final = 0.9
 
 
 class Memory:
-    """``bytes_max``: the bound. ``resident``: the process's memory in bytes, as the system says."""
+    """The sum of held bytes. ``bytes_max``: the bound. ``resident``: returns the process's memory in bytes, as the
+    system reports it."""
 
     def __init__(self, bytes_max: int, resident: Callable[[], int]) -> None:
         self.bytes_max = bytes_max
         self.total = 0
-        self.full = False  # the bound has been passed: somebody has to go
+        self.full = False  # the sum exceeded the bound: some connection has to go
         self._resident = resident
         self._holders: dict[Connection, int] = {}
 
     def wait(self, connection: Connection, size: int) -> None:
-        """``size`` more bytes that came over the connection wait to be done; fewer, where it is negative."""
+        """Count ``size`` more bytes that wait at the connection; fewer if it is negative."""
         connection.waiting += size
         self.weigh(connection)
 
     def weigh(self, connection: Connection) -> None:
-        """What the connection holds has changed."""
+        """Update the sum after a change of the connection's bytes."""
         size = connection.unread + connection.waiting + connection.unsent + CLIENT_BYTES * len(connection.clients)
         if not connection.outbox.flowing:
             size += connection.outbox.size
@@ -53,28 +54,28 @@ class Memory:
             self.full = True
 
     def of(self, connection: Connection) -> int:
-        """What the connection holds, in bytes."""
+        """Return the connection's held bytes."""
         return self._holders.get(connection, 0)
 
     def __len__(self) -> int:
-        """How many connections hold anything."""
+        """Count the connections that hold bytes."""
         return len(self._holders)
 
     def greatest(self) -> list[Connection]:
-        """The greatest holders, as many as have to give up what they hold for the rest to be within the bound. None
-        where the process's memory says that what is counted several times is there once."""
+        """Return the greatest holders, as many as must go for the rest to fit the bound. Return none if the process's
+        memory shows that the sum counts bytes several times."""
         self.full = False
         if self.total <= self.bytes_max or self._resident() <= self.bytes_max:
             return []
         chosen = []
         left = self.total
-        # Who holds less than an equal part of what may stay can stay. So the many that hold little are not sorted.
+        # A holder below an equal share of the bound can stay. So the many small holders need no sorting.
         part = FULL * self.bytes_max / len(self._holders)
         great = [item for item in self._holders.items() if item[1] >= part]
         for connection, size in sorted(great, key=lambda item: -item[1]):
             if left <= FULL * self.bytes_max:
                 break
-            if connection.ends_at is None or connection.backlog:  # else it is on its way out already, and its bytes too
+            if connection.ends_at is None or connection.backlog:  # otherwise it is going already, with its bytes
                 chosen.append(connection)
             left -= size
         return chosen

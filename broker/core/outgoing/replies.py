@@ -1,4 +1,4 @@
-"""Replies: in the order of their commands, whatever order they come to be known in. SPEC section 1.
+"""Sends replies in the order of their commands, even if their results arrive in another. SPEC section 1.
 
 Owns: each connection's row of replies, and the count of commands by result. Must never: begin a command.
 """
@@ -17,28 +17,28 @@ from ..counters import Counters
 from .memory import Memory
 from .sending import Sending
 
-#: Commands of one connection under way; its further ones are not read until half of them are done.
+#: Commands of one connection under way; the endpoint reads no further ones until half of these are done.
 REPLIES_MAX: Final = 2_000
 
-#: Replies up to this size are not counted among what a connection holds while they wait for earlier ones.
+#: Replies up to this size do not count as held bytes of a connection while they wait for earlier ones.
 SHORT_REPLY_BYTES: Final = 256
 
 
 class Replies:
-    """One endpoint's."""
+    """One endpoint's replies."""
 
     def __init__(self, sending: Sending, memory: Memory, counters: Counters) -> None:
         self._sending = sending
         self._memory = memory
         self._commands = counters.commands
         self._errors = counters.errors
-        #: Told of every refusal: connection's number, request id, kind of command, error.
+        #: Called for every refusal: connection's number, request id, kind of command, error.
         self.on_refusal: Callable[[int, Any, str, ProtocolError], None] | None = None
-        #: Connections whose commands under way have become so few that what waits behind them may go on.
+        #: Connections with so few commands under way that their waiting ones can go on.
         self.ready: deque[Connection] = deque()
 
     def tally(self, kind: str) -> dict[str, int]:
-        """What has become of the commands of this kind: result -> how many."""
+        """Return the results of the commands of this kind: result -> count."""
         return self._commands[kind]
 
     def expect(self, connection: Connection) -> Reply:
@@ -55,9 +55,10 @@ class Replies:
         result: str = "success",
         kind: str | None = None,
     ) -> None:
-        """Give a command its reply, ``None``: none. ``reply``: its place; without one it takes the next now.
+        """Give a command its reply; ``None``: it gets none. ``reply``: its place; without one it takes the next now.
 
-        It is counted as ``result``, of the ``kind`` of those under way on the connection, if no other is given.
+        The reply counts as ``result``. Without ``kind`` it counts for the kind of the commands under way on the
+        connection.
         """
         tally = self._commands[kind] if kind is not None else connection.tally
         tally[result] = tally.get(result, 0) + 1
@@ -80,7 +81,7 @@ class Replies:
                 self._memory.wait(connection, -first.held)
             if first.data is not None:
                 self._sending.push(connection, connection.codec.frame(first.data), True)
-        # Many may leave at once, behind the one that they have waited for.
+        # Many replies can leave at once, behind the one that they waited for.
         if connection.backlog and (not replies or len(replies) <= REPLIES_MAX // 2 < before):
             self.ready.append(connection)
 
@@ -100,7 +101,7 @@ class Replies:
         kind: str,
         counted_as: str | None,
     ) -> None:
-        """``refuse``, of a command of this ``kind``. ``counted_as``: as in ``reply``."""
+        """``refuse`` a command of this ``kind``. ``counted_as``: the ``kind`` of ``reply``."""
         self._errors[error.code] += 1
         if self.on_refusal is not None:
             self.on_refusal(connection.number, number, kind, error)

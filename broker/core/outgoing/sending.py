@@ -1,7 +1,7 @@
-"""Frames on their way out: into the outboxes, from there to the sockets, and the end of a connection behind them.
+"""Moves frames into the outboxes and from there to the sockets, and closes a connection behind its last frame.
 
-Owns: which connections have something to be written, which are held back, and which are being closed. Must never: know
-what a frame says.
+Owns: which connections have frames to write, which are held back, and which are closing. Must never: know a frame's
+content.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from ..desk import Desk
 from ..effects import Close
 from .memory import Memory
 
-#: Connections that were held back and may go on, in one slice: some 1 ms, beside what they are then written.
+#: Connections that go on after being held back, in one slice: some 1 ms, plus the time for their frames.
 SENT_AGAIN_PER_SLICE: Final = 500
 
 
 class Sending:
-    """One endpoint's."""
+    """One endpoint's outgoing frames."""
 
     def __init__(self, desk: Desk, memory: Memory) -> None:
         self._desk = desk
         self._memory = memory
-        self.dirty: list[Connection] = []  # there is something to write to these
-        self.closing: list[Connection] = []  # closed in this turn, and their clients are still bound
-        #: Connections with a grant that have something to be written, and are to be written nothing; ``None``: all may.
+        self.dirty: list[Connection] = []  # connections with frames to write
+        self.closing: list[Connection] = []  # closed in this turn; their clients are still bound
+        #: Connections with a grant whose frames have to wait; ``None``: no connection has to.
         self._held_back: dict[Connection, None] | None = None
-        self._going_on: dict[Connection, None] = {}  # of these, those that may again, and whose turn has not come
+        self._going_on: dict[Connection, None] = {}  # released connections that wait for their turn
 
     def push(self, connection: Connection, frame: bytes, reply: bool = False) -> None:
         """Put a transport frame into the connection's outbox. ``reply``: a command waits for it."""
@@ -53,15 +53,15 @@ class Sending:
             self.dirty.append(connection)
 
     def blocked(self, connection: Connection, unsent: int) -> None:
-        """The connection's socket has enough for now: ``unsent`` bytes that the client does not take."""
+        """Stop writing, because the socket is full: the client has not taken ``unsent`` bytes."""
         outbox = connection.outbox
         outbox.block()
-        self._let_pass(connection)  # it is told by itself that it may go on
+        self._let_pass(connection)  # its socket reports when it can go on
         connection.unsent = unsent + outbox.leaving_bytes
         self._memory.weigh(connection)
 
     def drained(self, connection: Connection) -> None:
-        """It takes more again."""
+        """Go on writing, because the socket takes more again."""
         outbox = connection.outbox
         outbox.unblock()
         connection.unsent = outbox.leaving_bytes
@@ -73,7 +73,7 @@ class Sending:
             connection.receiver.drained()
 
     def rest(self, connection: Connection) -> list[bytes]:
-        """Something is written to the connection's socket past its outbox: what comes before it."""
+        """Return the frames to write before one that bypasses the outbox."""
         if self._held_back is not None and connection.grant is not None:
             self.drop(connection, "connection_closed")
             return []
@@ -83,7 +83,7 @@ class Sending:
         return frames
 
     def write(self) -> list[tuple[Connection, list[bytes]]]:
-        """What the sockets are written in this turn."""
+        """Return the frames to write to each socket in this turn."""
         dirty, self.dirty = self.dirty, []
         if self._held_back is not None:
             dirty = self._hold_some(dirty, self._held_back)
@@ -99,7 +99,7 @@ class Sending:
         return writes
 
     def _write_on(self, connection: Connection) -> None:
-        """Not all of it: the rest in the next turns, or when the socket takes more."""
+        """Leave the rest for the next turns, or until the socket takes more."""
         outbox = connection.outbox
         if outbox.blocked:
             return
@@ -114,26 +114,26 @@ class Sending:
     def hold_back(self) -> None:
         """Write nothing to connections with a grant from now on. Their outboxes fill as those of slow readers."""
         if self._held_back is None:
-            self._held_back = {}  # those that are still to go on come to it when they are written to
+            self._held_back = {}  # connections in ``_going_on`` join it on their next write
 
     def _hold_some(self, dirty: list[Connection], held: dict[Connection, None]) -> list[Connection]:
-        """The others."""
+        """Hold back connections with a grant, and return the others."""
         others = []
         for connection in dirty:
             if connection.grant is None:
                 others.append(connection)
                 continue
             connection.dirty = False
-            if not connection.outbox.blocked:  # else its socket is full, and says so when it is not any more
+            if not connection.outbox.blocked:  # otherwise its full socket reports when it takes more
                 connection.outbox.block()
                 held[connection] = None
             self._memory.weigh(connection)
         return others
 
     def send_again(self) -> Iterator[bool]:
-        """They may be written to again, from now on: a job, for those that have something to be written."""
+        """Stop holding back. Return a job that goes on with the connections whose frames wait."""
         if self._held_back is not None:
-            self._going_on.update(self._held_back)  # to those of a time before
+            self._going_on.update(self._held_back)  # in addition to those of an earlier time
             self._held_back = None
         return self._send_some()
 
@@ -145,29 +145,29 @@ class Sending:
             yield False
 
     def _let_pass(self, connection: Connection) -> None:
-        """It is none of those that are held back any more."""
+        """Remove the connection from those held back."""
         if self._held_back:
             self._held_back.pop(connection, None)
         if self._going_on:
             self._going_on.pop(connection, None)
 
     def close(self, connection: Connection, code: CloseCode) -> None:
-        """Close the connection, after what is in its outbox. What its clients are sent through it in later turns is
-        dropped: they are unbound."""
+        """Close the connection behind the frames in its outbox. Messages to its clients in later turns are dropped: the
+        clients are unbound."""
         self._desk.emit(Close(connection, code))
         if connection.ends_at is None:
             connection.ends_at = math.inf
         self.closing.append(connection)
 
     def drop(self, connection: Connection, reason: str) -> None:
-        """Let go of what waits for the connection's socket."""
+        """Drop the frames that wait for the connection's socket."""
         self._let_pass(connection)
         dropped = connection.outbox.drop()
         if dropped:
             self._desk.drops[reason] += dropped
 
     def shut(self, connection: Connection) -> None:
-        """Its token has been revoked: it is sent nothing more."""
+        """Send the connection nothing more, since its token was revoked."""
         self._let_pass(connection)
         self._desk.drops["token_revoked"] += connection.outbox.shut()
         connection.unsent = 0
