@@ -1,6 +1,6 @@
-"""Steps that drive a policy and a naive model of it side by side.
+"""Steps that drive a policy together with its naive model.
 
-Owns: that only entries which are in are used or forgotten. Must never: know what a policy does.
+Owns: the rule that steps use or forget only entries that are in. Must never: know a policy's choices.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ingeborg.broker.core.caches.policy import Entry, Policy
 
 
 class Naive(Protocol):
-    """The same questions, of keys; what an entry is is told when it comes."""
+    """A model that answers the policy's questions by keys; ``admit`` gets the entry's data."""
 
     def admit(self, key: int, size: int, utility: int) -> None: ...
 
@@ -27,7 +27,7 @@ class Naive(Protocol):
 
 ADMIT, USED, VICTIM, FORGET = range(4)
 
-#: How often each is taken.
+#: The weights of the steps.
 _STEPS = [ADMIT, ADMIT, ADMIT, USED, USED, USED, VICTIM, VICTIM, FORGET]
 
 
@@ -39,8 +39,8 @@ def _drawn(seed: int) -> list[tuple[int, int, int, int]]:
     ]
 
 
-#: A step, which of the entries that are in it is about, and size and utility of one that comes. Few of Hypothesis's own
-#: lists are long, and what is rare needs long ones.
+#: A step, the index of its entry among those in the cache, and the size and utility of a new one. Few of Hypothesis's
+#: own lists are long, and rare cases need long ones.
 steps = st.one_of(
     st.lists(st.tuples(st.sampled_from(_STEPS), st.integers(0, 30), st.integers(1, 4), st.integers(0, 6)), max_size=60),
     st.integers(0, 1 << 32).map(_drawn),
@@ -48,7 +48,7 @@ steps = st.one_of(
 
 
 def beside(policy: Policy, naive: Naive, taken: list[tuple[int, int, int, int]]) -> None:
-    """Both have the same victims, to the last."""
+    """Check that both have the same victims, to the last."""
     present: dict[int, Entry] = {}
     for number, (step, which, size, utility) in enumerate(taken):
         if step == ADMIT:

@@ -1,4 +1,4 @@
-"""The cache keeps to its room, and counts whatever does not come in or goes."""
+"""The cache stays within its room, and counts every refused or removed entry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ingeborg.broker.core.caches.sieve import Sieve
 
 
 class Small(Policy):
-    """LRU of what has a utility of 3 at most."""
+    """LRU that admits a utility of 3 at most."""
 
     def __init__(self) -> None:
         self.lru = Lru()
@@ -33,7 +33,7 @@ class Small(Policy):
 
 
 def counted(cache: Cache) -> dict[str, int]:
-    """All counters that are not 0."""
+    """Return all counters that are not 0."""
     return {name: value for name in COUNTED if (value := getattr(cache.counts, name))}
 
 
@@ -44,7 +44,7 @@ def test_each_way_in_and_out_has_its_counter() -> None:
     assert cache.get("a") is not None
     assert not cache.put(Entry("large", 11, 1))
     assert not cache.put(Entry("refused", 1, 4))
-    assert cache.put(Entry("c", 3, 1))  # b goes, which was not asked for
+    assert cache.put(Entry("c", 3, 1))  # b goes, which had no use
     assert cache.get("b") is None
     assert cache.drop("a")
     assert not cache.drop("a")
@@ -67,7 +67,7 @@ def test_a_large_one_has_several_go_and_may_be_the_one_that_goes() -> None:
         assert cache.put(Entry(key, 3, utility))
     assert cache.put(Entry("d", 6, 10))
     assert [key for key in "abcd" if key in cache] == ["c", "d"]
-    assert not cache.put(Entry("e", 5, 1))  # a fifth for a byte: less than any
+    assert not cache.put(Entry("e", 5, 1))  # a fifth of a reader for a byte: less than any other
     assert [key for key in "abcde" if key in cache] == ["c", "d"]
     assert counted(cache) == {"admitted": 5, "evicted": 2, "passed_over": 1}
     assert cache.bytes == 9

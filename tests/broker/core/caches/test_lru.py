@@ -1,4 +1,4 @@
-"""LRU beside a list."""
+"""LRU against a list."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .driven import beside, steps
 
 
 class Listed:
-    """The keys, in the order in which they were last asked for."""
+    """The keys, in the order of their last use."""
 
     def __init__(self) -> None:
         self.keys: list[int] = []

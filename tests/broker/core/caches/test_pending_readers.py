@@ -1,4 +1,4 @@
-"""Pending readers beside a list that is looked through, with exact fractions."""
+"""Pending readers against a list scanned in full, with exact fractions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .driven import beside, steps
 
 
 class Listed:
-    """Key, size, and how many have not had it: whose worth has not changed for longest comes first."""
+    """A list of key, size and pending readers. The entry whose worth has not changed for longest comes first."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[int, int, int]] = []
@@ -28,7 +28,7 @@ class Listed:
             self.entries.append((key, entry[1], entry[2] - 1))
 
     def victim(self) -> int:
-        entry = min(self.entries, key=lambda entry: Fraction(entry[2], entry[1]))  # of equals, the first
+        entry = min(self.entries, key=lambda entry: Fraction(entry[2], entry[1]))  # the first among equals
         self.entries.remove(entry)
         return entry[0]
 
@@ -42,7 +42,7 @@ def test_the_victim_is_owed_to_fewest_for_its_size(taken: list[tuple[int, int, i
 
 
 class Ageing:
-    """Key, size, how many have not had it, and its worth, which is counted from what the last victim was worth."""
+    """A list of key, size, pending readers, and worth, which starts from the worth of the last victim."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[int, int, int, float]] = []
@@ -59,7 +59,7 @@ class Ageing:
             self.admit(key, entry[1], entry[2] - 1)
 
     def victim(self) -> int:
-        entry = min(self.entries, key=lambda entry: entry[3])  # of equals, the first
+        entry = min(self.entries, key=lambda entry: entry[3])  # the first among equals
         self.entries.remove(entry)
         self.last = max(self.last, entry[3])
         return entry[0]
@@ -87,7 +87,7 @@ def test_what_is_owed_to_those_who_never_come_goes_only_if_it_ages() -> None:
 
 
 def admitted(policy: PendingReaders, *entries: tuple[int, int]) -> list[Entry]:
-    """Entries of these sizes and utilities, which are in."""
+    """Admit entries of these sizes and utilities."""
     found = [Entry(number, size, utility) for number, (size, utility) in enumerate(entries)]
     assert all(map(policy.admit, found))
     return found
@@ -103,7 +103,7 @@ def test_what_nobody_is_owed_goes_first_however_small_it_is() -> None:
 def test_equal_worth_of_unequal_sizes_is_equal_and_the_one_that_has_it_longer_goes() -> None:
     policy = PendingReaders()
     first, second, third = admitted(policy, (30, 10), (3, 1), (9, 4))
-    policy.used(third)  # 3 of 9, as the others, and later
+    policy.used(third)  # 3 of 9, like the others, but later
     assert [policy.victim() for _ in range(3)] == [first, second, third]
 
 

@@ -1,4 +1,4 @@
-"""Ranks: the least is found, and no step takes long."""
+"""Ranks: they find the least entry, and no step takes long."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ADD, CHANGE, REMOVE, LEAST = range(4)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50), st.integers(-3, 3)), max_size=300))
 def test_the_least_is_that_of_a_list(taken: list[tuple[int, int, int]]) -> None:
     ranks = Ranks()
-    listed: list[tuple[Entry, int]] = []  # since when, by their places
+    listed: list[tuple[Entry, int]] = []  # entry and worth, the longest unchanged first
     for step, which, worth in taken:
         if step == ADD or not listed:
             entry = Entry(len(listed), 1, 0)
@@ -38,8 +38,8 @@ def test_the_least_is_that_of_a_list(taken: list[tuple[int, int, int]]) -> None:
 
 
 def test_each_step_is_a_short_one() -> None:
-    """Of 100,000 entries none is looked at but those on the way to its place, which is 17 levels long."""
-    wants.interpreted()  # there a number is one that looks on
+    """Among 100,000 entries an operation compares only those on the way to its place, 17 levels at most."""
+    wants.interpreted()  # the test's numbers count comparisons, which needs the interpreted form
     ranks, numbers = Ranks(), random.Random(1)
     looked_at = 0
 

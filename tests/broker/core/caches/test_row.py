@@ -1,4 +1,4 @@
-"""A row is a list."""
+"""A row behaves like a list."""
 
 from __future__ import annotations
 

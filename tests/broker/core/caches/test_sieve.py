@@ -1,4 +1,4 @@
-"""SIEVE beside a list, a set of marks, and a hand; and beside the paper's order, which evicts before it admits."""
+"""SIEVE against a list, a set of marks, and a hand; and against the paper's order, which evicts before it admits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .driven import beside, steps
 
 
 class Listed:
-    """The keys from the oldest to the newest. The newest is not looked at while there is another."""
+    """The keys from the oldest to the newest. The hand skips the newest while another exists."""
 
     def __init__(self) -> None:
         self.keys: list[int] = []
@@ -57,7 +57,7 @@ def test_the_victim_is_the_first_unvisited_one_from_the_hand_on(taken: list[tupl
 
 
 def papers(requests: list[int], room: int) -> list[bool]:
-    """Which requests are hits, by the paper's algorithm 1: a miss evicts before it inserts at the head."""
+    """Return which requests are hits in the paper's algorithm 1: a miss evicts before it inserts at the head."""
     row: list[int] = []  # the head first
     visited: set[int] = set()
     hand: int | None = None

@@ -1,4 +1,4 @@
-"""State of slots that a test can look into: pages of bytes, each of one slot."""
+"""Slot state that a test can inspect: pages of bytes, each in one slot."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Key = tuple[int, int]
 
 
 class Pages(SlotState):
-    """One endpoint's. ``told``: what it was told of slots, in order: ("arrived", slots, whole), ("gone", slots) or
-    ("dropped", slots). ``at_replicas``: replicas have the pages, too."""
+    """One endpoint's pages. ``told``: the calls about slots, in order: ("arrived", slots, whole), ("gone", slots) or
+    ("dropped", slots). ``at_replicas``: replicas also have the pages."""
 
     def __init__(self, *, at_replicas: bool = False) -> None:
         super().__init__("pages", 2)
@@ -63,19 +63,19 @@ class Pages(SlotState):
 
     @property
     def in_part(self) -> int:
-        """Slots that came without all there was."""
+        """The number of slots that arrived incomplete."""
         return sum(len(slots) for what, slots, *whole in self.told if what == "arrived" and not whole[0])
 
 
 def pages_of(node: Node) -> Pages:
-    """The endpoint's."""
+    """Return the endpoint's pages."""
     (pages,) = node.states
     assert isinstance(pages, Pages)
     return pages
 
 
 def write(node: Node, key: Key, page: bytes | None, *, turn: bool = True) -> None:
-    """As the home of the slot: ``None`` takes the page out. ``turn``: and that is all that happens in this turn."""
+    """Write a page as the home of the slot; ``None`` deletes it. ``turn``: end the turn after it."""
     pages = pages_of(node)
     if page is None:
         pages.pages.pop(key, None)

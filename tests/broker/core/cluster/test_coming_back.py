@@ -1,4 +1,4 @@
-"""Slots that come to an endpoint by ways on which some of what belongs to them was lost, or is old there."""
+"""Slots that reach an endpoint after some of their state was lost on the way, or became stale."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def slots_of(node: Node) -> set[int]:
 
 
 def arrived(node: Node, whole: bool) -> set[int]:
-    """The slots of which it was told so."""
+    """Return the slots that arrived at the node, ``whole`` or not."""
     return {slot for what, slots, *so in pages_of(node).told if what == "arrived" and so == [whole] for slot in slots}
 
 
@@ -40,8 +40,8 @@ def test_what_was_taken_out_elsewhere_meanwhile_is_not_there_when_a_slot_comes_b
 
 
 def left_to_b(three: Cluster, a_stalls_s: float) -> set[int]:
-    """The first of three stands still, and is taken for dead: those of its slots that are b's then, each with a page
-    that was written there."""
+    """Stall the first of three until the others take it for dead. Return its slots that are b's then, each with a page
+    that b wrote."""
     a, b = three.nodes["a"], three.nodes["b"]
     mine = {slot for slot in slots_of(a) if slot % EVERY == 0}
     a.stalled_until = three.world.now + a_stalls_s
@@ -56,7 +56,7 @@ def left_to_b(three: Cluster, a_stalls_s: float) -> set[int]:
 
 
 def lost(three: Cluster, slots: set[int]) -> set[int]:
-    """Of these the ones whose home does not have what was written last, and nobody has said that anything was lost."""
+    """Return the slots whose home lacks the last write although no part reported a loss."""
     nodes = three.nodes.values()
     in_part = set().union(*(arrived(node, False) for node in nodes))
     homes = {slot: node for node in nodes for slot in slots_of(node)}
@@ -92,7 +92,7 @@ def test_nobody_is_asked_to_forget_where_nobody_has_acted_meanwhile() -> None:
 
 
 def test_of_two_that_have_both_acted_and_do_not_know_who_did_last_neither_calls_it_whole() -> None:
-    """The only endpoint stands still; another one starts, takes it for dead, acts, and stands still in its turn."""
+    """The only endpoint stalls. Another one starts, takes it for dead, acts, and then stalls itself."""
     both = cluster("a")
     fill(both)
     world, a = both.world, both.nodes["a"]
@@ -122,7 +122,7 @@ def test_slots_of_two_that_crashed_are_whole_nowhere() -> None:
     world.run(0.2)
     a = world.start("a")
     world.run(0.15)
-    # It has registered, and reads the registry late: it joins c before it knows of b. In the view of c the slots of the
+    # The new a has registered, and reads the registry late: it joins c before it knows b. In c's view the slots of the
     # former a go to b, which is dead and never acts for them, and from there to the new a.
     before, until = world.store.answers, world.now + 5.0
 

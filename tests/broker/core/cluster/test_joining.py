@@ -1,4 +1,4 @@
-"""Joining, staying and leaving: the signs of life, the name, who is welcomed when, and what becomes of peers."""
+"""Joining, staying and leaving: the signs of life, the name, when an endpoint welcomes newcomers, and lost peers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DOWN = StoreUnavailable("no quorum")
 
 
 class Observer(Part):
-    """A part that writes down what it is told."""
+    """A part that records its calls."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -47,7 +47,7 @@ class Observer(Part):
 
 
 class Newcomer:
-    """An endpoint from its first tick on. Time goes on when the test says so."""
+    """An endpoint from its first tick on. The test moves time."""
 
     def __init__(self, *, alone_at_url: bool = True) -> None:
         self.desk = FakeDesk()
@@ -62,14 +62,14 @@ class Newcomer:
         self.joining.tick()
 
     def stored(self, *operations: str) -> list[Stored]:
-        """The calls of the store since the last look. They have to be these."""
+        """Return the calls of the store since the last look, and assert their operations."""
         calls = self.desk.stored[:]
         self.desk.stored.clear()
         assert [call.operation for call in calls] == list(operations)
         return calls
 
     def asked(self) -> list[tuple[type[Request], str]]:
-        """What peers were asked since the last look; ``last`` is the last of these requests."""
+        """Return the requests to peers since the last look, and keep the last one in ``last``."""
         asked = self.desk.asked[:]
         self.desk.asked.clear()
         if asked:
@@ -83,8 +83,8 @@ class Newcomer:
         self.joining.link_up(peer(incarnation), NO_INTRODUCTION)
 
     def prepare(self, *peers: str) -> None:
-        """These have replicated all that will be this endpoint's. The peers were asked for that, and for nothing
-        else."""
+        """Answer that these peers replicated all future slots of this endpoint. Assert that this was the only
+        request."""
         asked = self.desk.asked[:]
         self.desk.asked.clear()
         assert [(type(call.request), call.target) for call in asked] == [(PrepareRequest, peer) for peer in peers]
@@ -92,20 +92,20 @@ class Newcomer:
             self.joining.answered(call, True)
 
     def register(self) -> None:
-        """The name is free, and the entry is written."""
+        """Find the name free, and write the entry."""
         self.joining.tick()
         self.stored("endpoints")[0].end([])
         self.stored("register")[0].end()
 
     def read(self, *entries: Endpoint) -> None:
-        """A period later: the heartbeat is written, the registry says this."""
+        """A period later, write the heartbeat and read this registry."""
         self.later()
         heartbeat, registry = self.stored("heartbeat", "endpoints")
         heartbeat.end()
         registry.end([ME, *entries])
 
     def join(self, *peers: str) -> None:
-        """The peers are linked, and have welcomed this endpoint."""
+        """Link the peers, and let them welcome this endpoint."""
         self.register()
         for incarnation in peers:
             self.link_up(incarnation)
@@ -127,7 +127,7 @@ def newcomer() -> Newcomer:
 
 @pytest.fixture
 def member() -> Newcomer:
-    """One that has joined the peers p and q."""
+    """Return an endpoint that has joined the peers p and q."""
     member = Newcomer()
     member.join("p", "q")
     return member
@@ -231,7 +231,7 @@ def test_until_it_is_registered_it_tries_to_register(newcomer: Newcomer) -> None
     newcomer.stored("register")[0].end(error=DOWN)
     newcomer.later()
     newcomer.stored("register")[0].end()
-    newcomer.later(0.0)  # who registered before us is read at once
+    newcomer.later(0.0)  # it reads earlier registrations at once
     newcomer.stored("heartbeat", "endpoints")
 
 
@@ -259,10 +259,10 @@ def test_alone_it_has_joined_with_the_first_look_at_the_registry(newcomer: Newco
 def test_it_has_joined_when_all_peers_have_welcomed_it(newcomer: Newcomer) -> None:
     newcomer.register()
     newcomer.read(peer("p"), peer("q"))
-    assert newcomer.asked() == []  # they cannot be reached yet
+    assert newcomer.asked() == []  # the peers are not reachable yet
     newcomer.link_up("p")
     newcomer.prepare("p")
-    assert newcomer.asked() == []  # nobody is to let go of a slot before all can
+    assert newcomer.asked() == []  # no peer should release a slot before all can
     newcomer.link_up("q")
     newcomer.prepare("q")
     of_p, of_q = newcomer.desk.asked
@@ -386,7 +386,7 @@ def test_a_newcomer_is_welcome_when_nothing_is_under_way_for_the_slots_that_are_
     member.writes.begin("write")
     member.transfers.begin("keys of before")
     member.joining.join_requested("new", 5, JoinRequest(1))
-    assert member.members.table.count("new") > 0  # from here on they are the newcomer's
+    assert member.members.table.count("new") > 0  # from here on these are the newcomer's slots
     assert member.observer.told == ["view changed"]
     member.writes.begin("later write")
     member.transfers.begin("keys")
@@ -409,7 +409,7 @@ def test_a_stranger_is_declined(member: Newcomer) -> None:
     assert member.observer.told == []
 
 
-# Who goes
+# Peers that go
 
 
 def test_a_peer_that_is_dead_is_told_of_once_and_its_link_dropped(member: Newcomer) -> None:
@@ -446,7 +446,7 @@ def test_the_entry_of_one_that_is_dead_for_long_is_taken_out(member: Newcomer) -
 def test_a_peer_that_leaves_is_home_of_nothing_and_gone_with_its_link(member: Newcomer) -> None:
     member.joining.leave_announced("p", 5, LeaveRequest())
     assert member.members.table.count("p") == 0
-    assert "p" in member.members.view()  # its clients are there
+    assert "p" in member.members.view()  # p still has its clients
     assert member.observer.told == ["view changed"]
     assert member.desk.answers == [("p", 5, None)]
     member.joining.link_down("p")
@@ -483,7 +483,7 @@ def test_it_has_transferred_when_that_is_said_and_keys_are_on_their_way(member: 
     member.joining.leave()
     assert not member.joining.transferred
     member.joining.tick()
-    assert member.asked() == []  # the new homes know by the word that they are: the keys come before it
+    assert member.asked() == []  # the keys come before the request that makes peers the new homes
     member.transfers.end("keys")
     assert not member.joining.transferred
     member.joining.go_on_leaving()
@@ -515,7 +515,7 @@ def test_it_is_gone_when_its_clients_are_it_is_out_of_the_registry_and_idle(memb
     inflight.begin(0)
     member.joining.leave()
     member.joining.tick()
-    member.stored()  # it is registered as long as it has clients
+    member.stored()  # it stays registered while it has clients
     member.joining.depart()
     member.joining.tick()
     (out,) = member.stored("deregister")
@@ -528,7 +528,7 @@ def test_it_is_gone_when_its_clients_are_it_is_out_of_the_registry_and_idle(memb
     inflight.begin(0)
     assert not member.joining.left
     member.later(10.0)
-    member.stored()  # no sign of life any more
+    member.stored()  # it has stopped its signs of life
 
 
 def test_its_entry_is_taken_out_behind_its_last_heartbeat(member: Newcomer) -> None:
@@ -550,7 +550,7 @@ def test_one_that_is_alone_is_home_until_it_is_taken_out_and_its_writes_have_end
     newcomer.writes.begin("write")
     newcomer.joining.depart()
     newcomer.joining.tick()
-    newcomer.stored()  # whoever starts now asks this endpoint, and is welcome when the write has ended
+    newcomer.stored()  # an endpoint that starts now asks this one, and is welcome when the write has ended
     assert (newcomer.members.joined, newcomer.observer.told) == (True, [])
     newcomer.writes.end("write")
     newcomer.joining.tick()

@@ -1,4 +1,4 @@
-"""An endpoint that shuts down in order, in scripts: what it hands on, and what others lose by it.
+"""Scripts of an orderly shutdown: what the endpoint hands on, and what others lose.
 
 SPEC.md sections 1.1, 7 and 8.
 """
@@ -41,7 +41,7 @@ def test_an_endpoint_that_leaves_hands_on_what_it_has_seen() -> None:
 @pytest.mark.parametrize("after_ms", range(-120, 121, 10))
 def test_what_two_that_leave_at_about_the_same_time_have_seen_stays_known(after_ms: int) -> None:
     cluster = Cluster("a")
-    for name in "bc":  # whose ticks, and so their words, come at different times
+    for name in "bc":  # their ticks, and so their requests, come at different times
         cluster.world.run(0.035)
         cluster.nodes[name] = cluster.world.start(name)
     cluster.world.run(3.0)
@@ -103,7 +103,7 @@ def test_an_endpoint_that_leaves_finishes_what_its_clients_published() -> None:
 def test_an_idle_endpoint_leaves_without_waiting_for_a_time_out() -> None:
     cluster = Cluster("a", "b")
     leaving = cluster.nodes["a"]
-    # A leaving endpoint dials nobody any more, and the others have written it off.
+    # A leaving endpoint no longer dials, and the others have written it off.
     cluster.world.dial = lambda dialler, target: None  # type: ignore[method-assign]
     leaving.router.joining.leave()
     leaving.router.joining.depart()

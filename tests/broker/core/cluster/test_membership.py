@@ -1,4 +1,4 @@
-"""Who is alive and who is home: rendezvous hashing, joining, the lease, and death, each at its exact boundary."""
+"""Live peers and homes: rendezvous hashing, joining, the lease, and death, each at its exact boundary."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ B = Endpoint("b", "b1", "ws://b", 1)
 C = Endpoint("c", "c1", "ws://c", 1)
 NEXT_B = Endpoint("b", "b2", "ws://b", 1)
 START = 100.0
-#: The finest step that float seconds of this size have, and some more.
+#: A little more than the finest step of float seconds of this size.
 EPSILON = 1e-9
 
 names = st.sets(st.text("abcdefgh-123", min_size=1, max_size=6), min_size=1, max_size=7)
@@ -77,7 +77,7 @@ def test_the_slots_are_spread_evenly(count: int, pattern: str) -> None:
     homes = Counter(table_of({pattern.format(9000 + number) for number in range(count)}))
     assert len(homes) == count
     fair = SLOTS / count
-    deviation = sqrt(fair * (1 - 1 / count))  # of a binomial distribution
+    deviation = sqrt(fair * (1 - 1 / count))  # standard deviation of a binomial distribution
     assert all(abs(slots - fair) <= 4.5 * deviation for slots in homes.values())
 
 
@@ -100,7 +100,8 @@ def test_a_registry_read_that_began_before_the_round_does_not_count() -> None:
 
 
 def test_nor_does_one_that_began_a_lease_ago() -> None:
-    # Who registered after it, and cannot reach us, may have taken us for dead; whoever welcomes us late does not say.
+    # An endpoint that registered after this one, and cannot reach us, can have taken us for dead. A late welcome does
+    # not tell.
     members = Membership(ME, START)
     members.registry([B], START, START + 0.1)
     ticking(members, START + LEASE_S)
@@ -121,7 +122,7 @@ def test_an_endpoint_joins_when_all_it_knows_of_have_welcomed_it() -> None:
     assert set(members.table) == {"a1", "b1", "c1"}
     members.welcomed_by("b1", members.round)
     assert members.unwelcomed() == ["c1"]
-    members.welcomed_by("c1", members.round - 1)  # of an earlier round
+    members.welcomed_by("c1", members.round - 1)  # from an earlier round
     assert not members.joined
     members.welcomed_by("c1", members.round)
     assert members.joined
@@ -145,7 +146,7 @@ def test_a_welcome_by_a_stranger_is_none() -> None:
 
 
 def joined_with(*peers: Endpoint, now: float = START) -> Membership:
-    """A membership that has joined with these peers at ``now``, its heartbeat just written."""
+    """Return a membership that joined with these peers at ``now``, and has just written its heartbeat."""
     members = Membership(ME, now)
     members.registry(peers, now, now)
     for peer in peers:
@@ -221,7 +222,7 @@ def test_without_the_store_the_confirmations_of_all_peers_keep_the_lease() -> No
     ticking(members, now)
     members.confirmed("b1", now - LEASE_S + 0.1)
     members.confirmed("c1", now - LEASE_S + 0.1)
-    members.confirmed("c1", now - 5)  # an older one takes nothing back
+    members.confirmed("c1", now - 5)  # an older one reverts nothing
     assert not members.lapsed(now)
 
 
@@ -268,7 +269,7 @@ def test_a_welcome_is_a_lease_of_its_own() -> None:
     members.welcomed_by("b1", 1)
     ticking(members, START + LEASE_S)
     assert not members.lapsed(START + LEASE_S - EPSILON * 1e3)
-    assert members.lapsed(START + LEASE_S)  # b may have taken us for dead since: ask again
+    assert members.lapsed(START + LEASE_S)  # b can have taken us for dead since: ask again
     assert members.unwelcomed() == ["b1", "c1"]
 
 
@@ -282,7 +283,7 @@ def test_a_peer_is_dead_when_link_and_heartbeat_have_been_silent_for_exactly_so_
     assert members.registry([B], START + DEAD_AFTER_S, START + DEAD_AFTER_S) == [B]
     assert members.view() == []
     assert set(members.table) == {"a1"}
-    assert members.registry([B], START + DEAD_AFTER_S, START + DEAD_AFTER_S) == []  # told once
+    assert members.registry([B], START + DEAD_AFTER_S, START + DEAD_AFTER_S) == []  # reported once
 
 
 def test_a_link_that_speaks_keeps_its_peer_alive() -> None:
@@ -331,11 +332,11 @@ def test_a_dead_peer_that_moves_again_is_let_in_by_joining_only() -> None:
 
 def test_who_comes_back_is_told_whether_this_endpoint_has_acted_without_it() -> None:
     members = joined_with(B)
-    assert members.joined_by("b1", 2, 7) == 0  # its lease lapsed, and nobody had taken it for dead
+    assert members.joined_by("b1", 2, 7) == 0  # its lease lapsed before any peer took it for dead
     members.registry([B], START + 5, START + 5)
     members.registry([B._replace(heartbeat=2)], START + 6, START + 6)
     assert members.joined_by("b1", 3, 7) == 7
-    assert members.joined_by("b1", 3, 9) == 7  # the answer may have been lost
+    assert members.joined_by("b1", 3, 9) == 7  # the answer could be lost
     assert members.joined_by("b1", 4, 11) == 0
 
 
@@ -387,7 +388,7 @@ def test_the_entry_of_one_dead_for_long_is_to_be_taken_out() -> None:
     assert members.forgotten(START + 5 + FORGET_AFTER_S) == [B]
 
 
-# Superseded, and gone by their own word
+# Superseded, and gone by their own announcement
 
 
 @pytest.mark.parametrize("how", ["registry", "link"])
@@ -452,7 +453,7 @@ def test_one_that_is_told_while_the_others_leave_already_is_the_last_one() -> No
     assert set(members.table) == {"a1"}
 
 
-# What peers introduce themselves with
+# Introductions of peers
 
 
 def test_the_grace_time_is_the_least_of_those_in_the_view() -> None:
@@ -483,7 +484,7 @@ def test_endpoints_that_go_by_other_settings_are_named_from_their_link_to_their_
     members.connected(C, START, Introduction(60.0, Settings()))
     members.connected(B, START, Introduction(60.0, Settings(True, "memory")))
     assert members.differing() == ["b", "c"]
-    members.connected(C, START, Introduction(1.0, Settings(replication=True)))  # it has started again with these
+    members.connected(C, START, Introduction(1.0, Settings(replication=True)))  # it restarted with these
     assert members.differing() == ["b"]
     members.registry([B, C], START + DEAD_AFTER_S, START + DEAD_AFTER_S)
     assert members.differing() == []
@@ -523,10 +524,10 @@ def test_this_endpoint_is_in_its_own_view() -> None:
 def test_whoever_is_taken_for_dead_has_let_its_lease_lapse(
     written_at: float, begun_after: float, read_took: float, heard_at: float
 ) -> None:
-    """On one clock. b last wrote its heartbeat beginning at ``written_at``, and was last heard by a at ``heard_at``."""
+    """All on one clock: b began its last heartbeat at ``written_at``, and a last heard from b at ``heard_at``."""
     observer = Membership(ME, 0.0)
     observer.registry([B], 0.0, 0.0)
-    seen_at = max(written_at, 0.0)  # no observer can see a heartbeat before its writing began
+    seen_at = max(written_at, 0.0)  # no observer can see a heartbeat before its write began
     observer.registry([B._replace(heartbeat=2)], seen_at, seen_at)
     observer.heard("b1", heard_at)
     begun_at = seen_at + max(begun_after, 0.0)
@@ -538,6 +539,6 @@ def test_whoever_is_taken_for_dead_has_let_its_lease_lapse(
         other.welcomed_by("a1", 1)
         assert other.joined
         other.heartbeat_written(written_at)
-        other.confirmed("a1", heard_at)  # at best what a heard was sent when a heard it
+        other.confirmed("a1", heard_at)  # at best b sent it at the moment when a heard it
         other.tick(now)
         assert other.lapsed(now)

@@ -1,4 +1,4 @@
-"""Which peers are dialled, and when."""
+"""Which peers the mesh dials, and when."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Who has a name, in scripts: one that lives keeps it, and one that has died gives it up. ADR 15."""
+"""Scripts of names: a live endpoint keeps its name, and a dead one gives it up. ADR 15."""
 
 from __future__ import annotations
 
 from ingeborg.broker.core.cluster.joining import NAME_QUIET_S, PERIOD_S
 from tests.simulator.world import Node, World
 
-#: Of a quick network: what a few calls to the store and to the others take.
+#: Seconds for a few calls to the store and to peers in a quick network.
 MOMENT_S = 0.5
 
 
 def world_of(*, alone_at_url: bool) -> tuple[World, Node, Node]:
-    """Two endpoints that have joined; the first is the one whose name another will come under."""
+    """Return two joined endpoints; another endpoint will claim the name of the first."""
     world = World(1, alone_at_url=alone_at_url)
     world.delay = lambda: 0.001  # type: ignore[method-assign]
     nodes = [world.start(name) for name in ("twin", "other")]
@@ -20,7 +20,7 @@ def world_of(*, alone_at_url: bool) -> tuple[World, Node, Node]:
 
 
 def holder(world: World) -> str:
-    """The incarnation that is registered as ``twin``."""
+    """Return the incarnation registered as ``twin``."""
     return world.store.registry["twin"].incarnation
 
 

@@ -1,4 +1,4 @@
-"""Slots have replicas: what belongs to them is at their next home, and whole, should theirs crash."""
+"""Failover replicas: if a home crashes, the next home has the whole state of its slots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..talk import Cluster
 from .pages import Key, Pages, pages_of, write
 from .test_slot_transfer import at_homes, counted, fill, forget_the_start
 
-#: A crash is noticed, another endpoint has taken over, and has its own replica.
+#: Seconds until others notice a crash, another endpoint has taken over, and has its own replica.
 TAKEN_OVER_S = DEAD_AFTER_S + 2.0
 
 
@@ -37,7 +37,7 @@ def cluster(*names: str, **options: Any) -> Cluster:
 
 
 def without(cluster: Cluster) -> int:
-    """Slots of all living endpoints that have no replica."""
+    """Count the slots without a replica at all living endpoints."""
     return sum(node.router.cluster.replication.without for node in cluster.world.live())
 
 
@@ -46,7 +46,7 @@ def slot_of(node: Node) -> int:
 
 
 def keep(node: Node, key: Key, page: bytes) -> bool:
-    """Write as the home of the slot, and wait for the replica: the state's ``confirmed`` gets the page when it has
+    """Write as the home of the slot, and wait for the replica: once it has the page, ``confirmed`` of the state gets
     it."""
     pages_of(node).pages[key] = page
     waits = node.router.cluster.replication.keep(pages_of(node), key[0], key, len(page), page)
@@ -236,7 +236,7 @@ def test_an_endpoint_that_leaves_hands_over_in_order_and_keeps_nothing() -> None
 
 
 def test_what_was_taken_out_while_the_replica_could_not_be_told_does_not_come_back() -> None:
-    """And an endpoint has one replica of each slot, however often one is given up."""
+    """An endpoint also has only one replica of each slot, however often it gives one up."""
     both = cluster("a", "b")
     a, b = both.nodes["a"], both.nodes["b"]
     key, other = (slot_of(a), 1), (slot_of(a), 2)
@@ -308,7 +308,7 @@ def test_a_replica_that_is_given_up_is_begun_again() -> None:
 
 
 def late_copy() -> tuple[bytes, bytes]:
-    """What ``b`` wrote after it took over, and what is there once a part of ``a``'s replica has come late."""
+    """Return what ``b`` wrote after it took over, and its page after a part of ``a``'s replica came late."""
     both = cluster("a", "b")
     a, b = both.nodes["a"], both.nodes["b"]
     key = (slot_of(a), 1)
@@ -322,7 +322,7 @@ def late_copy() -> tuple[bytes, bytes]:
     write(b, key, b"of the next home")
     while not a.router.members.in_view(b.me.incarnation):
         both.world.run(0.01)
-    # The link itself would not bring it: it is another one since ``b`` took ``a`` for dead.
+    # The link itself would not bring it: a new one replaced it when ``b`` took ``a`` for dead.
     a.event(lambda now: a.router._desk.ask(b.me.incarnation, request, Asker()))
     both.world.run(4.0)
     return b"of the next home", at_homes(a, b)[key]
@@ -333,11 +333,11 @@ def test_a_replica_that_arrives_after_the_take_over_changes_nothing() -> None:
     assert found == written
 
 
-# Planted faults: the same crash, with something of it wrong
+# Planted faults: the same crash with an error
 
 
 def crashed(plant: Callable[[pytest.MonkeyPatch], None]) -> tuple[dict[Key, bytes], dict[Key, bytes], int]:
-    """What there was, what is there after a crash, and how many slots came in part."""
+    """Return the pages before and after a crash, and the number of slots that arrived incomplete."""
     wants.interpreted()
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
@@ -383,7 +383,7 @@ def test_an_end_that_is_told_early_is_found() -> None:
         patch.setattr(Replicas, "tick", lambda replicas: None)
 
     made, found, in_part = crashed(late)
-    assert in_part == 0  # it was called whole
+    assert in_part == 0  # the replica passed as whole
     assert found != made
 
 
@@ -396,7 +396,7 @@ def test_a_replica_that_is_taken_after_the_take_over_is_found(monkeypatch: pytes
 
 
 def whole_at_the_first_word(patch: pytest.MonkeyPatch) -> None:
-    """A replica takes what it has for whole before its home waits for it."""
+    """Plant a replica that takes itself for whole before its home waits for it."""
     true = IncomingReplicas.end_requested
 
     def end_requested(incoming_replicas: IncomingReplicas, peer: str, number: int, request: ReplicaSentRequest) -> None:
@@ -421,7 +421,7 @@ def whole_after_each_question() -> list[bool]:
 
 
 def test_a_replica_is_whole_when_its_home_asks_for_the_second_time() -> None:
-    """Until the first answer has come, the home waits for nobody: the link may still bring what it has sent so."""
+    """Before the first answer the home waits for no replica: the link can still bring what the home sent until then."""
     assert whole_after_each_question() == [False, True]
 
 

@@ -1,4 +1,4 @@
-"""What belongs to slots goes with them: to one that joins, from one that leaves; and what is said where it does not."""
+"""The state of slots moves with them: to an endpoint that joins, and from one that leaves. Losses are reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.simulator.world import Node
 from ..talk import Cluster
 from .pages import Key, Pages, pages_of, write
 
-#: One in so many slots has pages.
+#: One slot in this many has pages.
 EVERY = 64
 
 
@@ -31,14 +31,14 @@ def cluster(*names: str, **options: Any) -> Cluster:
 
 
 def forget_the_start(made: Cluster) -> None:
-    """Those that start together cannot know that nobody was there before them."""
+    """Reset what endpoints that start together report: they cannot know that none existed before them."""
     for node in made.nodes.values():
         assert pages_of(node).in_part == node.router.members.table.count(node.me.incarnation)
         pages_of(node).told.clear()
 
 
 def fill(cluster: Cluster, each: int = 3, size: int = 100) -> dict[Key, bytes]:
-    """Pages of one in ``EVERY`` slots, at their homes."""
+    """Write pages in one of ``EVERY`` slots, at their homes."""
     made: dict[Key, bytes] = {}
     by_incarnation = {node.me.incarnation: node for node in cluster.nodes.values()}
     for slot in range(0, SLOTS, EVERY):
@@ -50,7 +50,7 @@ def fill(cluster: Cluster, each: int = 3, size: int = 100) -> dict[Key, bytes]:
 
 
 def at_homes(*nodes: Node) -> dict[Key, bytes]:
-    """The pages that these have of slots that they are home of."""
+    """Return the pages of these nodes in slots that they are home of."""
     found: dict[Key, bytes] = {}
     for node in nodes:
         table = node.router.members.table
@@ -132,7 +132,7 @@ def test_a_home_acts_until_all_is_replicated_and_no_more_than_a_window_is_under_
     without_home_s = 0.0
     while not b.router.members.joined:
         number += 1
-        # Now and then several at once, which take several turns to send.
+        # Sometimes write several at once, which take several turns to send.
         for slot in range(0, SLOTS, EVERY) if number % 100 == 0 else ():
             if a.router.members.table[slot] == a.me.incarnation:
                 made[slot, 1] = number.to_bytes(4) * (UNANSWERED_BYTES // 32)
@@ -259,7 +259,7 @@ class Noting(Asker):
 
 @pytest.mark.parametrize("later_s", [0.0, LATER_S, LATER_S + 0.01])
 def test_a_delayed_replica_does_not_replace_that_of_a_home_that_has_acted_later(later_s: float) -> None:
-    """Two homes, one after the other, replicate a slot to c. The replica of the first comes last."""
+    """Two homes replicate a slot to c, one after the other. The first one's replica arrives last."""
     three = cluster("a", "b", "c")
     a, b, c = three.nodes.values()
     slot = next(slot for slot in range(SLOTS) if a.router.members.table[slot] == a.me.incarnation)

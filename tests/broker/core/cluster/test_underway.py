@@ -1,4 +1,4 @@
-"""Who waits for the end of what: beside a naive model, which goes through everything after each event."""
+"""Waiters for the end of events, against a naive model that scans everything after each event."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ THINGS = st.integers(0, 5)
 
 
 class BesideAModel(RuleBasedStateMachine):
-    """Each waiter has a number, in the order in which they came."""
+    """Compares waiters with the model. They have numbers in the order of arrival."""
 
     def __init__(self) -> None:
         super().__init__()
         self.under_way = UnderWay()
         self.called: list[int] = []
         self.things: set[int] = set()
-        self.waiters: dict[int, set[int]] = {}  # who waits, and for the end of what
+        self.waiters: dict[int, set[int]] = {}  # waiter -> the things whose end it waits for
         self.expected: list[int] = []
         self.count = 0
 
@@ -29,7 +29,7 @@ class BesideAModel(RuleBasedStateMachine):
 
     @rule(thing=THINGS)
     def end(self, thing: int) -> None:
-        """Also of what is not under way: that changes nothing for anybody."""
+        """End a thing. Ending one that is not under way changes nothing."""
         self.under_way.end(thing)
         self.things.discard(thing)
         for waiter, awaited in list(self.waiters.items()):

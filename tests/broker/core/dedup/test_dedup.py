@@ -20,7 +20,7 @@ def key(number: int, slot: int = 7) -> int:
     return key_of(slot, "t", b"%d" % number)
 
 
-# What is a duplicate
+# Duplicates
 
 
 def test_a_payload_is_a_duplicate_until_its_time_is_over() -> None:
@@ -57,7 +57,7 @@ def test_a_time_to_live_of_zero_turns_it_off() -> None:
 
 
 @given(
-    st.sampled_from([20, ROOMY]),  # a generation of 5 keys, so that there are many of them, or of 250
+    st.sampled_from([20, ROOMY]),  # 5 keys in a generation, which makes many generations, or 250
     st.lists(
         st.tuples(
             st.sampled_from(["duplicate", "publish", "expire", "dispatched", "dispatched at once"]),
@@ -141,7 +141,7 @@ def test_who_repeats_what_a_former_home_is_dispatching_waits_as_if_it_were_here(
     waiters = dedup.pending(1)
     assert waiters == []
     waiters.append("bert")
-    dedup.expire_elsewhere(31.0)  # who waits is told by the former home, or that it is gone
+    dedup.expire_elsewhere(31.0)  # a waiter hears from the former home, or that it is gone
     dedup.forget_elsewhere(1)
     assert dedup.end_elsewhere(1, True, 32.0) == ["bert"]
     assert (dedup.pending(1), dedup.elsewhere, dedup.duplicate(1, 33.0)) == (None, {}, True)
@@ -155,7 +155,7 @@ def test_what_nobody_said_or_asked_any_more_of_is_forgotten_in_time() -> None:
     dedup.expire_elsewhere(30.0)
     assert (dedup.pending_keys(), dedup.elsewhere) == ([2], {2: ("a", 31.0)})
     dedup.begin(3)
-    dedup.begin_elsewhere(3, "a", 50.0)  # it is this endpoint that dispatches it
+    dedup.begin_elsewhere(3, "a", 50.0)  # this endpoint itself dispatches it
     assert dedup.pending_here(3) == []
     assert dedup.pending_here(None) is None
 
@@ -221,7 +221,7 @@ def test_expiring_takes_a_bounded_number_of_keys_at_a_time() -> None:
     table.add(key(10), 30.0)
     table.expire(59.9, 4)
     assert len(table) == 11
-    # The time of ten is over, and they go with the generation that was theirs.
+    # Ten keys have expired, and go with their generation.
     table.expire(90.0, 4)
     assert len(table) == 7
     table.expire(90.0, 100)
@@ -247,14 +247,14 @@ def test_a_key_seen_again_stays_for_its_whole_time() -> None:
 def test_keys_whose_time_is_over_do_not_pile_up_however_fast_new_ones_come() -> None:
     table: Dedup[None] = Dedup(TTL_S, ROOMY)
     for number in range(2_000):
-        table.add(key(number), number / 5)  # 300 of them live at a time, and a third as many may be over
+        table.add(key(number), number / 5)  # 300 live at a time, and up to a third as many can be expired
         assert len(table) <= 401
     assert table.evicted == 0
 
 
 @pytest.mark.parametrize("rare_left", [0, 200])
 def test_keys_seen_again_and_again_leave_no_ever_growing_row_of_generations(rare_left: int) -> None:
-    """Each would keep the room that it had for its keys, and be looked at for every new payload."""
+    """Each generation would keep the room of its keys, and every new payload would search it."""
     ttl_s = 1_000.0
     table: Dedup[None] = Dedup(ttl_s, ROOMY)
     for number in range(500, 700):
@@ -263,7 +263,7 @@ def test_keys_seen_again_and_again_leave_no_ever_growing_row_of_generations(rare
         table.add(key(number), 0.0)
     most = 0
     for now in range(1, 900):
-        for number in range(300):  # more than a generation has room for
+        for number in range(300):  # more than fit in a generation
             assert table.duplicate(key(number), float(now))
         most = max(most, table.generations)
     assert most <= 9
@@ -283,7 +283,7 @@ def test_the_keys_of_moved_slots_are_handed_on_with_what_is_left_of_their_time()
     old.add(key(3, slot=0), 10.0)
     moved = list(chain.from_iterable(old.keys_of(frozenset({4095}))))
     handed = {one: left for one in moved if (left := old.take(one, 60.0)) > 0}
-    assert handed == {key(2, slot=4095): 10.0}  # the time of the first was over
+    assert handed == {key(2, slot=4095): 10.0}  # the first had expired
     assert old.take(key(2, slot=4095), 60.0) <= 0  # it is gone
     assert old.duplicate(key(3, slot=0), 60.0)
     old.expire(70.0, 10)

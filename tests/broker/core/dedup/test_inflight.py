@@ -1,4 +1,4 @@
-"""How much is under way, against sums of lists."""
+"""The messages and bytes under way, against sums of lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ MESSAGES_MAX, BYTES_MAX = 6, 100
 def test_it_is_too_much_from_either_bound_on_and_little_below_half_of_both(
     steps: list[int | tuple[int]],
 ) -> None:
-    """A number: a message of so many bytes begins; -1: the oldest ends; in a tuple: what the fullest link holds."""
+    """Each step is a number or a tuple. A number: a message of this size begins; -1: the oldest ends. A tuple: the
+    bytes on the fullest link."""
     inflight = InFlight(MESSAGES_MAX, BYTES_MAX)
     sizes: list[int] = []
     link = 0
@@ -55,6 +56,6 @@ def test_a_full_link_is_too_much_though_no_message_is_under_way() -> None:
     assert (inflight.congested, inflight.eased) == (True, False)
     inflight.begin(1)
     inflight.end(1)
-    assert inflight.congested  # that a message ends does not empty the link
+    assert inflight.congested  # the end of a message does not empty the link
     inflight.links(1000)
     assert (inflight.congested, inflight.eased) == (False, True)

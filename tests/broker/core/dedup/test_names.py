@@ -1,4 +1,4 @@
-"""Whose message was dispatched with a key, for as long as an origin may ask again. SPEC section 7."""
+"""The names of messages dispatched under a key, for as long as an origin can ask again. SPEC section 7."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repetitions that their origin drops itself: which, for how long, and what the home hears of them. SPEC section 7."""
+"""Repetitions that their origin drops: which, for how long, and its reports to the home. SPEC section 7."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_messages_with_keys_of_their_own_take_no_place_of_news() -> None:
     own = own_key_of(7, "t", "paul", "k", b"1")
     origin_dedup.learn(own, 100.0)
     assert len(origin_dedup) == 0
-    assert not origin_dedup.known(own, 100.0)  # its home is asked about a retry
+    assert not origin_dedup.known(own, 100.0)  # an origin asks the home about a retry
 
 
 def test_homes_are_told_of_what_was_dropped_once_and_with_what_is_left_of_its_time() -> None:
@@ -59,7 +59,7 @@ def test_a_home_hears_of_a_drop_long_before_it_forgets_the_payload(ttl_s: float)
     while now < 5 * ttl_s:
         now += 0.1
         if origin_dedup.known(key(1), now):
-            assert home_forgets_at - now > 1.0  # what a link may take
+            assert home_forgets_at - now > 1.0  # the longest delay on a link
         for _, left in origin_dedup.to_tell(now, 9):
             home_forgets_at = max(home_forgets_at, now + left)
 
@@ -77,7 +77,7 @@ def test_homes_are_told_of_many_part_by_part_and_none_is_forgotten() -> None:
     for number in range(10):
         origin_dedup.learn(key(number), 100.0)
     dropped = [number for number in range(10) if origin_dedup.known(key(number), 100.0)]
-    assert dropped == list(range(7))  # of the others the home is asked
+    assert dropped == list(range(7))  # the origin asks the home about the others
     told = []
     for now in (100.1, 100.2, 100.3, 100.4):
         part = [one for one, _ in origin_dedup.to_tell(now, 3)]

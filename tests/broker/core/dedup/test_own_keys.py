@@ -1,4 +1,4 @@
-"""Publishers' own keys: what the table's key of such a message is, and which own key stands for which payload."""
+"""Publishers' own keys: the table's key of such a message, and the payload of each own key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def own(number: int, payload: bytes = b"x", slot: int = 7) -> int:
 
 
 def seen(table: Dedup[None], key: int, now: float) -> None:
-    """Its message has been dispatched."""
+    """Record that the key's message was dispatched."""
     table.begin(key)
     table.settle(key, True, now)
 
@@ -40,7 +40,7 @@ def test_a_retry_has_the_same_key_which_says_its_slot_and_what_it_is(
 
 
 def test_another_topic_client_or_own_key_is_another_message() -> None:
-    """Also where the texts, one behind the other, are the same."""
+    """This also holds if the concatenated texts are the same."""
     messages = [
         ("t", "ab", "c"),
         ("t", "a", "bc"),
@@ -59,15 +59,15 @@ def test_another_topic_client_or_own_key_is_another_message() -> None:
 
 def test_a_payloads_hash_is_hardly_ever_taken_for_an_own_key() -> None:
     found = sum(is_own(key_of(0, "t", b"%d" % number)) for number in range(100_000))
-    assert 0 < found < 10  # one in 65,536, which does no harm
+    assert 0 < found < 10  # one in 65,536, which is harmless
 
 
 def test_keys_of_one_payload_are_spread_over_the_tables_parts() -> None:
-    """A heartbeat says the same again and again."""
+    """A heartbeat repeats the same payload."""
     assert len({own(number) & 63 for number in range(1_000)}) == 64
 
 
-# What it stands for
+# The payload of an own key
 
 
 def test_another_payload_is_a_conflict_until_the_messages_time_is_over() -> None:

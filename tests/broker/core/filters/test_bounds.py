@@ -1,4 +1,4 @@
-"""Sorted bounds beside a list: blocks that split and join, groups that split and join, equal bounds in many blocks."""
+"""Sorted bounds against a list: blocks and groups that split and join, and equal bounds in many blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets of numbers in three forms: with each number more and less they hold what a set holds."""
+"""Sets of numbers in three forms: with each number added or removed they equal a set."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The index beside a list of pairs that is asked one by one, while filters come and go; with small thresholds, so that
-columns, blocks and unions are met with few filters."""
+"""The index against a list of pairs that answers one by one, while filters come and go. Thresholds are small, so that
+few filters reach columns, blocks and unions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.naive_filters import matches, patterns, payloads
 
 CLIENTS = tuple(f"client-{number}" for number in range(24))
 
-#: Little to draw from, so that much is alike.
+#: Few values to draw from, so that many are equal.
 LITERALS = ("a", "ab", True, 1, None)
 NUMBERS = (-1, 0, 0.5, 1, 2, 2**53 + 1, 1e300)
 STRINGS = ("", "a", "ab", "aba", "ba", "é")
@@ -30,7 +30,7 @@ KEYS = ("a", "b", "c")
 
 
 def drawn_member(random: Random) -> Any:
-    """A member of a list that is no literal."""
+    """Draw a member of a list that is no literal."""
     kind = random.choice(("numeric", "numeric", "numeric", "prefix", "suffix", "anything-but", "exists", "literal"))
     if kind == "literal":
         return random.choice(LITERALS)
@@ -48,7 +48,7 @@ def drawn_member(random: Random) -> Any:
 
 
 def drawn_pattern(random: Random) -> Any:
-    """A pattern of one of few shapes, with few values to equal: buckets get large."""
+    """Draw a pattern of one of few shapes, with few equality values, so that buckets get large."""
     some = [drawn_member(random) for _ in range(random.randint(1, 2))]
     literals = random.sample(LITERALS, random.randint(1, 2))
     return random.choice(
@@ -63,7 +63,7 @@ def drawn_pattern(random: Random) -> Any:
 
 
 def drawn_payload(random: Random) -> Any:
-    """A payload that has some of it."""
+    """Draw a payload with some of the patterns' paths and values."""
     scalars = (*LITERALS, *LITERALS, *NUMBERS, *STRINGS)
     payload: Any = {}
     for key in random.sample(KEYS, random.randint(1, 3)):
@@ -88,7 +88,7 @@ class BesideAList(RuleBasedStateMachine):
         self.index = Index(tried=3, leaf=4, group=2)
         self.empty_bytes = self.index.bytes
         self.pairs: set[tuple[str, str]] = set()
-        self.changes: dict[str, int] = {}  # by text: when it changed last
+        self.changes: dict[str, int] = {}  # text -> its last change
         self.count = 0
         self.keys: dict[bytes, frozenset[tuple[str, int]]] = {}
         self.states: dict[frozenset[tuple[str, int]], bytes] = {}
@@ -216,7 +216,7 @@ def test_what_is_no_json_is_refused() -> None:
     [(b'{"x":500}', 500), (b'{"x":0.5}', 1), (b'{"x":[0,999.5]}', 1_000), (b'{"x":true}', 0), (b'{"y":1}', 0)],
 )
 def test_a_thousand_ranges_in_one_bucket(payload: bytes, ranges: int) -> None:
-    """With the thresholds as they are. Each range is from 0, or a number, to the next 500."""
+    """This uses the real thresholds. Each range is from 0, or a number, to the next 500."""
     index = Index()
     for number in range(1_000):
         index.add(f"client-{number}", f'{{"x":[{{"numeric":[">=",{number},"<",{number + 500}]}}]}}')
@@ -246,7 +246,7 @@ FILTERS: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("kind", FILTERS)
 def test_the_estimate_of_memory_is_near(kind: str) -> None:
-    """Where there are no bitmaps of any size: their memory is none that ``tracemalloc`` sees."""
+    """The filters need no large bitmaps, because ``tracemalloc`` does not see their memory."""
     filters = FILTERS[kind]
     index = Index()
     tracemalloc.start()
@@ -268,8 +268,8 @@ def test_of_a_long_array_the_first_elements_count() -> None:
 
 @pytest.mark.parametrize("further", [0, FEW_PATHS])
 def test_what_no_filter_asks_for_may_be_there(further: int) -> None:
-    """Few paths are looked up in a payload, of many all of its own are gathered: the same either way, and when they
-    have become few again."""
+    """A match looks up a few paths in the payload, or gathers all of the payload's paths. Both give the same result,
+    also when many paths become few again."""
     index = Index()
     wanted, other = canonical_filter({"a": {"b": [1]}, "c": [{"exists": False}]}), canonical_filter({"a": {"b": [2]}})
     index.add("anna", wanted)

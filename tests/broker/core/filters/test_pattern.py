@@ -1,4 +1,4 @@
-"""What a filter is taken apart into, what a payload has, and that they meet where the naive reading says so."""
+"""The conjunctions of a filter, the attributes of a payload, and matches as in a naive reading."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.naive_filters import SCALARS, matches, patterns, payloads, same
 
 
 def met(pattern: Any, payload: Any) -> bool:
-    """By the code: does the payload meet the pattern?"""
+    """Does the payload meet the pattern, according to the code?"""
     found = attributes(canonical(payload))
     return any(holds(each, found) for each in conjunctions(canonical_filter(pattern)))
 
@@ -137,7 +137,7 @@ def test_a_conjunction_has_its_paths_sorted_and_an_or_is_multiplied_out() -> Non
         ({"numeric": ["=", 1]}, [1, 1.0, [3, 1]], [True, "1", 1.1]),
         ({"numeric": [">", 0, "<=", 5]}, [0.1, 5, 5.0], [0, 5.1, -1]),
         ({"numeric": [">=", 0, "<", 5]}, [0, -0.0, 4.9], [5, -0.1]),
-        # Doubles: what no double is is the nearest one.
+        # Doubles: any other number becomes the nearest double.
         ({"numeric": ["=", 2**53]}, [2**53, 2.0**53, 2**53 + 1], [2**53 + 2]),
         ({"numeric": [">", 2**53]}, [2**53 + 2], [2**53 + 1]),
     ],
@@ -150,7 +150,7 @@ def test_an_operator_holds_for_these_values_and_no_others(member: Any, values: l
         assert not met({"a": [member]}, {"a": value, "b": 1}), value
     absent = member == {"exists": False}
     assert met({"a": [member]}, {"b": 1}) is absent
-    assert met({"a": {"b": [member]}}, {"a": [{"b": values[0]}]}) is absent  # an object in an array is not entered
+    assert met({"a": {"b": [member]}}, {"a": [{"b": values[0]}]}) is absent  # paths do not lead into objects in arrays
 
 
 def test_the_example_of_the_specification() -> None:

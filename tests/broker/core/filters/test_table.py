@@ -1,4 +1,4 @@
-"""A table of small dictionaries beside one dictionary: the same contents, while it grows and shrinks part by part."""
+"""A table of small dictionaries against one dictionary: the same contents, while it grows and shrinks part by part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to peers: each ends exactly once, whatever is answered by whom and when."""
+"""Requests to peers: each ends exactly once, under any answers from any peer at any time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ingeborg.broker.core.links.requests import ChangeRequest, LeaveRequest
 
 
 class Recorder:
-    """A link that nothing leaves by: what was sent over it."""
+    """A link that keeps its items instead of sending them."""
 
     def __init__(self) -> None:
         self.link = Link("here")
@@ -32,7 +32,7 @@ class Recorder:
 
 
 class Asking(Asker):
-    """A part that makes requests: what it was told, and what it does about the loss of a receiver."""
+    """A part that makes requests: it records the outcomes, and handles the loss of a receiver."""
 
     def __init__(self, lost: Callable[[Call], str | None] = lambda _: None) -> None:
         self.told: list[tuple[Any, ...]] = []
@@ -295,7 +295,7 @@ def test_answered_requests_are_not_kept_until_their_deadline() -> None:
 
 
 class AnySchedule(RuleBasedStateMachine):
-    """Whatever peers do, a request ends once, by an answer of the peer that has it or at its deadline."""
+    """Under any actions of peers, a request ends once: with an answer of its receiver or at its deadline."""
 
     peers = ("b", "c")
 

@@ -1,4 +1,4 @@
-"""A link delivers everything once and in order, over whatever connections it gets, or says that it cannot."""
+"""A link delivers everything once and in order, over any sequence of connections, or reports that it cannot."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from ingeborg.broker.core.links.requests import (
 
 
 def item(number: int, data: bytes = b"") -> Sent:
-    """One to be told from others by its number."""
+    """Return an item that its number identifies."""
     return number, ReplicaChunkRequest(number, "", data)
 
 
 def opened() -> tuple[Link, Link]:
-    """Two links that have exchanged their first frames."""
+    """Return two links that have exchanged their first frames."""
     one, other = Link("one.1"), Link("other.1")
     first, second = one.connected(), other.connected()
     assert one.receive(second) == ([], [])
@@ -47,7 +47,7 @@ def opened() -> tuple[Link, Link]:
 
 
 def carry(sender: Link, receiver: Link) -> list[object]:
-    """Everything the sender has goes over; what the receiver is to process."""
+    """Carry all frames of the sender over; return the items for the receiver."""
     items: list[object] = []
     for frame in sender.flush():
         got, again = receiver.receive(frame)
@@ -128,7 +128,7 @@ def test_a_frame_takes_a_bounded_number_of_bytes_wherever_its_items_have_them(
     one, _ = opened()
     for number in range(1, 6):
         one.send((number, large))
-    one.send(item(6, bytes(2 * BATCH_BYTES_MAX)))  # alone it may be larger
+    one.send(item(6, bytes(2 * BATCH_BYTES_MAX)))  # a single item can be larger
     assert [len(ormsgpack.unpackb(frame)[3]) for frame in one.flush()] == [1, 1, 1, 1, 1, 1]
 
 
@@ -147,7 +147,7 @@ def test_a_ping_brings_back_the_time_it_was_sent_at() -> None:
     (ping,) = one.ping(10.0)
     other.receive(ping)
     assert one.confirmed_sent_at is None
-    (ping,) = other.ping(777.0)  # the other's clock is none of ours
+    (ping,) = other.ping(777.0)  # the other's clock differs from ours
     one.receive(ping)
     assert one.confirmed_sent_at == 10.0
     (ping,) = other.ping(778.0)
@@ -171,7 +171,7 @@ def test_what_was_not_confirmed_is_sent_again_on_the_next_connection_and_process
     first, second = one.connected(), other.connected()
     assert other.receive(first) == ([], [])
     items, again = one.receive(second)
-    assert (items, len(again)) == ([], 1)  # only what the other had not processed
+    assert (items, len(again)) == ([], 1)  # only the batch that the other had not processed
     assert other.receive(again[0]) == ([item(2)], [])
     assert carry(other, one) == []
     assert one.unconfirmed_bytes == 0
@@ -188,7 +188,7 @@ def test_a_batch_that_comes_twice_is_confirmed_again_and_not_processed() -> None
 
 
 class LossyLink(RuleBasedStateMachine):
-    """Two links, any schedule of sends, flushes, deliveries and broken connections."""
+    """Two links under any schedule of sends, flushes, deliveries and broken connections."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class LossyLink(RuleBasedStateMachine):
 
     @rule(notices=st.sets(st.integers(0, 1)))
     def break_off(self, notices: set[int]) -> None:
-        """What is on the way is lost. A side that does not notice goes on sending into nothing."""
+        """Lose the frames on the way. A side that does not notice keeps sending into the void."""
         self.up = False
         for wire in self.wires:
             wire.clear()
@@ -234,7 +234,7 @@ class LossyLink(RuleBasedStateMachine):
 
     @rule()
     def connect(self) -> None:
-        """Anew, even where the former connection is not known to be gone."""
+        """Connect again, even if a side has not noticed the end of the former connection."""
         self.break_off(set())
         self.up = True
         for side in (0, 1):
@@ -256,7 +256,7 @@ class LossyLink(RuleBasedStateMachine):
             assert link.confirmed_sent_at is None or link.confirmed_sent_at <= self.clock
 
     def teardown(self) -> None:
-        """On a connection that holds, everything arrives and is confirmed."""
+        """Check that a stable connection delivers and confirms everything."""
         self.connect()
         for _ in range(4):
             for side in (0, 1):
@@ -270,7 +270,7 @@ TestLossyLink = LossyLink.TestCase
 TestLossyLink.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 
 
-# A side that started afresh
+# A side that started over
 
 
 def test_a_side_that_started_afresh_is_told_from_the_one_before() -> None:
@@ -295,7 +295,7 @@ def test_both_afresh_have_nothing_to_do_with_what_was() -> None:
 
 def test_one_afresh_and_one_that_never_opened_get_on() -> None:
     one, other = Link("one.1"), Link("other.1")
-    one.connected()  # its first frame is lost, and so is the link with it
+    one.connected()  # its first frame is lost, and then this link
     other.connected()
     other.disconnected(0.0)
     afresh = Link("one.2")
@@ -306,13 +306,13 @@ def test_one_afresh_and_one_that_never_opened_get_on() -> None:
     assert carry(afresh, other) == [item(1)]
 
 
-# Frames that are wrong
+# Wrong frames
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        ["done", 1],  # nothing has been sent
+        ["done", 1],  # no batch has been sent
         ["batch", 1, 1, []],
         ["ping", 0.0, None, 7],
         ["open", "other.1", "one.1", 1],
@@ -347,7 +347,7 @@ def test_every_torn_frame_is_an_error() -> None:
         for length in range(len(frame)):
             with pytest.raises(LinkError):
                 other.receive(frame[:length])
-    # It has taken no harm, and goes on over the next connection.
+    # The link is unharmed, and goes on over the next connection.
     first, second = one.connected(), other.connected()
     other.receive(first)
     _, again = one.receive(second)

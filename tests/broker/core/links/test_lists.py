@@ -1,4 +1,4 @@
-"""The lists at both ends of a link, and what they may hold."""
+"""The lists at both ends of a link, and their bounds."""
 
 from __future__ import annotations
 
@@ -51,4 +51,4 @@ def test_a_list_is_a_set_too_made_once_for_each_version() -> None:
     kept.keep("t", ["c"])
     assert kept.as_set("t") == {"c"}
     kept.keep("u", ["a", "b", "c"])
-    assert kept.as_set("t") == frozenset()  # it has gone, for want of room
+    assert kept.as_set("t") == frozenset()  # it went because room ran out

@@ -1,4 +1,4 @@
-"""Each kind of request has its record, each field its rule, and what comes without them changes nothing here."""
+"""Each kind of request has its record, each field its rule, and requests that break them change nothing here."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BITS = pack_slots([0, SLOTS - 1])
 #: A message.
 CARRIED = Carried("t", b"1", "o", 1)
 
-#: Of each kind, requests that there are.
+#: Valid requests of each kind.
 SOUND: dict[type[Request], list[Request]] = {
     PublishRequest: [
         PublishRequest(CARRIED, HASHED),
@@ -103,11 +103,11 @@ PAGES = [
 
 
 def deep(levels: int) -> Any:
-    """So many objects within one another."""
+    """Return ``levels`` nested objects."""
     return {"x": deep(levels - 1)} if levels else 1
 
 
-#: What answers each, where that is something.
+#: The answer to each kind of request that has one.
 ANSWERS: dict[type[Request], list[Any]] = {
     PublishRequest: [True, False, "kept"],
     DeliverRequest: [[], ["anna"]],
@@ -121,7 +121,7 @@ ANSWERS: dict[type[Request], list[Any]] = {
     FetchRequest: PAGES,
 }
 
-#: Anything that msgpack can say.
+#: Anything that msgpack can express.
 anything = st.recursive(
     st.none()
     | st.booleans()
@@ -135,30 +135,30 @@ anything = st.recursive(
 
 
 def plain(said: object) -> Any:
-    """As MessagePack has it: records and tuples are lists."""
+    """Convert records and tuples to lists, as MessagePack does."""
     return ormsgpack.unpackb(encoded(said))
 
 
 def received(*items: Any) -> list[Any] | None:
-    """The items of a batch, as they come."""
+    """Return the decoded items of a batch."""
     frame = decoded(encoded(("batch", 1, 0, items)))
     assert isinstance(frame, Batch)
     return None if frame.items is None else [said for _, said in frame.items]
 
 
 def fields_of(kind: type[Request]) -> int:
-    """How many fields there have to be."""
+    """Count the required fields."""
     return len(kind.__struct_fields__) - len(kind.__struct_defaults__)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Where in it there is something."""
+    """Return the paths of all values inside ``value``."""
     inside = enumerate(value) if isinstance(value, list) else ()
     return [path, *(place for index, one in inside for place in places(one, (*path, index)))]
 
 
 def with_other(value: Any, path: tuple[Any, ...], other: Any) -> Any:
-    """The same with something else in one place."""
+    """Return the value with another one at this path."""
     if not path:
         return other
     head, *rest = path
@@ -278,7 +278,7 @@ def test_what_has_no_number_is_no_item_and_the_whole_batch_is_none(items: Any) -
 
 
 def answered(request: Request, code: Any, value: Any) -> Any:
-    """What the peer is understood to say."""
+    """Return the decoded answer of the peer."""
     (answer,) = received((1, Answer(code, value))) or [None]
     assert isinstance(answer, Answer)
     return value_of(request, answer)
@@ -325,11 +325,11 @@ def test_an_answer_without_the_form_of_one_is_one_that_says_nothing(said: list[A
         assert kind in SOUND
 
 
-# Whatever a peer says
+# Anything that a peer can send
 
 
 class Told(Asker):
-    """Keeps why its requests were refused."""
+    """Keeps the reasons for refusals of its requests."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -387,7 +387,7 @@ def test_one_that_is_none_is_declined_and_counted_and_the_link_stays() -> None:
 
 @given(st.data())
 def test_whatever_a_peer_says_its_link_may_end_and_nothing_else(data: st.DataObject) -> None:
-    """To a router: requests with something else in a place of theirs, answers, and anything at all."""
+    """A router gets requests with one wrong value, answers, and arbitrary data."""
     cluster = Cluster("a", "b")
     node, peer = cluster.nodes["a"], cluster.nodes["b"].me.incarnation
     topic = cluster.topic_at("a")
@@ -405,7 +405,7 @@ def test_whatever_a_peer_says_its_link_may_end_and_nothing_else(data: st.DataObj
     node.event(lambda now: node.router.link_frame(peer, encoded(["batch", number + 1, 0, items]), now))
     cluster.world.run(8.0)
     assert anna.core is not None
-    # Its own topics and connections are served as before.
+    # The router serves its own topics and connections as before.
     assert anna.say(f"publish {topic} 'x' #1")[-1:] == ["ok 1"]
 
 

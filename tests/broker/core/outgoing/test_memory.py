@@ -1,4 +1,4 @@
-"""One bound for what all connections hold: who is counted for what, and who goes."""
+"""The bound for the bytes that all connections hold: each connection's share, and which ones go."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_what_a_connection_holds_is_the_sum_of_its_parts() -> None:
     one.clients |= {"a", "b"}
     one.outbox.push(b"x" * 1000)
     memory.weigh(one)
-    assert memory.of(one) == 111 + 2 * CLIENT_BYTES  # what is in a flowing outbox leaves in this turn
+    assert memory.of(one) == 111 + 2 * CLIENT_BYTES  # a flowing outbox empties in this turn
     one.outbox.flowing = False
     memory.weigh(one)
     assert memory.of(one) == memory.total == 1111 + 2 * CLIENT_BYTES
@@ -110,7 +110,7 @@ def test_slow_readers_go_the_furthest_behind_first() -> None:
     assert router.counters.counts["connections_held_too_much"] == 1
     assert router.memory.total == 6000
     router._sending.push(connections[1], b"x" * 1000)
-    assert closes(router.flush(100.0)) == []  # it is on its way out
+    assert closes(router.flush(100.0)) == []  # its close is on the way already
     router.disconnected(connections[1], 100.0)
     assert router.memory.total == 6000
 

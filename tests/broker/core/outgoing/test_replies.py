@@ -1,4 +1,4 @@
-"""Replies in the order of their commands, against a list; and what is counted of them."""
+"""Replies in the order of their commands, against a list; and their counters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..fake_desk import FakeDesk
 
 
 class Row:
-    """One connection, and what it is written."""
+    """One connection, and the frames written to it."""
 
     def __init__(self) -> None:
         self.desk = FakeDesk()
@@ -122,7 +122,7 @@ def test_replies_to_a_connection_that_is_gone_are_drops(row: Row) -> None:
 
 
 def ready(row: Row) -> bool:
-    """May what waits behind the commands under way go on? Asked once, as the end of a turn does."""
+    """Can commands that wait behind those under way go on? The answer empties, as at the end of a turn."""
     was = bool(row.replies.ready)
     row.replies.ready.clear()
     return was

@@ -1,4 +1,4 @@
-"""Frames on their way out: who is written what in a turn, and what becomes of frames that nobody takes."""
+"""Frames on their way out: the writes of a turn, and frames that a client does not take."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_full_socket_is_written_nothing_until_it_has_drained(sending: Sending,
     sending.blocked(anna, 70)
     sending.push(anna, b"x" * 30)
     assert sending.write() == []
-    assert not sending.dirty  # it is the socket that says when to go on
+    assert not sending.dirty  # the socket reports when to go on
     assert memory.of(anna) == 100
     sending.drained(anna)
     assert sending.dirty
@@ -156,9 +156,9 @@ def test_a_connection_that_is_closed_is_told_of_once_and_begins_nothing_more(sen
     sending.close(anna, HELD_TOO_MUCH)
     bert.ends_at = 5.0
     sending.close(bert, HELD_TOO_MUCH)
-    assert (anna.ends_at, bert.ends_at) == (math.inf, 5.0)  # an end that was set is kept
+    assert (anna.ends_at, bert.ends_at) == (math.inf, 5.0)  # an end set before stays
     assert sending.closing == [anna, bert]
-    assert sending.write() == [(anna, [b"last words"])]  # the close comes behind what it was sent
+    assert sending.write() == [(anna, [b"last words"])]  # the close comes behind the frames
 
 
 def test_what_is_sent_to_a_connection_that_is_gone_is_counted(sending: Sending, desk: FakeDesk) -> None:

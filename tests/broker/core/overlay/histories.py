@@ -1,6 +1,6 @@
-"""Random histories of few nodes: joins, messages, and what befalls them.
+"""Random histories of few nodes: joins, messages, and faults.
 
-Owns: what happens, drawn from a seed. Must never: judge; ``naive`` does while it happens, and the tests do after it.
+Owns: the events, drawn from a seed. Must never: judge; ``naive`` does during a history, and the tests do after it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from .small import LATENCIES, Small
 
 MakeGrove = Callable[[Desk, int], Grove]
 
-#: Two messages are so far apart, in seconds.
+#: Seconds between two messages.
 PAUSES = (0.0, 0.001, 0.01, 0.05, 0.2)
 
-#: What befalls the nodes, and of a hundred steps how many do that.
+#: Faults of nodes, and how many of a hundred steps bring each.
 SEVERED, CRASHES, CUTS, LATE, PUT_OUT = "severed", "crashes", "cuts", "late", "put out"
 SHARES = {SEVERED: 9, CRASHES: 5, CUTS: 5, LATE: 5, PUT_OUT: 4}
 
-#: Living nodes, at least and at most.
+#: The fewest and the most living nodes.
 LEAST, MOST = 3, 12
 
 
 def grove(desk: Desk, me: int, bounds: Bounds | None = None) -> Grove:
-    """A node's protocol."""
+    """Return a node's protocol."""
     return Grove(desk, me, bounds)
 
 
 def still(make: MakeGrove, seed: int, nodes: int, latencies: tuple[float, ...] = LATENCIES) -> Small:
-    """Nodes with links that stay: a random tree, and as many links besides."""
+    """Return nodes with permanent links: a random tree, and as many further links."""
     small = Small(make, seed, latencies)
     small.add(nodes)
     random = small.random
@@ -47,7 +47,7 @@ def still(make: MakeGrove, seed: int, nodes: int, latencies: tuple[float, ...] =
 
 
 class History:
-    """Nodes that found each other by ``views``. ``since``: when a node came, in seconds."""
+    """Nodes that found each other by ``views``. ``since``: node -> the second of its arrival."""
 
     def __init__(self, seed: int, nodes: int, make: MakeGrove = grove, options: Options | None = None) -> None:
         self.small = Small(lambda desk, me: Hyparview(desk, me, make(desk, me), options), seed)
@@ -61,17 +61,17 @@ class History:
         self.small.run(5.0)
 
     def come(self, contact: int | None) -> None:
-        """One more node."""
+        """Add a node."""
         (new,) = self.small.add()
         self.since[new] = self.small.now
         self.small.node(new).start(contact)
 
     def late(self) -> None:
-        """One more node, by any contact."""
+        """Add a node with a random contact."""
         self.come(self.random.choice(self.small.living()))
 
     def steps(self, count: int, befall: tuple[str, ...]) -> None:
-        """Messages, and what befalls the nodes meanwhile. At the end nothing is cut."""
+        """Send messages, with faults of the nodes meanwhile. At the end heal all cuts."""
         for _ in range(count):
             self.small.run(self.random.choice(PAUSES))
             what = self._drawn(befall)
@@ -115,15 +115,15 @@ class History:
             self.small.heal()
 
     def groves(self) -> list[Grove]:
-        """Of the living nodes."""
+        """Return the groves of the living nodes."""
         return [self.small.places[node].node.upper for node in self.small.living()]  # type: ignore[attr-defined]
 
     def views(self) -> dict[int, Any]:
-        """The active view of each living node."""
+        """Return the active view of each living node."""
         return {node: list(self.small.places[node].node.active) for node in self.small.living()}  # type: ignore[attr-defined]
 
     def reached(self) -> int:
-        """How many living nodes there is a way to from the first one."""
+        """Count the living nodes that the first one can reach."""
         views = self.views()
         seen = dict.fromkeys(list(views)[:1])
         ahead = list(seen)
@@ -136,11 +136,11 @@ class History:
 
 
 DISCONNECTED: tuple[Any, ...] = (105, False)
-"""What a neighbour says that puts a node out."""
+"""The wire with which a neighbour disconnects a node."""
 
 
 def nothing_waits(node: Node) -> bool:
-    """Has the node delivered all that it knows of?"""
+    """Has the node delivered all messages that it knows?"""
     assert isinstance(node, Grove)
     kept = node.kept()
     return not (kept["queued"] or kept["wanted"])

@@ -1,4 +1,4 @@
-"""What has to hold of a causal broadcast, as naively as it can be said: every message carries its whole past.
+"""The guarantees of a causal broadcast in the most naive form: every message carries its whole past.
 
 Owns: the judgement of deliveries. Must never: know a protocol.
 """
@@ -6,13 +6,13 @@ Owns: the judgement of deliveries. Must never: know a protocol.
 from __future__ import annotations
 
 Message = tuple[int, int]
-"""Its root, its number."""
+"""A message's root and number."""
 
 
 class Naive:
-    """Told of every delivery; raises AssertionError at the first one that must not be.
+    """Checks every delivery, and raises AssertionError at the first wrong one.
 
-    ``delivered``: of each node, in order. ``past``: of each message everything that its root had delivered before.
+    ``delivered``: node -> its deliveries, in order. ``past``: message -> everything that its root had delivered before.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Naive:
         self.delays: dict[Message, list[float]] = {}
 
     def deliver(self, node: int, message: Message, now: float) -> None:
-        """The node has given the message to its application."""
+        """Check that the node can deliver the message to its application now."""
         mine = self.delivered.setdefault(node, [])
         assert message not in mine, f"{node} delivers {message} twice"
         if node == message[0]:
@@ -35,15 +35,16 @@ class Naive:
         self.delays.setdefault(message, []).append(now - self.sent_at[message])
 
     def owed(self, node: int, survivors: list[int], since: float = 0.0) -> set[Message]:
-        """What the node has to have had of what was sent since then: every message of a root that survives, and every
-        one that a survivor has."""
+        """Return the messages sent since then that the node must have: every message of a surviving root, and every one
+        that a survivor has."""
         found = {message for message in self.past if message[0] in survivors}
         for survivor in survivors:
             found.update(self.delivered.get(survivor, []))
         return {message for message in found if self.sent_at[message] >= since} | set(self.delivered.get(node, []))
 
     def complete(self, survivors: list[int], since: dict[int, float] | None = None) -> None:
-        """Every survivor has what it is owed. ``since``: when a node that came late was there."""
+        """Check that every survivor has the messages that it is owed. ``since``: late node -> the time of its
+        arrival."""
         for node in survivors:
             lacking = self.owed(node, survivors, (since or {}).get(node, 0.0)) - set(self.delivered.get(node, []))
             assert not lacking, f"{node} lacks {sorted(lacking)}"

@@ -1,4 +1,4 @@
-"""A desk that only writes down what it is asked for: for tests of one node alone.
+"""A desk that only records its calls, for tests of a single node.
 
 Owns: the notes. Must never: do anything.
 """
@@ -13,7 +13,7 @@ from ingeborg.broker.core.overlay.node import Desk, Peer, Wire
 
 
 class Paper(Desk):
-    """``sent``: to whom and what. ``timers``: when and what. ``delivered``: root, number."""
+    """Records calls. ``sent``: receiver and wire. ``timers``: time and action. ``delivered``: root and number."""
 
     def __init__(self, seed: int = 1) -> None:
         super().__init__(Drawn(Random(seed)))
@@ -45,16 +45,16 @@ class Paper(Desk):
         return self.registry
 
     def kinds(self, peer: Peer) -> list[int]:
-        """Of what was sent to the peer."""
+        """Return the kinds of the wires sent to the peer."""
         return [wire[0] for to, wire in self.sent if to == peer]
 
     def take(self) -> list[tuple[Peer, Wire]]:
-        """What was sent since the last look."""
+        """Return the wires sent since the last look."""
         sent, self.sent = self.sent, []
         return sent
 
     def due(self, node: Any) -> None:
-        """Everything that is due by now is told to the node."""
+        """Run the node's due timers."""
         due = sorted((each for each in self.timers if each[0] <= self.now + 1e-9), key=lambda each: each[0])
         self.timers = [each for each in self.timers if each[0] > self.now + 1e-9]
         for _, what in due:

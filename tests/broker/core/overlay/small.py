@@ -1,10 +1,10 @@
-"""A small world for nodes of an overlay: FIFO links of any latency, and what befalls them.
+"""A small world for nodes of an overlay: FIFO links of any latency, and faults.
 
 Owns: links, time, crashes and cuts. Must never: know a protocol, or judge a delivery (``naive`` does).
 
-Everything is drawn from one seed. Latencies differ from message to message by a factor of up to a thousand, so that
-what comes over different links comes in nearly any order. A link that goes down loses what is under way, or some of
-it; its two ends are told at different times, and what is sent meanwhile is lost.
+One seed decides everything. Latencies differ from message to message by a factor of up to a thousand, so that messages
+over different links arrive in nearly any order. A link that goes down loses all or some messages under way. Its two
+ends learn this at different times, and lose their messages until then.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ UNREACHABLE_S = 0.5
 
 
 class Link:
-    """``ends``: of each node whether it takes what comes."""
+    """A link. ``ends``: node -> whether it takes messages."""
 
     def __init__(self, one: int, other: int) -> None:
         self.broken = False
         self.ends = {one: True, other: True}
-        self.last = {one: 0.0, other: 0.0}  # when the latest arrives there
+        self.last = {one: 0.0, other: 0.0}  # when the latest message arrives there
 
 
 class Place(Desk):
@@ -90,7 +90,7 @@ class Place(Desk):
 
 
 class Small:
-    """``make``: makes a node at a desk. ``latencies``: what they are drawn from, in seconds."""
+    """The world. ``make``: makes a node at a desk. ``latencies``: the seconds to draw from."""
 
     def __init__(self, make: Callable[[Desk, int], Node], seed: int, latencies: tuple[float, ...] = LATENCIES) -> None:
         self.random = Random(seed)
@@ -109,12 +109,12 @@ class Small:
     # Time
 
     def at(self, when: float, what: Callable[[], None], place: Place | None = None) -> None:
-        """Do it then; of a node only if it is alive."""
+        """Schedule an action. If it belongs to a node, it runs only while the node lives."""
         self._number += 1
         heapq.heappush(self._events, (when, self._number, what, place))
 
     def run(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Let time pass."""
         until = self.now + seconds
         while self._events and self._events[0][0] <= until:
             self.now, _, what, place = heapq.heappop(self._events)
@@ -125,13 +125,13 @@ class Small:
         self.now = until
 
     def latency(self) -> float:
-        """Of one message."""
+        """Draw a message's latency."""
         return self.random.choice(self._latencies) * (0.5 + self.random.random())
 
     # Nodes
 
     def add(self, count: int = 1) -> list[int]:
-        """New nodes, without links."""
+        """Add nodes without links."""
         new = []
         for _ in range(count):
             place = Place(self, len(self.places))
@@ -142,22 +142,22 @@ class Small:
         return new
 
     def living(self) -> list[int]:
-        """Those that have not crashed."""
+        """Return the nodes that have not crashed."""
         return [place.me for place in self.places if place.alive]
 
     def node(self, number: int) -> Any:
-        """The node, told the time."""
+        """Return the node, after setting its time."""
         place = self.places[number]
         place.now = self.now
         return place.node
 
     def broadcast(self, root: int, payload_bytes: int = 1) -> None:
-        """One message, if the root lives."""
+        """Broadcast one message, if the root lives."""
         if self.places[root].alive:
             self.node(root).broadcast(payload_bytes)
 
     def crash(self, number: int) -> None:
-        """Of what it has sent some comes, some does not."""
+        """Crash the node; only some of its messages under way arrive."""
         place = self.places[number]
         place.alive = False
         for peer in list(place.links):
@@ -166,11 +166,11 @@ class Small:
     # Links
 
     def peers(self, node: int) -> list[int]:
-        """The ends of its links."""
+        """Return the peers at the node's links."""
         return [peer for peer in self.places[node].links if isinstance(peer, int)]
 
     def connect(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Links that are up at once."""
+        """Open links at once."""
         for one, other in pairs:
             link = Link(one, other)
             for me, peer in ((one, other), (other, one)):
@@ -179,7 +179,7 @@ class Small:
                 self.node(me).up(peer, me == one)
 
     def asked(self, frm: Place, to: Place) -> None:
-        """A dial has come."""
+        """Handle a dial."""
         if to.me not in frm.dialling or not frm.alive:
             return
         if not to.alive or self._side(frm.me) != self._side(to.me):
@@ -213,13 +213,13 @@ class Small:
             place.node.unreachable(peer)
 
     def over(self, link: Link, to: int, what: Callable[[], None]) -> None:
-        """Do it at the link's end there, after all that was sent before."""
+        """Run an action at the link's far end, after everything sent before."""
         link.last[to] = max(link.last[to], self.now + self.latency())
         place = self.places[to]
         self.at(link.last[to], lambda: what() if link.ends[to] else None, place)
 
     def down(self, link: Link, place: Place) -> None:
-        """This end is told that the link is gone."""
+        """Tell this end that the link is gone."""
         link.ends[place.me] = False
         for peer, each in list(place.links.items()):
             if each is link:
@@ -228,7 +228,7 @@ class Small:
                 place.node.down(peer)
 
     def sever(self, one: int, other: Peer) -> None:
-        """The link between the two breaks."""
+        """Break the link between the two."""
         link = self.places[one].links.get(other)
         if link is None:
             return
@@ -241,7 +241,7 @@ class Small:
             self.at(told, lambda me=me: self.down(link, self.places[me]), self.places[me])  # type: ignore[misc]
 
     def cut(self, side: Callable[[int], object]) -> None:
-        """Nothing passes between nodes of different sides."""
+        """Let nothing pass between nodes of different sides."""
         self._side = side
         for place in self.places:
             for peer in list(place.links):
@@ -250,5 +250,5 @@ class Small:
                     self.sever(place.me, peer)
 
     def heal(self) -> None:
-        """Links can be opened again."""
+        """Let nodes open links again."""
         self._side = lambda node: None

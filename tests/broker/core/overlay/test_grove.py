@@ -1,4 +1,4 @@
-"""Causal broadcast by trees: in worlds of a few nodes, beside a naive oracle; and one node alone, step by step."""
+"""Causal broadcast by trees: in worlds of a few nodes, against a naive oracle; and one node alone, step by step."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from .small import Small
 
 SEEDS = st.integers(0, 1 << 20)
 
-#: Latencies of a calm network, in seconds: some factor of two between links and messages.
+#: Latencies of a calm network, in seconds: they vary by about a factor of two.
 CALM = (0.005, 0.01)
 
-#: Seconds within which all has come.
+#: Seconds within which all messages arrive.
 SETTLED_S = 5.0
 
 
 def talk(small: Small, messages: int, pauses: tuple[float, ...] = (0.0, 0.001, 0.01, 0.05)) -> None:
-    """Messages of any nodes, then peace."""
+    """Send messages from random nodes, then let the world settle."""
     for _ in range(messages):
         small.run(small.random.choice(pauses))
         small.broadcast(small.random.choice(small.living()))
@@ -54,7 +54,7 @@ def talk(small: Small, messages: int, pauses: tuple[float, ...] = (0.0, 0.001, 0
 
 
 def answering(small: Small, share: float) -> None:
-    """Some deliveries are answered at once: by a broadcast while the node is still delivering."""
+    """Answer some deliveries at once, with a broadcast while the node is still delivering."""
 
     def answer(node: int, root: int, number: int) -> None:
         if node != root and small.random.random() < share and len(small.naive.past) < 150:
@@ -97,7 +97,7 @@ def test_links_that_break_and_come_back_cost_nothing(seed: int, nodes: int) -> N
 
 
 def figures(make: MakeGrove, seed: int = 5, latencies: tuple[float, ...] = CALM) -> dict[str, float]:
-    """Of forty messages of two roots, after each has sent some: what a calm overlay of ten nodes takes for them."""
+    """Return the cost of forty messages of two roots in a calm overlay of ten nodes, after each root has sent some."""
     small = still(make, seed, 10, latencies)
     for _ in range(12):
         small.broadcast(0)
@@ -121,7 +121,7 @@ def figures(make: MakeGrove, seed: int = 5, latencies: tuple[float, ...] = CALM)
 
 
 def settles(make: MakeGrove) -> None:
-    """Trees come to rest: each payload comes once, nothing is asked for, and nothing waits for a timer."""
+    """Check that trees come to rest: each payload comes once, no node asks for one, and no timer waits."""
     found = figures(make)
     assert found["redundancy"] == 0.0, found
     assert found["grafts"] == 0, found
@@ -134,7 +134,7 @@ def test_trees_come_to_rest() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_trees_come_to_rest_whatever_the_latencies(seed: int) -> None:
-    """A tree may change while a payload happens to be faster elsewhere. It does not go on changing."""
+    """A tree can change if a payload happens to be faster elsewhere, but it does not keep changing."""
     found = figures(grove, seed, (0.001, 0.01, 0.02))
     assert found["redundancy"] <= 0.05, found
     assert found["grafts"] <= 4, found
@@ -144,14 +144,14 @@ def test_trees_come_to_rest_whatever_the_latencies(seed: int) -> None:
 
 
 class Hasty(Grove):
-    """Delivers as soon as the payload is here."""
+    """Delivers a payload as soon as it arrives."""
 
     def _released(self, key: Key) -> bool:
         return True
 
 
 class Sawing(Grove):
-    """Takes whose entry comes first for the parent, and prunes the one that sent the payload."""
+    """Takes the sender of the first entry for the parent, and prunes the sender of the payload."""
 
     def _came(self, branch: Branch, wire: Any, payload_bytes: int) -> None:
         super()._came(branch, wire, payload_bytes)
@@ -162,14 +162,14 @@ class Sawing(Grove):
 
 
 class Impatient(Grove):
-    """Its timer is below the tree's latency."""
+    """Has a timer below the tree's latency."""
 
     def __init__(self, desk: Desk, me: int) -> None:
         super().__init__(desk, me, Bounds(timer_s_min=0.001, timer_s_max=0.002))
 
 
 def disordered(make: MakeGrove) -> None:
-    """Histories in which answers overtake what they answer."""
+    """Run histories in which answers overtake the messages that they answer."""
     for seed in range(40):
         small = still(make, seed, 8)
         answering(small, 0.2)
@@ -177,8 +177,8 @@ def disordered(make: MakeGrove) -> None:
 
 
 def lagging(make: MakeGrove) -> None:
-    """Entries overtake payloads: those go by links that are fast most of the time, and sometimes wait. A tree that was
-    good stays as it is."""
+    """Let entries overtake payloads, whose links are fast most of the time and sometimes wait. A good tree does not
+    change."""
     found = figures(make, 3, (0.001, 0.001, 0.001, 0.03))
     assert found["redundancy"] <= 0.05, found
 
@@ -207,7 +207,7 @@ def test_a_timer_below_the_trees_latency_is_found() -> None:
 
 
 def alone(*neighbours: str, bounds: Bounds | None = None) -> tuple[Paper, Grove]:
-    """A node whose links to these are there, with empty vectors."""
+    """Return a node with links to these neighbours, which have empty vectors."""
     paper = Paper()
     node = Grove(paper, "me", bounds)
     for peer in neighbours:
@@ -251,7 +251,7 @@ def test_a_payload_goes_on_before_it_may_be_delivered() -> None:
     assert paper.delivered == [("q", 1), ("r", 1)]
     paper.now = BATCH_S
     paper.due(node)
-    # What went on deliverable brought its entry along; the other one's follows.
+    # The deliverable payload took its entry along when the node sent it on; the other one's entry follows.
     assert [wire[:2] for _, wire in paper.take()] == [(PAYLOAD, ("q", 1)), (ENTRIES, (("r", 1),))]
 
 
@@ -290,7 +290,7 @@ def test_what_a_neighbour_announces_itself_is_not_announced_to_it() -> None:
 
 
 def test_a_payload_that_comes_early_is_no_announcement() -> None:
-    """Its sender may not have delivered it: our entry for it still has to go there."""
+    """Its sender may not have delivered it, so our entry for it still has to go there."""
     paper, node = alone("a", "b")
     node.received("a", (PAYLOAD, ("r", 1), 1, 0.0, None), 10)
     node.received("b", (PRUNE, "r"), 0)
@@ -318,7 +318,7 @@ def test_an_entry_takes_no_more_than_eight_bytes_on_the_wire() -> None:
     assert paper.bytes == [(ENTRIES_BYTES + 10 * ENTRY_BYTES, 0)]
 
 
-# Gaps, and links that begin anew
+# Gaps, and links that restart
 
 
 def test_a_new_node_takes_up_where_its_neighbour_is() -> None:
@@ -333,7 +333,7 @@ def test_a_new_node_takes_up_where_its_neighbour_is() -> None:
 
 
 def test_a_new_node_does_not_take_up_where_a_newer_one_is() -> None:
-    """That one lacks what was sent between the beginnings of the two."""
+    """The newer node lacks the messages sent between the two arrivals."""
     paper = Paper()
     node = Grove(paper, "me")
     node.up("a", True)
@@ -353,7 +353,7 @@ def test_a_new_node_does_not_take_up_where_a_newer_one_is() -> None:
 
 @pytest.mark.parametrize(("newer_s", "gaps"), [(0.4, 0), (0.6, 1)])
 def test_a_new_node_takes_up_where_one_is_that_came_at_about_the_same_time(newer_s: float, gaps: int) -> None:
-    """A delivery before that changes nothing."""
+    """An earlier delivery changes nothing."""
     paper, node = alone("a", "b")
     node.received("b", (PAYLOAD, ("s", 1), 1, 0.0, None), 10)
     paper.now = 2.0
@@ -368,7 +368,7 @@ def test_a_new_node_takes_up_where_one_is_that_came_at_about_the_same_time(newer
 
 
 def test_a_node_that_is_not_new_any_more_counts_what_it_lacks() -> None:
-    """It had a link, and was cut off before anything came."""
+    """It had a link, and was cut off before anything arrived."""
     paper, node = alone("a")
     node.down("a")
     paper.now = HISTORY_S
@@ -411,7 +411,7 @@ def test_behind_a_gap_nothing_is_delivered_until_another_brings_it_or_it_is_give
             assert node.gaps == 1
             told = [(to, wire) for to, wire in paper.sent if wire[0] in (ENTRIES, FLOORS)]
             assert [to for to, wire in told if wire[:2] == (FLOORS, {"r": 3})] == ["a", "b", "c"]
-            # Its place in the order that neighbours are told is after what was delivered before it.
+            # In the order that neighbours receive, its place is after all earlier deliveries.
             to_b = [wire[:2] for to, wire in told if to == "b"]
             assert to_b == [(ENTRIES, (("s", 2),)), (FLOORS, {"r": 3}), (ENTRIES, (("q", 1),))]
 
@@ -425,7 +425,7 @@ def test_before_the_first_message_of_a_root_there_is_no_gap() -> None:
 
 
 def test_a_floor_has_no_place_in_the_order() -> None:
-    """It may stand for a message that depends on another floor."""
+    """A floor can stand for a message that depends on another floor."""
     paper, node = alone("a", "b")
     node.received("a", (FLOORS, {"r": 1, "q": 1}, True, -1.0, {"r": 0.0, "q": 0.0}), 0)
     node.received("b", (EARLY, ("r", 1), 1, 0.0), 10)
@@ -495,7 +495,7 @@ def test_more_entries_than_a_queue_takes_restart_the_link() -> None:
     assert node.restarts == 1
     assert node.kept()["queued"] == 0
     assert [to for to, wire in paper.take() if wire[0] == VECTOR] == ["a"]
-    # What was under way belongs to the former order.
+    # Messages under way belong to the former order.
     node.received("a", (ENTRIES, (("r", 6),)), 0)
     node.received("a", (FLOORS, {"x": 9}, False, float("inf"), {"x": 0.0}), 0)
     assert node.kept()["queued"] == 0

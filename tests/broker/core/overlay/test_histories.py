@@ -1,4 +1,5 @@
-"""Membership and broadcast together: whatever befalls a few nodes, the survivors have what they are owed, in order."""
+"""Membership and broadcast together: after any faults of a few nodes, the survivors have all owed messages, in
+order."""
 
 from __future__ import annotations
 
@@ -16,30 +17,30 @@ from .histories import CRASHES, CUTS, LATE, PUT_OUT, SEVERED, History, grove, no
 
 SEEDS = st.integers(0, 1 << 20)
 
-#: Seconds after which survivors have everything, and that a test adds for what the small world takes itself: a broken
-#: link is noticed within 0.4, and a dial that fails takes up to 0.5.
+#: Seconds after which survivors have everything, and extra seconds for the small world itself: a node notices a broken
+#: link within 0.4, and a dial that fails takes up to 0.5.
 WITHIN_S = 5.0
 SLACK_S = 1.0
 
-#: Seconds after which any overlay of so few nodes is whole again, by the registry in the end.
+#: Seconds after which any overlay of a few nodes is whole again, if necessary by the registry.
 WHOLE_S = 25.0
 
-#: A few kilobytes are much for a node here.
+#: Bounds under which a few kilobytes are much for a node.
 TIGHT = Bounds(held_bytes_max=3, queue_max=20)
 
 
 def tight(desk: Desk, me: int) -> Grove:
-    """A node whose links restart all the time."""
+    """Return a node whose links restart all the time."""
     return Grove(desk, me, TIGHT)
 
 
 def gaps(history: History) -> int:
-    """Of living nodes."""
+    """Count the gaps of living nodes."""
     return sum(node.gaps for node in history.groves())
 
 
 def complete(history: History) -> None:
-    """All are owed everything that was sent since they came."""
+    """Check that every node has all messages sent since it came."""
     history.small.naive.complete(history.small.living(), history.since)
     assert all(nothing_waits(node) for node in history.groves())
 
@@ -64,8 +65,8 @@ def test_survivors_have_everything(make: object, befall: tuple[str, ...], seed: 
 @settings(max_examples=80, deadline=None)
 @given(seed=SEEDS, nodes=st.integers(4, 12), few=st.booleans())
 def test_whatever_befalls_nodes_nothing_comes_twice_or_out_of_order(seed: int, nodes: int, few: bool) -> None:
-    """The naive oracle looks at each delivery. With fewer neighbours there are islands in between, which a new node may
-    join to another without having what each had before: that is a gap, and counted."""
+    """The naive oracle checks each delivery. With fewer neighbours, islands form in between. A new node can join two
+    islands without the earlier messages of either, which counts as a gap."""
     history = History(seed, nodes, options=Options(3, 4) if few else None)
     history.steps(60, (SEVERED, CRASHES, CUTS, LATE, PUT_OUT))
     history.small.run(WHOLE_S)
@@ -106,7 +107,7 @@ def test_halves_have_everything_of_each_other_within_five_seconds(seed: int) -> 
 
 
 def test_what_is_older_than_histories_is_given_up_and_counted() -> None:
-    """Halves that were apart for longer than that go on together, each without what the other had before."""
+    """Halves that were apart for longer go on together, each without the other's earlier messages."""
     history = History(3, 12)
     small = history.small
     history.steps(20, ())

@@ -1,4 +1,4 @@
-"""A history beside a list of all that was delivered."""
+"""A history against a list of all deliveries."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from ingeborg.broker.core.overlay.history import SWEEP_EVERY, History, Key
 from ingeborg.broker.core.overlay.roots import HISTORY_S, Root, Vector
 
-#: Of which root, and how long after the one before, in seconds.
+#: Each message's root, and its seconds after the message before.
 deliveries = st.lists(st.tuples(st.sampled_from("pqr"), st.sampled_from([0.0, 0.5, 3.0])), max_size=40)
 
 
 def filled(drawn: list[tuple[str, float]], bytes_max: int = 1 << 20) -> tuple[History, dict[Hashable, Root], list[Key]]:
-    """A history, the vector's rows, and all that was delivered, each message of one byte."""
+    """Return a history, the vector's rows, and all deliveries, each message of one byte."""
     history = History(bytes_max)
     rows: dict[Hashable, Root] = {}
     keys: list[Key] = []

@@ -1,4 +1,4 @@
-"""The passive view: its bounds, and what a shuffle does to it."""
+"""The passive view: its bounds, and the effect of a shuffle."""
 
 from __future__ import annotations
 

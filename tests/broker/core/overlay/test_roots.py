@@ -1,4 +1,4 @@
-"""Roots: their lives, and the rule by which one may be forgotten. Broken, it delivers a late replay twice."""
+"""Roots: their lives, and the rule for forgetting one. Without the rule, nodes deliver a late replay twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .paper import Paper
 
 
 def rows_at(*times: float) -> dict[Hashable, Root]:
-    """A root for each time, at which something of it was new."""
+    """Return a root for each time, which is its last activity."""
     found: dict[Hashable, Root] = {}
     for number, at in enumerate(times):
         row = found[number] = Root(number, at, 0)
@@ -82,14 +82,14 @@ def test_links_that_are_renumbered_keep_their_places_in_masks() -> None:
 
 
 class Pair:
-    """Nodes, two at first, with links, whose wires go back and forth until there are none."""
+    """Linked nodes, two at first, that exchange wires until none is left."""
 
     def __init__(self) -> None:
         self.papers = {"a": Paper(1), "b": Paper(2)}
         self.nodes = {name: Grove(paper, name) for name, paper in self.papers.items()}
 
     def come(self, name: str) -> Grove:
-        """One more node."""
+        """Add a node."""
         paper = self.papers[name] = Paper(len(self.papers) + 1)
         paper.now = self.papers["a"].now
         self.nodes[name] = Grove(paper, name)
@@ -166,7 +166,7 @@ def test_a_root_that_was_one_too_many_and_speaks_again_has_a_gap_which_is_counte
 
 
 def test_a_life_that_a_newcomer_was_told_of_ends_there_as_elsewhere() -> None:
-    """Else each would learn of it anew from the other, for ever."""
+    """Otherwise each would relearn it from the other, forever."""
     pair = Pair()
     pair.link()
     pair.nodes["a"].broadcast(10)
@@ -186,8 +186,8 @@ def test_a_life_that_a_newcomer_was_told_of_ends_there_as_elsewhere() -> None:
 
 
 def late_replay(history_s: float) -> list[tuple[object, int]]:
-    """A node forgets a root; then a neighbour comes back that was cut off, with that root's message in its history,
-    which gives messages away for so long. Returns what the node has delivered in all."""
+    """Let a node forget a root. Then a neighbour that was cut off comes back, with that root's message in its history,
+    which replays messages for ``history_s``. Return all deliveries of the node."""
     pair = Pair()
     pair.link()
     pair.nodes["a"].broadcast(10)
@@ -196,7 +196,7 @@ def late_replay(history_s: float) -> list[tuple[object, int]]:
     pair.at(FORGET_S + 2 * SWEEP_S)
     b = pair.nodes["b"]
     assert "a" not in b.rows
-    # The neighbour was suspended, its timers with it: it still knows what it has delivered.
+    # The neighbour was suspended together with its timers: it still knows its deliveries.
     cut_off = Grove(Paper(3), "c")
     cut_off.rows["a"] = Root("a", 0.0, 0)
     cut_off.rows["a"].seq = 1
@@ -224,7 +224,7 @@ def test_a_history_that_outlasts_memory_is_found() -> None:
 
 @pytest.mark.parametrize("age", [0.0, 9.0])
 def test_an_age_goes_along_and_is_added_up(age: float) -> None:
-    """So a message ends everywhere at the same time, however many histories it has been in."""
+    """So a message expires everywhere at the same time, however many histories have held it."""
     paper = Paper()
     node = Grove(paper, "me")
     node.up("x", True)

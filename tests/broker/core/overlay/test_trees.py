@@ -1,4 +1,4 @@
-"""Trees, at one node: whom it prunes and never does, and whom it asks for what is missing, and when."""
+"""Trees, at one node: which peers it prunes, and which it asks for missing payloads, and when."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .paper import Paper
 
 
 def alone(*neighbours: str) -> tuple[Paper, Grove]:
-    """A node whose links to these are there, with empty vectors."""
+    """Return a node with links to these neighbours, which have empty vectors."""
     paper = Paper()
     node = Grove(paper, "me")
     for peer in neighbours:
@@ -20,24 +20,24 @@ def alone(*neighbours: str) -> tuple[Paper, Grove]:
 
 
 def up(node: Grove, peer: str) -> None:
-    """A link, over which nothing is lacking."""
+    """Open a link whose two ends lack nothing."""
     node.up(peer, True)
     node.received(peer, (VECTOR, {"r": 1 << 20, "me": 1 << 20}, -1.0), 0)
     node.received(peer, (FLOORS, {}, True, 1.0, {}), 0)
 
 
 def payload(node: Grove, peer: str, number: int, root: str = "r", kind: int = PAYLOAD) -> None:
-    """A payload of the root's comes from the peer."""
+    """Receive a payload of the root from the peer."""
     node.received(peer, (kind, (root, number), 1, 0.0, None)[: 5 if kind == PAYLOAD else 4], 10)
 
 
 def announce(node: Grove, peer: str, *numbers: int) -> None:
-    """The peer says that it has delivered these of r."""
+    """Receive the peer's announcement that it delivered these messages of r."""
     node.received(peer, (ENTRIES, tuple(("r", number) for number in numbers)), 0)
 
 
 def sent(paper: Paper, kind: int) -> list[object]:
-    """To whom wires of this kind were sent since the last look."""
+    """Return the receivers of wires of this kind since the last look."""
     return [to for to, wire in paper.take() if wire[0] == kind]
 
 

@@ -1,4 +1,4 @@
-"""HyParView: views of a few nodes, whatever befalls them; and one node alone."""
+"""HyParView: views of a few nodes under any faults; and one node alone."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from .histories import CRASHES, CUTS, LATE, PUT_OUT, SEVERED, History
 from .paper import Paper
 from .small import Small
 
-#: Seconds after which few nodes are one overlay again.
+#: Seconds after which a few nodes are one overlay again.
 WHOLE_S = 25.0
 
 
 class Told(Node):
-    """A protocol above that writes down what it is told of."""
+    """A protocol above that records its calls."""
 
     def __init__(self) -> None:
         self.peers: dict[Peer, None] = {}
@@ -57,20 +57,20 @@ class Told(Node):
 
 
 def alone(active: int = ACTIVE, active_max: int = ACTIVE_MAX) -> tuple[Paper, Hyparview, Told]:
-    """One node at a desk that only writes down."""
+    """Return one node at a desk that only records."""
     paper, told = Paper(), Told()
     return paper, Hyparview(paper, "me", told, Options(active, active_max)), told
 
 
 def neighbours(node: Hyparview, *peers: str) -> None:
-    """These have asked, and are neighbours."""
+    """Make these peers neighbours, at their request."""
     for peer in peers:
         node.up(peer, False)
         node.received(peer, (NEIGHBOUR, False), 0)
 
 
 def check(small: Small) -> None:
-    """The two ends of each neighbourhood know of it, and views keep their bounds."""
+    """Check that neighbours know each other, and that views keep their bounds."""
     nodes = {number: small.places[number].node for number in small.living()}
     for number, node in nodes.items():
         assert isinstance(node, Hyparview)
@@ -99,7 +99,7 @@ def test_views_are_whole_again_whatever_befalls_nodes(seed: int, nodes: int) -> 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.8])
 def test_most_of_many_nodes_may_crash(share: float) -> None:
-    """Nobody stays alone, the registry is hardly needed, and the overlay is one."""
+    """No node stays alone, nodes hardly need the registry, and the overlay is one."""
     small = Small(lambda desk, me: Hyparview(desk, me, Told()), 7)
     small.add()
     small.node(0).start(None)
@@ -132,7 +132,7 @@ def test_most_of_many_nodes_may_crash(share: float) -> None:
 
 
 def test_an_overlay_at_rest_stays_as_it_is() -> None:
-    """No churn: neither joins nor new neighbours, though every view would take one more."""
+    """The overlay has no churn: neither joins nor new neighbours, though every view has room for one more."""
     history = History(5, 12)
     small = history.small
     small.run(30.0)

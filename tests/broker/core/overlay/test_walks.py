@@ -1,4 +1,4 @@
-"""Shuffles between a few nodes: what is exchanged, and which way the answer takes."""
+"""Shuffles between a few nodes: the exchanged peers, and the way of the answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .paper import Paper
 
 
 def node(*neighbours: str, known: tuple[str, ...] = ()) -> tuple[Paper, Hyparview]:
-    """One with these views."""
+    """Return a node with these views."""
     paper = Paper()
     made = Hyparview(paper, "me", Node())
     made.start(None)

@@ -1,4 +1,4 @@
-"""The timer for what was announced and is not here: it follows the lag of the tree."""
+"""The timer for announced payloads that have not arrived: it follows the lag of the tree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TREE, OTHER = Branch("tree", 1), Branch("other", 2)
 
 
 def after(lags: list[float]) -> Wanted:
-    """What was wanted came by the tree after these lags, in seconds."""
+    """Return a timer whose wanted payloads came by the tree after these lags, in seconds."""
     wanted = Wanted()
     for number, lag in enumerate(lags, 1):
         if lag:
@@ -45,7 +45,7 @@ def test_the_timer_has_bounds() -> None:
 
 @pytest.mark.parametrize("asked_first", [True, False])
 def test_a_tree_that_is_slower_than_the_timer_makes_it_longer(asked_first: bool) -> None:
-    """Whether the tree's payload comes before the one that was asked for, or after it."""
+    """This holds whether the tree's payload comes before the requested one or after it."""
     wanted = after([0.0] * 10_000)
     for number in range(60):
         key = ("q", number)

@@ -1,4 +1,4 @@
-"""Keys on their way with their slots: which are told to whom, with what is left of their time, and what is lost."""
+"""Keys on their way with their slots: which ones reach which home, with their remaining time, and which are lost."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def dispatch(topic: str) -> Dispatch:
 
 
 def knows(way: Way, *keys: int) -> list[bool]:
-    """Which keys are in the table of duplicates."""
+    """Return, for each key, whether the table of duplicates has it."""
     kept = set(chain.from_iterable(way.dedup.keys_of(frozenset(range(SLOTS)))))
     return [one in kept for one in keys]
 
 
 def seen(*keys: tuple[int, Known]) -> SeenRequest:
-    """What another endpoint tells of these keys."""
+    """Return another endpoint's request about these keys."""
     return SeenRequest([(slot_of_key(key), hash_of_key(key), known) for key, known in keys])
 
 
 def told(way: Way) -> list[tuple[str, list[tuple[int, Known]]]]:
-    """Whom this endpoint has told of which keys since the last call."""
+    """Return the receivers and keys of this endpoint's requests since the last call."""
     asked = way.take_asked()
     assert {type(call.request) for call in asked} <= {SeenRequest}
     return [(call.target, [(key_of_hash(*of), left) for *of, left in call.request.keys]) for call in asked]
@@ -53,7 +53,7 @@ def test_who_waits_for_the_keys_to_be_on_their_way_waits_for_their_last_slice() 
         way.dedup.begin(key(topic, str(number).encode()))
     way.lets_in(ANN)
     way.keys.view_changed()
-    assert told(way) == []  # there may be many: it is done in slices
+    assert told(way) == []  # keys can be many, so it works in slices
     over: list[bool] = []
     way.cluster.transfers.after(lambda: over.append(True))
     (job,) = way.desk.jobs
@@ -98,7 +98,7 @@ def test_a_home_that_is_none_any_more_passes_on_who_is_still_handing_a_message_o
     way.keys.seen_requested("b", 7, seen(*gone))
     waiting = way.dedup.pending(keys[2])
     assert waiting is not None
-    waiting.append(dispatch(topics[2]))  # it is told by `b` itself
+    waiting.append(dispatch(topics[2]))  # `b` itself reports it
     way.lets_in(ANN)
     way.keys.view_changed()
     way.desk.work()
@@ -189,7 +189,7 @@ def test_keys_whose_time_is_over_leave_with_time_alone() -> None:
     assert len(way.dedup) == 0
 
 
-# What a replica carries
+# The content of a replica
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.floats(0.0, 60.0)), max_size=60), st.frozensets(st.integers(0, 9)))

@@ -1,4 +1,4 @@
-"""What a replica keeps of messages: packed at their home, taken in elsewhere, given on when the home has crashed."""
+"""The messages in a replica: packed at their home, absorbed elsewhere, and handed on after a crash of the home."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TTL_S = 60.0
 
 
 class Endpoint:
-    """One endpoint's."""
+    """One endpoint's replicated messages."""
 
     def __init__(self) -> None:
         self.desk = FakeDesk()
@@ -32,13 +32,13 @@ class Endpoint:
         self.state = ReplicatedMessages(self.desk.real, self.dedup, Names())
 
     def begin(self, topic: str, payload: bytes, number: int = 1) -> int:
-        """A message is being dispatched here."""
+        """Begin the dispatch of a message here."""
         key = key_of(slot_of(topic), topic, payload)
         self.state.under_way[key] = Message(topic, payload, "origin", number, 0.0)
         return key
 
     def see(self, topic: str, payload: bytes) -> int:
-        """One has been."""
+        """Record a dispatched message here."""
         key = key_of(slot_of(topic), topic, payload)
         self.dedup.add(key, self.desk.now)
         return key

@@ -1,4 +1,4 @@
-"""Subscriptions that end: which ones a home finds to be over, when, and what it has the store do."""
+"""Expiry of subscriptions: which ones a home finds expired, when, and its calls to the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOUD = canonical_filter({"volume": [{"numeric": [">", 7]}]})
 
 
 class Endpoint(Surroundings):
-    """A home, and a store that a test says what is in: ``records``, ``places``."""
+    """A home, and a store whose content the test sets: ``records``, ``places``."""
 
     def __init__(self, *peers: str, joined: bool = True, reads_memory: bool = True) -> None:
         super().__init__(*peers, joined=joined, unix_s=UNIX_S, shape=Shape(reads_memory=reads_memory))
@@ -43,22 +43,22 @@ class Endpoint(Surroundings):
         self.routes, self.locations, self.writes = topics.routes, topics.locations, self.cluster.writes
         self.records: list[Subscription] = []
         self.places: dict[str, Location] = {}
-        self.asked: list[Stored] = []  # all that the store has been asked
+        self.asked: list[Stored] = []  # all calls to the store
         self.down = False
         self.down_for: set[str] = set()  # operations
-        self.held: list[Stored] = []  # ends that the store has not answered
+        self.held: list[Stored] = []  # ends without the store's answer
         self.hold = False
-        self.hold_operation = "end"  # that is held, or another one
-        self.tells_slots = False  # the store says which slots have any
+        self.hold_operation = "end"  # the operation that the store holds
+        self.tells_slots = False  # the store names the slots with subscriptions
 
     def expiring(self, client: str, topic: str | None = None, term: Term = UNTIL, filter: str | None = None) -> str:
-        """A client's subscription; without a topic to one of ours."""
+        """Add a client's expiring subscription; without ``topic``, to one of ours."""
         topic = topic or self.topics_at("m", 1)[0]
         self.records.append(Subscription(topic, client, filter, term, len(self.records) + 1))
         return topic
 
     def tick(self, seconds: float = 0.1) -> list[Stored]:
-        """Time passes; what the store is asked meanwhile, and answers."""
+        """Let time pass; return the calls to the store meanwhile, which it answers."""
         self.desk.now += seconds
         self.part.tick()
         asked: list[Stored] = []
@@ -75,14 +75,14 @@ class Endpoint(Surroundings):
         return asked
 
     def walk(self, seconds: float = WALK_S_MAX) -> list[Stored]:
-        """Enough ticks for one walk over all slots."""
+        """Tick often enough for one walk over all slots."""
         asked = self.tick(seconds)
         for _ in range(SLOTS // SLOT_REQUESTS_PER_TICK + 1):
             asked += self.tick(0.0)
         return asked
 
     def gone(self, seconds: float = WALK_S_MAX) -> list[str]:
-        """Whose subscriptions have ended with one more walk."""
+        """Return the clients whose subscriptions ended in one more walk."""
         before = self.records[:]
         self.walk(seconds)
         return sorted({record.client for record in before if record not in self.records})
@@ -134,7 +134,7 @@ def test_one_ends_when_its_client_has_been_away_for_the_grace_time(endpoint: End
     assert endpoint.gone(WALK_S_MAX) == ["anna"]
     assert of(endpoint.asked, "end")[-1][0][0][1:] == (place, True)
     assert endpoint.desk.counts["subscriptions_ended"] == 1
-    assert endpoint.locations.get("anna") is None  # with a fresh id each time it would fill the cache
+    assert endpoint.locations.get("anna") is None  # clients with a fresh id each time would fill the cache
     endpoint.walk()
     assert (endpoint.part.found, endpoint.part.away) == (0, 0)
 
@@ -163,7 +163,7 @@ def test_who_is_said_to_be_here_and_is_not_is_looked_for_first(endpoint: Endpoin
 
 @pytest.mark.parametrize(("seen_s", "gone"), [(KEPT_S - WALK_S_MAX, ["anna"]), (KEPT_S, [])])
 def test_a_location_that_the_store_has_forgotten_is_no_sign_of_life(seen_s: float, gone: list[str]) -> None:
-    """Unless so much time has passed that one of which nothing was seen may have been forgotten, too."""
+    """Unless enough time has passed for the home to have forgotten a location without sightings, too."""
     endpoint = Endpoint()
     endpoint.expiring("anna")
     endpoint.places["anna"] = Location(7, "m", False)
@@ -267,7 +267,7 @@ def test_an_endpoint_that_may_not_act_looks_at_nothing() -> None:
     assert endpoint.walk() == []
 
 
-# How much at once
+# The amount of work at once
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_slot_that_is_written_into_is_looked_at_again(endpoint: Endpoint) -> N
 
 @pytest.mark.parametrize("tells_slots", [False, True])
 def test_one_that_is_written_during_a_walk_is_found_by_the_next(endpoint: Endpoint, tells_slots: bool) -> None:
-    """The slot has been looked into, or the store has not named it; and this walk finds nothing."""
+    """This walk finds nothing, because it has passed the slot, or the store did not name it."""
     endpoint.tells_slots = tells_slots
     endpoint.hold_operation = "expiring_slots" if tells_slots else "expiring"
     endpoint.tick(WALK_S_MAX)
@@ -334,7 +334,7 @@ def test_where_the_store_says_which_slots_have_any_no_other_is_looked_into(endpo
     assert of(endpoint.walk(), "expiring") == []
     asked = len(of(endpoint.asked, "expiring_slots"))
     endpoint.walk()
-    assert len(of(endpoint.asked, "expiring_slots")) == asked  # it is asked again in a while
+    assert len(of(endpoint.asked, "expiring_slots")) == asked  # the home asks again in a while
     endpoint.walk(EMPTY_S)
     assert len(of(endpoint.asked, "expiring_slots")) == asked + 1
 
@@ -368,7 +368,7 @@ def test_a_store_that_fails_is_left_alone_for_a_moment_and_nothing_ends(endpoint
 
 
 def in_use(endpoint: Endpoint, topic: str) -> Route:
-    """Anna has all messages of the topic, and those of a filter; one is under way."""
+    """Subscribe Anna to all messages of the topic, and to those of a filter, with one message under way."""
     route = endpoint.routes.add(topic)
     endpoint.routes.filled(topic, route, ("anna",))
     route.filters = TopicFilters(loading=False)
@@ -384,7 +384,7 @@ def test_the_caches_have_what_has_ended(endpoint: Endpoint) -> None:
     endpoint.gone()
     endpoint.hold = True
     endpoint.walk(GRACE_S)
-    assert not endpoint.writing.hold("anna")  # nothing else is written of it meanwhile
+    assert not endpoint.writing.hold("anna")  # it blocks other writes meanwhile
     (end,) = endpoint.held
     assert (route.subscribers, route.filters is None) == (("anna",), False)
     end.end(endpoint._end(*end.arguments))

@@ -1,4 +1,4 @@
-"""Filters of topics, from a client's ``subscribe`` to who gets a message, over several endpoints."""
+"""Filters of topics, from a client's ``subscribe`` to the recipients of a message, over several endpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVERYTHING = {"no such attribute": [{"exists": False}]}
 
 
 def ask(talker: Talker, **command: Any) -> dict[str, Any]:
-    """The reply to this command."""
+    """Return the reply to this command."""
     before = len(talker.replies)
     talker.send(**command)
     talker.hear()
@@ -41,7 +41,7 @@ def publish(talker: Talker, topic: str, payload: Any) -> None:
 
 
 def heard(talker: Talker) -> list[Any]:
-    """What has been heard since."""
+    """Return the payloads received since the last call."""
     payloads = [payload for _, _, payload in talker.notes]
     talker.notes.clear()
     return payloads
@@ -73,7 +73,7 @@ def test_several_filters_are_alternatives_and_a_message_comes_once(pair: Cluster
     for payload in (both, loud, {"volume": 1}):
         publish(anna, topic, payload)
     assert heard(anna) == [both, loud]
-    subscribe(anna, topic)  # none beats any
+    subscribe(anna, topic)  # a subscription without a filter beats any filter
     publish(anna, topic, {"volume": 2})
     assert heard(anna) == [{"volume": 2}]
     assert ask(anna, command="unsubscribe", topic=topic, filter=LOUD)["result"] == "success"
@@ -133,7 +133,7 @@ def test_one_ends_by_itself_and_the_next_listen_says_which(fields: dict[str, Any
     publish(bert, topic, {"volume": 9, "again": True})
     publish(bert, topic, {"genre": "rock"})
     assert heard(anna) == [{"genre": "rock"}]
-    subscribe(anna, topic, ROCK, **fields)  # which stays as it is, for good
+    subscribe(anna, topic, ROCK, **fields)  # this does not change the permanent subscription
     assert "ended" in ask(anna, command="listen")
     subscribe(anna, topic, LOUD)
     assert "ended" not in ask(anna, command="listen")
@@ -153,7 +153,7 @@ def test_the_next_home_reads_them(pair: Cluster) -> None:
 
 
 def many(cluster: Cluster, at: str, topic: str, count: int, filter: dict[str, Any]) -> Talker:
-    """A connection with so many clients that have the filter."""
+    """Open a connection with ``count`` clients that have the filter."""
     crowd = cluster.client("0", at)
     for fields in ({"command": "listen"}, {"command": "subscribe", "topic": topic, "filter": filter}):
         for number in range(count):
@@ -176,10 +176,10 @@ def test_pages_of_filters_are_read_while_messages_wait_and_changes_come(pair: Cl
     filters = route.filters
     assert filters.loading
     anna.send(command="subscribe", topic=topic, filter=LOUD)
-    assert ask(crowd, command="unsubscribe", topic=topic)["result"] == "success"  # "0", the first one of a page
+    assert ask(crowd, command="unsubscribe", topic=topic)["result"] == "success"  # client "0", the first of a page
     while filters.loading:
         pair.world.run(0.0005)
-        assert len(home._jobs) <= 2  # pages that come early put nothing twice into the row
+        assert len(home._jobs) <= 2  # early pages queue nothing twice
     anna.hear(2.0)
     assert [reply["result"] for _, reply in anna.replies[-2:]] == ["success"] * 2
     assert not route.filters.loading
@@ -193,7 +193,7 @@ def test_pages_of_filters_are_read_while_messages_wait_and_changes_come(pair: Cl
 
 
 def slow(cluster: Cluster, operation: str, seconds: float) -> None:
-    """The store takes so long for each call of this operation."""
+    """Delay the store's answer to each call of this operation."""
     world, call_store = cluster.world, cluster.world.call_store
 
     def call(node: Node, call: StoreCall) -> None:
@@ -207,7 +207,7 @@ def slow(cluster: Cluster, operation: str, seconds: float) -> None:
 
 
 def test_a_peer_waits_longer_while_they_are_read(pair: Cluster) -> None:
-    """Pages that take a second each, as long as the time-out of its request in all."""
+    """The pages take a second each, and together as long as the time-out of the peer's request."""
     topic = pair.topic_at("a")
     pages = int(TIMEOUT_S) + 2
     crowd = many(pair, "a", topic, pages * filtering.PAIRS_PER_PAGE, ROCK)
@@ -248,7 +248,7 @@ def test_many_whose_filters_hold_are_a_list_of_their_own_that_is_kept() -> None:
     for number in range(3):
         publish(loud, topic, {"genre": "rock", "number": number})
     assert sent["lists_sent"] == 2
-    publish(loud, topic, {"genre": "rock", "volume": 9})  # others match: another list
+    publish(loud, topic, {"genre": "rock", "volume": 9})  # other clients match: another list
     publish(loud, topic, {"genre": "rock", "number": 4})
     assert sent["lists_sent"] == 3
     assert len(plain.notes) == 5 * 5
@@ -362,7 +362,7 @@ def test_who_changes_from_one_to_the_other_while_a_message_waits_gets_it_once(
 
 
 def test_who_gets_a_filter_while_a_message_waits_for_places_has_it_once() -> None:
-    """It was among those that are looked for, and is among those whose filters hold, when they have been found."""
+    """The search includes the client, and so does the match of the filters after the search."""
     cluster = Cluster("a")
     anna, bert = cluster.listener("anna", "a", "t"), cluster.listener("bert", "a", "t")
     publish(anna, "t", 1)

@@ -1,4 +1,4 @@
-"""How much of large subscribes is under way: as much as the store wants, as long as it writes it in time. ADR 8."""
+"""The share of large subscribes under way: as much as the store wants, as long as it writes in time. ADR 8."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ TOPICS_UNDER_WAY = Shape().topics_at_least
 
 
 class Store:
-    """Of one endpoint: keeps what it is asked to write until it is told to have written it."""
+    """One endpoint's store: holds each write until the test calls ``written``."""
 
     def __init__(self, shape: Shape) -> None:
         self.now = 100.0
-        # Lookup routing: an endpoint needs no leave of others to write.
+        # Lookup routing: an endpoint can write without permission from others.
         self.router = Router(Endpoint("a", "i", "ws://a", 0), self.now, routing="lookup", shape=shape)
         self.calls: list[StoreCall] = []
         self.topics: list[str] = []
@@ -47,8 +47,8 @@ class Store:
         self.router.frame(connection, orjson.dumps(command), self.now)
 
     def slices(self) -> Iterator[tuple[list[StoreCall], int]]:
-        """What each slice of work led to until there is no more: calls of the store, and topics whose subscribers have
-        changed."""
+        """Yield the results of each slice of work, to the last: calls of the store, and the number of topics with
+        changed subscribers."""
         while True:
             changed = self.router.counters.counts["subscriptions_changed"]
             self.router.work(self.now)
@@ -79,7 +79,7 @@ class Store:
         return sum(len(row[1]) for call in self.calls for row in call.arguments[0])
 
     def written(self, took_s: float, error: StoreError | None = None) -> None:
-        """Everything that is under way; or, with an error, none of it."""
+        """Finish every write under way; with an error, fail all."""
         self.now += took_s
         calls, self.calls = self.calls, []
         for call in calls:
@@ -161,9 +161,9 @@ def test_a_slow_store_has_no_more_under_way_than_it_can_write_and_a_failure_goes
     most = 0
     while store.under_way():
         most = max(most, store.under_way())
-        store.written(0.02 * store.under_way())  # seconds: 50 topics each
+        store.written(0.02 * store.under_way())  # seconds; it writes 50 topics in each
     assert store.replies[connection] == [b'{"result":"success","id":1}']
-    assert 24 < most < 5.0 / 0.02  # what is written within the store's time-out
+    assert 24 < most < 5.0 / 0.02  # the store writes this much within its time-out
     store.subscribe(2, 10_000)
     assert store.under_way() > 24
     store.written(0.2, StoreUnavailable("down"))

@@ -1,4 +1,4 @@
-"""Who has moved away lately, against a plain list."""
+"""The clients that moved away lately, against a plain list."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STEPS = st.lists(st.tuples(st.floats(0, 6), st.one_of(st.none(), st.sampled_from
 def test_beyond_its_room_it_forgets_the_longest_gone_and_says_for_how_long_it_is_incomplete(
     steps: list[tuple[float, str | None]],
 ) -> None:
-    """Time passes, then a client moves away, or (none) what is old is forgotten."""
+    """Let time pass. Then a client moves away, or (none) old ones are forgotten."""
     gone = MovedAway(Sizes(moved_max=3))
     model: list[tuple[str, float]] = []
     forgotten_at: list[float] = []

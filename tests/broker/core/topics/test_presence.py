@@ -1,4 +1,4 @@
-"""Presence: what is a join and what is a leave, what of them has to be told, and what cannot be. SPEC section 2.5."""
+"""Presence: joins and leaves, their announcements, and those that a home cannot announce. SPEC section 2.5."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOM, HALL = "room/1", "hall/1"
 
 
 class Ours(Writer):
-    """Who has written."""
+    """The writer of subscriptions."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -37,7 +37,7 @@ class Ours(Writer):
 
 
 class Told(Surroundings):
-    """The home of all topics, some of which have presence."""
+    """The home of all topics, some with presence."""
 
     def __init__(self, *prefixes: str, unix_s: float = 0.0) -> None:
         super().__init__(unix_s=unix_s)
@@ -49,12 +49,12 @@ class Told(Surroundings):
             topics.expiry,
             topics.routes,
         )
-        self.under_way: list[News] = []  # of which a message is
+        self.under_way: list[News] = []  # with a message under way
 
     def write(
         self, client: str, *topics: str, added: bool = True, filter: str | None = None, replace: bool = False
     ) -> Ours:
-        """Somebody here changes subscriptions to topics of ours."""
+        """Change a local client's subscriptions to topics of ours."""
         now = self.desk.now
         write = Write(client, list(topics), added, now, now + TIMEOUT_S, None, filter, replace)
         write.writer = ours = Ours()
@@ -62,21 +62,21 @@ class Told(Surroundings):
         return ours
 
     def take_stored(self) -> list[Stored]:
-        """What the store was asked since the last look."""
+        """Return the calls to the store since the last look."""
         stored = self.desk.stored[:]
         self.desk.stored.clear()
         return stored
 
     def has(self, client: str, *filters: str | None) -> list[Subscription]:
-        """What the client has at the room."""
+        """Return the client's subscriptions to the room."""
         return [Subscription(ROOM, client, text) for text in filters]
 
     def cached(self, topic: str, *clients: str) -> None:
-        """The topic's subscriber set is in the routing cache."""
+        """Put the topic's subscriber set into the routing cache."""
         self.routes.filled(topic, self.routes.add(topic), set(clients))
 
     def said(self) -> list[dict[str, list[str]]]:
-        """The turn ends; what is told of topics of which nothing is under way. It is, from here on."""
+        """End the turn; return the news of topics with none under way before. They are under way from now on."""
         found: list[dict[str, list[str]]] = []
         while self.part.due:
             news = self.part.due.popleft()
@@ -86,7 +86,7 @@ class Told(Surroundings):
         return found
 
     def has_come(self, *, is_lost: bool = False) -> None:
-        """The first of the messages under way has been dispatched, or is lost."""
+        """Finish the dispatch of the first message under way, or lose it."""
         self.part.told(self.under_way.pop(0), is_lost)
 
     @property
@@ -99,7 +99,7 @@ def told() -> Told:
     return Told()
 
 
-# What is a join, and what is a leave
+# Joins and leaves
 
 
 def test_a_join_is_told_when_the_store_and_the_cache_have_it_and_nobody_waits_for_the_telling(told: Told) -> None:
@@ -215,7 +215,7 @@ def test_a_leave_behind_a_join_waits_for_it_and_is_told_behind_it(told: Told) ->
     told.desk.work()
     told.stored("subscriptions_of")[0].end([told.has("carl", PLAIN)])
     told.stored("unsubscribe")[0].end()
-    assert told.said() == []  # one message of a topic at a time
+    assert told.said() == []  # a topic has one message at a time
     told.has_come()
     assert told.said() == [{"left": ["carl"]}]
 
@@ -258,7 +258,7 @@ def test_other_writes_of_a_client_wait_for_one_that_is_told_and_others_clients_d
     assert write.arguments == ([Subscribe("carl", ["other"])],)
 
 
-# What cannot be told
+# Impossible announcements
 
 
 def test_where_it_cannot_be_read_what_is_there_the_change_is_made_and_counted_as_lost(told: Told) -> None:
@@ -290,7 +290,7 @@ def test_who_is_home_no_more_when_that_has_been_read_does_not_write(told: Told) 
     told.members.round += 1
     read.end([[]])
     told.stored()
-    told.writing.tick()  # it is again by now
+    told.writing.tick()  # it is the home again by now
     told.stored("subscriptions_of")[0].end([[]])
     told.stored("subscribe")[0].end()
     assert ours.told == ["ok"]
@@ -318,14 +318,14 @@ def test_too_many_that_wait_are_dropped_and_counted(told: Told) -> None:
     topics = [f"room/{number}" for number in range(presence.WAITING_MAX + 3)]
     told.part.tell("carl", topics, True)
     assert (told.lost, told.part.waiting) == (3, presence.WAITING_MAX)
-    assert told.base.inflight.messages == presence.WAITING_MAX  # so that publishers are slowed
+    assert told.base.inflight.messages == presence.WAITING_MAX  # so this slows publishers
 
 
-# Subscriptions that end
+# Expiring subscriptions
 
 
 class Ends(Told):
-    """One client's subscriptions to the room are over, and found to be: one without a filter, and one with."""
+    """One client's expired subscriptions to the room, which a walk finds: one without a filter, and one with."""
 
     def __init__(self) -> None:
         super().__init__(unix_s=100.0)
@@ -334,7 +334,7 @@ class Ends(Told):
         ]
 
     def find(self) -> list[Stored]:
-        """The walk comes to them; what the store is asked then."""
+        """Let the walk reach them; return the calls to the store then."""
         self.desk.now += WALK_S_MAX
         self.expiry.tick()
         asked: list[Stored] = []
@@ -351,7 +351,8 @@ class Ends(Told):
         return asked
 
     def ends(self, *before: str | None) -> Stored:
-        """They are found, and the store says what the client has at the room: these, by their filters."""
+        """Let the walk find them. The store answers that the client has these subscriptions to the room, by their
+        filters."""
         (read,) = self.find()
         assert (read.operation, set(read.arguments[0])) == ("subscriptions_of", {("carl", ROOM)})
         read.end([self.has("carl", *before) for _ in read.arguments[0]])
@@ -371,8 +372,8 @@ def test_who_has_nothing_left_when_they_have_ended_has_left() -> None:
 @pytest.mark.parametrize(
     ("before", "over"),
     [
-        ([None, LOUD, ROCK], 2),  # there is another one
-        ([None, LOUD], 1),  # one has got another term since
+        ([None, LOUD, ROCK], 2),  # another one exists
+        ([None, LOUD], 1),  # one got another term since
         ([None, LOUD], 0),  # the client has come back
         ([], 2),  # it had left before
     ],
@@ -381,7 +382,7 @@ def test_who_has_something_left_or_had_nothing_before_has_not(before: list[str |
     told = Ends()
     told.ends(*before).end([told.records[:over]])
     assert (told.said(), told.lost) == ([], 0)
-    told.write("carl", ROOM)  # and is held no longer
+    told.write("carl", ROOM)  # the write is no longer held back
     assert told.take_stored()[-1].operation == "subscriptions_of"
 
 

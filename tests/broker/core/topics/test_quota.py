@@ -1,4 +1,4 @@
-"""How many topics a client may have. SPEC section 1.4. First among endpoints, then the count alone."""
+"""The limit of topics for a client. SPEC section 1.4. First among endpoints, then the count alone."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_of_a_client_on_many_connections_no_more_than_some_wait() -> None:
 
 
 class Alone:
-    """A count of 3 topics at most, and what it has decided: the names of changes that began or were refused."""
+    """A count of 3 topics at most, and its decisions: the names of changes that began or were refused."""
 
     def __init__(self, sizes: Sizes = SIZES) -> None:
         self.desk = FakeDesk()
@@ -111,7 +111,7 @@ class Alone:
         self.decided.append(f"{change.id} is refused: {error.code}")
 
     def count(self) -> Stored:
-        """The one page that the store is being asked for."""
+        """Return the call for the one page that the count is reading."""
         (page,) = self.desk.stored
         self.desk.stored.clear()
         assert page.operation == "topics"
@@ -157,12 +157,12 @@ def test_pages_are_read_until_the_answer_is_known(alone: Alone) -> None:
     assert page.arguments[1] == "after x"
     page.end((["a"], "after a"))
     alone.count().end(([], None))
-    assert alone.decided == ["first begins with a,b"]  # of a, b and x
+    assert alone.decided == ["first begins with a,b"]  # the client then has a, b and x
 
 
 @pytest.mark.parametrize("page", [(["a", "b"], "after b"), (["a", "b", "x", "y"], None)])
 def test_a_client_that_has_all_of_them_already_may_say_so_again(alone: Alone, page: Any) -> None:
-    """Even if it has more than it may by now; and no further page is read."""
+    """Even if it now exceeds its limit. The count reads no further page."""
     alone.ask("again", ["a", "b"])
     alone.count().end(page)
     assert alone.decided == ["again begins with a,b"]
@@ -170,7 +170,7 @@ def test_a_client_that_has_all_of_them_already_may_say_so_again(alone: Alone, pa
 
 
 def test_no_further_page_is_read_when_there_are_too_many(alone: Alone) -> None:
-    """Who was above the limit before there was one keeps what it has, and gets no more."""
+    """A client above a new limit keeps its topics, and gets no more."""
     alone.ask("more", ["a"])
     alone.count().end((["w", "x", "y", "z"], "after z"))
     assert alone.decided == ["more is refused: too_many_topics"]

@@ -1,4 +1,4 @@
-"""The routing cache: reads that changes overtake, bounds, and locations that only ever get newer."""
+"""The routing cache: reads that changes overtake, bounds, and locations that only get newer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_change_confirmed_during_the_read_holds_whether_or_not_the_read_saw_it
 def test_whenever_the_store_is_read_the_route_ends_up_with_the_truth(
     before: set[str], during: list[tuple[str, bool]], after: list[tuple[str, bool]], read_at: int
 ) -> None:
-    """The read takes effect somewhere among the changes; every change reaches the route too, in order."""
+    """The read takes effect somewhere among the changes, and every change reaches the route, in order."""
 
     def applied(subscribers: set[str], some: list[tuple[str, bool]]) -> set[str]:
         for client, added in some:
@@ -65,7 +65,7 @@ def test_the_oldest_topic_that_was_not_used_goes_first() -> None:
     for topic in "abc":
         filled(routes, topic, 1)
     routes.use("a")
-    assert routes.get("b") is not None  # a look is no use
+    assert routes.get("b") is not None  # a ``get`` does not count as a use
     filled(routes, "d", 1)
     assert routes.topics() == ["a", "c", "d"]
     assert (routes.evicted, routes.ids) == (1, 3)
@@ -156,18 +156,18 @@ def test_the_bounds_hold_and_the_count_of_ids_is_true(
             if route.passing:
                 assert choosy
                 assert len(routes) == topics_max
-                routes.drop(topic)  # as its home does when nothing waits in it
+                routes.drop(topic)  # as its home does when no message waits in it
         held = [routes.get(topic) for topic in routes.topics()]
         assert routes.ids == sum(len(route.subscribers or ()) for route in held if route is not None)
         assert len(routes) == len(held) <= topics_max
         assert routes.ids <= ids_max or len(routes) == 1
 
 
-# Which topics come in
+# Admission of topics
 
 
 def publish(routes: Routes, topic: str, ids: int = 1) -> bool:
-    """One message, as its home takes it; whether the topic was in the cache."""
+    """Handle one message as its home does; return whether the topic was in the cache."""
     route = routes.use(topic)
     if route is None:
         route = filled(routes, topic, ids)
@@ -207,7 +207,7 @@ def test_going_round_topics_of_which_not_all_fit_still_finds_some() -> None:
     hits = 0
     for number in range(20 * 1_300):
         hits += publish(routes, str(number % 1_300))
-    assert hits > 20 * 1_300 // 3  # where the least recently used always goes, there is none
+    assert hits > 20 * 1_300 // 3  # LRU eviction would have none
 
 
 def test_many_subscribers_are_worth_keeping() -> None:
@@ -269,7 +269,7 @@ def test_the_locations_are_bounded_and_the_longest_unchanged_goes() -> None:
     assert (known.get("a"), len(known)) == (None, 0)
 
 
-# Where a client has subscribed
+# A client's subscriptions
 
 
 def test_it_says_where_a_client_has_subscribed_and_where_it_does_not_know() -> None:

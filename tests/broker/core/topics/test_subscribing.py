@@ -23,7 +23,7 @@ TOPICS_UNDER_WAY = Shape().topics_at_least
 
 
 class Endpoint(Surroundings):
-    """A client's endpoint, which is itself the home of some topics."""
+    """A client's endpoint, which is also the home of some topics."""
 
     def __init__(self, *peers: str, joined: bool = True, shape: Shape | None = None, quota: int = 0) -> None:
         super().__init__(*peers, joined=joined, limits=Limits(subscriptions=quota), shape=shape)
@@ -35,12 +35,12 @@ class Endpoint(Surroundings):
         self.part.change(connection or self.anna, said)
 
     def asked(self) -> list[tuple[str, Any]]:
-        """What peers are being asked: of whom, and with what."""
+        """Return the requests under way to peers: receiver and content."""
         assert {type(call.request) for call in self.desk.asked} <= {ChangeRequest}
         return [(call.target, call.request) for call in self.desk.asked]
 
     def leave_to(self, peer: str) -> None:
-        """The others are gone; that one is home of everything."""
+        """Let the other peers go; this one is home of everything."""
         for other in self.members.view():
             if other != peer:
                 self.members.left(other)
@@ -180,7 +180,7 @@ def test_a_large_one_is_cut_and_not_all_of_it_is_under_way() -> None:
     endpoint.desk.work()
     first, second = endpoint.stored("subscribe", "subscribe")
     assert written(first) + written(second) == topics[:TOPICS_UNDER_WAY]
-    assert not endpoint.desk.jobs  # it waits for something of its own to end
+    assert not endpoint.desk.jobs  # it waits for the end of its own writes
     first.end()
     endpoint.desk.work()
     (third,) = endpoint.stored("subscribe")
@@ -214,14 +214,14 @@ def test_more_is_under_way_as_long_as_the_store_is_fast_and_less_when_it_is_slow
     under_way.extend(endpoint.stored("subscribe", "subscribe"))
     writes_take(0.01)
     writes_take(WRITE_S_LONG)
-    assert most == [4, 2]  # slices: as many as the store wants, and as many as always may be
+    assert most == [4, 2]  # slices: as many as the store wants, and the number that is always allowed
 
 
 def test_a_failure_lets_less_be_under_way_however_soon_it_comes() -> None:
     endpoint = Endpoint(shape=Shape(topics_at_once=4 * TOPICS_PER_SLICE, slots_together=False))
 
     def begun(topics: int, fails: int) -> int:
-        """How many slices a command begins at once; of the slices it has in all the first so many fail."""
+        """Return how many slices a command begins at once, if its first ``fails`` slices fail."""
         endpoint.say("subscribe", names(topics))
         endpoint.desk.work()
         at_once = len(endpoint.desk.stored)
@@ -316,7 +316,7 @@ def test_to_take_topics_back_nobody_is_counted() -> None:
     assert endpoint.results(endpoint.anna) == ["ok 1"]
 
 
-# What has a filter or a term, or takes the place of all else
+# Subscriptions with a filter or a term, and those that replace all others
 
 
 def say_with(endpoint: Endpoint, name: str, topics: list[str], **fields: Any) -> None:

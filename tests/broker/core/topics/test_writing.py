@@ -1,4 +1,4 @@
-"""The home's part in subscriptions: what it gives to the store, in which order, and what it says of it."""
+"""The home's part in subscriptions: its writes to the store, their order, and its answers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Home(Surroundings):
         return None if route is None else route.subscribers
 
     def said(self) -> list[tuple[int, str]]:
-        """What the peer was answered since the last look: by number of the request, the code of a refusal, if any."""
+        """Return the answers to the peer since the last look: number of the request, and the code of a refusal, if
+        any."""
         said = [(number, "") for _, number, _ in self.desk.answers]
         said += [(number, code) for _, number, code in self.desk.declined]
         self.desk.answers.clear()
@@ -55,7 +56,7 @@ def home() -> Home:
 
 
 class Own(Writer):
-    """Who writes at this endpoint for its own clients."""
+    """The writer at this endpoint for its own clients."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -144,7 +145,7 @@ def test_a_failed_write_is_said_and_its_topics_are_read_again_before_they_are_us
     home.ask(7, [topic])
     home.stored("subscribe")[0].end(error=DOWN)
     assert home.said() == [(7, "store_unavailable")]
-    assert home.cached(topic) is None  # it may take effect yet
+    assert home.cached(topic) is None  # it can still take effect
     assert home.cached(other) == ("bert",)
     assert home.desk.counts["subscriptions_changed"] == 0
 
@@ -158,7 +159,7 @@ def test_changes_of_one_kind_overlap_and_one_of_the_other_waits_for_them(home: H
     home.ask(2, [b])
     first, second = home.stored("subscribe", "subscribe")
     home.ask(3, [a], added=False)
-    home.ask(4, [c])  # it has come behind the one that waits
+    home.ask(4, [c])  # it came after the one that waits
     first.end()
     home.desk.work()
     home.stored()
@@ -193,7 +194,7 @@ def test_more_than_so_many_do_not_wait_and_are_refused(home: Home) -> None:
     assert home.said() == []
     home.ask(WRITES_WAITING_MAX + 1, home.ours, added=False)
     assert home.said() == [(WRITES_WAITING_MAX + 1, "store_unavailable")]
-    home.ask(WRITES_WAITING_MAX + 2, home.ours, client="bert")  # others are not concerned
+    home.ask(WRITES_WAITING_MAX + 2, home.ours, client="bert")  # other clients are not affected
     assert home.said() == []
 
 
@@ -221,21 +222,19 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def group(kind: str) -> str:
-    """Those of one group may overlap, but for those in place of all."""
+    """Return the group of a kind. Writes of one group can overlap, except those that replace all."""
     return kind if kind == "in place of all" else "removal" if "removal" in kind else "added"
 
 
 class OneClient(RuleBasedStateMachine):
-    """Whatever comes and ends when: the store is never given two at once that may not overlap, each change goes there
-    in the order in which it came, and each is answered once."""
+    """Any order of changes and ends: the store never has two writes at once that must not overlap, it gets the changes
+    in the order of their arrival, and each change gets one answer."""
 
     def __init__(self) -> None:
         super().__init__()
         self.home = Home()
-        self.came: list[str] = []  # the kind of each
-        self.calls: list[
-            Stored
-        ] = []  # that the store has been given: a change's number is one more than its place here
+        self.came: list[str] = []  # each change's kind
+        self.calls: list[Stored] = []  # the store's calls: a change's number is one more than its position here
         self.ended: list[int] = []
 
     @rule(kind=st.sampled_from(list(KINDS)))
@@ -255,7 +254,7 @@ class OneClient(RuleBasedStateMachine):
             self.see()
 
     def see(self) -> None:
-        """The store has been given the next ones."""
+        """Take the next calls of the store."""
         self.calls += self.home.desk.stored
         self.home.desk.stored.clear()
 
@@ -269,7 +268,7 @@ class OneClient(RuleBasedStateMachine):
         assert [call.operation for call in self.calls] == operations[: len(self.calls)]
         groups = [group(self.came[number - 1]) for number in self.under_way]
         assert len(groups) <= 1 or set(groups) in ({"added"}, {"removal"})
-        if len(self.calls) < len(self.came):  # the next one waits for something
+        if len(self.calls) < len(self.came):  # the next one waits
             behind = group(self.came[len(self.calls)])
             assert groups
             assert behind not in groups or behind == "in place of all"
@@ -279,7 +278,7 @@ class OneClient(RuleBasedStateMachine):
 TestOneClient = OneClient.TestCase
 
 
-# Not the home, not yet, not any more
+# Not the home, not yet the home, no longer the home
 
 
 def test_topics_of_another_home_are_declined_and_the_store_not_asked(home: Home) -> None:
@@ -345,7 +344,7 @@ def test_a_parked_one_is_given_up_in_time() -> None:
 
 
 def test_one_whose_sender_has_begun_anew_is_dropped_and_counted() -> None:
-    """It has asked again over the new link, and may have said the contrary since."""
+    """The sender repeats its request over the new link, and can have sent the opposite since."""
     home = Home(joined=False)
     home.ask(7, home.ours)
     home.base.calls.links["p"] = Link("m.2")
