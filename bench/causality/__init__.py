@@ -1,1 +1,1 @@
-"""What happened before what in a run, without Spark: clocks, arrivals at a connection, the way between two messages."""
+"""Causal order in a run, without Spark: clocks, arrivals at a connection, and the way between two messages."""

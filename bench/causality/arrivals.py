@@ -1,6 +1,6 @@
-"""What one connection got too late: after a message that depends on it.
+"""Finds the messages that one connection got too late: after a message that depends on them.
 
-Owns the running maximum of the clocks of what has come. Must never know another connection's.
+Owns the running maximum of the clocks of arrived messages. Must never know another connection's clocks.
 """
 
 from __future__ import annotations
@@ -12,15 +12,24 @@ Arrival = TypeVar("Arrival")
 
 
 class Arrivals(Generic[Arrival]):
-    """`came` takes the first copies of a run's messages at one connection, in the order in which they came."""
+    """One connection's arrivals. `came` takes the first copies of a run's messages, in the order of their arrival."""
 
     def __init__(self) -> None:
         self._latest: dict[int, tuple[int, Arrival]] = {}
-        """Axis -> how many of it have a dependent that has come, and the first that said so."""
+        """Axis -> the highest number with an arrived dependent, and the first such arrival."""
 
     def came(self, arrival: Arrival, axis: int, number: int, clock: Sequence[int]) -> Arrival | None:
-        """The message at this place came, as `arrival` says for the caller. Returns the arrival of one that depends on
-        it and came before, if any did. `clock`: axis, number, axis, number …"""
+        """Record an arrival.
+
+        Args:
+            arrival: Identifies the arrival for the caller.
+            axis: The message's axis.
+            number: The message's number on the axis.
+            clock: The message's clock: axis, number, axis, number …
+
+        Returns:
+            An earlier arrival that depends on this message, or None.
+        """
         latest = self._latest
         before = latest.get(axis)
         pairs = iter(clock)

@@ -1,16 +1,16 @@
-"""The sequential pass: every message's clock, by the rows of its run in the order of time.
+"""The sequential pass: computes every message's clock from the rows of its run in the order of time.
 
-Owns what each publishing connection knows at each moment, and what of it may be forgotten. Must never look ahead, or
-order two rows by anything but their place in the sequence that it is given. Time and memory are linear in the rows, and
-in the clocks' sizes.
+Owns each publishing connection's knowledge at each moment, and when to forget parts. Must never look ahead, or order
+two rows by anything but their place in the given sequence. Time and memory are linear in the rows, and in the clocks'
+sizes.
 
-A message has a place: an axis and a number on it. Axes are the publishing connections: whoever knows a connection's
-n-th message knows all before it, so that a clock, axis -> number, says all that a message depends on (Fidge, Mattern).
-Where that does not hold, the message has an axis of its own: one with several reports of which any may have been its
-original (it depends only on what all of these depended on), and one that depends on nothing.
+A message has a place: an axis and a number on this axis. The axes are the publishing connections. A client that knows a
+connection's n-th message knows all before it, so a clock, axis -> number, holds all dependencies of a message (Fidge,
+Mattern). Two kinds of messages break this rule, and get their own axis: a message with several reports that could each
+be its original (it depends only on the common dependencies of all), and a message without dependencies.
 
-A clock is sparse: it has no entry of what nobody can get too late any more. `until_ns`, which whoever knows the whole
-run gives for each message, says when that is (bench.spark.happened).
+A clock is sparse: it omits messages that no connection can get too late any longer. `until_ns` of each message says
+when this is the case. The caller computes it from the whole run (bench.spark.happened).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ Message = tuple[int, int]
 """Topic and sequence number."""
 
 Entry = tuple[int, int]
-"""How many of an axis are known, and until when (ns) one of them can still come too late. Both grow along an axis."""
+"""The number of known messages of an axis, and until when (ns) one can still come too late. Both grow along an axis."""
 
 Clock = Mapping[int, Entry]
 
 NEVER = -(1 << 63)
-"""The `until_ns` of what cannot come too late."""
+"""The `until_ns` of messages that cannot come too late."""
 
 SWEEP_MIN = 10_000
-"""What is kept is looked through for what can be forgotten each time it has doubled, and not below so many pieces: a
-sweep then costs less than what it goes through did."""
+"""A sweep for forgettable items starts each time that the kept items have doubled, from this number on. So a sweep
+costs less than adding these items did."""
 
 _NONE: dict[int, Entry] = {}
 
 
 class Clocked(NamedTuple):
-    """A message's place, and the clock of what it depends on."""
+    """A message's place, and the clock of its dependencies."""
 
     axis: int
     number: int
@@ -45,7 +45,7 @@ class Clocked(NamedTuple):
 
 
 class _Known:
-    """A message that somebody may still learn of, and what comes with it."""
+    """A message that a connection may still learn, with its dependencies."""
 
     __slots__ = ("axis", "clock", "entry", "until_ns")
 
@@ -56,7 +56,7 @@ class _Known:
 
 
 class _Open:
-    """A message of several originals, of which `left` are still to come."""
+    """A message with several originals; `left` are still to come."""
 
     __slots__ = ("axis", "clock", "left")
 
@@ -66,7 +66,8 @@ class _Open:
 
 
 class Clocks:
-    """Of one run. `sent` and `received` take its rows, in order; counts are of the messages with a clock."""
+    """The clocks of one run. `sent` and `received` take its rows, in order. The counts cover the messages with a
+    clock."""
 
     def __init__(self) -> None:
         self.messages = 0
@@ -77,14 +78,14 @@ class Clocks:
         """Connection -> its axis, and its latest message's entry."""
         self._knows: dict[int, dict[int, Entry]] = {}
         self._heard: dict[int, list[tuple[int, _Known]]] = {}
-        """Connection -> what it has received since it sent last, with the times."""
+        """Connection -> its receipts since it last sent, with the times."""
         self._known: dict[Message, _Known] = {}
         self._open: dict[Message, _Open] = {}
         self._kept = 0
         self._kept_max = SWEEP_MIN
 
     def received(self, at_ns: int, connection: int, message: Message) -> None:
-        """The connection has got its first copy. Before the message's last original is there, that says nothing."""
+        """Record a connection's first copy. Before the message's last original it has no effect."""
         known = self._known.get(message)
         if known is not None:
             self._heard.setdefault(connection, []).append((at_ns, known))
@@ -100,9 +101,21 @@ class Clocks:
         depends: bool,
         until_ns: int,
     ) -> Clocked | None:
-        """A report, whose write began at `intended_ns` or later. `originals`: how many reports of the message may be
-        its original, this one among them; 0: this one is a duplicate. Returns the message's clock with its last
-        original. `depends`: false of a message that nothing has to come before."""
+        """Record a report.
+
+        Args:
+            at_ns: The time of its row.
+            intended_ns: Its write began then or later.
+            connection: The sender.
+            message: The reported message.
+            originals: How many reports of the message could be its original, including this one; 0: this one is a
+                duplicate.
+            depends: False for a message without dependencies.
+            until_ns: The message can come too late until then.
+
+        Returns:
+            The message's clock, if this is its last original.
+        """
         clock = {axis: entry for axis, entry in self._learnt(connection, intended_ns).items() if entry[1] >= at_ns}
         if not originals:
             known = self._known.get(message)
@@ -123,7 +136,7 @@ class Clocks:
     def _alone(
         self, at_ns: int, connection: int, message: Message, originals: int, clock: Clock, until_ns: int
     ) -> Clocked | None:
-        """An original of a message with an axis of its own."""
+        """Record an original of a message with its own axis."""
         whole = self._open.get(message)
         if whole is None:
             whole = self._open[message] = _Open(self._axis(), originals)
@@ -131,7 +144,7 @@ class Clocks:
         whole.clock = clock if whole.clock is None else _common(whole.clock, clock)
         entry = 1, until_ns
         if whole.left:
-            # Its sender knows that much: and what it depends on, for that is in all of its originals' clocks.
+            # Its sender knows this message, and its dependencies, since all clocks of its originals have these.
             if until_ns >= at_ns:
                 self._knows[connection][whole.axis] = entry
             return None
@@ -150,7 +163,7 @@ class Clocks:
         return Clocked(known.axis, known.entry[0], known.clock)
 
     def _learnt(self, connection: int, intended_ns: int) -> dict[int, Entry]:
-        """What the connection knew when it began to send."""
+        """Return the connection's knowledge when it began to send."""
         knows = self._knows.setdefault(connection, {})
         heard = self._heard.get(connection)
         if heard:
@@ -184,7 +197,7 @@ class Clocks:
 def _learn(knows: dict[int, Entry], known: _Known) -> None:
     had = knows.get(known.axis)
     if had is not None and had >= known.entry:
-        return  # and all that comes with it
+        return  # it also has the message's dependencies
     knows[known.axis] = known.entry
     for axis, entry in known.clock.items():
         had = knows.get(axis)
@@ -193,5 +206,5 @@ def _learn(knows: dict[int, Entry], known: _Known) -> None:
 
 
 def _common(one: Clock, other: Clock) -> Clock:
-    """What both know."""
+    """Return the knowledge that both share."""
     return {axis: min(entry, other[axis]) for axis, entry in one.items() if axis in other}

@@ -1,7 +1,7 @@
-"""How a message came to depend on another: the connections and messages between the two.
+"""Finds how a message came to depend on another: the connections and messages between the two.
 
-Owns the search, forward in time from the first message, by the rows that the clocks were made of. It is for the few
-violations that are shown: the clocks say that a message depends on another, and not why.
+Owns the search, forward in time from the first message, through the rows behind the clocks. It serves the few
+violations that a page shows: the clocks say that a message depends on another, but not why.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ingeborg.bench.causality.clocks import Message
 
 
 class Link(NamedTuple):
-    """`connection` sent `message` at `at_ns`, after `cause`: which it had received at `cause_ns`, or (None) sent. Of
-    the first message of a trail there is no cause."""
+    """A step: `connection` sent `message` at `at_ns`, after `cause`, which it had received at `cause_ns`, or (None)
+    sent. The first message of a trail has no cause."""
 
     message: Message
     connection: int
@@ -23,19 +23,20 @@ class Link(NamedTuple):
 
 
 class Trail:
-    """From one message to another. Takes the rows of their run from the first original of `first` to the last of
-    `last`, as `Clocks` does; then `links` has the way."""
+    """The way from one message to another. It takes the rows of their run from the first original of `first` to the
+    last of `last`, as `Clocks` does. Then `links` has the way."""
 
     def __init__(self, first: Message, last: Message) -> None:
         self._first, self._last = first, last
         self._reached: dict[Message, Link] = {}
-        """The first message; and those of which each original depends on it, once the last one is there."""
+        """The first message, and the messages whose originals all depend on it, once the last original has come."""
         self._left: dict[Message, int] = {}
-        """How many originals of a message are still to come; 0 also where one did not depend on the first message."""
+        """Message -> originals still to come; also 0 if one did not depend on the first message."""
         self._heard: dict[int, tuple[int, Message]] = {}
-        """Connection -> when it received one of these for the first time, and which."""
+        """Connection -> time and message of its first receipt of one of these."""
         self._knows: dict[int, tuple[Message, int | None]] = {}
-        """Connection that has sent one of these, or anything after it received one -> which; when it was received."""
+        """Connection that sent one of these, or sent anything after it received one -> the message, and the time of
+        receipt."""
 
     def received(self, at_ns: int, connection: int, message: Message) -> None:
         if self._is_whole(message):
@@ -65,7 +66,7 @@ class Trail:
 
     @property
     def links(self) -> list[Link]:
-        """From the first message to the last; empty where there is no way."""
+        """The steps from the first message to the last; empty without a way."""
         found: list[Link] = []
         message: Message | None = self._last
         while message is not None and message in self._reached:

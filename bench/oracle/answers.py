@@ -1,7 +1,7 @@
-"""Whether what publishers were told can be so.
+"""Checks whether the answers to publishers are possible.
 
-Owns: the answers to one message's publishes, held against each other (SPEC sections 1.3 and 7). Must never: look at
-what came to subscribers.
+Owns: the comparison of the answers to one message's publishes (SPEC sections 1.3 and 7). Must never: consider
+deliveries to subscribers.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from .verdict import Broken, Violation
 
 
 def check(facts: Facts, message: Message) -> Iterator[Violation]:
-    """An answer to each; a duplicate only where something was published before; a repetition dropped."""
+    """Check that each publish has an answer, that a duplicate had an earlier publish, and that repetitions were
+    dropped."""
     sends, payload = message.sends, message.payload
     about = {"topic": message.topic, "payload": payload}
     for send in sends:
         if send.outcome is Outcome.UNANSWERED:
-            text = f"{payload}, published at {send.endpoint}, got no answer, and its connection stayed"
+            text = f"{payload}, published at {send.endpoint}, got no answer, although its connection stayed"
             yield Violation(Broken.UNANSWERED, "1.3", text, send.at, **about)
     if sends and all(send.outcome is Outcome.DUPLICATE for send in sends):
-        text = f"{payload} was called a duplicate, and nobody had published it"
+        text = f"{payload} was called a duplicate, but nobody had published it"
         yield Violation(Broken.DUPLICATE_OF_NOTHING, "7", text, sends[0].at, **about)
     news = [send for send in sends if send.outcome is Outcome.NEW]
-    # After a crash, and after an error, what was known of it may be forgotten; without `dedup` nothing is dropped.
+    # After a crash, and after an error, a home can have forgotten the message; without `dedup` it drops nothing.
     if (
         len(news) > 1
         and message.dedup

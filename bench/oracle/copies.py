@@ -1,6 +1,6 @@
-"""How often a message may have come to a client.
+"""Decides how many copies of a message a client can get.
 
-Owns: exactly once, and what is allowed beyond (SPEC sections 7 and 8.3). Must never: ask whether it had to come.
+Owns: exactly once, and its exceptions (SPEC sections 7 and 8.3). Must never: ask whether the message had to come.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from .verdict import Again
 
 
 class Allowance(NamedTuple):
-    """``found``: copies that count: all, or those of the one connection that has most; ``most``: so many may be."""
+    """The limit. ``found``: the copies that count: all, or those on the connection with the most; ``most``: the most
+    allowed."""
 
     found: int
     most: int
@@ -24,9 +25,9 @@ class Allowance(NamedTuple):
 
 
 def allowed(facts: Facts, message: Message, copies: Sequence[Copy]) -> Allowance:
-    """Of the copies that came to one client.
+    """Return the limit for the copies that came to one client.
 
-    A fault explains a copy only if it had begun before that came.
+    A fault explains a copy only if it began before the copy came.
     """
     client, last_at = copies[0].client, max(copy.at for copy in copies)
     begin = message.first_at
@@ -36,8 +37,8 @@ def allowed(facts: Facts, message: Message, copies: Sequence[Copy]) -> Allowance
     forgotten = crashed and not facts.terms.survives
     again = forgotten or lookup or not message.dedup or any(send.may_have_come for send in message.sends)
     most = len(message.sends) if again else 1
-    # Who moves in the seconds of a crash can get a message at both places, and so where an endpoint ends that does not
-    # reach another; and a broadcast, which goes to whoever listens, whenever it moves.
+    # A client that moves in the seconds of a crash can get a message at both places, and also if an endpoint ends
+    # without reaching another. A broadcast goes to all listening clients, so any move can bring it at both places.
     slack = facts.terms.moves
     at_both = (
         (crashed or lookup or facts.disturbed(begin, end, Kind.CUT_OFF))

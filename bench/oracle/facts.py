@@ -1,9 +1,9 @@
-"""What clients saw, and what a recorder vouches for: all that the judge knows.
+"""Clients' observations, and the assurances of a recorder: all knowledge of the judge.
 
 Owns: the kinds of fact, and their indexes. Must never: judge, or know one recorder's format.
 
-Times are numbers of one clock and one unit, the recorder's. Names (of clients, connections, endpoints, topics) are
-whatever it calls them.
+Times are numbers of one clock and one unit, the recorder's. The recorder also chooses the names (of clients,
+connections, endpoints, topics).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Name = Hashable
 
 
 class Filtered(NamedTuple):
-    """The name of a client's subscription with a filter; that of one without is its topic."""
+    """The name of a client's subscription with a filter; a subscription without one has its topic as name."""
 
     topic: Name
     filter: Name
 
 
 class Outcome(Enum):
-    """What its publisher was told of a publish."""
+    """The answer to a publish."""
 
     NEW = "success, and it was no duplicate"
     DUPLICATE = "success, and it was a duplicate"
-    ACCEPTED = "success, or no error where none would be a success; whether a duplicate was not said"
+    ACCEPTED = "success, or no error if only errors get a reply; the answer does not tell duplicates apart"
     PARTIAL = "some endpoints got it, some did not"
     TOLD = "another error"
     CUT_OFF = "nothing: its connection ended"
@@ -39,7 +39,7 @@ class Outcome(Enum):
 
     @property
     def succeeded(self) -> bool:
-        """Was it called a success?"""
+        """Was the answer a success?"""
         return self in (Outcome.NEW, Outcome.DUPLICATE, Outcome.ACCEPTED)
 
 
@@ -47,11 +47,11 @@ class Outcome(Enum):
 class Send:
     """One publish or broadcast.
 
-    - ``over_at``: when its outcome was known.
-    - ``row``, ``number``: whose order it belongs to, and where in it.
-    - ``done_at``: from then on it has no more effect, whatever its outcome. ``None``: that is known of a success only.
-    - ``reached``: of PARTIAL, the endpoints that certainly got it.
-    - ``may_have_come``: it failed, and some may have got it all the same; its retry comes to them again (section 7).
+    - ``over_at``: the time at which its outcome was known.
+    - ``row``, ``number``: the sequence that it belongs to, and its position there.
+    - ``done_at``: from then on it has no more effect, with any outcome. ``None``: this is certain only for a success.
+    - ``reached``: for PARTIAL, the endpoints that certainly got it.
+    - ``may_have_come``: it failed, but some clients could have got it; its retry comes to them again (section 7).
     - ``acknowledged``: the publisher asked for a reply.
     """
 
@@ -68,14 +68,14 @@ class Send:
 
     @property
     def settled_at(self) -> float:
-        """From then on it has no more effect, for certain."""
+        """The time from which it certainly has no more effect."""
         if self.done_at is not None:
             return self.done_at
         return self.over_at if self.outcome.succeeded else FOREVER
 
 
 class Copy(NamedTuple):
-    """A message came to a client."""
+    """One delivery of a message to a client."""
 
     client: Name
     connection: Name
@@ -86,9 +86,9 @@ class Copy(NamedTuple):
 class Message:
     """All publishes of one payload to one topic (``None``: broadcasts), in the order sent.
 
-    - ``due_at``: when the first was meant to be sent, if that was earlier than it was.
+    - ``due_at``: the planned time of the first, if the publisher sent it later.
     - ``explained_until``: no fault that begins later explains a second copy. None does that begins after the copy came.
-    - ``met``: the filters, of all that anybody had at its topic, that it meets.
+    - ``met``: the filters at its topic that it meets, among all that any client had.
     """
 
     topic: Name | None
@@ -101,27 +101,27 @@ class Message:
 
     @property
     def first_at(self) -> float:
-        """When it was first sent."""
+        """The time of its first publish."""
         return self.sends[0].at
 
     @property
     def over_at(self) -> float:
-        """When all outcomes were known."""
+        """The time at which all outcomes were known."""
         return max(send.over_at for send in self.sends)
 
 
 @dataclass(slots=True)
 class Place:
-    """Where a client listens, from one ``listen`` on.
+    """The place where a client listens, from one ``listen`` on.
 
-    - ``begun_at``, ``answered_at``: when it was sent, and when its reply came, a success or not.
+    - ``begun_at``, ``answered_at``: the times of the command and of its reply, a success or not.
     - ``until``: from then on the client did not listen there.
-    - ``ended_at``: when its connection ended; ``replaced``: that was with 4001.
-    - ``read_at``: when the last frame came.
-    - ``slow``: the client does not always read. ``read_before``: it has read what was due before that; for a slow one,
-      where no more is known.
-    - ``settled_at``: what is published from then on is looked for nowhere else first. ``None``: when the ``listen`` is
-      over.
+    - ``ended_at``: the end of its connection; ``replaced``: it ended with 4001.
+    - ``read_at``: the time of the last frame.
+    - ``slow``: the client does not always read. ``read_before``: it has read the messages due before then; for a slow
+      client, if the recorder knows no more.
+    - ``settled_at``: messages published from then on do not go to another place first. ``None``: from the end of the
+      ``listen`` on.
     """
 
     client: Name
@@ -141,21 +141,21 @@ class Place:
 
     @property
     def over_at(self) -> float:
-        """When it is certain whether the ``listen`` took effect, and how: its reply, or its connection's end."""
+        """The time from which the effect of the ``listen`` is certain: its reply, or its connection's end."""
         return min(self.answered_at, self.ended_at)
 
     @property
     def confirmed_at(self) -> float:
-        """When its success came."""
+        """The time of its success."""
         return self.answered_at if self.succeeded else FOREVER
 
 
 @dataclass(slots=True)
 class Change:
-    """Of one client's wish for one topic. A refusal that changes nothing (section 5, *fix*) is none.
+    """A change of one client's wish for one topic. A refusal that changes nothing (section 5, *fix*) is no change.
 
-    ``filter``: the subscription with it is added, or ended; ``None``: that without one is added, or all are ended.
-    ``replace``: it is added in place of all others.
+    ``filter``: the command adds or ends the subscription with this filter; ``None``: it adds the one without, or ends
+    all. ``replace``: the added subscription replaces all others.
     """
 
     client: Name
@@ -169,7 +169,7 @@ class Change:
     replace: bool = False
 
     def of(self, name: Name) -> bool | None:
-        """Does it add the subscription of this name (``True``), or end it? ``None``: neither."""
+        """Does the change add the subscription of this name (``True``), or end it? ``None``: neither."""
         if name == (self.topic if self.filter is None else Filtered(self.topic, self.filter)):
             return self.added
         return False if (self.replace if self.added else self.filter is None) else None
@@ -177,7 +177,7 @@ class Change:
 
 @dataclass(slots=True)
 class Listed:
-    """The topics a client is said, or seen, to be subscribed to, at some instant between the two."""
+    """A client's subscribed topics, as reported or observed, at some instant between the two times."""
 
     client: Name
     at: float
@@ -194,17 +194,17 @@ class Note(NamedTuple):
 
 
 class By(Enum):
-    """Who ended a connection."""
+    """The side that ended a connection."""
 
     NOBODY = "it is open, or was when the history ended"
     CLIENT = "its client"
-    OTHER = "its endpoint, or whatever befell it"
+    OTHER = "its endpoint, or a fault"
 
 
 @dataclass(slots=True)
 class Line:
-    """One connection of a client. ``code``: the endpoint's, ``None`` where none came. ``slow``: its client reads more
-    slowly than it is sent."""
+    """One connection of a client. ``code``: the endpoint's close code, ``None`` without one. ``slow``: its client reads
+    more slowly than its messages arrive."""
 
     connection: Name
     client: Name
@@ -217,20 +217,20 @@ class Line:
 
 
 class Kind(Enum):
-    """Why, for a time, less is promised."""
+    """The reasons for weaker promises for a time."""
 
     CRASH = "an endpoint crashed, or may have been taken for dead (sections 7, 8.3)"
     CUT_OFF = "an endpoint ended in order and did not reach another (8.3)"
     CHANGE = "the endpoints did not stay the same (8.5)"
-    MOVES = "endpoints come and go, so of a client's move nobody knows that it went well (8.3)"
+    MOVES = "endpoints come and go, so nobody knows whether a client's move went well (8.3)"
     GONE = "this life of an endpoint may have been taken for dead (8.3: it is not a surviving one)"
-    UNION = "two writers may have missed each other, or one that crashed has written late: the union is kept (8.1)"
+    UNION = "two writers may have missed each other, or a crashed one wrote late: the union stays (8.1)"
     LOOKUP = "with `lookup` routing duplicates are best effort (7)"
-    KILL = "connections of this endpoint end, for it was killed"
+    KILL = "connections of this endpoint end because it was killed"
 
 
 class Disturbance(NamedTuple):
-    """A fault, or what follows from one. ``where``: of GONE the endpoint's life, of KILL the endpoint."""
+    """A fault, or its consequence. ``where``: for GONE the endpoint's life, for KILL the endpoint."""
 
     begin: float
     end: float
@@ -238,17 +238,17 @@ class Disturbance(NamedTuple):
     where: Name = None
 
     def meets(self, begin: float, end: float) -> bool:
-        """Have the two times a moment in common?"""
+        """Do the two periods overlap?"""
         return self.begin <= end and begin <= self.end
 
 
 class Terms(NamedTuple):
-    """Bounds, each with a reason that is the recorder's.
+    """Bounds; the recorder has the reason for each.
 
-    - ``read``: so long after a publish's success a client that reads has read what came to it.
-    - ``late``: so long after it was sent a change that failed, or was not answered, may yet take effect.
-    - ``moves``: a client that gets a message at both its places has moved within this of the publish.
-    - ``survives``: what a home knows of payloads survives its crash (section 7, replica).
+    - ``read``: this long after a publish's success a client that reads has read it.
+    - ``late``: this long after its command a change that failed, or got no answer, can still take effect.
+    - ``moves``: a client that gets a message at both its places moved within this time of the publish.
+    - ``survives``: a home's knowledge of payloads survives its crash (section 7, replica).
     """
 
     read: float = 0.0
@@ -259,11 +259,11 @@ class Terms(NamedTuple):
 
 @dataclass
 class Facts:
-    """All of them but the messages, which may be too many to be held at once.
+    """All facts except the messages, which can be too many to hold at once.
 
-    ``places``: of each client that was to listen, in the order begun; ``changes``: in the order sent. ``always``: from
-    when on a client has listened all the time, here or there, with nothing but its own moves to disturb it: of those of
-    whom the recorder knows that. ``refused``: what was published only in ways that change nothing.
+    ``places``: the places of each client that was to listen, in the order begun; ``changes``: in the order sent.
+    ``always``: the time from which a client has listened without a break, at any place, disturbed only by its own
+    moves, if the recorder knows this. ``refused``: payloads that were published only in ways that change nothing.
     """
 
     places: Mapping[Name, Sequence[Place]]
@@ -295,26 +295,26 @@ class Facts:
             self._disturbances[one.kind, one.where].append(one)
 
     def audience(self, topic: Name | None) -> Collection[Name]:
-        """The clients that may have a wish for it: all that were to listen, for broadcasts."""
+        """Return the clients that can have a wish for the topic: all that were to listen, for broadcasts."""
         return self.places if topic is None else self._audience.get(topic, ())
 
     def changes_of(self, client: Name, topic: Name) -> Sequence[Change]:
-        """What adds or ends the client's subscription to the topic, or that of a name with a filter (``Filtered``), in
+        """Return the changes of the client's subscription to the topic, or of a name with a filter (``Filtered``), in
         the order sent."""
         return self._changes.get((client, topic), ())
 
     def filters_of(self, client: Name, topic: Name | None) -> Collection[Filtered]:
-        """The names of all subscriptions with a filter that it ever had, or ended, at the topic."""
+        """Return the names of all subscriptions with a filter that the client ever had, or ended, at the topic."""
         return self._filters.get((client, topic), ())
 
     def sent(self, client: Name, topic: Name) -> Sequence[Change]:
-        """Whatever it has sent about the topic, in that order."""
+        """Return all changes that the client sent for the topic, in order."""
         return self._sent.get((client, topic), ())
 
     def topics_of(self, client: Name) -> set[Name]:
-        """Those of which it ever had, or ended, a wish, and the names of those with a filter."""
+        """Return the topics of all wishes that the client ever had, or ended, and the names of wishes with a filter."""
         return {topic for other, topic in self._changes if other == client}
 
     def disturbed(self, begin: float, end: float, *kinds: Kind, where: Name = None) -> bool:
-        """Was there such a disturbance then?"""
+        """Did such a disturbance overlap this period?"""
         return any(one.meets(begin, end) for kind in kinds for one in self._disturbances.get((kind, where), ()))

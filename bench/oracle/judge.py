@@ -1,6 +1,6 @@
-"""Message by message: did it come to everybody it was due to, once, and to nobody else?
+"""Judges message by message: did it come once to every client that it was due to, and to no other?
 
-Owns: the account of every pair of a message and a client. Must never: hold messages, of which there may be millions.
+Owns: the account of every pair of a message and a client. Must never: hold messages, which can be millions.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Report = Callable[[Violation], None]
 
 
 class Missed(NamedTuple):
-    """It did not come to the client, and need not have; the first of the excuses is reason enough."""
+    """A message did not come to the client, and did not have to; the first excuse is reason enough."""
 
     client: Name
     excuses: Sequence[Excuse]
 
 
 class Repeated(NamedTuple):
-    """It came to the client more than once, and may have."""
+    """A message came to the client more than once, which was allowed."""
 
     client: Name
     number: int
@@ -36,8 +36,8 @@ class Repeated(NamedTuple):
 
 @dataclass
 class Judged:
-    """What became of one message. ``due``: of each client that was asked about; ``once``: of these, those to whom one
-    copy came; ``undone``: copies after an unsubscription that the union of a conflict has undone."""
+    """The account of one message. ``due``: by examined client; ``once``: the number of clients with one copy;
+    ``undone``: copies after an unsubscription that the union of a conflict reverted."""
 
     due: dict[Name, Owed] = field(default_factory=dict)
     missed: list[Missed] = field(default_factory=list)
@@ -47,8 +47,9 @@ class Judged:
 
 
 class Judge:
-    """``report``: is given each violation. Without ``every_pair`` a single copy to a client that ever had the wish is
-    taken to be in order: to ask of tens of millions where they came, and whether they were due, would take too long."""
+    """The judge. ``report`` gets each violation. Without ``every_pair`` the judge accepts a single copy to a client
+    that ever had the wish: it would take too long to ask for tens of millions where they came, and whether they were
+    due."""
 
     def __init__(self, facts: Facts, report: Report, *, every_pair: bool = True) -> None:
         self._facts = facts
@@ -56,7 +57,7 @@ class Judge:
         self._every_pair = every_pair
 
     def message(self, message: Message, copies: Mapping[Name, Sequence[Copy]]) -> Judged:
-        """``copies``: of each client to which it came, all of them, whenever."""
+        """Judge one message. ``copies``: all copies of each client that got it, at any time."""
         facts, judged = self._facts, Judged()
         for violation in answers.check(facts, message):
             self._report(violation)
@@ -85,7 +86,7 @@ class Judge:
         judged.due[client] = found
         got = len(mine)
         if found.due and not found.anywhere:
-            # A copy at a wrong place has been reported as that: it is not lost beside.
+            # A copy at a wrong place is reported as such, so it is not lost in addition.
             got = sum(copy.connection in found.connections for copy in mine) + misplaced
         if got < found.due or not message.sends:
             self._lost(message, client, got, found.due)
@@ -93,7 +94,7 @@ class Judge:
             judged.missed.append(Missed(client, found.excuses))
 
     def _heard(self, message: Message, mine: Sequence[Copy], judged: Judged) -> int:
-        """How many of the copies came to a wrong place."""
+        """Report wrong copies; return how many came to a wrong place."""
         misplaced = 0
         for copy in mine:
             for found in rules.heard(self._facts, message, copy):
@@ -110,7 +111,7 @@ class Judge:
         client = mine[0].client
         if found.found > found.most:
             of = "a broadcast" if message.topic is None else message.topic
-            text = f"{client} got {message.payload} of {of} {found.found} times; {found.most} at the most"
+            text = f"{client} got {message.payload} of {of} {found.found} times, but at most {found.most} are allowed"
             section = "8.3" if found.crashed else "7"
             self._violate(Broken.TWICE, section, text, max(copy.at for copy in mine), message, client)
         elif len(mine) > 1:
@@ -125,7 +126,7 @@ class Judge:
         first = message.sends[0]
         crashed = self._facts.disturbed(message.first_at, message.over_at, Kind.CRASH)
         section = "8.3" if crashed else "8.6" if first.acknowledged else "8.2"
-        often = "never got" if not got else f"got {got} times, and not {due} times,"
+        often = "never got" if not got else f"got {got} instead of {due} copies of"
         text = f"{client} {often} {message.payload} of {of}, which was accepted at {first.endpoint}"
         self._violate(Broken.LOST, section, text, message.first_at, message, client)
 

@@ -1,7 +1,7 @@
-"""Which messages a client must have got, and at which connection; else why it need not.
+"""Decides which messages a client must have got, and on which connection; otherwise gives an excuse.
 
-Owns: what success of a publish promises to whom (SPEC sections 8.2, 8.3, 8.6, and 7 of repetitions). Must never: look
-at what came.
+Owns: the promise of a publish's success to each client (SPEC sections 8.2, 8.3, 8.6, and 7 for repetitions). Must
+never: consider deliveries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .wishes import Wish
 
 
 class Excuse(NamedTuple):
-    """Why one publish need not have reached a client. ``place``: the latest one that the client had been told of."""
+    """The reason why one publish did not have to reach a client. ``place``: the client's latest confirmed place."""
 
     cause: Cause
     send: Send
@@ -25,12 +25,13 @@ class Excuse(NamedTuple):
 
 @dataclass
 class Owed:
-    """How many copies must have come, and where.
+    """The number of copies that must have come, and their connections.
 
-    - ``due``: so many.
-    - ``connections``: where the client listened all the time; ``anywhere``: it moved well, so any of its own will do.
-    - ``excuses``: of the publishes that need not have reached it, in their order.
-    - ``roaming``: its recorder vouches that it listened all the time, here or there.
+    - ``due``: the number of copies.
+    - ``connections``: where the client listened all the time; ``anywhere``: it moved well, so any of its connections
+      counts.
+    - ``excuses``: those of the publishes that did not have to reach it, in order.
+    - ``roaming``: its recorder vouches that it listened all the time, at any place.
     """
 
     due: int = 0
@@ -41,14 +42,14 @@ class Owed:
 
 
 class _Due(NamedTuple):
-    """Of one publish. ``place``: where, if that is known."""
+    """One publish is due. ``place``: where, if known."""
 
     place: Place | None
     roaming: bool = False
 
 
 def owed(facts: Facts, message: Message, client: Name) -> Owed:
-    """Of all publishes of the message together: of those whose repetitions are dropped one copy, of others one each."""
+    """Sum up all publishes of the message: one copy in all if repetitions are dropped, otherwise one each."""
     found = Owed()
     for send in message.sends:
         verdict = _one(facts, message, send, client)
@@ -75,7 +76,7 @@ def _one(facts: Facts, message: Message, send: Send, client: Name) -> _Due | Exc
         return Excuse(Cause.CUT_OFF, send)
     begin, end = send.at, send.settled_at
     if message.dedup and len(message.sends) > 1 and send.outcome is not Outcome.NEW:
-        # It may be a repetition, which shares the outcome of the first, and goes to whom that one was due to.
+        # It can be a repetition, which shares the outcome of the first, and goes to the recipients of that one.
         before = [other for other in message.sends if other is not send and other.at < send.over_at]
         if any(other.settled_at == FOREVER for other in before):
             return Excuse(Cause.DUPLICATE, send)
@@ -103,7 +104,7 @@ def _at_a_place(
 
 
 def _partial(facts: Facts, message: Message, send: Send, client: Name) -> _Due | Excuse:
-    """Who listens at an endpoint that is said to have got it has got it (section 5)."""
+    """Judge a partial success: clients at the endpoints that it names as reached must get the message (section 5)."""
     told = Excuse(Cause.TOLD, send)
     if len(message.sends) > 1:
         return told

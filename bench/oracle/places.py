@@ -1,7 +1,7 @@
-"""Where a client listened, for certain; else why nobody can say.
+"""Finds where a client certainly listened; otherwise says why this is uncertain.
 
-Owns: what `listen`s that overlap, and connections that end, leave certain (SPEC sections 2.2, 8.2 to 8.4, 8.8). Must
-never: ask what the client was subscribed to.
+Owns: the certain facts despite overlapping `listen`s and connections that end (SPEC sections 2.2, 8.2 to 8.4, 8.8).
+Must never: consider the client's subscriptions.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from .verdict import Cause
 
 
 def steady(facts: Facts, client: Name, message: Message, begin: float, end: float) -> tuple[Place | None, Cause | None]:
-    """The place where the client listened for certain from ``begin`` to ``end``, and read what came to it.
+    """Return the place where the client certainly listened from ``begin`` to ``end``, and read its messages.
 
-    Else why there is none, and the latest place it had been told of, if any.
+    Otherwise return the cause, and the client's latest confirmed place, if any.
     """
     places = facts.places.get(client, ())
     good = [place for place in places if place.confirmed_at <= begin]
@@ -23,10 +23,10 @@ def steady(facts: Facts, client: Name, message: Message, begin: float, end: floa
         return None, Cause.NOT_LISTENING
     for place in reversed(good):
         if place.read_before is not None and place.until > begin:
-            # What it was sent later shows that it was there, and has read.
+            # Its later messages show that it was there, and has read.
             due_at = begin if message.due_at is None else message.due_at
             return place, None if due_at < place.read_before else Cause.SLOW
-        # Those that were over before it was begun are older; of all others it is not known which is the newest.
+        # Places that ended before its begin are older; among all others the newest is unknown.
         elsewhere = [other for other in places if other.connection != place.connection and other.begun_at <= end]
         if any(other.over_at >= place.begun_at for other in elsewhere):
             continue
@@ -37,21 +37,22 @@ def steady(facts: Facts, client: Name, message: Message, begin: float, end: floa
 
 
 def read_past(facts: Facts, place: Place, at: float) -> bool:
-    """Has it read what had come to it by then? Frames come in order; else it had ``Terms.read`` to do so."""
+    """Has the client read its messages until then? Later frames prove it, as frames come in order; otherwise it needs
+    ``Terms.read`` more seconds."""
     return place.read_at > at or place.ended_at > at + facts.terms.read
 
 
 def moved_well(facts: Facts, client: Name, begin: float, end: float) -> bool:
-    """Did the client listen all the time, here or there, with nothing but its own moves to disturb it?
+    """Did the client listen all the time, at any place, disturbed only by its own moves?
 
-    It listened before; each `listen` of the time succeeded; and it left no connection: they were closed upon. None was
-    sent while another was under way, for of those nobody knows which is the newest.
+    It must have listened before. Each `listen` in the period succeeded, and endpoints closed its former connections. No
+    two overlapped, because then the newest would be unknown.
     """
     ever = [place for place in facts.places.get(client, ()) if place.begun_at <= end]
     if any(earlier.over_at >= later.begun_at for earlier, later in pairwise(ever)):
         return False
-    # One after the other, so the newest of before is where it was. An older one may still be open: it is replaced, and
-    # was only not told yet.
+    # The commands came one after the other, so the newest earlier place is where it was. An older one can still be
+    # open: it is replaced, but does not know yet.
     before = [place for place in ever if place.over_at < begin]
     if not before or before[-1].until <= begin:
         return False
@@ -60,11 +61,11 @@ def moved_well(facts: Facts, client: Name, begin: float, end: float) -> bool:
         any(place.until > end and read_past(facts, place, end) for place in places)
         and all(place.succeeded and place.answered_at < FOREVER for place in places)
         and all(place.until > end or place.replaced for place in places)
-        and not any(place.slow for place in places)  # what it had not read when it moved is lost (section 8.8)
+        and not any(place.slow for place in places)  # a slow client's move loses unread messages (8.8)
         and not facts.disturbed(begin, end, Kind.CRASH, Kind.CHANGE, Kind.MOVES, Kind.LOOKUP)
     )
 
 
 def moved(facts: Facts, client: Name, begin: float, end: float) -> bool:
-    """Was a `listen` of the client under way in that time?"""
+    """Was a `listen` of the client under way in this period?"""
     return any(place.begun_at <= end and place.over_at >= begin for place in facts.places.get(client, ()))

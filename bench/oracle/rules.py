@@ -1,7 +1,7 @@
-"""The promises that are kept, or not, by a connection and by a client's list: each a function from facts to violations.
+"""The promises about a connection and about a client's list: each is a function from facts to violations.
 
-Owns: order, what may be heard where, how connections end, what subscriptions are there (SPEC sections 2.2, 3, 5, 6,
-8.1, 8.5, 8.8). Must never: ask whether a message had to come, or how often (``judge`` does).
+Owns: order, allowed deliveries, ends of connections, and existing subscriptions (SPEC sections 2.2, 3, 5, 6, 8.1, 8.5,
+8.8). Must never: ask whether a message had to come, or how often (``judge`` does).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Key = tuple[Name | None, Any]
 
 
 def published(facts: Facts, line: Line, messages: Mapping[Key, Message]) -> Iterator[Violation]:
-    """Sections 3 and 5: nothing is heard that was not published before, nor what was refused."""
+    """Sections 3 and 5: a client hears nothing that was not published before, and nothing that was refused."""
     for at, topic, payload in line.notes:
         about = {"clients": frozenset({line.client}), "topic": topic, "payload": payload}
         if (topic, payload) in facts.refused:
-            text = f"{payload} was refused, and {line.client} got it all the same"
+            text = f"{payload} was refused, but {line.client} got it"
             yield Violation(Broken.REFUSED, "5", text, at, **about)
             continue
         message = messages.get((topic, payload))
@@ -32,14 +32,14 @@ def published(facts: Facts, line: Line, messages: Mapping[Key, Message]) -> Iter
 
 
 def heard(facts: Facts, message: Message, copy: Copy) -> Iterator[Violation | Kind]:
-    """Sections 2.2 and 3: only who has a wish for it gets it, and only where it listens.
+    """Sections 2.2 and 3: a client gets a message only if it has a wish for it, and only where it listens.
 
-    ``Kind.UNION``: it had no wish any more, and the union of a conflict may have undone that (section 8.1).
+    ``Kind.UNION``: its wish had ended, but the union of a conflict may have reverted the end (section 8.1).
     """
     client, topic, payload = copy.client, message.topic, message.payload
     about = {"clients": frozenset({client}), "topic": topic, "payload": payload}
     if message.first_at > copy.at:
-        return  # ``published`` says so
+        return  # ``published`` reports it
     mine = [place for place in facts.places.get(client, ()) if place.connection == copy.connection]
     if not any(place.begun_at <= copy.at for place in mine):
         text = f"{client} got {payload} on a connection that it does not listen on"
@@ -49,7 +49,7 @@ def heard(facts: Facts, message: Message, copy: Copy) -> Iterator[Violation | Ki
         if topic is not None and wishes.may_be_undone(facts, client, topic, copy.at):
             yield Kind.UNION
         else:
-            text = f"{client} is not subscribed to {topic}, and got {payload}"
+            text = f"{client} is not subscribed to {topic}, but got {payload}"
             yield Violation(Broken.NO_WISH, "2.2", text, copy.at, **about)
     for newer in facts.places.get(client, ()):
         if (
@@ -64,10 +64,10 @@ def heard(facts: Facts, message: Message, copy: Copy) -> Iterator[Violation | Ki
 
 
 def order(facts: Facts, line: Line, once: Mapping[Key, Send]) -> Iterator[Violation]:
-    """Section 8.5: of one publisher and one topic in its order, while endpoints and places stay.
+    """Section 8.5: messages of one publisher and one topic come in order, while endpoints and places stay.
 
-    ``once``: what was published once only; of what was repeated nobody knows which publish it is that came. What was
-    sent before the client was at its place for certain may be looked for at its former place first.
+    ``once``: messages with a single publish; for a repeated one the delivered publish is unknown. Messages sent before
+    the client was certainly at its place can go to its former place first.
     """
     mine = [place for place in facts.places.get(line.client, ()) if place.connection == line.connection]
     settled = [place.over_at if place.settled_at is None else place.settled_at for place in mine]
@@ -91,7 +91,7 @@ def order(facts: Facts, line: Line, once: Mapping[Key, Send]) -> Iterator[Violat
 
 
 def replaced(facts: Facts, line: Line) -> Iterator[Violation]:
-    """Section 6: 4001 is for who listens elsewhere since."""
+    """Section 6: 4001 goes to clients that have listened elsewhere since."""
     if line.by is not By.OTHER or line.code != 4001:
         return
     places = facts.places.get(line.client, ())
@@ -102,13 +102,15 @@ def replaced(facts: Facts, line: Line) -> Iterator[Violation]:
         and all(place.over_at >= own.begun_at for own in mine)
         for place in places
     ):
-        text = f"{line.client} was closed upon with 4001 at {line.endpoint}, and listens nowhere since"
+        text = f"{line.endpoint} closed {line.client}'s connection with 4001, but it has not listened elsewhere since"
         yield Violation(Broken.REPLACED, "6", text, line.ended_at, clients=frozenset({line.client}))
 
 
 def ends(facts: Facts, line: Line) -> Violation | str:
-    """Sections 6 and 8.8: a connection ends by its client, with its endpoint, or because the client was slow: the word
-    for it. Only for a recorder that knows of each endpoint's end."""
+    """Sections 6 and 8.8: a connection ends by its client, with its endpoint, or because the client was slow.
+
+    Return the word for the reason, or a violation. Only a recorder that knows each endpoint's end can use this.
+    """
     if line.by is not By.OTHER:
         return "end" if line.by is By.NOBODY else "moved"
     if facts.disturbed(line.ended_at, line.ended_at, Kind.KILL, where=line.endpoint):
@@ -121,7 +123,7 @@ def ends(facts: Facts, line: Line) -> Violation | str:
 
 
 def subscriptions(facts: Facts, listed: Listed) -> Iterator[Violation | Kind]:
-    """Section 8.1: what was confirmed last is kept; what was refused, or ended, is not there.
+    """Section 8.1: the last confirmed subscription stays; refused or ended ones do not exist.
 
     ``Kind.UNION``: an entry that the union of a conflict may have brought back.
     """
@@ -130,7 +132,7 @@ def subscriptions(facts: Facts, listed: Listed) -> Iterator[Violation | Kind]:
         wish = wishes.holds(facts, client, topic, listed.at, at)
         about: dict[str, Any] = {"clients": frozenset({client}), "topic": topic}
         if wish is Wish.YES and topic not in listed.topics:
-            text = f"the subscription of {client} to {topic} was confirmed, and is lost"
+            text = f"the subscription of {client} to {topic} was confirmed, but is lost"
             yield Violation(Broken.SUBSCRIPTION_LOST, "8.1", text, at, **about)
         elif wish is Wish.NO and topic in listed.topics:
             if wishes.may_be_undone(facts, client, topic, at):

@@ -1,4 +1,4 @@
-"""What the judge says: which promise did not hold, and why what is missing may be.
+"""The judge's verdicts: which promise did not hold, and why a message may be missing.
 
 Owns: the words. Must never: decide.
 """
@@ -13,7 +13,7 @@ from .facts import Name
 
 
 class Broken(Enum):
-    """What did not hold, in short."""
+    """The broken promise, in short."""
 
     LOST = "lost"
     TWICE = "delivered twice"
@@ -33,7 +33,7 @@ class Broken(Enum):
 
 
 class Cause(Enum):
-    """Why a message need not have come to a client."""
+    """The reasons why a message did not have to come to a client."""
 
     TOLD = "its publisher was told"
     CUT_OFF = "its publisher was cut off"
@@ -48,7 +48,7 @@ class Cause(Enum):
 
 
 class Again(Enum):
-    """Why a message may have come to a client more than once."""
+    """The reasons why a message can come to a client more than once."""
 
     SENT_AGAIN = "it was published again after a crash or an error, or without `dedup`"
     AT_BOTH = "its client moved meanwhile, and got it at both places"
@@ -56,8 +56,8 @@ class Again(Enum):
 
 @dataclass
 class Violation:
-    """``broken``: ``None`` of a rule that is a recorder's own; ``section``: of SPEC; ``clients``, ``topic``,
-    ``payload``: what the events that matter are found by."""
+    """A broken promise. ``broken``: ``None`` for a recorder's own rule; ``section``: in SPEC; ``clients``, ``topic``,
+    ``payload``: they identify the relevant events."""
 
     broken: Broken | None
     section: str

@@ -1,6 +1,7 @@
-"""Who was subscribed to what, for certain.
+"""Decides which clients were certainly subscribed to a topic.
 
-Owns: what commands that overlap leave certain (SPEC sections 1.3 and 8.1). Must never: ask whether anybody listened.
+Owns: the certain facts despite overlapping commands (SPEC sections 1.3 and 8.1). Must never: ask whether a client
+listened.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from .facts import FOREVER, Change, Facts, Filtered, Kind, Message, Name
 
 
 class Wish(Enum):
-    """For all of a time."""
+    """A client's wish over a whole period."""
 
     YES = "subscribed for certain"
     NO = "not subscribed for certain"
@@ -21,10 +22,10 @@ class Wish(Enum):
 
 
 def holds(facts: Facts, client: Name, topic: Name | None, begin: float, end: float) -> Wish:
-    """Was it subscribed all the time? Everybody is to broadcasts.
+    """Was the client subscribed all the time? Every client is subscribed to broadcasts.
 
-    Success of one command decides it, if that came before the time began and every command to the contrary, sent before
-    the time ended, was over before that one was sent. Commands of one connection take effect in order.
+    Success of one command decides, if it came before the period began, and if every opposite command sent before the
+    period ended was over before the deciding one was sent. Commands of one connection take effect in order.
     """
     if topic is None:
         return Wish.YES
@@ -32,9 +33,10 @@ def holds(facts: Facts, client: Name, topic: Name | None, begin: float, end: flo
 
 
 def wants(facts: Facts, client: Name, message: Message, begin: float, end: float) -> Wish:
-    """The same of a message: it was subscribed without a filter, or with one that the message meets (section 2.6).
+    """Do as ``holds`` does for a message: a subscription without a filter counts, or one whose filter the message meets
+    (section 2.6).
 
-    Where one such subscription takes the place of another, it is so all the time, though of neither alone.
+    If one such subscription replaces another, the wish holds all the time, although neither does alone.
     """
     topic = message.topic
     filters = facts.filters_of(client, topic)
@@ -51,7 +53,8 @@ def wants(facts: Facts, client: Name, message: Message, begin: float, end: float
 
 
 def _together(change: Change, names: Sequence[Name | Filtered]) -> Change | None:
-    """What it does to all of these taken as one. To end one of them may end it, or not: there it counts as an end."""
+    """Return the change's effect on all names taken as one. Ending one name may or may not end the whole; it counts as
+    an end."""
     effects = {change.of(name) for name in names}
     if True in effects:
         return change
@@ -78,6 +81,6 @@ def _over_before(facts: Facts, other: Change, change: Change, earlier: bool) -> 
 
 
 def may_be_undone(facts: Facts, client: Name, topic: Name, at: float) -> bool:
-    """May an unsubscription have been undone by then, since the union of a conflict is kept (section 8.1)?"""
+    """Can the union of a conflict have reverted an unsubscription by then (section 8.1)?"""
     has_ended_any = bool(facts.changes_of(client, topic) or facts.filters_of(client, topic))
     return has_ended_any and facts.disturbed(-FOREVER, at, Kind.UNION)

@@ -162,17 +162,17 @@ def refused_and_heard(history: History) -> None:
 WHATEVER_BEFALLS: dict[Callable[[History], None], str] = {
     lost: "never got",
     lost_once: "never got",
-    thrice: "at the most",
+    thrice: "but at most",
     what_nobody_published: "nobody had published",
     to_who_has_no_wish: "is not subscribed to",
-    subscriptions_lost: "was confirmed, and is lost",
+    subscriptions_lost: "was confirmed, but is lost",
     subscription_made: "without a command that could have done it",
     unsubscription_lost: "without a command that could have done it",
     no_reply: "got no reply",
 }
 IN_PEACE: dict[Callable[[History], None], str] = {
-    twice: "2 times; 1 at the most",
-    twice_at_two_places: "2 times; 1 at the most",
+    twice: "2 times, but at most 1",
+    twice_at_two_places: "2 times, but at most 1",
     moved_to_a_former_place: "where it was before",
     out_of_order: "which the same publisher published later",
     not_dropped: "a repetition was not dropped",
@@ -186,7 +186,7 @@ OF_OWN_KEYS: dict[Callable[[History], None], str] = {
     conflict_with_nothing: "nothing else had its key",
     retry_is_new: "a repetition was not dropped",
     refused_and_heard: "was refused, and",
-    twice: "2 times; 1 at the most",
+    twice: "2 times, but at most 1",
 }
 
 

@@ -67,8 +67,8 @@ def numbers_of(held: Held) -> list[int]:
 
 
 def united(bitmaps: list[BitMap]) -> BitMap:
-    """Unite all bitmaps in one step: a copy of a large one takes longer than a union of many. A single bitmap is
-    returned itself."""
+    """Unite all bitmaps in one step: a copy of a large one takes longer than a union of many. Return a single
+    bitmap itself."""
     if len(bitmaps) == 1:
         return bitmaps[0]
     return BitMap.union(*bitmaps) if bitmaps else BitMap()

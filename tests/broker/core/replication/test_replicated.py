@@ -144,7 +144,7 @@ A_TIME = struct.pack("<f", 1.0)
 )
 def test_what_nobody_packs_so_is_refused_and_changes_nothing(rows: Any) -> None:
     replica = Endpoint()
-    with pytest.raises(ValueError, match=r"no |keys"):
+    with pytest.raises(ValueError, match="the chunk"):
         replica.state.absorb(ormsgpack.packb(rows, option=ormsgpack.OPT_NON_STR_KEYS))
     assert (len(replica.dedup), replica.state.of_others) == (0, {})
 
