@@ -1,8 +1,9 @@
-"""Fixtures of the bench tests: one Spark session for all of them that run in one process.
+"""Fixtures of the bench tests: one Spark session for all tests in a process.
 
-Small data and many plans: most of the time would go into compiling what runs once, and into planning. So the JVMs do
-without their second compiler, and the session without generated code and without what costs more than it wins here. The
-product's own session is tested by `bench digest` in a process of its own (`test_cli.py`), with all that its users have.
+The data are small and the plans many, so most of the time would go into planning, and into compiling code that runs
+once. Therefore the JVMs run without their second compiler, and the session without generated code and other options
+that cost more than they save here. `test_cli.py` tests the product's own session with `bench digest` in a separate
+process, as users run it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from tests import wants
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Of the JVM of this process's session and of all others: no second compiler (and for the code of the first one room
-#: enough, or it is swept again and again), and classes are taken as they are.
+#: Options of all JVMs, including this process's: no second compiler, enough room for the first one's code (otherwise
+#: the JVM sweeps it again and again), and no verification of classes.
 BRIEF = (
     "-XX:TieredStopAtLevel=1",
     "-XX:ReservedCodeCacheSize=240m",
@@ -32,7 +33,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", " ".join(BRIEF))
 
 @pytest.fixture(scope="session")
 def java() -> None:
-    """What Spark runs on, and Spark; skips where they are not there."""
+    """Require Java and Spark; skip without them."""
     wants.module("pyspark", "bench")
     from ingeborg.bench.spark import session
 
@@ -42,19 +43,20 @@ def java() -> None:
         wants.skip(wants.JAVA, wants.BY_MAKE_JAVA)
 
 
-#: What the tests' session has in place of the product's settings, or beside them. (`several` makes it two partitions.)
+#: Settings of the tests' session that replace or extend the product's. (`several` sets two partitions.)
 QUICK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
-    # Or each file is a task, and to list more than thirty is a job of as many tasks.
+    # Otherwise each file is a task, and listing more than thirty is a job with as many tasks.
     "spark.sql.files.openCostInBytes": "1",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Planning: rules that look for more filters, the check after each rule, and the plan as text for a page not shown.
+    # Planning: rules that search for more filters, the check after each rule, and the plan's text for a page that is
+    # off.
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.ui.explainMode": "simple",
-    # Planning, too: what could only make tasks shorter that take no time.
+    # Planning as well: optimizations of tasks that take no time anyway.
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
     "spark.sql.exchange.reuse": "false",
@@ -80,8 +82,8 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[obje
 
 @pytest.fixture
 def several(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session with several tasks to read a log, and two partitions to compute it in: what belongs together may lie
-    apart."""
+    """Yield the session with several tasks to read a log, and two partitions to compute it, so that related rows can
+    lie apart."""
     wanted = {"spark.sql.shuffle.partitions": "2", "spark.sql.files.openCostInBytes": str(4 << 20)}
     before = {name: spark.conf.get(name) for name in wanted}
     for name, value in wanted.items():

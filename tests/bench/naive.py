@@ -1,6 +1,6 @@
-"""The digest's figures the slow and plain way: what the Spark job must agree with.
+"""The digest's figures the slow and plain way, which the Spark job must agree with.
 
-Reads a made-up run's rows, not its files, and follows the words of bench/SCHEMA.md without regard to cost.
+It reads a made-up run's rows instead of its files, and follows the words of bench/SCHEMA.md at any cost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def nearest_rank(values: list[int], p: float) -> int:
 
 
 def digest(run: Run) -> dict[str, Any]:
-    """`phases` -> phase -> its counts and percentiles; `seconds` -> second -> its counts and percentiles."""
+    """Return `phases` -> phase -> its counts and percentiles; `seconds` -> second -> its counts and percentiles."""
     news = {(row[3], row[4]): row for row in run.events if row[0] == "news"}
     phases: dict[str, dict[str, Any]] = {row[0]: Counter() for row in run.phases}
     seconds: dict[int, Counter[str]] = defaultdict(Counter)
@@ -103,7 +103,7 @@ def digest(run: Run) -> dict[str, Any]:
 
 
 def _only_publisher(meant: list[tuple[int, int]], until: int) -> int | None:
-    """The connection whose report was meant first, unless another one's was meant until then, too."""
+    """Return the connection with the earliest planned report, unless another one's was also planned by then."""
     if not meant:
         return None
     _, first = min(meant)
@@ -124,7 +124,7 @@ def _rates(sent: list[tuple[int, int]], received: list[int]) -> dict[str, float 
 
 
 def _samples(machine: list[Row], start: int, end: int) -> dict[str, tuple[str, list[Row]]]:
-    """Source -> its role and its samples from the one nearest to the start to the one nearest to the end."""
+    """Return source -> its role and its samples from the one nearest to the start to the one nearest to the end."""
     found = {}
     for source in {row[1] for row in machine}:
         rows = sorted(row for row in machine if row[1] == source)

@@ -177,7 +177,7 @@ IN_PEACE: dict[Callable[[History], None], str] = {
     out_of_order: "which the same publisher published later",
     not_dropped: "a repetition was not dropped",
     duplicate_of_nothing: "nobody had published it",
-    replaced_by_nobody: "listens nowhere since",
+    replaced_by_nobody: "has not listened elsewhere since",
 }
 
 
@@ -185,7 +185,7 @@ OF_OWN_KEYS: dict[Callable[[History], None], str] = {
     key_given_twice: "was taken with the key of",
     conflict_with_nothing: "nothing else had its key",
     retry_is_new: "a repetition was not dropped",
-    refused_and_heard: "was refused, and",
+    refused_and_heard: "was refused, but",
     twice: "2 times, but at most 1",
 }
 

@@ -1,4 +1,4 @@
-"""The endpoint that members hand on to: what it answers, and what it notes."""
+"""The endpoint that members hand on to: its answers and its notes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan: whole seeds, each group once, and no time beyond what was promised."""
+"""The plan: whole seeds, each group once, and no more time than promised."""
 
 from __future__ import annotations
 

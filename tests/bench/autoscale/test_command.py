@@ -1,4 +1,4 @@
-"""`bench autoscale` from its arguments to its results: what has been run is kept, and not run again."""
+"""`bench autoscale` from its arguments to its results: it keeps finished runs, and does not repeat them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run = Callable[..., int]
 
 
 class Bench:
-    """Every experiment is over at once. ``runs``: names, in their order. ``fails``: names of those that do not work."""
+    """A bench whose experiments end at once. ``runs``: their names, in order. ``fails``: the names of failing ones."""
 
     def __init__(self) -> None:
         self.runs: list[str] = []

@@ -1,4 +1,4 @@
-"""The digest, of rows that can be counted by hand; and the page of it."""
+"""The digest of rows that one can count by hand, and its page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KEDA's rule, as Kubernetes carries it out."""
+"""KEDA's rule, as Kubernetes applies it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ingeborg.bench.autoscale.lag import LagRule
 @pytest.mark.parametrize(
     ("lag", "running", "wanted"),
     [
-        (1_000, 10, 10),  # as many as there are
+        (1_000, 10, 10),  # as many as exist
         (1_090, 10, 10),  # within a tenth
         (1_150, 10, 12),
         (5_000, 10, 20),  # no more than twice as many at once

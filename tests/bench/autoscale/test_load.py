@@ -1,4 +1,4 @@
-"""When records are due, beside the bytes that were to be written."""
+"""The due times of records, against the planned bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ingeborg.bench.budgets.carried`: what is met, what is said."""
+"""`ingeborg.bench.budgets.carried`: verdicts and texts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Figures of a whole evaluation, made by hand: as the document says, but for what a test changes.
+"""Figures of a whole evaluation, made by hand: they agree with the document, except for a test's changes.
 
-Owns: the figures. Must never: be taken for something that was found.
+Owns: the figures. Must never: pass for a measurement.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ Row = dict[str, Any]
 HITS = {"none": 0.0, "all": 1.0, "threshold": 0.5, "mean": 0.6, "buffer": 0.7, "owed": 1.0}
 COPIES = {"none": 0.0, "all": 40.0, "threshold": 100.0, "mean": 98.0, "buffer": 60.0, "owed": 40.0}
 
-#: What the database takes of a latency, in ms, as only a Riak far away would.
+#: The database's part of a latency, in ms, which only a distant Riak would have.
 DATABASE_MS = {"none": 40.0, "all": 0.01, "threshold": 20.0, "mean": 15.0, "buffer": 10.0, "owed": 0.01}
 
 
 def columns(rows: Iterable[Row]) -> Row:
-    """As the job writes them."""
+    """Return rows in the form that the job writes."""
     kept = list(rows)
     names = list(dict.fromkeys(name for row in kept for name in row))
     return {"names": names, "rows": [[row.get(name) for name in names] for row in kept]}
 
 
 def world(**changes: Any) -> Row:
-    """Of an experiment of the document's."""
+    """Return a row of one of the document's experiments."""
     return {"records": 500, "exponent": 1.0, "returns": 20.0, "share": None} | changes
 
 
@@ -49,7 +49,7 @@ def _policy(name: str, hits: float, copies: float, parameters: str = "", **more:
 
 
 def documents() -> tuple[list[Row], list[Row]]:
-    """Means and differences."""
+    """Return means and differences."""
     means, differences = [], []
     for records in RECORDS:
         for share in ROOMS:
@@ -90,7 +90,7 @@ def _live(kind: str, place: str, records: int, name: str, **changes: Any) -> Row
 
 
 def live() -> list[Row]:
-    """Of real processes."""
+    """Return rows of real processes."""
     rows = [
         _live(kind, place, records, name)
         for place in PLACES
@@ -111,7 +111,7 @@ def live() -> list[Row]:
 
 
 def streams() -> tuple[list[Row], list[Row]]:
-    """Records and reads: means, and by how much `owed` is ahead."""
+    """Return rows of records and reads: means, and the lead of `owed`."""
     means, ahead = [], []
     for share in SHARES:
         for stream in STREAMS:
@@ -130,7 +130,7 @@ def streams() -> tuple[list[Row], list[Row]]:
 
 
 def requests() -> list[Row]:
-    """Plain ones, beside libcachesim's."""
+    """Return rows of plain requests, with libcachesim's."""
     return [
         {"exponent": exponent, "share": share, "policy": name, "seeds": 3}
         | {"rate": [0.5 + 0.2 * (name == BELADY), 0.01], "libcachesim": [0.501 + 0.2 * (name == BELADY), 0.01]}
@@ -152,7 +152,7 @@ FACTS = {
 
 
 def digests() -> tuple[Row, Row]:
-    """As they are kept: of the seeds, and measured."""
+    """Return the kept digests: of the seeds, and of measurements."""
     means, differences = documents()
     reads, ahead = streams()
     pure = {"requests": requests(), "document": means, "differences": differences, "reads": reads, "ahead": ahead}
@@ -160,7 +160,7 @@ def digests() -> tuple[Row, Row]:
 
 
 def found(kind: str = "", change: Callable[[Row], Row] = lambda row: row) -> Found:
-    """All figures; of one kind of rows each is changed."""
+    """Return all figures, with each row of one kind changed."""
     pure, measured = digests()
     for name, table in (pure | measured).items():
         if name == kind:

@@ -1,9 +1,9 @@
-"""From rows to figures without Spark: a second reading of what the job does, to be set beside it.
+"""Computes figures from rows without Spark: a second reading of the job's task, for comparison.
 
-Of a policy there are up to four ways (`replay.Ways`). Whether what was missed comes in again is the policy's own
-choice: of the two that one counts which has more hits on average, for each stream and room by itself. `owed` is told
-who has had a record, which is all it goes by. The others are not, as they were published; what they have when they are
-told is kept beside it.
+A policy runs in up to four ways (`replay.Ways`). A policy can choose whether missed records come in again: for each
+stream and room, the way with more hits on average counts. `owed` learns which subscribers have read a record, and
+decides by nothing else. The other policies do not learn this, as published. Their results with this knowledge are kept
+separately.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ Rate = tuple[float, float]
 """A mean, and half the width of its interval of 95 %."""
 
 Value = Callable[[Mapping[str, Any]], float]
-"""What is looked at in a row."""
+"""The examined value of a row."""
 
 
 def by_read(row: Mapping[str, Any]) -> float:
-    """The share of reads that were hits."""
+    """Return the share of reads that were hits."""
     return float(row["hits"] / row["reads"])
 
 
 def by_record(row: Mapping[str, Any]) -> float:
-    """The mean over the records of which share of their reads were hits."""
+    """Return the mean share of hits among a record's reads, over the records."""
     return float(row["by_record"])
 
 
 def duplication(row: Mapping[str, Any]) -> float:
-    """The document's duplication factor: subscribers of a record in memory, on average."""
+    """Return the document's duplication factor: the average number of subscribers of a record in memory."""
     return float(row["copies"] / row["cached"]) if row["cached"] else 0.0
 
 
 def copies(row: Mapping[str, Any]) -> float:
-    """Subscribers of a record in memory, on average over all records."""
+    """Return the average number of subscribers of a record in memory, over all records."""
     return float(row["copies"] / row["records"])
 
 
 NO_POLICY: Final = (BELADY, BOUND, CEILING)
-"""Rows of what nobody can have."""
+"""The rows of policies that no broker can implement."""
 
 
 class Best(NamedTuple):
-    """The rows of a policy in its better way, one of each seed."""
+    """The rows of a policy in its better way, one for each seed."""
 
     reads_in: bool
     rows: Mapping[int, Mapping[str, Any]]
 
     def rate(self, value: Value = by_read) -> Rate:
-        """Over the seeds."""
+        """Return the rate over the seeds."""
         return interval([value(self.rows[seed]) for seed in sorted(self.rows)])
 
 
 def better(rows: Iterable[Mapping[str, Any]]) -> Best:
-    """Of the rows of one policy with one stream."""
+    """Choose from the rows of one policy with one stream."""
     ways: dict[bool, dict[int, Mapping[str, Any]]] = defaultdict(dict)
     for row in rows:
         ways[bool(row.get("reads_in"))][row["seed"]] = row
@@ -72,7 +72,7 @@ def better(rows: Iterable[Mapping[str, Any]]) -> Best:
 
 
 class Ahead(NamedTuple):
-    """By how much `owed` has more hits than another, seed by seed."""
+    """The lead of `owed` in hits over another policy, seed by seed."""
 
     other: str
     rate: Rate
@@ -92,15 +92,16 @@ class Reads:
         self.streams = list(dict.fromkeys(stream for stream, _, _ in found))
 
     def policies(self, stream: Stream) -> list[str]:
-        """In the order of the plan."""
+        """Return the policies in the order of the plan."""
         return list(dict.fromkeys(name for one, name, _ in self._best if one == stream))
 
     def best(self, stream: Stream, policy: str, *, told: bool = False) -> Best | None:
-        """In its better way. ``told``: though it does not go by it, it is told who has had what."""
+        """Return the policy's rows in its better way. ``told``: it learns which subscribers have read a record,
+        although it does not use this."""
         return self._best.get((stream, policy, told))
 
     def ahead(self, stream: Stream, *, told: bool = False, value: Value = by_read) -> Ahead:
-        """Of the best of all others that could be had. ``told``: they are told, too."""
+        """Return the lead over the best of all other practicable policies. ``told``: they also learn the readers."""
         ours = self._best[stream, OWED, False].rows
         others = {
             name: best
@@ -109,7 +110,7 @@ class Reads:
         }
         other = max(others, key=lambda name: others[name].rate(value)[0])
         theirs = others[other].rows
-        seeds = sorted(ours.keys() & theirs.keys())  # not all ways are tried with each
+        seeds = sorted(ours.keys() & theirs.keys())  # some ways lack some seeds
         return Ahead(other, interval([value(ours[seed]) - value(theirs[seed]) for seed in seeds]))
 
 
@@ -117,7 +118,8 @@ class Reads:
 
 
 def document(rows: Iterable[Row], value: Value, **wanted: Any) -> dict[tuple[str, str], dict[int, Rate]]:
-    """Of each policy with its parameters, by the number of records. ``wanted``: what rows have to be."""
+    """Return the values of each policy with its parameters, by the number of records. ``wanted``: the required columns
+    of rows."""
     found: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
     for row in rows:
         if row["kind"] == "document" and all(row[name] == each for name, each in wanted.items()):

@@ -1,6 +1,6 @@
-"""Small streams, and the now-playing log where there is one.
+"""Provides small streams, and the now-playing log if it exists.
 
-Owns: how tests come by them. Must never: read the log twice.
+Owns: the tests' access to both. Must never: read the log twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests import wants
 
 
 def stream(seed: int, records: int = 60, clients: int = 6, topics: int = 5, *, even: bool = True) -> Stream:
-    """Of some records that a few subscribers read. ``even``: all of one size."""
+    """Return a stream of some records that a few subscribers read. ``even``: all have the same size."""
     numbers = random.Random(seed)
     subscribers = [numbers.sample(range(clients), numbers.randint(0, clients)) for _ in range(topics)]
     publications = [
@@ -26,7 +26,7 @@ def stream(seed: int, records: int = 60, clients: int = 6, topics: int = 5, *, e
 
 
 def plays() -> list[logs.Play]:
-    """Of the real log; without it the test skips."""
+    """Return the plays of the real log; skip the test without it."""
     path = Path(__file__).parents[4] / "shared/data/nowplaying.csv.gz"
     if not path.exists():
         wants.skip("the recorded log", "not beside this checkout (../shared/data)")

@@ -1,4 +1,4 @@
-"""The bound is above all ways that there are, and the ceiling is the sum that it says it is."""
+"""The bound is above all possible ways, and the ceiling is the sum that it claims to be."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from . import small
 
 
 def most_hits(stream: Stream, room: int) -> int:
-    """Of all ways to keep some of what is there after each event."""
+    """Return the most hits of all ways to keep some records after each event."""
     events = list(stream.events)
 
     @remembered
@@ -54,7 +54,8 @@ def test_the_bound_by_hand() -> None:
         stream.readers.append(3)
         stream.events.append(record)
     stream.events.extend([~0, ~0, ~0, ~1, ~2])
-    # By publications 6 byte-steps are there, and 4, 0, 0, 2 and 0 are wanted; by events 16, and 6, 2, 2, 10 and 10.
+    # Counted by publications, 6 byte-steps exist, and 4, 0, 0, 2 and 0 are needed; by events 16, and 6, 2, 2, 10 and
+    # 10.
     assert bound.hits(stream, 2) == 4
     assert most_hits(stream, 2) == 3
     assert bound.hits(stream, 1) == 0

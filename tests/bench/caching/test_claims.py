@@ -1,4 +1,4 @@
-"""Findings and goals judged: of figures that are made by hand, one changed at a time."""
+"""Verdicts on findings and goals, from figures made by hand, with one change at a time."""
 
 from __future__ import annotations
 

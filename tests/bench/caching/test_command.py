@@ -1,4 +1,4 @@
-"""`bench caching` from its arguments to its page: in processes, resumed, and the same bytes again."""
+"""`bench caching` from its arguments to its page: in processes, resumed, and with the same bytes again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MEASURED = [
 
 @pytest.fixture
 def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests' session in place of sessions of its own."""
+    """Give the command the tests' session instead of new ones."""
     from ingeborg.bench.caching import job
     from ingeborg.bench.caching.live import job as live_job
 

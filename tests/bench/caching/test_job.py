@@ -1,4 +1,4 @@
-"""The Spark job beside what `naive` finds of the same rows without it."""
+"""The Spark job against the results of `naive` from the same rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNITS = [
 
 
 def reads() -> list[Row]:
-    """Of two streams, with hits by chance: so that now the one way is better, now the other."""
+    """Return rows of two streams with random hits, so that each way is sometimes the better one."""
     numbers = random.Random(7)
     rows: list[Row] = []
     for stream in ("plays", "zipf 1"):
@@ -62,7 +62,7 @@ def reads() -> list[Row]:
 
 
 def plain() -> list[Row]:
-    """Requests."""
+    """Return rows of requests."""
     facts = {"kind": "requests", "exponent": 1.0, "share": 0.1, "requests": 1_000}
     return [facts | {"seed": seed, "policy": "lru", "hits": 400 + seed} for seed in SEEDS]
 

@@ -1,4 +1,4 @@
-"""The log is read as it is, or what is wrong with it is said."""
+"""The reader takes the log as it is, or names its error."""
 
 from __future__ import annotations
 

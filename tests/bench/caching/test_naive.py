@@ -1,4 +1,4 @@
-"""Figures are of the better way of a policy, over the seeds, and what is set beside `owed` could be had."""
+"""Figures come from the better way of a policy, over the seeds, and `owed` competes only with practicable policies."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ STREAM = Stream("zipf 1", 3_600.0, 16.0, 0.1)
 
 
 def row(policy: str, seed: int, hits: float, **more: Any) -> Row:
-    """Of a hundred reads."""
+    """Return a row of a hundred reads."""
     return {"kind": "reads", "seed": seed, "policy": policy, "reads": 100, "hits": hits, **STREAM._asdict(), **more}
 
 
 def ways(policy: str, told: bool, plain: tuple[int, int], reading_in: tuple[int, int]) -> list[Row]:
-    """Of two seeds in two ways."""
+    """Return rows of two seeds in two ways."""
     return [
         row(policy, seed, hits, reads_in=reads_in, told=told, by_record=hits / 200)
         for reads_in, each in ((False, plain), (True, reading_in))
@@ -50,7 +50,7 @@ def test_the_better_way_is_the_one_with_more_hits_on_average_over_all_seeds() ->
     assert best.reads_in
     assert best.rate() == pytest.approx((0.225, 12.706 * 0.05 / 2))
     assert best.rate(naive.by_record)[0] == pytest.approx(0.1125)
-    assert not better(ways("mean", False, (20, 20), (30, 10))).reads_in  # as many: nothing comes in again
+    assert not better(ways("mean", False, (20, 20), (30, 10))).reads_in  # a tie: nothing comes in again
 
 
 def test_owed_is_set_beside_the_best_other_that_is_not_told_or_is() -> None:
@@ -91,6 +91,6 @@ def test_the_documents_figures_are_by_policy_parameters_and_records() -> None:
     found = naive.document(rows, naive.by_read, share=None)
     assert found == {("mean", "3"): {20: (pytest.approx(0.15), pytest.approx(0.6353)), 40: (0.5, 0.0)}}
     duplication = naive.document(rows, naive.duplication, share=None)["mean", "3"]
-    assert (duplication[20][0], duplication[40][0]) == (1.5, 0.0)  # of the better way; of none in memory: none
+    assert (duplication[20][0], duplication[40][0]) == (1.5, 0.0)  # from the better way; without records in memory: 0
     assert naive.document(rows, naive.copies, share=None)["mean", "3"][20][0] == 3.0
     assert naive.document(rows, naive.by_read, share=0.2) == {}

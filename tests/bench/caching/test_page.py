@@ -1,4 +1,4 @@
-"""The page: every experiment, finding and table is on it, of figures that are made by hand."""
+"""The page has every experiment, finding and table, from figures made by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hit rates beside libcachesim's, where an environment with it is named."""
+"""Hit rates against libcachesim's, if the environment names an installation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from . import small
 
 VARIABLE = "INGEBORG_TEST_LIBCACHESIM"
 
-#: As `simulator_program.py` answers, of FIFO.
+#: Answers like `simulator_program.py`, for FIFO.
 PROGRAM = """
 import json, sys
 for line in sys.stdin:
@@ -70,7 +70,7 @@ def python() -> str:
     return path
 
 
-#: Of the synthetic streams; with less than a hundred in its room libcachesim's W-TinyLFU has no window.
+#: Rooms for the synthetic streams; below a hundred entries libcachesim's W-TinyLFU has no window.
 ITEMS = 10_000
 
 STREAMS = ("0.8", "1.0", "1.2", pytest.param("plays", marks=pytest.mark.slow))
@@ -84,9 +84,9 @@ def items_of(stream: str) -> list[int]:
 
 @pytest.mark.parametrize("stream", STREAMS)
 def test_hit_rates_are_libcachesims(python: str, stream: str) -> None:
-    """LRU, SIEVE and GDSF have the very same hits. W-TinyLFU's depend on the sketch: libcachesim's adds to all counters
-    of a key, and so counts more of other keys. With half of our counters it is within half a point, with all of them
-    not below that."""
+    """LRU, SIEVE and GDSF have exactly the same hits. W-TinyLFU's depend on the sketch: libcachesim's adds to all
+    counters of a key, and so overcounts other keys more. With half of our counters the hit rate is within half a point,
+    with all of our counters not below."""
     items = items_of(stream)
     with Simulator(python) as asked:
         for share in (0.01, 0.1):
@@ -100,12 +100,12 @@ def test_hit_rates_are_libcachesims(python: str, stream: str) -> None:
             assert half == pytest.approx(theirs["tinylfu"], abs=0.005)
             assert ours["tinylfu"] > theirs["tinylfu"] - 0.005
             best = requests(items, Belady(following(items)), room).hits / len(items)
-            assert theirs["belady"] <= best < theirs["belady"] + 0.005  # ours need not take a newcomer in
+            assert theirs["belady"] <= best < theirs["belady"] + 0.005  # our policy can refuse a newcomer
             assert max(*ours.values(), *theirs.values()) <= best
 
 
 def test_the_logs_hit_rates_are_those_that_were_found_before() -> None:
-    """10 % of the songs."""
+    """The room is 10 % of the songs."""
     items = items_of("plays")
     room = len(set(items)) // 10
     for name, rate in (("lru", 0.474), ("gdsf", 0.576), ("sieve", 0.591), ("tinylfu", 0.614)):

@@ -1,8 +1,8 @@
-"""Causal order the slow and plain way: what the check must agree with; and runs to try it on.
+"""Causal order the slow and plain way, which the check must agree with; and runs to compare them on.
 
-Owns made-up runs: `written` ones, event by event, and `random_log`; and the `log` of a small real one. `order` keeps
-for each message the set of all that it depends on, without clocks, axes or forgetting. `algorithm_16` is the
-document's, as printed.
+Owns made-up runs: `written` ones, event by event, and `random_log`; and the `log` of a small real run. `order` keeps
+for each message the set of all its dependencies, without clocks, axes or forgetting. `algorithm_16` is the document's,
+as printed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,12 @@ _EVENT = re.compile(r"(\d+)([<>])([a-z])([*~]?)(?:@(\d+)(?:-(\d+))?)?")
 
 
 def written(name: str, text: str, **facts: object) -> Run:
-    """`1>a 2<a`: connection 1 sent message a, 2 received it, a millisecond apart. `@5`: at 5 ms; `1>a@5-7`: meant for
-    5 and sent at 7. `*`: marked as causal; `~`: not the first report by schedule. Message a is number 1 of topic 1, b
-    of topic 2 …"""
+    """Return the run that the text describes.
+
+    `1>a 2<a`: connection 1 sent message a, 2 received it, a millisecond apart. `@5`: at 5 ms; `1>a@5-7`: planned for 5
+    and sent at 7. `*`: marked as causal; `~`: not the first report by schedule. Message a is number 1 of topic 1, b
+    number 1 of topic 2 …
+    """
     rows: list[Row] = []
     now = 0
     for connection, arrow, letter, mark, meant, done in _EVENT.findall(text):
@@ -44,8 +47,8 @@ def written(name: str, text: str, **facts: object) -> Run:
 
 
 def random_log(name: str, rng: random.Random) -> Run:
-    """Few connections and coarse times; losses, copies, several reports, the first of which may be missing, marks,
-    copies before the report and without one; in two processes."""
+    """Return a random run in two processes: few connections, coarse times, losses, copies, marks, several reports, of
+    which the first may be missing, and copies before the report or without one."""
     connections = rng.randint(2, 6)
     rows: list[Row] = []
     marks = rng.random() < 0.3
@@ -68,7 +71,7 @@ def random_log(name: str, rng: random.Random) -> Run:
 
 
 def log(directory: Path) -> Run:
-    """What its event files hold, in their order."""
+    """Return the content of the event files, in order."""
     parts = []
     for path in sorted(directory.glob("events-*.csv")):
         with path.open(newline="") as file:
@@ -82,7 +85,7 @@ def _value(field: tuple[str, str]) -> str | int | None:
 
 
 class Told(NamedTuple):
-    """An event as the check sees it; times in ns since the start. `originals`: -1 of a copy."""
+    """An event as the check sees it; times in ns since the start. `originals`: -1 for a copy."""
 
     at_ns: int
     connection: int
@@ -93,7 +96,7 @@ class Told(NamedTuple):
 
 
 def told(run: Run) -> list[Told]:
-    """A run's first copies, and the reports of what anybody received, in order."""
+    """Return a run's first copies, and the reports of received messages, in order."""
     placed = [(row[6], part, line, row) for part, rows in enumerate(run.parts) for line, row in enumerate(rows)]
     rows = [row for *_, row in sorted(placed, key=lambda each: each[:3]) if row[0] in ("sent", "received")]
     came: dict[Message, int] = {}
@@ -125,7 +128,7 @@ def told(run: Run) -> list[Told]:
 
 
 def order(rows: Sequence[Told]) -> dict[Message, set[Message]]:
-    """Message -> all that it depends on."""
+    """Return message -> all its dependencies."""
     past: dict[Message, set[Message]] = {}
     opened: dict[Message, list[set[Message]]] = defaultdict(list)
     knows: dict[int, set[Message]] = defaultdict(set)
@@ -150,7 +153,7 @@ def order(rows: Sequence[Told]) -> dict[Message, set[Message]]:
 
 
 def violations(rows: Sequence[Told]) -> dict[tuple[int, Message], set[Message]]:
-    """Connection and message that came too late -> all that depend on it and came before."""
+    """Return connection and late message -> all earlier arrivals that depend on the message."""
     past = order(rows)
     came: dict[int, list[Message]] = defaultdict(list)
     found: dict[tuple[int, Message], set[Message]] = {}
@@ -164,8 +167,15 @@ def violations(rows: Sequence[Told]) -> dict[tuple[int, Message], set[Message]]:
 
 
 def algorithm_16(logs: Mapping[int, Sequence[Message]]) -> bool:
-    """Seed document, section 4.2.3, line by line. `logs`: process -> the messages that it delivered, its own at the
-    moment of their broadcast; a message is (address, number). True: causal order was kept."""
+    """Check causal order: seed document, section 4.2.3, line by line.
+
+    Args:
+        logs: Process -> its delivered messages, its own at the moment of their broadcast. A message is (address,
+            number).
+
+    Returns:
+        True if the logs keep causal order.
+    """
     causal_history: dict[Message, list[Message]] = {}
     for p in logs:
         seen: list[Message] = []

@@ -1,4 +1,4 @@
-"""Clocks, arrivals and trails against sets, and against the document's Algorithm 16 where that is right."""
+"""Clocks, arrivals and trails against sets, and against the document's Algorithm 16 where it is correct."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEEDS = st.integers(0, 2**64 - 1)
 
 
 def until(rows: Sequence[Told]) -> dict[Message, int]:
-    """Until when a message can come too late: as bench.spark.happened says it."""
+    """Return until when each message can come too late, by the rule of bench.spark.happened."""
     sent: dict[Message, list[int]] = defaultdict(list)
     for row in rows:
         if row.originals > 0:
@@ -115,7 +115,7 @@ def test_random_logs_try_everything() -> None:
 
 
 def test_what_can_no_longer_come_too_late_is_forgotten() -> None:
-    """A conversation without end between two, which everybody hears at once."""
+    """Two connections talk without end, and all hear them at once."""
     made = Clocks()
     for number in range(30_000):
         made.sent(number * 10, number * 10, number % 2, (1, number), 1, True, number * 10 + 15)
@@ -125,7 +125,7 @@ def test_what_can_no_longer_come_too_late_is_forgotten() -> None:
 
 
 def test_so_is_what_only_a_sender_of_duplicates_knows() -> None:
-    """Each message has an axis of its own, for two report it before anybody has it; the third one is always late."""
+    """Each message has its own axis, because two report it before any connection has it; the third is always late."""
     made = Clocks()
     for number in range(1_000):
         at_ns = number * 10
@@ -140,7 +140,8 @@ Broadcasts = dict[int, list[Message]]
 
 
 def broadcasts(rng: random.Random) -> Broadcasts:
-    """Everybody gets everything, once: an own message as it is sent, others in any order, so that some break it."""
+    """Draw logs in which every process gets everything once: its own messages when it sends them, others in any order,
+    so that some break causal order."""
     processes = range(rng.randint(2, 4))
     delivered: Broadcasts = {p: [] for p in processes}
     waiting: list[tuple[int, Message]] = []
@@ -159,7 +160,7 @@ def broadcasts(rng: random.Random) -> Broadcasts:
 
 
 def as_told(logs: Broadcasts) -> list[Told]:
-    """In any order that has a message sent before it is delivered: the oldest that can be."""
+    """Return the events in an order that sends each message before its deliveries: always the oldest possible one."""
     rows: list[Told] = []
     places = dict.fromkeys(logs, 0)
     sent: set[Message] = set()
@@ -186,7 +187,7 @@ def test_of_full_broadcasts_algorithm_16_says_the_same(seed: int) -> None:
 
 
 def test_algorithm_16_is_wrong_where_not_everybody_gets_everything() -> None:
-    """It takes what never comes for what comes too late. Here 2 has not subscribed to a."""
+    """It takes a message that never comes for a late one. Here 2 has not subscribed to a."""
     a, b, c = (0, 1), (1, 1), (2, 1)
     for third, expected in (([a, c], {}), ([c, a], {(3, a): c})):
         logs = {0: [a], 1: [a, b], 2: [b, c], 3: third}

@@ -1,7 +1,7 @@
-"""The rules of docs/causal.md against the truth, which no log has: when writes began, and which report arrived first.
+"""The rules of docs/causal.md against the truth that no log has: when writes began, and which report arrived first.
 
-Owns a made-up system that knows it: serial senders, slow writes, several reports of a message of which the first to
-arrive is its original, copies of any latency, and first reports that arrive but fail at their senders.
+Owns a made-up system that knows this truth: serial senders, slow writes, several reports of a message, whose first
+arrival is the original, copies of any latency, and first reports that arrive but fail at their senders.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Report(NamedTuple):
 
 
 def reports(rng: random.Random, connections: int) -> list[Report]:
-    """In the order in which their writes begin at each connection."""
+    """Return reports in the order of their writes at each connection."""
     meant = [
         (base + index * rng.choice((0, 1, 3, 8)), (number, 1), not index)
         for number in range(rng.randint(3, 12))
@@ -49,14 +49,14 @@ def reports(rng: random.Random, connections: int) -> list[Report]:
 
 
 def run(rng: random.Random) -> tuple[Run, set[Violation]]:
-    """A log, and what is wrong in it in truth."""
+    """Return a log and its true violations."""
     connections = rng.randint(3, 6)
     made = reports(rng, connections)
     arrived: dict[Message, tuple[float, int]] = {}
     for number, report in enumerate(made):
         arrival = rng.uniform(report.begun, report.done), number
         arrived[report.message] = min(arrival, arrived.get(report.message, arrival))
-    # What happens at one time: copies are received, then writes begin, then rows of writes are written.
+    # Order within one instant: copies arrive, then writes begin, then rows of writes appear.
     happened: list[tuple[int, int, int, int, Message]] = [
         (int(at_first) + 1 + rng.choice((0, 0, 1, 3, 10, 25)), 0, rng.randrange(1000), connection, message)
         for message, (at_first, _) in arrived.items()

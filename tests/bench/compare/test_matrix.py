@@ -1,4 +1,4 @@
-"""What a matrix file may say, and in which order its cells come."""
+"""The valid content of a matrix file, and the order of its cells."""
 
 from __future__ import annotations
 

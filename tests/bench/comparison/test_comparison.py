@@ -1,4 +1,4 @@
-"""Runs beside each other: repetitions, ratios, limits, failures, and no figure that is not the digest's."""
+"""Compared runs: repetitions, ratios, limits, failures, and only figures from the digest."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_ratios_are_to_the_baseline() -> None:
     assert texts(cost, "Ratio") == ["1", "× 1.00"]
 
 
-# -- what was the limit
+# -- limits
 
 
 def test_nothing_else_at_its_limit_is_the_systems_own() -> None:
@@ -184,7 +184,7 @@ def test_a_limit_while_flooding_marks_the_rates_and_not_the_time_to_subscribe() 
     assert produce.note == "† the generator was at its limit, so the system's own may be better."
 
 
-# -- what is said beside it
+# -- notes
 
 
 def test_noise_is_between_runs_or_within_the_only_one() -> None:
@@ -282,11 +282,11 @@ def test_the_comparison_of_a_hundred_runs_has_every_system() -> None:
     assert comparison.others(document) == []
 
 
-# -- no figure of its own
+# -- only the digest's figures
 
 
 def leaves(value: object) -> set[float]:
-    """Every number in a JSON value."""
+    """Return every number in a JSON value."""
     if isinstance(value, dict):
         return set().union(*map(leaves, value.values()), set())
     if isinstance(value, list):

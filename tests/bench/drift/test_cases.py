@@ -1,4 +1,4 @@
-"""The scripts of clients, at a real endpoint, which nobody counts here."""
+"""The scripts of clients, at a real endpoint and without counting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CASES = [case for setting in cases.SETTINGS for case in setting.cases if not cas
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An endpoint with a history."""
+    """Start an endpoint with a history."""
     folder = tmp_path_factory.mktemp("cases")
     command = starting.serve("--port", "0", "--store", f"lmdb:{folder / 'store'}")
     with starting.started("the endpoint", command, folder / "log", variables=HISTORY, patience_s=0.0) as endpoint:

@@ -1,4 +1,4 @@
-"""The trace that both cores replay, and what is made of callgrind's files."""
+"""The trace that both cores replay, and the figures from callgrind's files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEGMENTS = [Segment("", 0, 2, []), Segment("listen", 10, 10, []), Segment("subsc
 
 
 def files(folder: Path, *totals: int) -> Path:
-    """Callgrind's, with what was before the first segment, and a file for each."""
+    """Write callgrind's files: one for the time before the first segment, and one for each."""
     for number, total in enumerate((1, *totals), 1):
         Path(folder, f"out.{number}").write_text(f"events: Ir\nfn=(1) CPyDef_a___b\n0 {total}\ntotals: {total}\n")
     return folder / "out"

@@ -1,4 +1,4 @@
-"""`bench drift`: which sources are compared, and what is refused."""
+"""`bench drift`: the compared sources, and refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def git(root: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """With one commit, and another ``VERSION`` in the working tree."""
+    """Make a repository with one commit, and another ``VERSION`` in the working tree."""
     root = tmp_path / "repository"
     root.mkdir()
     for name in trees.NEEDED:

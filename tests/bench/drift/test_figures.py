@@ -1,4 +1,4 @@
-"""Figures that are made of others, and what is said of them."""
+"""Derived figures, and their texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingeborg.bench.drift.whole import Window
 
 NONE: Mapping[str, float] = {}
 
-#: A script that nobody runs here.
+#: A script that these tests do not run.
 NOTHING = cases.duplicates
 
 

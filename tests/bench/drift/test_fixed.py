@@ -1,4 +1,4 @@
-"""The clock of a process that is counted."""
+"""The clock of a counted process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callgrind's files are read, and their functions get the names of the sources."""
+"""The reader takes callgrind's files, and names their functions as in the sources."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_the_true_ratio_is_between_the_bounds_nineteen_times_of_twenty() -> None
     for _ in range(1_000):
         pairs = []
         for _ in range(12):
-            machine = draw.uniform(5.0, 20.0)  # what disturbs one disturbs both
+            machine = draw.uniform(5.0, 20.0)  # a disturbance affects both
             pairs.append((machine * draw.lognormvariate(0, 0.05), 1.1 * machine * draw.lognormvariate(0, 0.05)))
         found = ratio(pairs)
         within += found.low <= 1.1 <= found.high

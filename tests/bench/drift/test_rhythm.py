@@ -1,4 +1,4 @@
-"""Ticks are taken off what was counted, and each figure gets its share of them."""
+"""The counts exclude ticks, and each figure gets its share of the ticks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`ingeborg.bench.micro.history` in small: that each figure is taken, of recoveries that are whole, and what a client
-makes of the bytes that come."""
+"""`ingeborg.bench.micro.history` on a small scale: it takes each figure from complete recoveries, and a client parses
+the received bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def frame(message: bytes) -> bytes:
 
 
 class Transport:
-    """What a connection writes to."""
+    """The transport of a connection."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -43,7 +43,7 @@ class Transport:
 
 
 class Seen:
-    """A connection, and what it tells its client."""
+    """A connection, and the calls of its client."""
 
     def __init__(self) -> None:
         self.opened = 0
@@ -164,4 +164,4 @@ def test_each_figure_is_taken_in_small(name: str, capsys: pytest.CaptureFixture[
     lines = capsys.readouterr().out.splitlines()
     table = lines.index("") + 1
     assert lines[table].startswith("| figure")
-    assert len(lines) - table - 2 == table - 2 >= 1  # a row for each figure that was said before
+    assert len(lines) - table - 2 == table - 2 >= 1  # a row for each figure above

@@ -1,4 +1,4 @@
-"""The oracle of SPEC section 8: against a naive model on small random histories, and each promise broken once."""
+"""The oracle of SPEC section 8: against a naive model on small random histories, and with each promise broken once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.bench import worlds
 LATE = 2.0
 END = 8
 
-#: Where endpoints change, no move is known to have gone well: what is due then is due at a known place.
+#: While endpoints change, no move certainly goes well: a message is due only at a known place.
 PEOPLE_MOVE_BADLY = Disturbance(-FOREVER, FOREVER, Kind.CHANGE)
 
 # -- Against the naive model
@@ -44,7 +44,7 @@ PEOPLE_MOVE_BADLY = Disturbance(-FOREVER, FOREVER, Kind.CHANGE)
 
 @st.composite
 def spans(draw: st.DrawFn) -> tuple[int, float]:
-    """When a command was sent, and when its reply came, if it came."""
+    """Draw the times of a command and of its reply, which may never come."""
     at = draw(st.integers(0, END - 2))
     return at, draw(st.one_of(st.integers(at + 1, END), st.just(FOREVER)))
 
@@ -67,7 +67,7 @@ def changes(draw: st.DrawFn) -> list[Change]:
 
 @st.composite
 def listens(draw: st.DrawFn) -> list[Place]:
-    """Each on a connection of its own. A place that is given up is so only after its reply or with its connection."""
+    """Draw places, each on its own connection. A place ends only after its reply or with its connection."""
     found = []
     for number, (at, over_at) in enumerate(sorted(draw(st.lists(spans(), max_size=3, unique_by=lambda span: span[0])))):
         ended_at = draw(st.one_of(st.integers(at + 1, END + 2), st.just(FOREVER)))
@@ -148,7 +148,7 @@ def test_order_is_kept_where_no_earlier_one_comes_after_a_later_one(heard: list[
 
 
 def judged(facts: Facts, message: Message, *came: tuple[str, int]) -> tuple[list[Broken | None], Judged]:
-    """What is broken, and the account. Copies come at 20, and each 1 later."""
+    """Return the broken promises, and the account. The first copy comes at 20, each further one 1 later."""
     copies: dict[Any, list[Copy]] = {}
     for at, (client, connection) in enumerate(came):
         copies.setdefault(client, []).append(Copy(client, connection, 20 + at))
@@ -158,7 +158,7 @@ def judged(facts: Facts, message: Message, *came: tuple[str, int]) -> tuple[list
 
 
 def standing(*disturbances: Disturbance, places_of: dict[Any, list[Place]] | None = None, **more: Any) -> Facts:
-    """Ann listens on connection 1, bob on 2, both since long ago; ann is subscribed to t."""
+    """Return facts: ann listens on connection 1, bob on 2, both since long ago; ann is subscribed to t."""
     listened: dict[Any, list[Place]] = {
         "ann": [Place("ann", 1, "a", "a#1", 0, 1)],
         "bob": [Place("bob", 2, "b", "b#1", 0, 1)],
@@ -168,7 +168,7 @@ def standing(*disturbances: Disturbance, places_of: dict[Any, list[Place]] | Non
 
 
 def told(*outcomes: Outcome, topic: str | None = "t", **more: Any) -> Message:
-    """Published at 10, 12, …, answered at 11, 13, …"""
+    """Return a message published at 10, 12, …, and answered at 11, 13, …"""
     sent = [Send(10 + 2 * n, 11 + 2 * n, outcome, "a", number=n, **more) for n, outcome in enumerate(outcomes)]
     return Message(topic, "m", sent)
 
@@ -191,8 +191,8 @@ def always(kind: Kind, where: Any = None) -> Disturbance:
         (told(CUT_OFF, NEW), [], [Broken.LOST]),
         (told(DUPLICATE, Outcome.TOLD), [], [Broken.LOST]),
         (told(Outcome.PARTIAL, reached=frozenset("a")), [], [Broken.LOST]),
-        (told(CUT_OFF, DUPLICATE, done_at=18), [], [Broken.LOST]),  # where the end of what failed is known
-        (told(NEW, topic=None), [ANN], [Broken.LOST]),  # a broadcast is bob's, too
+        (told(CUT_OFF, DUPLICATE, done_at=18), [], [Broken.LOST]),  # the failed publish has a known end
+        (told(NEW, topic=None), [ANN], [Broken.LOST]),  # bob also gets a broadcast
         (told(NEW), [ANN, ANN], [Broken.TWICE]),
         (told(NEW, DUPLICATE), [ANN, ANN], [Broken.TWICE]),
         (told(CUT_OFF, NEW), [ANN, ANN], [Broken.TWICE]),
@@ -248,7 +248,7 @@ def test_a_client_that_was_not_certainly_there_need_not_have_got_it(facts: Facts
     [
         standing(always(Kind.CRASH)),
         standing(Disturbance(0, 9, Kind.GONE, "a#1"), always(Kind.GONE, "b#1")),
-        standing(changed=[Change("ann", "t", 1, False, 1, 2.5)]),  # of one connection, in order
+        standing(changed=[Change("ann", "t", 1, False, 1, 2.5)]),  # on one connection, in order
         standing(changed=[Change("ann", "t", 3, False, -1, succeeded=False)]),  # over by now
         standing(places_of=at_one(until=12.5, ended_at=12.5), terms={"read": 1}),
         standing(places_of=at_one(until=11.5, ended_at=11.5, read_at=11.2), terms={"read": 1}),
@@ -281,7 +281,7 @@ def test_a_disturbance_allows_what_it_says_and_nothing_else(kind: Kind) -> None:
     assert judged(standing(always(kind)), told(NEW, NEW), ANN, ANN, ANN)[0][-1] is Broken.TWICE
     assert judged(standing(always(kind)), told(DUPLICATE), ANN)[0] == [Broken.DUPLICATE_OF_NOTHING]
     lost = judged(standing(always(kind)), told(NEW))[0]
-    assert lost == [Broken.LOST]  # of GONE: it is another endpoint's life
+    assert lost == [Broken.LOST]  # GONE concerns another endpoint's life
 
 
 def test_a_fault_explains_a_copy_only_if_it_had_begun_and_only_near_a_move() -> None:
@@ -327,7 +327,8 @@ def test_a_copy_at_the_former_place_is_no_delivery_whether_or_not_a_crash_explai
 
 
 def wish(command: str, at: float, over_at: float, **fields: Any) -> Change:
-    """``"+F"``: with that filter, ``"+"``: without one; ``"=F"``: in place of all else; ``"-F"``, ``"-"``: no more."""
+    """Return a change. ``"+F"``: subscribe with this filter, ``"+"``: without one; ``"=F"``: replace all others;
+    ``"-F"``, ``"-"``: unsubscribe."""
     sign, filter = command[0], command[1:] or None
     return Change("ann", "t", 1, sign != "-", at, over_at, filter=filter, replace=sign == "=", **fields)
 
@@ -344,7 +345,7 @@ def wish(command: str, at: float, over_at: float, **fields: Any) -> Change:
         ([wish("+F", 2, 3), wish("+", 4, 5), wish("-", 6, 7)], False, False),
         ([wish("+", 2, 3), wish("=H", 4, 5)], False, False),
         ([wish("+H", 2, 3), wish("=F", 4, 5)], True, True),
-        ([wish("+", 2, 3), wish("=F", 10.2, 10.4)], True, True),  # one takes the other's place: never neither
+        ([wish("+", 2, 3), wish("=F", 10.2, 10.4)], True, True),  # one replaces the other: at least one always holds
         ([wish("+F", 2, 3), wish("=G", 10.2, 10.4)], True, True),
         ([wish("+", 2, 3), wish("=H", 10.2, 10.4)], False, True),
         ([wish("+F", 2, 3), wish("=H", 9, FOREVER, succeeded=False)], False, True),

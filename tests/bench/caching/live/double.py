@@ -1,7 +1,7 @@
-"""`python -m tests.bench.caching.live.double`: the Riak double as a process of its own, until SIGTERM.
+"""`python -m tests.bench.caching.live.double`: runs the Riak double in a separate process, until SIGTERM.
 
-It says where it is: ``ready at riak:127.0.0.1:PORT,…``, which `python -m ingeborg.bench.caching.live --store` takes. It
-keeps everything in memory, and is no measure of a real Riak.
+It prints its address: ``ready at riak:127.0.0.1:PORT,…``, which `python -m ingeborg.bench.caching.live --store` takes.
+It keeps everything in memory, and says nothing about the speed of a real Riak.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.riak.double import RiakDouble
 
 
 async def main() -> None:
-    """Three nodes with the bucket types of a broker."""
+    """Run three nodes with the bucket types of a broker."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

@@ -1,4 +1,4 @@
-"""The broker in this process, with its sockets and its database; publishers and subscribers beside it."""
+"""Runs the broker in this process, with its sockets and its database, and with publishers and subscribers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ingeborg.bench.caching.live.subscribing import Crowd
 from ingeborg.bench.caching.reads import Stream
 from ingeborg.protocol.outgoing import connect
 
-#: For everything together: seconds, even on a busy machine.
+#: Seconds for everything together, even on a busy machine.
 PATIENCE_S = 60.0
 
 
 @dataclass
 class Played:
-    """``faults``: what is wrong with what the subscribers got; ``stream``: the order in which all happened."""
+    """The outcome. ``faults``: errors in the deliveries; ``stream``: the order of all events."""
 
     faults: list[str]
     batches: list[verdict.Batch]
@@ -46,7 +46,7 @@ async def played(
     reads: str = LOOP,
     begun: Callable[[Crowd, Server], None] = lambda crowd, server: None,
 ) -> Played:
-    """All records of the world at that rate, ``None``: as fast as they go. What the broker raises is raised."""
+    """Play all records of the world at this rate; ``None``: as fast as possible. Raise the broker's exceptions."""
     settings = Settings(
         strategy=strategy,
         parameters=parameters or {},

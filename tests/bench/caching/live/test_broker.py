@@ -1,5 +1,5 @@
-"""Every strategy, over real sockets and a real database: each subscriber gets what it is owed, once and in order, and
-what is in memory is what the pure policy has, event by event."""
+"""Every strategy, over real sockets and a real database: each subscriber gets its owed messages once and in order, and
+the memory has the same content as the pure policy, event by event."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUBSCRIBERS = 40
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Subscribers poll so often that records are read while others come."""
+    """Let subscribers poll often enough to read records while others come."""
     monkeypatch.setattr(subscribing, "POLL_S", 0.02)
 
 
@@ -37,7 +37,7 @@ def counted(found: Played) -> dict[str, int]:
 
 
 def replayed(found: Played, strategy: str, share: float | None) -> dict[str, int]:
-    """What the pure policy does with the same events."""
+    """Return the counts of the pure policy for the same events."""
     stream = found.stream
     room = None if share is None else stream.room(share)
     policy = policy_of(strategy, {}, room, round(RECORDS * (share or 1.0)))
@@ -57,7 +57,7 @@ def replayed(found: Played, strategy: str, share: float | None) -> dict[str, int
 
 @pytest.mark.parametrize(
     ("strategy", "share"),
-    [each for each in product(STRATEGIES, CAPACITIES) if each != ("tinylfu", UNBOUNDED)],  # it has to know the room
+    [each for each in product(STRATEGIES, CAPACITIES) if each != ("tinylfu", UNBOUNDED)],  # it needs a limited room
 )
 async def test_everybody_gets_everything_and_memory_is_the_pure_policys(
     strategy: str, share: float | None, drawn: drawing.Drawn, tmp_path: Path

@@ -1,4 +1,4 @@
-"""The plan has each unit once, all that the document asks for, and nothing that is not there."""
+"""The plan has each unit once, everything that the document needs, and nothing unavailable."""
 
 from __future__ import annotations
 

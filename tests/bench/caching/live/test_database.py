@@ -1,4 +1,4 @@
-"""What is written can be read, from LMDB and from Riak; what is not there is an error that names it."""
+"""A database returns written data, from LMDB and from Riak; missing data raises an error that names it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = ("loop", "thread", "riak")
 
 
 async def databases(kind: str, directory: Path) -> AsyncGenerator[Database, None]:
-    """One that is open, and closed afterwards."""
+    """Yield an open database, and close it afterwards."""
     if kind != "riak":
         database: Database = Lmdb(directory / "store", {"loop": LOOP, "thread": THREAD}[kind])
         await database.open()

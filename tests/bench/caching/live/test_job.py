@@ -1,4 +1,4 @@
-"""Units through the command: run once, digested by the project's job, and kept where both agree."""
+"""Units through the command: it runs each once, digests it with the project's job, and keeps it if both agree."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNITS = [
 
 @pytest.fixture
 def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests' session in place of one of its own."""
+    """Give the job the tests' session instead of a new one."""
     from ingeborg.bench.caching.live import job
 
     @contextlib.contextmanager
@@ -61,7 +61,7 @@ def test_units_are_run_once_and_the_digest_of_their_logs_agrees_with_them(
     assert not any((tmp_path / work.LOGS).iterdir())
     assert command.main(["--out", str(tmp_path)]) == 0
     assert "4 units, 3 of them done before" in capsys.readouterr().out
-    # Whatever the digest finds otherwise is told.
+    # The command reports every difference in the digest.
     found = digests[0]
     assert differences(rows[0], found) == []
     [differ] = differences({**rows[0], "hits": 1}, found)

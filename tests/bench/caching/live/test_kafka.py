@@ -18,13 +18,13 @@ from tests.loadgen.backends.conftest import Server, Servers, session_kafka
 
 @pytest.fixture
 def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Servers:
-    """The session's Kafka; skips where there is none to start."""
+    """Start the session's Kafka; skip without one."""
     wants.module("aiokafka", "peers")
     return session_kafka(request.config, tmp_path_factory)
 
 
 def address_of(server: Server) -> str:
-    """``HOST:PORT``."""
+    """Return ``HOST:PORT``."""
     return server.url.partition("://")[2]
 
 

@@ -1,4 +1,4 @@
-"""Payloads are in memory as long as their entries are, and the counts are those of the pure replay."""
+"""Payloads stay in memory as long as their entries, and the counts equal those of the pure replay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOM, ENTRIES = 900, 30
 
 
 def events(seed: int) -> Stream:
-    """Of records of different sizes, each read by some, in any order after its publication."""
+    """Return a stream of records of different sizes; some subscribers read each, in any order after its publication."""
     chance = random.Random(seed)
     stream = Stream()
     owed: list[int] = []

@@ -1,4 +1,4 @@
-"""A unit on real processes: what it leaves, and how it fails: with its reason, soon, and without leaving a process."""
+"""A unit on real processes: its results, and its failures, which come soon, with a reason, and leave no process."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_records_by_way_of_riak(tmp_path: Path) -> None:
 async def fails(
     directory: Path, begun: Callable[[Crowd, Child], None], one: Unit, places: Places = run.NOWHERE
 ) -> tuple[str, str]:
-    """What the error says, and what the log; the broker is gone."""
+    """Return the error's text and the log of a failing unit. Check that the broker is gone."""
     children: list[psutil.Process] = []
 
     def note(crowd: Crowd, child: Child) -> None:
@@ -88,7 +88,7 @@ async def test_a_broker_that_dies(tmp_path: Path) -> None:
 
 async def test_a_database_that_fails(tmp_path: Path) -> None:
     def limit(_: Crowd, child: Child) -> None:
-        # LMDB's file may not grow any more.
+        # LMDB's file cannot grow any further.
         child.process.rlimit(resource.RLIMIT_FSIZE, (20_480, 20_480))
 
     said, _ = await fails(tmp_path, limit, unit(records=2_000))

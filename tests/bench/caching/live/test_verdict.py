@@ -1,4 +1,4 @@
-"""What is wrong with deliveries is found and named: nothing lost, strange, twice or out of order passes."""
+"""The verdict finds and names wrong deliveries: nothing lost, strange, doubled or out of order passes."""
 
 from __future__ import annotations
 

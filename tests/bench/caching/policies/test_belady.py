@@ -1,4 +1,4 @@
-"""Belady's policy beside all ways that there are, of streams that are short enough."""
+"""Belady's policy against all possible ways, for short streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingeborg.broker.core.caches.sieve import Sieve
 
 
 def most_hits(items: list[int], room: int) -> int:
-    """Of all ways to keep some of what is there after each request."""
+    """Return the most hits of all ways to keep some records after each request."""
 
     @remembered
     def from_here(at: int, inside: frozenset[int]) -> int:

@@ -1,4 +1,4 @@
-"""A rule decides what comes in, and LRU what goes."""
+"""A rule decides which entries come in, and LRU which go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document's rules beside the same formulas in fractions, and where a tie decides."""
+"""The document's rules against the same formulas in fractions, and cases that a tie decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sketch counts, never too little, and halves."""
+"""The sketch counts, never too low, and halves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_it_is_halved_when_so_much_was_counted() -> None:
     assert (sketch.often(1), sketch.often(2)) == (9, 6)
     sketch.add(2)  # the sixteenth
     assert (sketch.often(1), sketch.often(2)) == (4, 3)
-    for _ in range(8):  # half of the sample is counted already
+    for _ in range(8):  # half of the sample is in the counts already
         sketch.add(3)
     assert (sketch.often(1), sketch.often(2), sketch.often(3)) == (2, 1, 4)
 

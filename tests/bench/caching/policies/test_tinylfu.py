@@ -1,4 +1,4 @@
-"""W-TinyLFU beside three lists; the sketch is the same, and tested by itself."""
+"""W-TinyLFU against three lists; both share the sketch, which has its own test."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Listed:
             self.probation.append(self.protected.pop(0))
 
     def victim(self) -> int:
-        # What the window has too much of goes into the main part while that has room.
+        # Surplus entries of the window go into the main part while it has room.
         while True:
             main = self.probation or self.protected
             if not self.window or (taken(self.window) <= self.window_room and main):
@@ -75,7 +75,7 @@ def test_victims_are_those_of_lists(found: list[tuple[int, int, int, int]], room
 
 
 def full(*keys: int) -> Cache:
-    """A cache of five entries, one of them in the window, that has had these."""
+    """Return a cache of five entries, one in the window, after these keys."""
     cache = Cache(TinyLfu(5, 5), 5)
     for key in keys:
         if cache.get(key) is None:
