@@ -1,6 +1,6 @@
 """Made-up runs: logs in the format of bench/SCHEMA.md, from a seed.
 
-Owns what a test's run looks like. It shares no code with the digest, so that an error in one does not hide in both.
+Owns the form of a test's run. It shares no code with the digest, so that an error in one does not hide in both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Row = tuple[Any, ...]
 
 
 def facts(run: str = "r1", **changes: Any) -> dict[str, Any]:
-    """A run.json's object."""
+    """Return a run.json's object."""
     return {
         "schema": 2,
         "run": run,
@@ -76,7 +76,7 @@ class Run:
 
 
 def name_files(directory: Path) -> None:
-    """Have run.json name every file with its size and checksum, as loadgen does when a run is closed."""
+    """Make run.json name every file with its size and checksum, as loadgen does when it closes a run."""
     facts = json.loads((directory / "run.json").read_text(encoding="utf-8"))
     facts["files"] = {
         path.name: {"bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
@@ -107,7 +107,7 @@ def error(phase: str, at: int, code: str) -> Row:
 
 
 def phase(name: str, kind: str, start: int, end: int, measured: int = 0, **more: Any) -> Row:
-    """A row of phases.csv; times in ns since the run's start. `more`: offered_per_s, amount, detail."""
+    """Return a row of phases.csv; times in ns since the run's start. `more`: offered_per_s, amount, detail."""
     rest = (more.get("offered_per_s"), more.get("amount"), more.get("detail"))
     return (name, kind, START_NS + start, START_NS + end, measured, *rest)
 
@@ -115,14 +115,14 @@ def phase(name: str, kind: str, start: int, end: int, measured: int = 0, **more:
 def sample(
     at: int, source: str, role: str, cpu_s: float | None, rss: int | None = None, anon: int | None = None
 ) -> Row:
-    """A row of machine.csv without network and disk."""
+    """Return a row of machine.csv without network and disk."""
     return (START_NS + at, source, role, cpu_s, rss, anon, None, None, None, None)
 
 
 def random_run(run: str, rng: random.Random) -> Run:
-    """A small run with everything that can go wrong: losses, repetitions, reorderings, stray deliveries, errors,
-    negative latencies, equal clock readings, deliveries in the phase after their news, processes that are restarted,
-    that are missing, or that do not say everything."""
+    """Return a small run with every kind of error: losses, repetitions, reorderings, stray deliveries, errors, negative
+    latencies, equal clock readings, deliveries in the phase after their news, and processes that restart, are missing,
+    or report only some values."""
     processes = rng.randint(1, 3)
     parts: list[list[Row]] = [[] for _ in range(processes)]
     spans = [
@@ -150,7 +150,7 @@ def random_run(run: str, rng: random.Random) -> Run:
             parts[0].append(sent(phase_at(at), rng.randrange(connections), topic, seq, meant, at, int(index == 0)))
         for connection in listeners:
             for _ in range(rng.choice((0, 1, 1, 1, 1, 2))):
-                # Coarse times, so that two messages often have one clock reading; some before they were meant.
+                # Coarse times, so that two messages often share a clock reading; some are earlier than planned.
                 at = intended + rng.randrange(-5, 400) * 10 * MS
                 at -= at % (20 * MS)
                 row = received(phase_at(at), connection, topic, seq, intended, at)
@@ -177,7 +177,7 @@ def random_run(run: str, rng: random.Random) -> Run:
 
 
 def _random_machine(rng: random.Random, ends: Sequence[int]) -> list[Row]:
-    """Samples once a second and shortly after both ends of every phase, of some processes of every role."""
+    """Return samples once a second and shortly after both ends of every phase, of some processes of every role."""
     rows: list[Row] = []
     roles = ("generator", "generator", "server", "server", "layer", "host")
     for number, role in enumerate(rng.sample(roles, rng.randint(0, len(roles)))):
@@ -194,7 +194,7 @@ def _random_machine(rng: random.Random, ends: Sequence[int]) -> list[Row]:
 
 
 def radio_run(run: str, seconds: int = 20, rate: float = 60.0, seed: int = 1, **changes: Any) -> Run:
-    """A run as a demo's: many listeners, most reports duplicates, a stall in the middle, two endpoints."""
+    """Return a run like a demo's: many listeners, mostly duplicate reports, a stall in the middle, two endpoints."""
     rng = random.Random(seed)
     rows: list[Row] = []
     arrivals: list[tuple[int, Row]] = []

@@ -1,4 +1,4 @@
-"""A program of another environment: its answers, and what is said where there are none."""
+"""A program of another environment: its answers, and the errors without one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_answer_that_is_none_is_shown(tmp_path: Path) -> None:
     [
         ("import sys\nfor line in sys.stdin: pass", 1),
         ("import sys\nfor line in sys.stdin: print('[', end='', flush=True)", 1),
-        ("import signal\nsignal.pause()", "x" * (1 << 20)),  # more than a pipe takes
+        ("import signal\nsignal.pause()", "x" * (1 << 20)),  # more than fits in a pipe
     ],
     ids=["says nothing", "says half of it", "does not read"],
 )

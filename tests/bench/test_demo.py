@@ -1,4 +1,4 @@
-"""`bench/demo.sh` as a terminal interrupts it: at each of its steps, whose programs are stand-ins here."""
+"""`bench/demo.sh`, interrupted by a terminal at each of its steps, whose programs are stand-ins here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingeborg.bench.starting.child import over
 
 DEMO = Path(__file__).parents[2] / "bench" / "demo.sh"
 
-#: Of every program: says who it is and which process, and then does as it is told. What it has started lives as long.
+#: Every program's code: it reports its name and process, and then does its task. Its child lives as long.
 STAND_IN = r"""#!/usr/bin/env bash
 me="$(basename "$0") ${1:-}"
 sleep 1000 &
@@ -44,7 +44,7 @@ STEPS = [
 
 
 class Demo:
-    """The script, in a session of its own, and what its programs have said."""
+    """The script in its own session, and the reports of its programs."""
 
     def __init__(self, folder: Path, hangs: str = "", fails: str = "") -> None:
         self.processes: list[psutil.Process] = []
@@ -68,7 +68,7 @@ class Demo:
         self._environment = os.environ | wanted
 
     async def __aenter__(self) -> Demo:
-        # For reading and writing: whoever says something need not wait, and its end is not the end of what is said.
+        # Open for reading and writing: a reporting program need not wait, and its end does not end the pipe.
         self._said = os.fdopen(os.open(self._fifo, os.O_RDWR))
         pipe = asyncio.subprocess.PIPE
         self.script = await asyncio.create_subprocess_exec(
@@ -91,25 +91,25 @@ class Demo:
         self._said.close()
 
     async def says(self) -> str:
-        """Who has begun."""
+        """Return the program that has begun."""
         who, *pids = (await asyncio.to_thread(self._said.readline)).strip().split(",")
         for pid in map(int, pids):
-            with contextlib.suppress(psutil.NoSuchProcess):  # it has done its part
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended already
                 self.processes.append(psutil.Process(pid))
         return who
 
     def interrupt(self, number: signal.Signals) -> None:
-        """As a terminal does it: the whole foreground group."""
+        """Send the signal to the whole foreground group, as a terminal does."""
         os.killpg(self.script.pid, number)
 
     async def ended(self) -> tuple[int, list[str]]:
-        """Its exit code, and its standard error."""
+        """Return its exit code, and the lines of its standard error."""
         _, errors = await self.script.communicate()
         assert self.script.returncode is not None
         return self.script.returncode, errors.decode().splitlines()
 
     def left(self) -> list[psutil.Process]:
-        """Who does not end. The kernel may still be ending some."""
+        """Return the processes that do not end. The kernel may still be ending some."""
         psutil.wait_procs([each for each in self.processes if not over(each)], timeout=1)
         return [each for each in self.processes if not over(each)]
 

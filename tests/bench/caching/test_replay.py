@@ -112,7 +112,7 @@ def test_only_who_is_told_knows_how_many_have_not_had_a_record() -> None:
         stream.sizes.append(1)
         stream.readers.append(3)
         stream.events.append(record)
-    stream.events.extend([~0, ~1, ~0, ~1, ~0])  # with room for one, each of them a miss
+    stream.events.extend([~0, ~1, ~0, ~1, ~0])  # with room for one, each is a miss
     for told, utilities in ((False, [3] * 7), (True, [3, 3, 2, 2, 1, 1])):  # after the last no reader is left
         rule = Noting()
         outcome = replay(stream, Ruled(rule), 1, Ways(reads_in=True, told=told))

@@ -1,4 +1,4 @@
-"""Nodes for the simulator's own tests: one that writes down what it is told, and one that floods."""
+"""Nodes for the simulator's own tests: one that records its events, and one that floods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CONTROL = 20
 
 
 class Diary(Node):
-    """Writes down what it is told, and when."""
+    """Records its events with their times."""
 
     def __init__(self, desk: Desk, me: Peer) -> None:
         self.desk = desk
@@ -20,7 +20,7 @@ class Diary(Node):
         self.told.append((round(self.desk.now, 4), *what))
 
     def what(self) -> list[tuple[Any, ...]]:
-        """Without times."""
+        """Return the events without times."""
         return [entry[1:] for entry in self.told]
 
     def up(self, peer: Peer, dialled: bool) -> None:
@@ -40,7 +40,7 @@ class Diary(Node):
 
 
 class Flooding(Node):
-    """Sends on what is new by all links but the one it came by; no order is kept."""
+    """Forwards new messages over all links except the one that brought them, in no particular order."""
 
     def __init__(self, desk: Desk, me: Peer) -> None:
         self.desk = desk

@@ -1,4 +1,4 @@
-"""Sentences and goals judged: of rows that are made by hand, one figure changed at a time."""
+"""Verdicts on sentences and goals, from rows made by hand, with one figure changed at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ NODES = 10_000
 
 
 def row(cell: Cell, **changes: Any) -> dict[str, Any]:
-    """As the document says: whoever has several senders is slower, and only PRC-broadcast sends more than a tree."""
+    """Return a row that agrees with the document: several senders are slower, and only PRC-broadcast sends more than a
+    tree."""
     several = cell.senders != 1
     slow = {"cptcast": 3.0, "plumtree": 2.0}.get(cell.protocol, 1.0) if several else 1.0
     queueing = 1.0 if several else 1.0 + 20 / cell.interval_ms
@@ -35,7 +36,7 @@ def row(cell: Cell, **changes: Any) -> dict[str, Any]:
 
 
 def made(protocol: str = "", senders: int | None = None, **changes: Any) -> Cells:
-    """All cells; these of one protocol are changed."""
+    """Return the rows of all cells, with those of one protocol changed."""
     return Cells(
         [
             row(cell, **changes) if cell.protocol == protocol and senders in (None, cell.senders) else row(cell)

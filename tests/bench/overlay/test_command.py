@@ -1,4 +1,4 @@
-"""`bench overlay` from its arguments to its tables: in processes, resumed, and the same bytes again."""
+"""`bench overlay` from its arguments to its tables: in processes, resumed, and with the same bytes again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CELLS = [Cell("thesis", protocol, 30, 2, broadcasts=5) for protocol in ("flood",
 
 @pytest.fixture
 def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests' session in place of one for each batch."""
+    """Give the command the tests' session instead of one for each batch."""
     from ingeborg.bench.overlay import job
 
     @contextlib.contextmanager
@@ -72,12 +72,12 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
     }
     assert len(kept) == 2 * len(CELLS) + 3
 
-    # As if it had been cut short behind its first cell.
+    # As after an interruption behind its first cell.
     out = tmp_path / "resumed"
     shutil.copytree(tmp_path / "whole", out, ignore=shutil.ignore_patterns(*(f"*{cell.name}*" for cell in CELLS[1:])))
     for name in (command.CELLS, command.SUMMARY, command.PAGE):
         (out / name).unlink()
-    work.run(CELLS[1], out)  # simulated, and not digested any more
+    work.run(CELLS[1], out)  # simulated, but not digested yet
     work.run(CELLS[2], out)
     job.discard([CELLS[2]], out)  # its log is gone
     assert "3 cells, 1 of them done before" in run(out, "--keep-logs")
@@ -91,7 +91,7 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
 
 
 def digested(row: Json) -> Json:
-    """A digest's document that says of a run what the simulator's row says (`test_log.py` has a real one's)."""
+    """Return a digest's document that agrees with the simulator's row (`test_log.py` has a real one)."""
     counts = dict.fromkeys(("lost", "duplicated", "reordered", "excess"), 0)
     phases = [
         {"phase": name, "news": ours["messages"], "delivered": ours["deliveries"], "expected": ours["deliveries"]}

@@ -1,4 +1,4 @@
-"""What is drawn: an overlay, and in it a tree that reaches every node."""
+"""The drawing: an overlay with a tree that reaches every node."""
 
 from __future__ import annotations
 

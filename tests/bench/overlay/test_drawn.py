@@ -1,4 +1,4 @@
-"""The overlay that is there already: symmetrical, connected, of the right degree, and always the same."""
+"""The prepared overlay: symmetrical, connected, of the right degree, and always the same."""
 
 from __future__ import annotations
 

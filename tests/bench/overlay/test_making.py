@@ -1,4 +1,4 @@
-"""Worlds as cells want them: with or without a membership, and how a node joins one or switches a neighbour."""
+"""Worlds for cells: with or without a membership, and how a node joins or switches a neighbour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page, of small worlds of every kind: figures, claims, faults and the drawing are on it."""
+"""The page from small worlds of every kind: it has figures, claims, faults and the drawing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The causal oracle, beside one that keeps whole vectors and knows no trick."""
+"""The causal oracle, against one that keeps whole vectors and uses no tricks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ingeborg.bench.overlay.record import DOUBLE, Record, Violation
 
 
 def record_of(*deliveries: tuple[int, int, int]) -> Record:
-    """Deliveries (node, root, number), one a slot."""
+    """Return a record of deliveries (node, root, number), one in each slot."""
     record = Record()
     for slot, (node, root, number) in enumerate(deliveries):
         record.delivered(slot, node, root, number, 0 if node == root else 1)
@@ -38,7 +38,7 @@ def test_a_message_that_never_comes_is_lost_and_violates_nothing() -> None:
 
 
 def test_a_root_knows_what_the_messages_knew_that_it_got() -> None:
-    """0 sends a, 1 gets it and sends b, 2 gets b only and sends c: whoever got c and then a has it after c."""
+    """0 sends a, 1 gets it and sends b, 2 gets only b and sends c: a node that gets c and then a has a late."""
     record = record_of((0, 0, 1), (1, 0, 1), (1, 1, 1), (2, 1, 1), (2, 2, 1), (3, 2, 1), (3, 0, 1))
     assert record.violations == 1
 
@@ -71,7 +71,7 @@ def test_only_the_first_violations_are_named() -> None:
 
 @st.composite
 def schedules(draw: st.DrawFn) -> list[tuple[int, int, int]]:
-    """Broadcasts of three nodes, each delivered by some of four, in any order after it."""
+    """Draw broadcasts of three nodes, each delivered by some of four, in any order after it."""
     sent: list[tuple[int, int]] = []
     numbers = [0, 0, 0]
     lacking: list[list[tuple[int, int]]] = [[], [], [], []]

@@ -1,4 +1,4 @@
-"""Where nodes run: table 4.1, and smaller worlds with hosts as full."""
+"""The places of nodes: table 4.1, and smaller worlds with equally full hosts."""
 
 from __future__ import annotations
 

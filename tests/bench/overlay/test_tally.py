@@ -1,4 +1,4 @@
-"""What goes over the links is counted by the names of its kinds."""
+"""The tally counts messages on links by the names of their kinds."""
 
 from __future__ import annotations
 

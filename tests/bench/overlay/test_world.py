@@ -1,4 +1,4 @@
-"""The simulator: order on links, what ends them, what an interface costs, and the same bytes from the same seed."""
+"""The simulator: order on links, their ends, the cost of an interface, and the same bytes from the same seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ingeborg.bench.overlay.world import DETECT_S, UNREACHABLE_S, World
 
 from .nodes import CONTROL, Diary, Flooding
 
-#: Numbers of a world of four: two nodes at each site.
+#: The nodes of a world of four: two at each site.
 NANCY, NANCY_TOO, RENNES, RENNES_TOO = range(4)
 
 JITTER_S = JITTER_NS / 1e9
@@ -139,7 +139,7 @@ def test_who_hangs_up_is_told_nothing_and_the_other_end_gets_what_was_sent_befor
 
 def test_the_end_of_a_link_does_not_overtake_what_waits_for_an_interface() -> None:
     world = World(100, Diary, 1)
-    # Two of the faster site send to one host of the other at once.
+    # Two nodes of the faster site send to one host of the other at once.
     links = {0: 50, 1: 51}
     neighbours = [[links[node]] if node in links else [node - 50] if node - 50 in links else [] for node in range(100)]
     world.connect(neighbours)
@@ -153,11 +153,11 @@ def test_the_end_of_a_link_does_not_overtake_what_waits_for_an_interface() -> No
 
 
 def test_a_new_link_is_not_mixed_up_with_the_old_one() -> None:
-    """It is dialled at once after the end of the old one, and its question may overtake that."""
+    """A node dials the new link right after the end of the old one, and the dial can overtake this end."""
     for seed in range(30):
         world = diaries(seed=seed)
         world.connect([[RENNES], [], [NANCY], []])
-        for _ in range(20):  # has the end come late
+        for _ in range(20):  # did the end come late
             world.places[NANCY].send(RENNES, (0, "old"), CONTROL)
         world.places[NANCY].hang_up(RENNES)
         world.places[NANCY].dial(RENNES)
@@ -228,7 +228,7 @@ def test_a_severed_link_is_down_at_both_ends() -> None:
     world = diaries()
     world.connect([[RENNES], [], [NANCY], []])
     world.sever(NANCY, RENNES)
-    world.sever(NANCY, NANCY_TOO)  # there is none
+    world.sever(NANCY, NANCY_TOO)  # no such link exists
     world.run(2.0)
     assert diary(world, NANCY).what()[-1] == ("down", RENNES)
     assert diary(world, RENNES).what()[-1] == ("down", NANCY)
@@ -282,7 +282,7 @@ def test_a_flood_reaches_all_and_sends_every_link_but_one_of_each_node() -> None
     world.run(2.0)
     assert len(world.record.nodes) == 200
     links = sum(map(len, neighbours))
-    # Each node sends by all links but one, its root by all; a copy may cross another one on its way.
+    # Each node sends over all links except one, the root over all; copies can cross on their way.
     assert world.payload_bytes == 1_000 * (links - 199)
     assert world.events == world.messages == links - 199
 

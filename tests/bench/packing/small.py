@@ -1,4 +1,4 @@
-"""The plan, made small: every kind of unit, with few measurements."""
+"""A small plan: every kind of unit, with few measurements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COUNT, SEEDS = 12, 2
 
 
 def units() -> list[Unit]:
-    """Of all cases but those of very many items, of which there is one."""
+    """Return the units of all cases, but only one unit with very many items."""
     found = [
         Unit(replace(case, count=COUNT), delta, seed)
         for case in cases(SEEDS)
@@ -25,7 +25,7 @@ def units() -> list[Unit]:
 
 
 def first(case: str, delta: float = 5.0, seed: int = 1) -> Unit:
-    """The unit of this case."""
+    """Return the unit of this case."""
     return next(
         unit for unit in units() if unit.case and (unit.case.name, unit.delta, unit.seed) == (case, delta, seed)
     )

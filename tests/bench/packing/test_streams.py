@@ -1,4 +1,4 @@
-"""Streams are those of equation 15, and the same for the same seed."""
+"""Streams follow equation 15, and are the same for the same seed."""
 
 from __future__ import annotations
 

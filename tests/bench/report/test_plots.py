@@ -78,7 +78,7 @@ def draw(points: list[tuple[float, float | None]], **more: Any) -> tuple[str, st
 
 
 def drawings(plot: Plot, wide: Frame = WIDE, narrow: Frame = NARROW) -> tuple[str, str]:
-    """The wide one and the narrow one."""
+    """Return the wide and the narrow drawing."""
     first, second = re.findall(r"<svg.*?</svg>", svg(plot, wide, narrow, "id"))
     assert 'class="wide"' in first
     assert 'class="narrow"' in second
@@ -86,14 +86,14 @@ def drawings(plot: Plot, wide: Frame = WIDE, narrow: Frame = NARROW) -> tuple[st
 
 
 def line_in(text: str) -> str:
-    """The path of the first series."""
+    """Return the path of the first series."""
     found = re.search(r'class="line s0" d="([^"]*)"', text)
     assert found is not None
     return found[1]
 
 
 def places(path: str) -> list[tuple[float, float]]:
-    """Where the points of a path of `M` and `l` lie."""
+    """Return the points of a path of `M` and `l`."""
     found: list[tuple[float, float]] = []
     for letter, data in re.findall(r"([Ml])([^Ml]*)", path):
         numbers = [float(text) for text in re.findall(r"-?(?:\d+(?:\.\d+)?|\.\d+)", data)]
@@ -124,7 +124,7 @@ def test_a_way_goes_through_its_points_to_a_tenth_and_does_not_drift(xs: list[fl
 
 
 def distance(point: tuple[float, float], start: tuple[float, float], end: tuple[float, float]) -> float:
-    """From a point to the nearest of a straight line's."""
+    """Return the distance from a point to a straight line."""
     along, of = complex(*end) - complex(*start), complex(*point) - complex(*start)
     share = (of * along.conjugate()).real / abs(along) ** 2 if along else 0.0
     return abs(of - min(1.0, max(0.0, share)) * along)
@@ -152,7 +152,7 @@ def test_a_missing_value_is_a_gap_and_a_lone_value_a_dot() -> None:
 
 
 def dots(text: str, css: str) -> int:
-    """Steps of no length in the paths of a class."""
+    """Count the steps without length in the paths of a class."""
     return sum(path.count("h0") for path in re.findall(f'class="{css}" d="([^"]*)"', text))
 
 

@@ -268,7 +268,7 @@ async def test_in_a_browser_at_desktop_and_phone_width(tmp_path: Path, many: str
     assert [url for url in seen.requests if not url.startswith(("file:", "about:"))] == []
     assert seen.value == {
         "overflow": 0,
-        # Four of topics, one curve of all systems; of each of ten runs a curve and five over time. Each once.
+        # Four for topics, one curve of all systems; for each of ten runs a curve and five over time. Each once.
         "drawings": 5 + 10 * 6,
         "small": 0,
         "cut": 0,

@@ -1,4 +1,4 @@
-"""The kept evaluation of caching: its page is made of its digests, and what is said of it is what it has found."""
+"""The kept evaluation of caching: its page comes from its digests, and the docs agree with its findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages say of the kept evaluation of packing is what it has found."""
+"""The pages agree with the findings of the kept evaluation of packing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Releases and their years: of all servers that have a release of ours, and none that is guessed."""
+"""Releases and their years: for all servers with a pinned release, and without guesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The causal check over logs: known ones, random ones, bad ones, and as a goal of the digest."""
+"""The causal check of known, random and bad logs, and as a goal of the digest."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ pytestmark = pytest.mark.spark
 A, B, C, D = ((topic, 1) for topic in (1, 2, 3, 4))
 
 Late = tuple[int, plain.Message, plain.Message]
-"""Connection, what came too late, and what depends on it and came before."""
+"""Connection, late message, and the dependent message that came before it."""
 
 KNOWN: dict[str, tuple[str, list[Late]]] = {
     "swapped across topics": ("1>a 1>b 2<b 2<a 3<a 3<b", [(2, A, B)]),
     "received, then sent": ("1>a 2<a 2>b 3<b 3<a", [(3, A, B)]),
     "sent, then received": ("2>b 1>a 2<a 3<b 3<a", []),
-    # 2 has not subscribed to b and 4 has neither; 3 gets a after c.
+    # 2 has not subscribed to b, and 4 has subscribed to neither; 3 gets a after c.
     "through others": ("1>a 2<a 2>b 4<b 4>c 3<c 3<a", [(3, A, C)]),
     "through an own one": ("1>a 2<a 2>b 2>c 4<c 4>d 3<d 3<a 3<b", [(3, A, D), (3, B, D)]),
     "lost": ("1>a 2<a 2>b 3<b", []),
@@ -54,22 +54,22 @@ KNOWN: dict[str, tuple[str, list[Late]]] = {
     "sent and received at once": ("1>a 2>b@5 2<a@5 3<b 3<a", []),
     "all come at once": ("1>a 2<a 2>b 3<b@9 3<a@9 4<a@9 4<b@9", [(3, A, B)]),
     "sent at once by two": ("1>a@5 2>b@5 3<b 3<a 4<a 4<b", []),
-    # The write of b may have begun before a came; and began after.
+    # The write of b could have begun before a came; here it began after.
     "while it was sent": ("1>a 2<a@6 2>b@5-8 3<b 3<a", []),
     "before it was sent late": ("1>a 2<a@5 2>b@5-8 3<b 3<a", [(3, A, B)]),
-    # A copy that came before the write returned shows no order; what came later from the same sender does.
+    # A copy that came before the write returned shows no order; later messages from the same sender do.
     "before the report": ("2<a 1>a 2>b 3<b 3<a", []),
-    # A duplicate stands for its original: it is known by who sent it, and depends on what the original does.
+    # A duplicate stands for its original: its sender knows the message, with the original's dependencies.
     "a duplicate, then another": ("1>a 4<a 2>a 2>b 3<b 3<a", [(3, A, B)]),
     "a duplicate of what was known": ("1>b 3<b 2<b 1>a 2<a 2>b 3<a 4<b 4<a", []),
-    # Either report may have been the original: then b depends on what both had.
+    # Either report could be the original: then b depends on the common dependencies of both.
     "two originals, one had it": ("1>a 2<a 2>b@10 4>b@10-11 3<b 3<a", []),
     "two originals, both had it": ("1>a 2<a 4<a 2>b@10 4>b@10-11 3<b 3<a", [(3, A, B)]),
-    # The one that was meant to be first failed, and has no row: it may have been the original all the same.
+    # The planned first report failed, and has no row, but it could still be the original.
     "a report without the first": ("1>a 2<a 2>b~ 3<b 3<a", []),
     "known by a report without the first": ("1>a~ 2<a 2>b 3<b 3<a", [(3, A, B)]),
     "sent by nobody": ("2<a 2>b 3<b 3<a", []),
-    # With marks only what is marked depends on anything, marked or not.
+    # With marks only marked messages have dependencies, on marked and unmarked ones.
     "marked": ("1>a 2<a 2>b* 3<b 3<a", [(3, A, B)]),
     "not marked": ("1>c* 1>a 2<a 2>b 3<b 3<a", []),
     "through one not marked": ("1>a 2<a 2>b 4<b 4>c* 3<c 3<a 3<b", [(3, B, C)]),
@@ -90,7 +90,7 @@ def lates(examples: Iterable[Json]) -> list[Late]:
 
 
 def test_known_logs_have_what_they_should_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    """All in one job: each is judged by itself, though all have the same connections and topics."""
+    """One job checks all logs, each separately, although all have the same connections and topics."""
     for name, (events, _) in KNOWN.items():
         plain.written(name, events).write(tmp_path / name)
     made = check(spark, tmp_path)
@@ -156,7 +156,7 @@ def test_random_logs_have_the_violations_that_sets_find(several: SparkSession, s
 def test_all_are_counted_and_some_are_shown_and_a_run_that_was_cut_short_is_judged_as_far_as_it_goes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """In one job, as known logs are."""
+    """One job checks all, as with known logs."""
     events = "1>a 1>b " + " ".join(f"{connection}<b {connection}<a" for connection in range(2, 9))
     plain.written("many", events).write(tmp_path / "many")
     cut = plain.written("cut", "1>a 2<a 2>b 3<b 3<a 1>c", complete=False).write(tmp_path / "cut")
@@ -249,9 +249,9 @@ def test_of_a_script_an_error_of_java_is_a_line(
 
 
 @pytest.mark.slow
-@pytest.mark.prove  # of a script for spark-submit `test_job.py` has one that fails early
+@pytest.mark.prove  # `test_job.py` has a script for spark-submit that fails early
 def test_the_check_is_a_script_for_spark_submit(tmp_path: Path, spark: SparkSession) -> None:
-    """On executors that cannot find the package: the code goes with the job."""
+    """The executors cannot find the package, so the code goes with the job."""
     submit = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if submit is None:
         wants.skip("spark-submit", "pip install -e '.[bench]'")

@@ -21,7 +21,8 @@ EVENT = (
 
 
 def events(spark: SparkSession, *rows: Event) -> DataFrame:
-    """Rows `(kind, connection, topic, seq, intended_ns, at_ns, value)` of phase p of run r, in the order of the log."""
+    """Make rows `(kind, connection, topic, seq, intended_ns, at_ns, value)` of phase p of run r, in the order of the
+    log."""
     full = [
         ("r", 0, kind, "p", connection, topic, seq, intended, at, value, None, "f", 0, line)
         for line, (kind, connection, topic, seq, intended, at, value) in enumerate(rows)
@@ -38,7 +39,7 @@ def sent(connection: int, seq: int, intended: int, topic: int = 1) -> Event:
 
 
 def flags_of(spark: SparkSession, *rows: Event) -> dict[str, set[tuple[int, int, int, int]]]:
-    """`(connection, topic, at_ns, seq)` of the deliveries that are each."""
+    """Return flag -> `(connection, topic, at_ns, seq)` of its deliveries."""
     from ingeborg.bench.spark import transforms as t
 
     log = events(spark, *rows)
@@ -72,7 +73,7 @@ def test_what_another_connection_had_published_as_well_is_overtaken_and_not_reor
         spark,
         *(sent(9, seq, intended=0, topic=topic) for topic in (1, 2, 3, 4) for seq in (1, 2, 3)),
         sent(8, 3, intended=10, topic=1),
-        received(1, 3, at=10, topic=1),  # it may have come from 8
+        received(1, 3, at=10, topic=1),  # it can come from 8
         received(1, 1, at=20, topic=1),  # so this is overtaken
         received(1, 2, at=30, topic=1),
         sent(8, 3, intended=11, topic=2),
@@ -80,14 +81,14 @@ def test_what_another_connection_had_published_as_well_is_overtaken_and_not_reor
         received(1, 1, at=20, topic=2),
         sent(8, 1, intended=15, topic=3),
         received(1, 3, at=10, topic=3),
-        received(1, 1, at=20, topic=3),  # the late one may have come from 8 itself
+        received(1, 1, at=20, topic=3),  # the late one can come from 8 itself
         received(1, 2, at=30, topic=3),  # but not this one
         sent(8, 3, intended=10, topic=4),
         received(1, 3, at=10, topic=4),
         received(1, 2, at=20, topic=4),
         received(1, 1, at=30, topic=4),  # overtaken by 3, and out of order with 2
         received(1, 2, at=10, topic=5),
-        received(1, 1, at=20, topic=5),  # the log does not say who sent these
+        received(1, 1, at=20, topic=5),  # the log does not name their sender
     )
     assert flags["reordered"] == {(1, 2, 20, 1), (1, 3, 30, 2), (1, 4, 30, 1)}
     assert flags["overtaken"] == {(1, 1, 20, 1), (1, 1, 30, 2), (1, 3, 20, 1), (1, 4, 20, 2), (1, 5, 20, 1)}
@@ -100,11 +101,11 @@ def test_loss_counts_distinct_connections(spark: SparkSession) -> None:
         spark,
         ("news", None, 1, 1, 0, 0, 3),
         received(1, 1, at=5),
-        received(1, 1, at=6),  # twice to one connection makes up for nobody
+        received(1, 1, at=6),  # two copies to one connection compensate for no other
         ("news", None, 1, 2, 0, 0, 1),
         received(1, 2, at=7),
-        received(2, 2, at=8),  # one more than expected makes up for nobody either
-        ("news", None, 1, 3, 0, 0, 0),  # nobody had to get it
+        received(2, 2, at=8),  # an unexpected one compensates for no other, either
+        ("news", None, 1, 3, 0, 0, 0),  # no connection had to get it
     )
     news = t.news_of(rows)
     [row] = t.outcomes(news, t.deliveries_of(rows, news)).collect()
@@ -122,7 +123,7 @@ PERCENTILES = [
 
 
 def test_percentiles_are_nearest_ranks(spark: SparkSession) -> None:
-    """Every group in one job, so that they also must not mix; values that share a bucket among them."""
+    """One job has all groups, which therefore must not mix; some values share a bucket."""
     from ingeborg.bench.spark import quantiles
 
     rows = [(group, value) for group, (values, _) in enumerate(PERCENTILES) for value in reversed(values)]
@@ -162,13 +163,13 @@ def test_what_a_process_used_in_a_phase_is_between_the_samples_nearest_to_its_en
             ("a", 0, 1.0),
             ("a", 11, 2.0),  # nearest to the beginning, at 1 s
             ("a", 19, 2.5),
-            ("a", 28, 0.5),  # restarted: what was used before it is known, what after it is not
+            ("a", 28, 0.5),  # restarted: the usage before is known, the usage after is not
             ("a", 31, 0.9),  # nearest to the end, at 3 s
             ("a", 40, 5.0),
             ("b", 8, 0.0),
             ("b", 39, 3.0),  # never seen in the phase itself, nor close to it
             ("c", 20, 4.0),  # seen once
-            ("d", 9, 1.0),  # seen at both ends only, just outside: all there is of a phase that lasts milliseconds
+            ("d", 9, 1.0),  # seen only just outside both ends, which is all for a phase of milliseconds
             ("d", 31, 1.5),
         )
     ]
@@ -255,7 +256,7 @@ def test_every_line_is_good_or_says_what_is_wrong(
 
 @pytest.fixture(scope="module")
 def checked_lines(spark: SparkSession) -> dict[str, str | None]:
-    """Every line of the test above, judged in one job."""
+    """Judge every line of the test above in one job."""
     from ingeborg.bench.spark.checks import checked
     from ingeborg.bench.spark.schema import EVENTS
 

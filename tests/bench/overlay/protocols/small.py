@@ -1,10 +1,10 @@
-"""A world of a few nodes in which anything may happen next, and a naive judge of what was delivered.
+"""A world of a few nodes in which anything can happen next, and a naive judge of deliveries.
 
-Owns: links as queues, whose order against each other is drawn; what every node has delivered, in order; who may not
-have delivered what. Must never: know a protocol, or reuse anything of the simulator's: it is the second opinion.
+Owns: links as queues with a random order among them; every node's deliveries, in order; the wrong deliveries. Must
+never: know a protocol, or reuse code of the simulator, because it is the second opinion.
 
-A link comes and goes at each end by itself. What was under way when it goes is lost, and an end that does not know yet
-goes on sending into nothing. Timers go off whenever the draw says so, however early: nothing may hang on time.
+A link comes and goes separately at each end. When it goes, it loses its messages under way, and an end that does not
+know yet keeps sending into the void. Timers fire at random, however early: nothing may depend on time.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from ingeborg.bench.overlay.chance import Drawn
 from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
 
 Hold = Callable[[Peer, Peer, Wire], bool]
-"""Of a message from one node to another: does it have to wait?"""
+"""Does this message from one node to another have to wait?"""
 
 STEPS_MAX = 20_000
-"""Of one world: some thousand would do. Whoever takes more does not end."""
+"""The steps of one world. Some thousand suffice, so a world that takes more does not end."""
 
 Mid = tuple[Peer, int]
 Make = Callable[[Desk, Peer, Sequence[Peer]], Node]
-"""What makes the node at this desk, with these neighbours from the start."""
+"""Makes the node at this desk, with these neighbours from the start."""
 
 
 class EndlessError(AssertionError):
-    """There is always something left to do."""
+    """The world never comes to rest."""
 
 
 class Sent(NamedTuple):
-    """A message, or (``wire`` None) the link's coming up (``size`` 1) or going down (0)."""
+    """A message, or (``wire`` None) news that the link is up (``size`` 1) or down (0)."""
 
     wire: Wire | None
     size: int
@@ -48,7 +48,7 @@ class Timer(NamedTuple):
 
 
 class SmallDesk(Desk):
-    """One node's."""
+    """One node's desk."""
 
     def __init__(self, world: World, me: Peer) -> None:
         super().__init__(Drawn(world.random))
@@ -77,8 +77,8 @@ class SmallDesk(Desk):
 
 
 class Judge:
-    """What was delivered where, and what must have been delivered before. ``founders``: nodes that were there from the
-    start, and so have to have everything."""
+    """Records deliveries and their dependencies. ``founders``: nodes that existed from the start, and so must have
+    everything."""
 
     def __init__(self, founders: Iterable[Peer]) -> None:
         self.founders = list(founders)
@@ -96,7 +96,7 @@ class Judge:
         assert (hops == 0) == (node == mid[0]) or mid in order[:-1]
 
     def doubles(self) -> list[tuple[Peer, Mid]]:
-        """Who has delivered what more than once."""
+        """Return nodes and the messages that they delivered more than once."""
         return [
             (node, mid)
             for node, order in self.order.items()
@@ -105,8 +105,9 @@ class Judge:
         ]
 
     def disorder(self) -> list[tuple[Peer, Mid, Mid]]:
-        """Who has delivered the second message, and had not delivered the first, which the second's root had when it
-        sent it. (A node that has joined need not have what was sent before; but then it may not get it later.)"""
+        """Return nodes that delivered the second message before the first, on which it depends: the second's root had
+        delivered the first when it sent the second. (A node that joined later does not need older messages; but then it
+        must not get them afterwards.)"""
         found = []
         for node, order in self.order.items():
             before: set[Mid] = set()
@@ -119,7 +120,7 @@ class Judge:
         return found
 
     def lacking(self, nodes: Iterable[Peer], roots: Iterable[Peer] | None = None) -> list[tuple[Peer, Mid]]:
-        """Which of the nodes has not delivered what; of these roots, or of all."""
+        """Return nodes and the messages that they have not delivered, from these roots or from all."""
         of = None if roots is None else set(roots)
         return [
             (node, mid)
@@ -130,7 +131,7 @@ class Judge:
 
 
 class World:
-    """``names``: its nodes; ``built``: pairs of them with a link from the start."""
+    """The world. ``names``: its nodes; ``built``: pairs of nodes with a link from the start."""
 
     def __init__(
         self, make: Make, names: Sequence[Peer], built: Iterable[tuple[Peer, Peer]], random: Random | None = None
@@ -157,16 +158,16 @@ class World:
             self.add(name, neighbours)
 
     def add(self, name: Peer, neighbours: Sequence[Peer] = ()) -> Node:
-        """A node more."""
+        """Add a node."""
         self.desks[name] = SmallDesk(self, name)
         node = self.nodes[name] = self.make(self.desks[name], name, neighbours)
         self.judge.order.setdefault(name, [])
         return node
 
-    # What befalls it
+    # Events from outside
 
     def link(self, one: Peer, other: Peer) -> None:
-        """Open a link; each end hears of it in its turn."""
+        """Open a link; each end learns it in its turn."""
         pair = frozenset((one, other))
         if pair in self.sessions or one not in self.nodes or other not in self.nodes:
             return
@@ -176,14 +177,14 @@ class World:
             self._way(way).append(Sent(None, 1, self.serial))
 
     def cut(self, one: Peer, other: Peer) -> None:
-        """End a link: what is under way is lost; each end hears of it in its turn."""
+        """End a link and lose its messages under way; each end learns it in its turn."""
         session = self.sessions.pop(frozenset((one, other)), None)
         if session is not None:
             self._end((one, other), session)
             self._end((other, one), session)
 
     def hang_up(self, one: Peer, other: Peer) -> None:
-        """The first ends the link, and is not told."""
+        """Let the first node end the link; it gets no notice."""
         session = self.ends.pop((one, other), None)
         if session is not None and self.sessions.get(frozenset((one, other))) == session:
             del self.sessions[frozenset((one, other))]
@@ -192,7 +193,7 @@ class World:
         self.ways[other, one] = deque(each for each in way if each.session != session)
 
     def _end(self, way: tuple[Peer, Peer], session: int) -> None:
-        """The end where the way leads is told, unless it was never told that the link is up."""
+        """Tell the far end of the way, unless it never learnt that the link is up."""
         queue = self._way(way)
         told_of_up = not any(each.wire is None and each.size == 1 and each.session == session for each in queue)
         kept = [each for each in queue if each.session != session]
@@ -201,7 +202,7 @@ class World:
         self.ways[way] = deque(kept)
 
     def crash(self, name: Peer) -> None:
-        """The node is gone, with its links."""
+        """Remove the node with its links."""
         for pair in [pair for pair in self.sessions if name in pair]:
             self.cut(*pair)
         del self.nodes[name]
@@ -210,7 +211,7 @@ class World:
             del self.ways[way]
 
     def broadcast(self, name: Peer, payload_bytes: int = 100) -> Mid:
-        """Have it broadcast; what the message is known by."""
+        """Let a node broadcast; return the message's id."""
         before = len(self.judge.past)
         self.nodes[name].broadcast(payload_bytes)
         assert len(self.judge.past) == before + 1
@@ -224,14 +225,14 @@ class World:
         if self.sessions.get(frozenset((frm, to))) == session:
             self._way((frm, to)).append(Sent(wire, size, session))
 
-    # What happens next
+    # Steps
 
     def busy(self) -> list[tuple[Peer, Peer]]:
-        """Ways with something on them."""
+        """Return the ways with messages on them."""
         return [way for way, queue in self.ways.items() if queue]
 
     def pass_on(self, frm: Peer, to: Peer) -> Wire | None:
-        """The next of what is on this way arrives."""
+        """Let the next message on this way arrive."""
         wire, size, session = self._way((frm, to)).popleft()
         self._count()
         node = self.nodes[to]
@@ -247,7 +248,7 @@ class World:
         return wire
 
     def fire(self, timer: Timer | None = None) -> None:
-        """This timer goes off, or the one that is due first."""
+        """Fire this timer, or the one that is due first."""
         timer = timer or min(self.timers, key=lambda each: each[:2])
         self.timers.remove(timer)
         self._count()
@@ -256,7 +257,7 @@ class World:
         self.nodes[timer.node].due(timer.what)
 
     def step(self) -> bool:
-        """Anything. False: there is nothing."""
+        """Do anything. Return False if nothing is left to do."""
         busy = self.busy()
         if self.timers and (not busy or self.random.random() < 0.02):
             self.fire()
@@ -267,8 +268,8 @@ class World:
         return True
 
     def flow(self, hold: Hold | None = None) -> None:
-        """Everything under way arrives; no timer goes off. ``hold``: a message that does not yet, nor what is behind it
-        on its way."""
+        """Let everything under way arrive, without firing a timer. ``hold``: selects messages that wait, together with
+        those behind them."""
         while busy := [way for way in self.busy() if hold is None or not self._held(way, hold)]:
             self.pass_on(*self.random.choice(busy))
 
@@ -277,7 +278,7 @@ class World:
         return wire is not None and hold(*way, wire)
 
     def settle(self) -> None:
-        """Go on until there is nothing left to do; a timer goes off when nothing is under way. Raises EndlessError."""
+        """Go on until nothing is left to do; a timer fires when nothing is under way. Raise EndlessError."""
         self.flow()
         while self.timers:
             self.fire()
@@ -293,17 +294,17 @@ class World:
 
 
 def ring(nodes: int) -> list[tuple[Peer, Peer]]:
-    """Links of a circle."""
+    """Return the links of a circle."""
     return [(each, (each + 1) % nodes) for each in range(nodes)]
 
 
 def chords(nodes: int) -> list[tuple[Peer, Peer]]:
-    """All other pairs: each is a link that may come and go."""
+    """Return all other pairs: links that can come and go."""
     return [(one, other) for one in range(nodes) for other in range(one + 2, nodes) if (one, other) != (0, nodes - 1)]
 
 
 def wander(world: World, pairs: Sequence[tuple[Peer, Peer]], senders: Sequence[Peer], rounds: int) -> None:
-    """Anything happens: messages arrive, timers go off, some of the nodes broadcast, links between these pairs come and
+    """Let anything happen: messages arrive, timers fire, some nodes broadcast, links between these pairs come and
     go."""
     random = world.random
     for _ in range(rounds):

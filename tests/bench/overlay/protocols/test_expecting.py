@@ -15,21 +15,21 @@ PEERS = ("a", "b", "c", "d")
 
 
 class Remembers(Expecting):
-    """It sends nothing."""
+    """A node that sends nothing."""
 
     def forward(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
         assert self.desk is not None
 
 
 class Printed:
-    """Algorithm 1 line by line, and lines 4 and 7 of Algorithm 15."""
+    """Implements Algorithm 1 line by line, and lines 4 and 7 of Algorithm 15."""
 
     def __init__(self) -> None:
         self.in_view: set[Peer] = set()
         self.expected: dict[Peer, set[Mid]] = {}
 
     def receive(self, mid: Mid, sender: Peer | None) -> bool:
-        """Is it delivered?"""
+        """Receive a message; return whether the node delivers it."""
         if not any(mid in self.expected.get(peer, ()) for peer in self.in_view):
             for peer in self.in_view:
                 if peer != sender:

@@ -34,7 +34,7 @@ def test_a_message_goes_to_as_many_neighbours_as_the_fan_out_and_never_back() ->
     world.broadcast("hub")
     assert len(world.sent) == 3
     world.flow()
-    assert len(world.sent) == 3  # a leaf has nobody else
+    assert len(world.sent) == 3  # a leaf has no other neighbour
     world.sent.clear()
     world.broadcast("a")
     world.flow()

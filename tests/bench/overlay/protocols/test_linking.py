@@ -1,6 +1,6 @@
-"""How a link is made safe: figure 3.3, joins, broken paths, and what the repairs of it are for.
+"""How a link becomes safe: figure 3.3, joins, broken paths, and the purpose of the repairs.
 
-All of it with PRC, which adds nothing but sending by all links.
+All tests use PRC, which only adds sending over all links.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def node_of(world: World, name: Peer) -> Prc:
 
 
 def is_safe(world: World, one: Peer, other: Peer) -> bool:
-    """The link to the other, at both of its ends."""
+    """Is the link to the other safe at both ends?"""
     return node_of(world, one).is_outgoing(other) and one in node_of(world, other).in_view
 
 
 def about(kind: int, origin: Peer, target: Peer) -> Callable[[Peer, Peer, Wire], bool]:
-    """Messages of this kind about the link between the two, in this direction."""
+    """Select messages of this kind about the link between the two, in this direction."""
     return lambda frm, to, wire: wire[0] == kind and wire[2:4] == (origin, target)
 
 
@@ -61,7 +61,7 @@ def about(kind: int, origin: Peer, target: Peer) -> Callable[[Peer, Peer, Wire],
 
 
 def carry(world: World, way: Sequence[Peer], want: Callable[[Wire], bool]) -> Wire:
-    """Have messages arrive along this way until the wanted one has, and what is before it."""
+    """Let messages arrive along this way, up to and including the wanted one."""
     wire: Wire | None = None
     for frm, to in pairwise(way):
         while (wire := world.pass_on(frm, to)) is None or not want(wire):
@@ -82,8 +82,8 @@ def test_figure_3_3_step_by_step() -> None:
     def message(mid: tuple[Peer, int]) -> Callable[[Wire], bool]:
         return lambda wire: wire[:2] == (GOSSIP, mid)
 
-    # The link comes up. N1 hears N2's HELLO and looks for a path; N1's HELLO stays under way until B_beta is behind it,
-    # so that N2 does nothing yet about its own link to N1.
+    # The link comes up. N1 receives N2's HELLO and looks for a path. N1's HELLO stays under way until B_beta is behind
+    # it, so that N2 does not start on its own link to N1 yet.
     world.link("N1", "N2")
     world.pass_on("N2", "N1")
     world.pass_on("N1", "N2")
@@ -92,8 +92,8 @@ def test_figure_3_3_step_by_step() -> None:
     carry(world, there, control(DISCOVERY))
     assert n2.unsafe_in == {"N1": ("N2", 1)}
 
-    # m1a: what N1 has delivered before alpha, N2 has when alpha comes. m2a: what N2 has delivered before beta, N1 has
-    # when beta comes.
+    # m1a: when alpha comes, N2 has N1's deliveries before alpha. m2a: when beta comes, N1 has N2's deliveries before
+    # beta.
     m1a = world.broadcast("N1")
     carry(world, back, control(DISCOVERY))
     assert n1.paths_out == {"N2": ("N3", "N2")}
@@ -103,20 +103,20 @@ def test_figure_3_3_step_by_step() -> None:
     assert n2.paths_in == {"N1": ("N3", "N1")}
     assert (n2.r_buffers["N1"].alpha, n2.r_buffers["N1"].pi) == (set(), None)
 
-    # Into B_alpha: what N2 delivers from alpha to pi. One of the two N1 has before its own buffer begins.
+    # Into B_alpha: N2's deliveries from alpha to pi. N1 has one of the two before its own buffer begins.
     both_alpha_and_beta = world.broadcast("N2")
     alpha_alone = world.broadcast("N1")
     carry(world, back, control(BETA))
     assert order1 == [m1a, alpha_alone, m2a]
     assert n1.s_buffers == {"N2": []}
 
-    # Into B_beta: what N1 delivers from beta to rho.
+    # Into B_beta: N1's deliveries from beta to rho.
     both_pi_and_beta = world.broadcast("N1")
     carry(world, there, control(PI))
     buffers = n2.r_buffers["N1"]
     assert (buffers.alpha, buffers.pi) == ({both_alpha_and_beta, alpha_alone}, set())
 
-    # Into B_pi: what N2 delivers from pi to B_beta.
+    # Into B_pi: N2's deliveries from pi to B_beta.
     carry(world, there, message(both_pi_and_beta))
     pi_alone = world.broadcast("N2")
     beta_alone = world.broadcast("N1")
@@ -127,7 +127,8 @@ def test_figure_3_3_step_by_step() -> None:
     assert n1.is_outgoing("N2")
     assert pi_alone not in order1
 
-    # Over the new link: N2 delivers what is in B_beta alone, expects what is in B_pi alone, ignores the rest.
+    # Over the new link: N2 delivers messages that only B_beta has, expects those that only B_pi has, and ignores the
+    # rest.
     assert world.pass_on("N1", "N2") == (HELLO, False)
     before = list(order2)
     assert sum(each.size for each in world.ways["N1", "N2"]) == 3 * 100  # payloads go along
@@ -170,7 +171,7 @@ def test_no_message_goes_over_a_link_that_is_not_safe() -> None:
 def test_the_links_of_a_built_overlay_are_safe_and_nothing_is_said_on_them() -> None:
     world = World(Prc, range(4), ring(4))
     for one, other in ring(4):
-        # As the simulator does: it tells of links that the node was made with.
+        # As in the simulator, which announces links that the node started with.
         world.nodes[one].up(other, True)
         world.nodes[other].up(one, False)
         assert is_safe(world, one, other)
@@ -208,7 +209,7 @@ def test_its_second_link_is_not() -> None:
 def test_a_new_node_is_new_until_it_has_delivered_something() -> None:
     world = World(Prc, range(3), ring(3))
     world.add("new")
-    for contact in (1, 2):  # the first is gone before it has said anything
+    for contact in (1, 2):  # the first goes before it has sent anything
         world.link("new", contact)
         world.flow()
         assert is_safe(world, "new", contact)
@@ -249,11 +250,11 @@ def test_a_hello_may_come_before_its_link() -> None:
     assert is_safe(world, 2, 0)
 
 
-# Paths that break, messages that are lost
+# Broken paths, lost messages
 
 
 def square() -> World:
-    """N1 and N2 with a new link, and two ways between them."""
+    """Return N1 and N2 with a new link, and two other ways between them."""
     return World(Prc, ["N1", "N2", "N3", "N4"], [("N1", "N3"), ("N3", "N2"), ("N1", "N4"), ("N4", "N2")])
 
 
@@ -272,7 +273,7 @@ def test_a_broken_path_has_its_origin_look_for_another() -> None:
     assert REDISCOVERY in kinds
     assert is_safe(world, "N1", "N2")
     assert is_safe(world, "N2", "N1")
-    assert world.timers  # none of them had to go off
+    assert world.timers  # no timer had to fire
 
 
 def test_a_lost_control_message_has_the_exchange_begun_again() -> None:
@@ -302,7 +303,7 @@ def test_a_neighbour_to_which_no_path_leads_is_given_up() -> None:
 
 
 def test_a_link_that_is_gone_may_be_said_to_be_gone_again() -> None:
-    """A membership that is asked for another neighbour says so itself."""
+    """A membership that must find another neighbour reports the loss itself."""
     world = World(Prc, range(4), ring(4))
     node = node_of(world, 0)
     for _ in range(2):
@@ -328,7 +329,7 @@ def test_what_is_kept_of_a_link_goes_with_it() -> None:
 
 
 def half_safe(repairs: Repairs, seed: int) -> bool:
-    """Does a link stay safe in one direction only, or in none, for good?"""
+    """Does a link stay safe in only one direction, or in none, forever?"""
     world = World(with_repairs(repairs), range(5), ring(5), Random(seed))
     wander(world, chords(5), range(5), 400)
     world.settle()
@@ -349,13 +350,13 @@ def test_as_printed_one_directions_end_takes_away_the_others_path_and_timer(two_
     def direct(frm: Peer, to: Peer, wire: Wire) -> bool:
         return (frm, to) == ("N1", "N2")
 
-    # The exchange for the link from N1 comes to its end, but for what goes over the link itself.
+    # The exchange for the link from N1 ends, except for messages over the link itself.
     world.link("N1", "N2")
     world.pass_on("N2", "N1")
     world.pass_on("N1", "N2")
     world.flow(direct)
     assert world.pass_on("N1", "N2") == (HELLO, False)
-    # N2 hears of the link, and its own exchange comes as far as beta. Then B_beta comes, and then beta.
+    # N2 learns of the link, and its own exchange gets as far as beta. Then B_beta comes, and then beta.
     world.flow(lambda *way: direct(*way) or way[2][0] == BETA)
     carry(world, ("N1", "N2"), lambda wire: wire[0] == B_BETA)
     assert ("N1" in n2.paths_out, "N1" in n2.discovery_timers) == (two_ways, two_ways)
@@ -371,7 +372,7 @@ def test_as_printed_a_repeated_discovery_ends_the_receivers_own_exchange(two_way
     world.link("N1", "N2")
     while not (n2.r_buffers and n2.unsafe_out):  # N2 is in the middle of both exchanges
         world.pass_on(*world.busy()[0])
-    # N1 begins again: a REDISCOVERY, of anybody's, has told it to.
+    # N1 begins again, because of a REDISCOVERY from any node.
     n2.received("N3", (DISCOVERY, ("N1", 90), "N1", "N2", ("N3", 90), ("N3",), ()), 0)
     assert ("N1" in n2.unsafe_out) == two_ways
     assert ("N1" in n2.r_buffers) == (not two_ways)
@@ -385,7 +386,7 @@ def test_repair_in_turn_leaves_a_late_discovery_unanswered(in_turn: bool) -> Non
     rho_4, rho_1 = about(RHO, "N4", "N2"), about(RHO, "N1", "N2")
 
     def late(frm: Peer, to: Peer, wire: Wire) -> bool:
-        """N1's first DISCOVERY, on its last hop."""
+        """Select N1's first DISCOVERY, on its last hop."""
         return (frm, to) == ("N3", "N2") and wire[:2] == (DISCOVERY, first)
 
     def asks(frm: Peer, to: Peer, wire: Wire) -> bool:
@@ -394,11 +395,11 @@ def test_repair_in_turn_leaves_a_late_discovery_unanswered(in_turn: bool) -> Non
     # The link from N4 to N2 is nearly safe: rho is on its way back.
     world.link("N4", "N2")
     world.flow(rho_4)
-    # N1 begins a link to N2. Its DISCOVERY is held up between N3 and N2. N4 has it too, and no link to send it on by.
+    # N1 begins a link to N2. Its DISCOVERY waits between N3 and N2. N4 also has it, but no link to forward it.
     world.link("N1", "N2")
     world.flow(lambda *way: rho_4(*way) or asks(*way))
     first = n1.unsafe_out["N2"]
-    # The link from N4 is safe. So N1's second DISCOVERY comes to N2 by N4, and that exchange goes on as far as rho.
+    # The link from N4 is safe. So N1's second DISCOVERY reaches N2 through N4, and this exchange gets as far as rho.
     world.flow(late)
     world.fire(next(timer for timer in world.timers if n1.discovery_timers["N2"] is timer.what))
     world.flow(lambda *way: late(*way) or rho_1(*way))
@@ -424,7 +425,7 @@ def test_repair_strangers_keeps_no_buffer_for_a_node_that_is_gone(strangers: boo
     )
     world.link("N1", "N2")
     world.flow(about(DISCOVERY, "N1", "N2"))
-    # The link goes. N2 hears of it, N1 not yet.
+    # The link goes. N2 knows it, N1 does not yet.
     world.cut("N1", "N2")
     world.pass_on("N1", "N2")
     while busy := [way for way in world.busy() if way != ("N2", "N1")]:

@@ -1,4 +1,4 @@
-"""The list of repairs. What each is for is shown beside the protocol that it mends."""
+"""The list of repairs. The tests of each protocol show the purpose of its repairs."""
 
 from __future__ import annotations
 
