@@ -167,7 +167,7 @@ class World:
     # Events from outside
 
     def link(self, one: Peer, other: Peer) -> None:
-        """Open a link; each end learns it in its turn."""
+        """Open a link; each end notices in its turn."""
         pair = frozenset((one, other))
         if pair in self.sessions or one not in self.nodes or other not in self.nodes:
             return
@@ -177,7 +177,7 @@ class World:
             self._way(way).append(Sent(None, 1, self.serial))
 
     def cut(self, one: Peer, other: Peer) -> None:
-        """End a link and lose its messages under way; each end learns it in its turn."""
+        """End a link and lose its messages under way; each end notices in its turn."""
         session = self.sessions.pop(frozenset((one, other)), None)
         if session is not None:
             self._end((one, other), session)

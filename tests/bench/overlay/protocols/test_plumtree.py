@@ -139,7 +139,7 @@ def test_who_is_gone_is_not_asked() -> None:
 
 
 def test_a_link_that_comes_up_again_stays_what_it_is() -> None:
-    """The node learns it twice: from its maker, and from the world."""
+    """The node gets the news twice: from its maker, and from the world."""
     world = World(Plumtree, "ab", [("a", "b")])
     node = node_of(world, "a")
     node.received("b", (PRUNE,), 0)
