@@ -35,7 +35,7 @@ The promises, sentence by sentence:
 
 One formal model serves all three. A fact has the times between which it took effect. The judge calls a promise broken
 only if it was broken for every possible instant in between. ``tests/bench/worlds.py`` expresses the same rule as
-possible worlds, and a test compares the two. Virtual time needs no other model: in the simulator, too, a client sees
+possible worlds, and a test compares the two. Virtual time needs no other model: even in the simulator a client sees
 when a command was sent and answered, but never when it took effect.
 
 If recorders know different things, these become facts instead of further rules:

@@ -271,7 +271,7 @@ class IncomingReplicas(Part):
         self._arrive()
 
     def lapsed(self) -> None:
-        """Others may act for our slots. Keep our state: if nobody does, no other copy exists."""
+        """Note that others may act for our slots. Keep our state: if none does, no other copy exists."""
         if self._held.acts:
             self._held.acts = False
             self._held.departed = self._members.departed
@@ -338,7 +338,7 @@ class IncomingReplicas(Part):
                     self._drop(key)
         is_first = not acts and not one_departed and not self._members.peers
         if is_first:
-            whole = ours  # nobody else could have any state
+            whole = ours  # no other endpoint could have any state
         self._held.acts = True
         self._held.in_doubt = self._missed = False
         self._held.slots |= ours
@@ -360,7 +360,8 @@ class IncomingReplicas(Part):
         self._narrow(incoming, frozenset())
 
     def _narrow(self, incoming: IncomingReplica, slots: Collection[int]) -> None:
-        """Keep only these slots. Drop what came for the others, unless another replica brings them or they are ours."""
+        """Keep only these slots. Drop the received state of the others, unless another replica brings them or they are
+        ours."""
         dropped = incoming.slots.difference(slots)
         if not dropped:
             return

@@ -296,8 +296,8 @@ class Joining(Part):
     def _prepared(self, peers: list[str]) -> bool:
         """Have these peers replicated to us the slots that they will release?
 
-        They act for these slots meanwhile. Once we ask to join, nobody does until all have welcomed us. So we wait for
-        all of the peers, for at most ``PREPARE_S``."""
+        They act for these slots meanwhile. Once we ask to join, no endpoint does until all have welcomed us. So we wait
+        for all of the peers, for at most ``PREPARE_S``."""
         members = self._members
         if self._preparing_round != members.round:
             self._preparing_round = members.round
@@ -389,7 +389,7 @@ class Joining(Part):
         # all replicas: a peer that leaves as well declines its replica, which then goes to another.
         if not self._writes and (not self._transfers or self._desk.now >= self._leaving_since + TOGETHER_S):
             for peer, known in self._members.peers.items():
-                # Tell newcomers as well: they would pass on to us what they get.
+                # Tell newcomers as well: otherwise they would pass their slots on to us.
                 if (known.in_view or known.connected) and not self._transfers.waits(peer):
                     self._tell_of_leaving(peer)
             self._announced = self._told.issuperset(self._members.view())

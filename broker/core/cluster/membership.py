@@ -12,8 +12,8 @@ The invariant, and why it holds (ADR 0004): **no two endpoints act as home of on
   acts only while its own heartbeat was written, or every known peer confirmed having heard from it, within ``LEASE_S``.
   An endpoint whose lease lapsed drops its caches and joins again.
 
-While the registry cannot be read nobody is declared dead: membership freezes, and the confirmations on the links keep
-the lease alive, so that cached topics are routed while the whole store is down.
+While an endpoint cannot read the registry, it declares no peer dead. Membership freezes, and the confirmations on the
+links keep the lease alive, so endpoints route cached topics while the whole store is down.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class Membership(Homes):
     def lapsed(self, now: float) -> bool:
         """Has the lease just lapsed? If so, begin a new round. Callers ask this before all other work at ``now``.
 
-        While joining, each welcome is a lease of its own: its giver may have taken us for dead since.
+        While joining, each welcome is a separate lease: its giver may have taken us for dead since.
         """
         if self.joined:
             if self._lease(now):
@@ -376,7 +376,7 @@ class Membership(Homes):
             self._changed()
 
     def _awaits(self) -> bool:
-        """Does a peer pass on slots to this endpoint just now? Nobody else acts for them."""
+        """Does a peer pass on slots to this endpoint just now? No other endpoint acts for them."""
         return any(until > self._ticked_at and self.in_view(peer) for (peer, _), until in self.awaited.items())
 
     def _changed(self) -> None:

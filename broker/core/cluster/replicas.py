@@ -1,7 +1,7 @@
 """Replicas of slots at another endpoint: the one that will be their home next. ADR 21, 23.
 
-Owns: the replicas that this endpoint makes as the home of slots, how it sends them, and how much can be
-unanswered. Must never: know what is replicated (``slots``), or why (``slot_transfer`` for a slot that goes,
+Owns: the replicas that this endpoint makes as the home of slots, how it sends them, and how much can be unanswered.
+Must never: know a replica's content (``slots``), or its purpose (``slot_transfer`` for a slot that goes,
 ``replication`` in case this endpoint crashes).
 
 A replica begins with a snapshot, sent in slices while this endpoint goes on as home. Then come the changes since. A key
@@ -85,7 +85,7 @@ class AtOnce(NamedTuple):
     slot: int
     key: Any
     size: int  # approximate bytes
-    waiter: Any  # passed to ``ReplicaOwner.confirmed``; None: nobody waits
+    waiter: Any  # passed to ``ReplicaOwner.confirmed``; None: no waiter
 
 
 class Replica:
@@ -173,9 +173,9 @@ class Replicas(Part):
         return [
             self._desk.counted(
                 "replicas_begun",
-                "Replicas of slots begun for the endpoint that is to be their home next",
+                "Replicas of slots begun for the endpoint that will be their home next",
             ),
-            self._desk.counted("replicated_bytes", "Sent in these replicas"),
+            self._desk.counted("replicated_bytes", "Bytes sent in these replicas"),
             gauge(
                 "replicas",
                 "Replicas of slots under way, or kept up to date at other endpoints",
@@ -426,7 +426,7 @@ class Replicas(Part):
         Args:
             replica: The replica to end; ended replicas are ignored.
             keeps: See ``ReplicaOwner.over``.
-            tell: Have the other end drop what has come.
+            tell: Tell the other end to drop the received part.
         """
         if replica.over:
             return

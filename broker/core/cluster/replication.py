@@ -1,7 +1,7 @@
 """Replication: the endpoint that would take over keeps what must survive a crash of this one. ADR 23.
 
-Owns: which endpoint has a replica of this one's slots, whether it is whole, and who waits until it is. Must never: know
-what is kept (``slots``), or decide who takes over (``homes``: the same hashing without this endpoint).
+Owns: which endpoint has a replica of this one's slots, whether it is whole, and which changes wait for it. Must never:
+know a replica's content (``slots``), or choose the next home (``homes``: the same hashing without this endpoint).
 
 Rendezvous hashing tells each slot's next home, should this endpoint go. Each of these endpoints keeps a replica of the
 slots that it would get. Until a replica is whole, its slots count as having none; ``without`` counts them. A part that

@@ -83,9 +83,9 @@ class SlotTransfer(ReplicaOwner):
     # Before a slot goes
 
     def prepared(self, moves: Mapping[str, Iterable[int]]) -> bool:
-        """Prepare for slots to go to these endpoints. Callers ask again and again.
+        """Prepare for slots to go to these endpoints. Callers repeat this call.
 
-        The first call begins the replicas; replicas that nobody asks for are dropped later.
+        The first call begins the replicas. Without further calls, the replicas are dropped later.
 
         Args:
             moves: The slots, by the incarnation that is to get them.

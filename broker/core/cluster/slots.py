@@ -102,7 +102,7 @@ class SlotState:
         """
 
     def dropped(self, slots: Sequence[int]) -> None:
-        """Drop what was absorbed of these slots: this endpoint will not be their home, or not next.
+        """Drop the absorbed state of these slots: this endpoint will not be their home, or not next.
 
         Args:
             slots: The slots, ascending.

@@ -1,6 +1,6 @@
 """Work that must end before another endpoint can go on: writes for slots that move, keys on their way.
 
-Owns: which work is under way, and who waits for which end. Must never: know what the work is.
+Owns: the work under way, and the waiters for its end. Must never: know the content of the work.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Callable, Hashable
 
 
 class UnderWay:
-    """Work that begins and ends. A waiter waits for what is under way when it asks, not for work that begins later."""
+    """Work that begins and ends. A waiter waits only for the work under way when it asks, not for later work."""
 
     def __init__(self) -> None:
-        self._things: dict[Hashable, str] = {}  # whom it holds up; empty: everybody
+        self._things: dict[Hashable, str] = {}  # thing -> the peer that it holds up; empty: all peers
         self._waiting: list[tuple[set[Hashable], Callable[[], None]]] = []
 
     def __len__(self) -> int:
@@ -37,8 +37,8 @@ class UnderWay:
             then()
 
     def after(self, then: Callable[[], None], whom: str | None = "") -> None:
-        """Call ``then`` once all that now holds up ``whom`` or everybody has ended; at once, if nothing does. ``None``:
-        all that holds up anybody."""
+        """Call ``then`` once all things that now hold up ``whom`` or all peers have ended; at once, if nothing does.
+        ``None``: wait for all things."""
         things = self._for(whom)
         if things:
             self._waiting.append((things, then))

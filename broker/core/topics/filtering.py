@@ -23,7 +23,7 @@ PAIRS_PER_TURN: Final = 200
 #: Filters in each page after the first, which comes with the subscribers.
 PAIRS_PER_PAGE: Final = 1_000
 
-#: Interval of notices to those who wait while a topic's filters are being read, in seconds.
+#: Interval of notices to waiting senders while the home reads a topic's filters, in seconds.
 TELL_S: Final = 2.0
 
 NO_FILTERS: Final[FilterPage] = ([], None)
@@ -42,7 +42,7 @@ class Loading:
         self.error: Exception | None = None
         self.job: Job | None = None
         self.parked = False  # the job waits for the next page
-        self.tell_at = 0.0  # when those who wait get the next notice
+        self.tell_at = 0.0  # when waiting senders get the next notice
 
 
 class Filtering:

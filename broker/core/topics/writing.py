@@ -329,8 +329,7 @@ class Writing(Part):
             self._forget_ended(client, writes)
 
     def _tell(self, changed: list[str], write: Write, error: Exception | None) -> None:
-        """Announce who has joined or left. Count uncertain changes, or those that another home may announce, as
-        lost."""
+        """Announce joins and leaves. Count uncertain changes, or those that another home may announce, as lost."""
         presence = self._presence
         assert presence is not None
         if error is None and write.round == self._homes.round:

@@ -163,7 +163,7 @@ def test_who_is_said_to_be_here_and_is_not_is_looked_for_first(endpoint: Endpoin
 
 @pytest.mark.parametrize(("seen_s", "gone"), [(KEPT_S - WALK_S_MAX, ["anna"]), (KEPT_S, [])])
 def test_a_location_that_the_store_has_forgotten_is_no_sign_of_life(seen_s: float, gone: list[str]) -> None:
-    """Unless enough time has passed for the home to have forgotten a location without sightings, too."""
+    """After a longer time, the store could also have forgotten a newer location that the home never saw."""
     endpoint = Endpoint()
     endpoint.expiring("anna")
     endpoint.places["anna"] = Location(7, "m", False)
