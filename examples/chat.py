@@ -3,11 +3,11 @@
     python examples/chat.py ann lobby kitchen          # ann joins two rooms; what she types goes to the last
     echo "dinner is ready" | python examples/chat.py bob kitchen
 
-``/join ROOM`` joins one and talks there from then on, ``/leave ROOM`` leaves it, ``/rooms`` lists them. The broker
-keeps who is in which room: ann is in both tomorrow, too. What is said while she is away she misses.
+``/join ROOM`` joins a room and makes it the current one, ``/leave ROOM`` leaves it, ``/rooms`` lists them. The broker
+remembers who is in which room: ann is in both tomorrow, too. While she is away she misses messages.
 
-``--url`` may be given several times: if an endpoint dies, the client goes on at the next. Where the endpoints want a
-token, give it in ``--token-file FILE`` or as the variable ``INGEBORG_TOKEN``.
+You can give ``--url`` several times: if an endpoint dies, the client goes on at the next. If the endpoints require a
+token, pass it in ``--token-file FILE`` or in the variable ``INGEBORG_TOKEN``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ PREFIX = "chat room "  # other programs may use the same endpoints
 
 
 async def lines() -> AsyncIterator[str]:
-    """Standard input by the line. A terminal blocks, so a thread reads it; a daemon, so that Ctrl-C need not wait."""
+    """Yield the lines of standard input. A terminal blocks, so a thread reads it; it is a daemon, so Ctrl-C need not
+    wait."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[str | None] = asyncio.Queue(100)
 
@@ -40,7 +41,7 @@ async def lines() -> AsyncIterator[str]:
 
 
 async def chat(client: Client, name: str, rooms: list[str]) -> None:
-    """Join the rooms, then say what is typed until it ends."""
+    """Join the rooms, then send each typed line until the input ends."""
 
     async def joined() -> list[str]:
         topics = [each.topic async for each in client.subscriptions()]
@@ -61,16 +62,16 @@ async def chat(client: Client, name: str, rooms: list[str]) -> None:
         elif command == "/rooms":
             print(f"you are in {', '.join(await joined()) or 'no room'}", flush=True)
         elif line and room:
-            # "yes" may be said twice. And should the connection break now, the client says it again by itself, and
-            # nobody reads it twice.
+            # Someone can say "yes" twice. If the connection breaks now, the client repeats the message, and nobody
+            # reads it twice.
             await client.publish(PREFIX + room, {"from": name, "text": line}, ack=True, dedup="retry")
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Connect, show what others say, and chat."""
+    """Connect, print messages of others, and chat."""
 
     def heard(topic: str | None, said: Any) -> None:
-        match said:  # anybody may publish anything, and a terminal obeys control characters
+        match said:  # anyone can publish anything, and a terminal obeys control characters
             case {"from": str(who), "text": str(text)} if topic and who != options.name:
                 line = f"[{topic.removeprefix(PREFIX)}] {who}: {text}"
                 print("".join(filter(str.isprintable, line)), flush=True)
@@ -81,11 +82,11 @@ async def run(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Parse the command line and run the example."""
     parser = argparse.ArgumentParser(description="Chat in rooms.")
-    parser.add_argument("--url", action="append", help="of an endpoint (ws://127.0.0.1:9000)")
-    parser.add_argument("--token-file", metavar="FILE", help="with the token, where one is wanted")
-    parser.add_argument("name", help="who you are")
+    parser.add_argument("--url", action="append", help="an endpoint (ws://127.0.0.1:9000)")
+    parser.add_argument("--token-file", metavar="FILE", help="holds the token, if the endpoints require one")
+    parser.add_argument("name", help="your name")
     parser.add_argument("rooms", metavar="room", nargs="*", help="to join")
     try:
         asyncio.run(run(parser.parse_args()))

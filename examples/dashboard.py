@@ -1,11 +1,11 @@
-"""A dashboard in the terminal: what the endpoints do, and the last notifications of some topics.
+"""A dashboard in the terminal: the work of the endpoints, and the last notifications of some topics.
 
     python examples/dashboard.py
     python examples/dashboard.py --url ws://127.0.0.1:9001 "Daft Punk - Get Lucky" --seconds 10
 
-One endpoint's ``/metrics`` names the others; rates are what their counters grew by in a second. Where the output is no
-terminal, one picture follows the other. Where the endpoints want a token, give it in ``--token-file FILE`` or as the
-variable ``INGEBORG_TOKEN``; its client is ``dashboard``.
+One endpoint's ``/metrics`` names the others; rates are the growth of their counters in a second. If the output is no
+terminal, the program prints one picture after the other. If the endpoints require a token, pass it in ``--token-file
+FILE`` or in the variable ``INGEBORG_TOKEN``; its client is ``dashboard``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Scrape(NamedTuple):
 
 
 async def scrape(url: str) -> Scrape | None:
-    """What an endpoint says of itself; ``None`` if it does not answer."""
+    """Read an endpoint's metrics; ``None`` if it does not answer."""
     try:
         page = await fetch(url, "/metrics")
     except PageError:
@@ -53,7 +53,7 @@ async def scrape(url: str) -> Scrape | None:
 
 
 def row(url: str, old: Scrape | None, new: Scrape | None) -> str:
-    """One endpoint's line."""
+    """Return one endpoint's line."""
     if old is None or new is None:
         return f"{url:<24}  {'does not answer' if new is None else 'just seen'}"
     seconds = new.at_s - old.at_s
@@ -63,9 +63,9 @@ def row(url: str, old: Scrape | None, new: Scrape | None) -> str:
 
 
 async def watch(url: str, notes: deque[str], seconds: int) -> None:
-    """Draw once a second; for ever, if ``seconds`` is 0."""
+    """Draw once a second; forever, if ``seconds`` is 0."""
     head = f"{'endpoint':<24}" + "".join(f"{title:>10}" for title in TITLES)
-    # At the upper left corner, each line to its end, and all below it: nothing flickers.
+    # Start at the upper left corner, erase each line's end, and everything below: nothing flickers.
     corner, end, below = ("\x1b[H", "\x1b[K\n", "\x1b[J") if sys.stdout.isatty() else ("", "\n", "")
     before = {url: await scrape(url)}
     for _ in range(seconds) if seconds else itertools.count():
@@ -87,7 +87,7 @@ async def run(options: argparse.Namespace) -> None:
     async with Client(
         options.url, "dashboard", token=read_token(options.token_file), on_notification=heard, listen=True
     ) as client:
-        await client.subscribe(options.topics, until="disconnect")  # and where it is killed, a minute later
+        await client.subscribe(options.topics, until="disconnect")  # if the program is killed, a minute later
         try:
             await watch(options.url, notes, options.seconds)
         finally:
@@ -95,12 +95,12 @@ async def run(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Parse the command line and run the example."""
     parser = argparse.ArgumentParser(description="Watch the endpoints.")
-    parser.add_argument("--url", default="ws://127.0.0.1:9000", help="of any endpoint (ws://127.0.0.1:9000)")
-    parser.add_argument("--token-file", metavar="FILE", help="with the token, where one is wanted")
-    parser.add_argument("--seconds", type=int, default=0, help="end after so many (0: never)")
-    parser.add_argument("topics", metavar="topic", nargs="*", help="to show notifications of")
+    parser.add_argument("--url", default="ws://127.0.0.1:9000", help="any endpoint (ws://127.0.0.1:9000)")
+    parser.add_argument("--token-file", metavar="FILE", help="holds the token, if the endpoints require one")
+    parser.add_argument("--seconds", type=int, default=0, help="end after this time (0: never)")
+    parser.add_argument("topics", metavar="topic", nargs="*", help="whose notifications to show")
     try:
         asyncio.run(run(parser.parse_args()))
     except (ClientError, ProtocolError, OSError, ValueError) as error:

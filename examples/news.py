@@ -1,15 +1,15 @@
-"""News that wait for their reader: who was away is told what was reported meanwhile, and whether that is all.
+"""News that wait for their reader: a returning reader gets the reports that it missed, and learns whether any are lost.
 
-A subject is a topic, and a report is kept for a day. The reader's position is in a file, so that the next time it goes
-on where it ended, whatever ended it:
+A subject is a topic, and the broker keeps a report for a day. The reader's position is in a file, so the next run
+continues where this one ended, however it ended:
 
     python examples/news.py read ann football weather
     python examples/news.py report football "1:0"
 
-Reports from what is kept are marked. Where the endpoints have forgotten some, or lost them, the reader says of which
-subjects; a program with a state would read it anew. They have to keep a history: `ingeborg serve --history memory`.
+The program marks retained reports. If the endpoints have forgotten or lost some, it names the subjects; a program with
+state would reload that state. The endpoints must keep a history: `ingeborg serve --history memory`.
 
-``--url`` may be given several times. Where the endpoints want a token, give it in ``--token-file FILE`` or as the
+You can give ``--url`` several times. If the endpoints require a token, pass it in ``--token-file FILE`` or in the
 variable ``INGEBORG_TOKEN``.
 """
 
@@ -26,13 +26,13 @@ DAY_S = 86_400
 
 
 def lacking(gap: Gap) -> None:
-    """Some of what was reported will not come any more."""
+    """Say that some reports are lost."""
     print(f"some reports may be missing: {', '.join(gap.topics) if gap.topics else 'of any subject'}", flush=True)
 
 
 async def read(client: Client, subjects: list[str]) -> None:
-    """Print what was missed, and then what comes, until Ctrl-C."""
-    await client.listen()  # first, since what was missed comes before what is new
+    """Print missed reports, and then new ones, until Ctrl-C."""
+    await client.listen()  # first, because missed reports come before new ones
     if subjects:
         await client.subscribe(subjects)
     print(f"{client.client_id} reads", flush=True)
@@ -41,7 +41,7 @@ async def read(client: Client, subjects: list[str]) -> None:
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Connect, and do what was asked."""
+    """Connect, and read or report."""
     urls = options.url or ["ws://127.0.0.1:9000"]
     secret = read_token(options.token_file)
     if options.what == "read":
@@ -50,22 +50,22 @@ async def run(options: argparse.Namespace) -> None:
             await read(client, options.subjects)
     else:
         async with Client(urls, "newsroom", token=secret) as client:
-            # Each report is one of its own, though it may say what an earlier one has said.
+            # Each report counts separately, even if an earlier one had the same text.
             await client.publish(options.subject, options.report, ack=True, dedup="retry", keep_s=DAY_S)
             print("reported", flush=True)
 
 
 def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Read news, and what was missed of them.")
-    parser.add_argument("--url", action="append", help="of an endpoint (ws://127.0.0.1:9000)")
-    parser.add_argument("--token-file", metavar="FILE", help="with the token, where one is wanted")
+    """Parse the command line and run the example."""
+    parser = argparse.ArgumentParser(description="Read news, and those that you missed.")
+    parser.add_argument("--url", action="append", help="an endpoint (ws://127.0.0.1:9000)")
+    parser.add_argument("--token-file", metavar="FILE", help="holds the token, if the endpoints require one")
     parts = parser.add_subparsers(dest="what", required=True)
-    part = parts.add_parser("read", help="what comes, and what was missed")
-    part.add_argument("name", help="of the reader; made of what a file's name may have, or say --position")
-    part.add_argument("subjects", metavar="subject", nargs="*", help="more of them; those of before stay")
-    part.add_argument("--position", metavar="FILE", type=Path, help="of this reader alone (NAME.position)")
-    part = parts.add_parser("report", help="something")
+    part = parts.add_parser("read", help="print missed and new reports")
+    part.add_argument("name", help="the reader; must be valid in a file name, unless you give --position")
+    part.add_argument("subjects", metavar="subject", nargs="*", help="to follow in addition to earlier ones")
+    part.add_argument("--position", metavar="FILE", type=Path, help="this reader's own file (NAME.position)")
+    part = parts.add_parser("report", help="publish a report")
     part.add_argument("subject")
     part.add_argument("report")
     try:

@@ -1,15 +1,15 @@
-"""Offers of restaurants: hear of those that you care for, and of no others.
+"""Offers of restaurants: receive those that you care for, and no others.
 
-All offers are published to one topic. Who waits for some says which, by restaurant, by food, and by the discount in
-percent; the broker compares, and sends the others nothing:
+All offers go to one topic. A waiting client selects offers by restaurant, by food, and by the discount in percent; the
+broker compares, and sends the others nothing:
 
     python examples/offers.py wait ann --restaurant Dominos --restaurant Vapiano --discount 30
     python examples/offers.py offer Dominos pizza 35
 
-``wait`` without an option waits for every offer. What was waited for before is replaced: a filter is kept until it is
-taken back, as every plain subscription is, and ``--forget`` takes it back at the end.
+``wait`` without an option waits for every offer. It replaces the earlier filter. Like every plain subscription, a
+filter stays until the client removes it; ``--forget`` removes it at the end.
 
-``--url`` may be given several times. Where the endpoints want a token, give it in ``--token-file FILE`` or as the
+You can give ``--url`` several times. If the endpoints require a token, pass it in ``--token-file FILE`` or in the
 variable ``INGEBORG_TOKEN``.
 """
 
@@ -26,7 +26,7 @@ TOPIC = "offers"
 
 
 def wanted(options: argparse.Namespace) -> dict[str, Any]:
-    """The filter: every attribute has to be one of its list. An offer has a restaurant, so the first one always is."""
+    """Return the filter. Each attribute must match one entry of its list; every offer has a restaurant."""
     filter: dict[str, Any] = {"restaurant": options.restaurant or [{"exists": True}]}
     if options.food:
         filter["food"] = options.food
@@ -45,7 +45,7 @@ async def wait(client: Client, filter: dict[str, Any], forget: bool) -> None:
             match note.broadcast:
                 case {"restaurant": restaurant, "food": food, "discount": discount}:
                     print(f"{restaurant}: {food}, {discount} % off", flush=True)
-                case other:  # anybody may publish anything
+                case other:  # anyone can publish anything
                     print(f"{other!r}", flush=True)
     finally:
         if forget:
@@ -53,14 +53,14 @@ async def wait(client: Client, filter: dict[str, Any], forget: bool) -> None:
 
 
 async def offer(client: Client, restaurant: str, food: str, discount: float) -> None:
-    """Tell whoever waits for it. The same offer a minute later is another one."""
+    """Publish an offer to those who wait for it. The same offer a minute later counts as a new one."""
     payload = {"restaurant": restaurant, "food": food, "discount": discount}
     await client.publish(TOPIC, payload, ack=True, dedup="retry")
     print("offered", flush=True)
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Connect, and do what was asked."""
+    """Connect, and wait or offer."""
     urls = options.url or ["ws://127.0.0.1:9000"]
     name = options.name if options.what == "wait" else options.restaurant
     async with Client(urls, name, token=read_token(options.token_file)) as client:
@@ -71,18 +71,18 @@ async def run(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Hear of the offers that you care for.")
-    parser.add_argument("--url", action="append", help="of an endpoint (ws://127.0.0.1:9000)")
-    parser.add_argument("--token-file", metavar="FILE", help="with the token, where one is wanted")
+    """Parse the command line and run the example."""
+    parser = argparse.ArgumentParser(description="Receive the offers that you care for.")
+    parser.add_argument("--url", action="append", help="an endpoint (ws://127.0.0.1:9000)")
+    parser.add_argument("--token-file", metavar="FILE", help="holds the token, if the endpoints require one")
     parts = parser.add_subparsers(dest="what", required=True)
-    part = parts.add_parser("wait", help="for offers")
-    part.add_argument("name", help="of whoever waits")
-    part.add_argument("--restaurant", action="append", help="of this one; may be given several times")
-    part.add_argument("--food", action="append", help="for this food; may be given several times")
-    part.add_argument("--discount", metavar="PERCENT", type=float, help="of at least so much")
-    part.add_argument("--forget", action="store_true", help="wait no more when this program ends")
-    part = parts.add_parser("offer", help="something")
+    part = parts.add_parser("wait", help="wait for offers")
+    part.add_argument("name", help="the waiting client")
+    part.add_argument("--restaurant", action="append", help="from this one; can be given several times")
+    part.add_argument("--food", action="append", help="for this food; can be given several times")
+    part.add_argument("--discount", metavar="PERCENT", type=float, help="the minimum discount")
+    part.add_argument("--forget", action="store_true", help="remove the filter when this program ends")
+    part = parts.add_parser("offer", help="publish an offer")
     part.add_argument("restaurant")
     part.add_argument("food")
     part.add_argument("discount", metavar="PERCENT", type=float)

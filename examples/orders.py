@@ -1,10 +1,10 @@
-"""Orders for an autoscaled group: a load that doubles, and then falls; and whether the sink has each order once.
+"""Orders for an autoscaled group: a load that doubles and then falls. Checks that the sink has each order once.
 
     python examples/orders.py HOST:PORT
 
 Makes the topic ``orders`` with 16 partitions and writes 100 kB/s for a minute, 200 kB/s for a minute, and 50 kB/s for
-two. Then it waits until the folder ``sink`` has everything, as docs/autoscaling.md sets it up. ``--seconds 20`` makes a
-minute that short; ``--sink FOLDER`` is another folder.
+two. Then it waits until the folder ``sink`` has every order, as docs/autoscaling.md sets it up. ``--seconds 20``
+shortens a minute to 20 s; ``--sink FOLDER`` names another folder.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from aiokafka.errors import for_code
 
 PARTITIONS = 16
 ORDER_BYTES = 1_000
-#: Kilobytes a second, and for how many minutes.
+#: Kilobytes a second, and the minutes for which they last.
 LOAD = ((100, 1), (200, 1), (50, 2))
-#: Seconds from the last order until all have to be in the sink.
+#: Seconds after the last order within which the sink must have all.
 PATIENCE_S = 120.0
 
 
 async def produce(server: str, minute_s: float) -> int:
-    """All orders; how many they were."""
+    """Write all orders; return their number."""
     admin = AIOKafkaAdminClient(bootstrap_servers=server)
     await admin.start()
     answer = await admin.create_topics([NewTopic("orders", PARTITIONS, 1)])
@@ -58,7 +58,7 @@ async def produce(server: str, minute_s: float) -> int:
 
 
 def kept(sink: Path) -> collections.Counter[int]:
-    """How often each order is in the sink."""
+    """Count each order in the sink."""
     found: collections.Counter[int] = collections.Counter()
     for file in sorted(sink.glob("orders/orders-*/*.jsonl")):
         for line in file.read_text(encoding="utf-8").splitlines():
@@ -67,10 +67,10 @@ def kept(sink: Path) -> collections.Counter[int]:
 
 
 def main() -> int:
-    """The command."""
+    """Run the example; return its exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("server", metavar="HOST:PORT", help="of Kafka")
-    parser.add_argument("--seconds", type=float, default=60.0, help="that a minute has (60)")
+    parser.add_argument("server", metavar="HOST:PORT", help="Kafka's address")
+    parser.add_argument("--seconds", type=float, default=60.0, help="length of a minute (60)")
     parser.add_argument("--sink", type=Path, default=Path("sink"), help="the sink's folder (sink)")
     given = parser.parse_args()
     written = asyncio.run(produce(given.server, given.seconds))

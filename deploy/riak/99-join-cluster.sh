@@ -1,18 +1,18 @@
 #!/bin/bash
-# Takes the place of the image's hook of the same name. The image's start script sources it, under `set -ex`, once
-# this node answers; RIAK_ADMIN, HOST and COORDINATOR_NODE_HOST are that script's. The image's own hook joins each node
-# by itself, at once, through a web console's interface: five nodes that start together plan the ring against each
-# other. Here the members only ask to join, and the coordinator plans once for all (form-cluster.sh).
+# Replaces the image's hook of the same name. The image's start script sources it, under `set -ex`, once this node
+# answers; RIAK_ADMIN, HOST and COORDINATOR_NODE_HOST come from that script. The image's own hook joins each node
+# separately, at once, through a web console's interface: five nodes that start together plan the ring against each
+# other. Here the members only request to join, and the coordinator plans once for all (form-cluster.sh).
 
-# Says "formed" only after this start's own check, whatever an earlier start left in the container.
+# Says "formed" only after this start's own check, no matter what an earlier start left in the container.
 rm -f "${FORMED:-/tmp/cluster-formed}"
 
 if [ "$HOST" = "$COORDINATOR_NODE_HOST" ]; then
-    # Beside the start script, which must go on to hold the container and to catch its stop signal.
+    # Runs in the background: the start script must go on to hold the container and to catch its stop signal.
     bash /etc/ingeborg/form-cluster.sh &
 else
-    # The coordinator may take a minute to start: asks every two seconds, for five minutes, then gives up the start,
-    # and the container's restart begins anew. A node that is in the cluster already needs nothing.
+    # The coordinator can take a minute to start. This asks every two seconds, for five minutes. Then it gives up the
+    # start, and the container's restart begins again. A node that is in the cluster already needs nothing.
     for attempt in $(seq 1 150); do
         if $RIAK_ADMIN member-status | grep -qF "'riak@$COORDINATOR_NODE_HOST'"; then
             break

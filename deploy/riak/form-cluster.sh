@@ -1,10 +1,10 @@
 #!/bin/bash
-# Runs once beside the coordinator's Riak at each start: waits for all members, commits the plan of the ring once for
-# all, creates and activates the broker's bucket types, and only then lets the container count as healthy. Every step
-# first asks for the present state, so a restart repeats nothing. Must never change a bucket type that is active: its
-# properties may have been set by an operator.
+# Runs in the background once at each start of the coordinator's Riak. It waits for all members, commits the plan of the
+# ring once for all, creates and activates the broker's bucket types, and only then lets the container count as healthy.
+# Every step first reads the present state, so a restart repeats nothing. Must never change an active bucket type,
+# because an operator may have set its properties.
 #
-# CLUSTER_SIZE: how many nodes; STEP_SECONDS: between two looks (2); BUCKET_TYPES: the file of names and properties.
+# CLUSTER_SIZE: number of nodes; STEP_SECONDS: pause between checks (2); BUCKET_TYPES: the file of names and properties.
 set -uo pipefail
 
 riak_admin=${RIAK_ADMIN:-riak-admin}
@@ -12,12 +12,12 @@ size=${CLUSTER_SIZE:?the number of nodes}
 step_seconds=${STEP_SECONDS:-2}
 bucket_types=${BUCKET_TYPES:-/etc/ingeborg/bucket-types}
 formed=${FORMED:-/tmp/cluster-formed}
-# Ten minutes at two seconds: a node starts in one, and the ring of five empty nodes settles in two.
+# Ten minutes at two seconds: a node starts in one minute, and the ring of five empty nodes settles in two.
 looks_max=300
 
 say() { echo "form-cluster: $*"; }
 
-# until_true WHAT COMMAND…: looks until the command succeeds.
+# until_true WHAT COMMAND…: repeats the command until it succeeds.
 until_true() {
     local what=$1
     shift
@@ -29,14 +29,15 @@ until_true() {
     exit 1
 }
 
-# members STATUS: how many nodes the ring lists with it. A node that asked to join is "joining" until the commit.
+# members STATUS: counts the nodes that the ring lists with this status. A node that asked to join is "joining" until
+# the commit.
 members() { $riak_admin member-status 2>/dev/null | grep -cE "^($1) .*'riak@"; }
 
 all_here() { [ "$(members 'valid|joining')" -ge "$size" ]; }
 
 all_valid() {
     [ "$(members valid)" -ge "$size" ] && return 0
-    # A commit is refused when the ring has changed since its plan was shown; the next look plans again.
+    # Riak refuses a commit if the ring has changed since it showed the plan; the next round plans again.
     $riak_admin cluster plan >/dev/null && $riak_admin cluster commit
     return 1
 }

@@ -1,9 +1,10 @@
-"""The directives ``serve-options`` and ``autoscale-settings``: references that are made from the tables in the code.
+"""The directives ``serve-options`` and ``autoscale-settings``, which make references from the tables in the code.
 
-Owns: how an option is shown. Must never: say anything about an option that its table does not.
+Owns: the form in which an option appears. Must never: say anything about an option that its table does not.
 
-``serve-options`` has `ingeborg serve`'s options: with ``:typed:`` those that are on the command line; without it, those
-of files and variables only. ``autoscale-settings`` has the rows of an autoscaler's file.
+``serve-options`` lists the options of `ingeborg serve`: with ``:typed:`` those of the command line; without it, those
+that
+only files and variables have. ``autoscale-settings`` lists the rows of an autoscaler's file.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ TYPES = {"bool": "true or false", "int": "whole number", "float": "number", "str
 
 
 def shown_default(option: Field[Any]) -> str:
-    """As it would stand in a TOML file."""
+    """Return the default as a TOML file would spell it."""
     if isinstance(option.default, bool):
         return str(option.default).lower()
     return f'"{option.default}"' if isinstance(option.default, str) else str(option.default)
 
 
 def described(option: Field[Any]) -> Iterator[str]:
-    """One option, in MyST."""
+    """Yield the lines of one option, in MyST."""
     key = option.name.replace("_", "-")
     help, metavar, flag = (option.metadata[name] for name in ("help", "metavar", "flag"))
     ways = [f"`{ENVIRONMENT_PREFIX}{option.name.upper()}`", f"`{key} = {shown_default(option)}`"]
@@ -41,7 +42,7 @@ def described(option: Field[Any]) -> Iterator[str]:
     yield f":type: {TYPES[str(option.type)]}"
     yield f":default: `{shown_default(option)}`"
     yield ""
-    # Help is text, not Markdown: a * or a < in it is meant. What it has in backticks is code all the same.
+    # Help is text, not Markdown: * and < are literal. Backticks still mark code.
     yield help[0].upper() + help[1:].replace("*", r"\*").replace("<", r"\<") + "."
     yield ""
     yield " · ".join(ways)
@@ -50,12 +51,12 @@ def described(option: Field[Any]) -> Iterator[str]:
 
 
 class ServeOptionsDirective(SphinxDirective):
-    """Puts the options in, in the order of the table."""
+    """Inserts the options in the order of the table."""
 
     option_spec: ClassVar = {"typed": directives.flag}
 
     def run(self) -> list[nodes.Node]:
-        """What the directive becomes."""
+        """Return the nodes that replace the directive."""
         typed = "typed" in self.options
         lines: list[str] = []
         for option in fields(ServeOptions):
@@ -65,7 +66,7 @@ class ServeOptionsDirective(SphinxDirective):
 
 
 def rows(table: type[Any]) -> Iterator[str]:
-    """The rows of one table of an autoscaler's file, in MyST."""
+    """Yield the rows of one table of an autoscaler's file, in MyST."""
     name = table.__name__.removesuffix("Settings").lower()
     yield f"### `[{name}]`"
     yield ""
@@ -81,16 +82,16 @@ def rows(table: type[Any]) -> Iterator[str]:
 
 
 class AutoscaleSettingsDirective(SphinxDirective):
-    """Puts all tables in, in the order of the file."""
+    """Inserts all tables in the order of the file."""
 
     def run(self) -> list[nodes.Node]:
-        """What the directive becomes."""
+        """Return the nodes that replace the directive."""
         lines = [line for table in settings.TABLES.values() for line in rows(table)]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Sphinx's hook."""
+    """Register the directives with Sphinx."""
     app.add_directive("serve-options", ServeOptionsDirective)
     app.add_directive("autoscale-settings", AutoscaleSettingsDirective)
     return {"parallel_read_safe": True}

@@ -1,7 +1,7 @@
 """A page of a real browser: headless Chromium, driven over its DevTools protocol on a loopback port of its choosing.
 
-Owns starting it, ending it whatever happens, and what the page complained of and requested. Must never: reach beyond
-this machine.
+Owns: the browser's start, its end in every case, and the page's complaints and requests. Must never: reach beyond this
+machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
 
-#: Waits in the page for an expression to become true, and gives its value.
+#: waits in the page for an expression to become true, and returns its value
 UNTIL = """
 async function until(look, what, patience_ms) {
     const end = performance.now() + patience_ms;
@@ -44,8 +44,8 @@ async function until(look, what, patience_ms) {
 
 
 class Page:
-    """A page. ``complaints``: what it logged, threw, and was refused; ``requests``: URLs, of WebSockets too;
-    ``sent``: what it sent over these, and ``frame_sent`` is set each time."""
+    """A page. ``complaints``: messages, exceptions and refusals; ``requests``: URLs, including those of WebSockets;
+    ``sent``: messages over these, and each sets ``frame_sent``."""
 
     def __init__(self, devtools: ClientConnection) -> None:
         self._devtools = devtools
@@ -58,7 +58,7 @@ class Page:
         self.frame_sent = asyncio.Event()
 
     async def read(self) -> None:
-        """Take what the browser says, until it is gone."""
+        """Read the browser's events until it is gone."""
         async for text in self._devtools:
             message = json.loads(text)
             parameters = message.get("params", {})
@@ -82,7 +82,7 @@ class Page:
                     self._loaded.set()
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """A command of the DevTools protocol; its result."""
+        """Send a command of the DevTools protocol; return its result."""
         self._number += 1
         answer = self._answers[self._number] = asyncio.get_running_loop().create_future()
         await self._devtools.send(json.dumps({"id": self._number, "method": method, "params": parameters}))
@@ -93,7 +93,7 @@ class Page:
         return result
 
     async def run(self, body: str) -> Any:
-        """Run it as the body of an async function in the page; what it returns, which has to be JSON."""
+        """Run the text as the body of an async function in the page; return its result, which must be JSON."""
         answer = await self.call(
             "Runtime.evaluate",
             expression=f"(async () => {{ {UNTIL} {body} }})()",
@@ -104,12 +104,12 @@ class Page:
         return answer["result"].get("value")
 
     async def until(self, expression: str, patience_s: float = 20.0) -> Any:
-        """Wait until the expression is true in the page; its value."""
+        """Wait until the expression is true in the page; return its value."""
         what = json.dumps(expression)
         return await self.run(f"return await until(() => ({expression}), {what}, {patience_s * 1e3});")
 
     async def open(self, url: str) -> None:
-        """Load a page, and note what it requests and complains of from now on."""
+        """Load a page, and record its requests and complaints from now on."""
         for domain in ("Log", "Runtime", "Network", "Page", "Audits"):
             await self.call(f"{domain}.enable")
         self._loaded.clear()
@@ -118,17 +118,17 @@ class Page:
             await self._loaded.wait()
 
     async def size(self, width: int, height: int = 900) -> None:
-        """In CSS pixels; a narrow one is a phone's."""
+        """Set the size in CSS pixels; a narrow one is a phone's."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         await self.call("Emulation.setDeviceMetricsOverride", **size)
 
     async def media(self, **features: str) -> None:
-        """What the visitor prefers: ``prefers_color_scheme="dark"``."""
+        """Set the visitor's preferences: ``prefers_color_scheme="dark"``."""
         asked = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
         await self.call("Emulation.setEmulatedMedia", features=asked)
 
     async def press(self, key: str, shift: bool = False) -> None:
-        """A key of the keyboard, down and up: Tab, Enter, Escape, Space."""
+        """Press and release a key of the keyboard: Tab, Enter, Escape, Space."""
         code, text = {"Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, ""), "Space": (32, " ")}[key]
         name = " " if key == "Space" else key
         common = {"key": name, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
@@ -136,7 +136,7 @@ class Page:
         await self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
     async def type(self, text: str) -> None:
-        """Text, into what has the focus."""
+        """Type text into the focused element."""
         await self.call("Input.insertText", text=text)
 
 
@@ -153,7 +153,7 @@ class Chromium:
         self._page = ""
 
     async def page(self) -> str:
-        """The DevTools URL of its page."""
+        """Return the DevTools URL of its page."""
         if self._page:
             return self._page
         listens = re.compile(r"ws://127\.0\.0\.1:(\d+)/")
@@ -164,12 +164,12 @@ class Chromium:
         return self._page
 
     async def end(self) -> None:
-        """It runs no more afterwards."""
+        """Make sure that it no longer runs."""
         await awaited(self._child.end(PATIENCE_S))
         self._folder.cleanup()
 
     def end_at_exit(self) -> None:
-        """The same, where no loop runs."""
+        """The same without a running loop."""
         blocking(self._child.end(PATIENCE_S))
         self._folder.cleanup()
 
@@ -209,7 +209,7 @@ def _shared() -> Chromium:
 
 
 async def _forget(page: Page) -> None:
-    """As if nothing had been shown: what the page had opened is closed, and what was kept of it is deleted."""
+    """Return to the initial state: close everything that the page opened, and delete everything it stored."""
     await page.open("data:text/html,")  # about:blank would have the origin of the page before
     await page.call("Storage.clearDataForOrigin", origin="*", storageTypes="all")
     for command in ("Network.clearBrowserCookies", "Network.clearBrowserCache", "Log.clear"):
@@ -219,7 +219,7 @@ async def _forget(page: Page) -> None:
 
 @asynccontextmanager
 async def _driven(url: str) -> AsyncIterator[Page]:
-    """What is behind a DevTools URL."""
+    """Drive the page behind a DevTools URL."""
     async with connect(url, max_size=None, compression=None) as devtools:
         page = Page(devtools)
         reading = asyncio.create_task(page.read())
@@ -232,7 +232,7 @@ async def _driven(url: str) -> AsyncIterator[Page]:
 
 
 class Seen(NamedTuple):
-    """What the browser made of a page: the value of the expression, and what the page complained of and requested."""
+    """The result of a page: the value of the expression, and the page's complaints and requests."""
 
     value: Any
     complaints: list[str]
@@ -250,7 +250,7 @@ async def look(file: Path, width: int, expression: str, dark: bool = False) -> S
 
 
 async def _target(port: int) -> str:
-    """The DevTools URL of the browser's only page."""
+    """Return the DevTools URL of the browser's only page."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET /json HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode())
     head = await reader.readuntil(b"\r\n\r\n")

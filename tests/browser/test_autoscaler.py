@@ -1,4 +1,4 @@
-"""The autoscaler's page in a real browser: what it shows, at any width, and that it asks nobody else."""
+"""The autoscaler's page in a real browser: its content, at any width, and that it contacts no other server."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from .devtools import Page, browsing
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
-#: What a member may be called, and a page must not run.
+#: a possible name of a member that a page must not run
 HOSTILE = '<img src="x" onerror="window.taken = 1">'
 EMPTY = Picture("synchronizing", 1, 0, None, (), 0, 0, 0, 0.0, 0.0, (), (), False, False)
 
 
 class Shown:
-    """What the group looks like: a test may change it."""
+    """The group's state; a test can change it."""
 
     def __init__(self) -> None:
         self.picture = PICTURE
 
     @contextmanager
     def as_(self, picture: Picture) -> Iterator[None]:
-        """For a while."""
+        """Serve it for a while."""
         before, self.picture = self.picture, picture
         try:
             yield
@@ -60,7 +60,7 @@ async def url(shown: Shown) -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(browser: Page, url: str) -> AsyncIterator[Page]:
-    """The group's, loaded. It complains of nothing, and asks nobody else."""
+    """Return the group's page, loaded. It has no complaints, and contacts no other server."""
     browser.requests.clear()
     await browser.size(1000)
     await browser.open(url)
@@ -119,4 +119,4 @@ async def test_an_autoscaler_that_is_gone_is_said_and_what_it_said_last_stays(br
     await browser.until("document.getElementById('heading').innerText.includes('does not answer')")
     assert await browser.run("return document.querySelectorAll('#members tr').length") == 4
     await browser.open("about:blank")
-    browser.complaints.clear()  # of the connection that was refused
+    browser.complaints.clear()  # the browser logs the refused connection

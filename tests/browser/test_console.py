@@ -1,4 +1,5 @@
-"""The console in a real browser, at two real endpoints: what it shows, what it does, and that it asks nobody else."""
+"""The console in a real browser, at two real endpoints: its content, its actions, and that it contacts no other
+server."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
 SUCCESS = {"result": "success"}
 
-#: What a topic, a client id and a payload may be called, and a page must not run.
+#: a possible topic, client id and payload that a page must not run
 HOSTILE = '<script>window.taken = 1</script><img src="x" onerror="window.taken = 1">'
 
 
@@ -44,7 +45,7 @@ async def browser() -> AsyncIterator[Page]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(browser: Page) -> AsyncIterator[Page]:
-    """The browser's page as it was, wide and without a token. A test that leaves a complaint says why."""
+    """Return the browser's page as it was, wide and without a token. A test that leaves a complaint says why."""
     await browser.size(1280)
     yield browser
     await browser.run("if (location.protocol === 'http:') { sessionStorage.clear(); localStorage.clear(); }")
@@ -54,7 +55,7 @@ async def page(browser: Page) -> AsyncIterator[Page]:
 
 
 async def console(page: Page, endpoint: EndpointProcess, view: str = "") -> None:
-    """The console of an endpoint, connected."""
+    """Open the console of an endpoint, connected."""
     page.requests.clear()
     page.sent.clear()
     await page.open(f"http://127.0.0.1:{endpoint.port}/console{view}")
@@ -62,7 +63,7 @@ async def console(page: Page, endpoint: EndpointProcess, view: str = "") -> None
 
 
 def says(part: str, text: str) -> str:
-    """An expression: the part of the page shows the text."""
+    """Return an expression: the part of the page shows the text."""
     return f"document.getElementById({json.dumps(part)}).innerText.includes({json.dumps(text)})"
 
 
@@ -94,7 +95,7 @@ async def listener(endpoint: EndpointProcess, client: str, *topics: str) -> Asyn
 
 @asynccontextmanager
 async def traffic(endpoint: EndpointProcess, topic: str) -> AsyncIterator[None]:
-    """Publishes of the topic, some hundred a second, half of them duplicates."""
+    """Publish to the topic, some hundred messages a second, half of which are duplicates."""
 
     async def publish() -> None:
         async with plain(endpoint.url) as connection:
@@ -112,7 +113,7 @@ async def traffic(endpoint: EndpointProcess, topic: str) -> AsyncIterator[None]:
         assert isinstance(ended, asyncio.CancelledError), ended
 
 
-# -- What is shown
+# -- Content
 
 
 async def test_it_shows_live_figures_of_all_endpoints_and_asks_nobody_else(page: Page, cluster: Cluster) -> None:
@@ -172,7 +173,7 @@ async def test_quantiles_and_rates_follow_from_differences(page: Page, cluster: 
 
 
 async def quiet(page: Page) -> None:
-    """Wait until it has sent nothing for one and a half times the interval: what was under way may still come."""
+    """Wait until it has sent nothing for one and a half times the interval: pending requests can still arrive."""
     while True:
         page.frame_sent.clear()
         try:
@@ -219,7 +220,7 @@ async def test_a_topic_s_subscribers_are_found_page_by_page(page: Page, cluster:
             await page.run(f"{button.format(turn)}.click();")
             await page.until(says("topics-result", f"{start} to {end}"))
             assert (await page.run(f"return {cells};"))[0][0] == f"s-{start - 1:03d}"
-        # A client is a link to its own page, and back.
+        # A client's name links to its own page, and back.
         await page.run(f"{button.format('Previous')}.click();")
         await page.until(says("topics-result", "1 to 100"))
         await page.run("document.querySelector('#topics-result tbody tr:nth-child(8) a').click();")
@@ -321,7 +322,7 @@ async def test_a_name_that_is_markup_is_shown_and_not_run(page: Page, cluster: C
             None,
             0,
         ]
-        # And if a line of it made markup of text after all, the browser would refuse.
+        # If one of its lines made markup from text after all, the browser would refuse that markup.
         refused = "try { document.body.innerHTML = '<b>'; return false; } catch { return true; }"
         assert await page.run(refused)
     assert any("TrustedHTML" in complaint for complaint in page.complaints)
@@ -331,7 +332,7 @@ async def test_a_name_that_is_markup_is_shown_and_not_run(page: Page, cluster: C
 async def test_an_endpoint_whose_name_and_url_are_markup_is_shown_and_runs_nothing(
     page: Page, cluster: Cluster
 ) -> None:
-    """Options permit no such name, but whoever writes to the store may put one into the registry."""
+    """Options permit no such name, but anyone who writes to the store can put one into the registry."""
     a = cluster["a"]
     store = EmbeddedStore(cluster.directory / "store")
     await store.open()
@@ -361,7 +362,7 @@ async def test_publish_and_subscribe_by_hand(page: Page, cluster: Cluster) -> No
         await fill(page, subscribe_topic="by hand")
         await page.run("document.getElementById('subscribe-form').requestSubmit();")
         await page.until(says("topics-count", "1 topic"))
-        await page.until(says("topics-list", "until it disconnects"))  # it is the page's own client's
+        await page.until(says("topics-list", "until it disconnects"))  # it belongs to the page's own client
 
         await fill(page, publish_topic="by hand", publish_payload="hello\n\u2603")
         publish = "document.getElementById('publish-form').requestSubmit();"
@@ -372,7 +373,7 @@ async def test_publish_and_subscribe_by_hand(page: Page, cluster: Cluster) -> No
         await page.run(publish)
         await page.until(says("outcomes", "dropped as a duplicate"))
 
-        # JSON goes as it was written, with digits that JavaScript's numbers do not have; what is none does not go.
+        # JSON goes out unchanged, with digits that JavaScript's numbers do not have; other text does not go.
         await click(page, "payload-json")
         await fill(page, publish_payload='{"n": 12345678901234567')
         await page.run(publish)
@@ -423,7 +424,7 @@ async def test_listening_in_another_s_place_asks_first(page: Page, cluster: Clus
 
 
 async def tab_to(page: Page, part: str) -> None:
-    """Press Tab until the part has the focus, which has to be seen then."""
+    """Press Tab until the part has the focus, which must then be visible."""
     for _ in range(40):
         await page.press("Tab")
         if await page.run(f"return {has_focus(part)};"):
@@ -446,7 +447,7 @@ async def test_everything_can_be_done_with_the_keyboard(page: Page, cluster: Clu
     for _ in range(3):
         await page.press("Space")
         themes.append(await page.run("return getComputedStyle(document.body).backgroundColor;"))
-    assert len(set(themes)) == 2  # light, dark, and as the system says
+    assert len(set(themes)) == 2  # light, dark, and the system's setting
     await page.press("Tab", shift=True)
     assert await page.run(f"return {has_focus('to-messages')};")
     await page.press("Enter")
@@ -522,7 +523,7 @@ async def test_an_endpoint_that_dies_is_shown_and_the_page_s_own_is_reconnected_
     await page.until("document.getElementById('lost').hidden")
     await page.until(f"/^a\\b[^]*Up/.test({row.replace('2', '1')})")
     assert all("ERR_CONNECTION" in complaint or "WebSocket" in complaint for complaint in page.complaints)
-    page.complaints.clear()  # a browser logs what it could not reach
+    page.complaints.clear()  # a browser logs unreachable addresses
 
 
 async def test_a_token_is_asked_for_and_stays_out_of_the_address(page: Page, tmp_path: Path) -> None:
@@ -551,7 +552,7 @@ async def test_a_token_is_asked_for_and_stays_out_of_the_address(page: Page, tmp
         await page.open(f"http://127.0.0.1:{endpoint.port}/console")  # the tab remembers it
         await page.until(says("endpoints-summary", "1 endpoint: up"))
 
-        # Another one, of somebody who may not look around.
+        # Another token, of somebody without permission to look around.
         await click(page, "forget")
         await page.until("document.getElementById('token-dialog').open")
         await give(make_token(keys, "ann", **permitted))
@@ -565,7 +566,7 @@ async def test_a_token_is_asked_for_and_stays_out_of_the_address(page: Page, tmp
         await click(page, "listen")
         await page.until(says("listen-state", "Listens as ann"))
 
-        # One that expires.
+        # A token that expires.
         await click(page, "forget")
         await page.until("document.getElementById('token-dialog').open")
         await give(make_token(keys, "ann", lifetime_s=6 - LEEWAY_S, inspect=True))

@@ -1,4 +1,4 @@
-"""The browser that tests share: to each it is as if nobody had used it."""
+"""Each test gets the shared browser in its initial state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEPT = "return [localStorage.length, sessionStorage.length, document.cookie, (aw
 
 
 class Empty(http.server.BaseHTTPRequestHandler):
-    """An empty page."""
+    """Return an empty page."""
 
     def do_GET(self) -> None:
         self.send_response(200)

@@ -26,27 +26,27 @@ ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "chat room village"
 HOSTILE = '<img src="x" onerror="window.taken = 1">'
 
-#: What the page shows: each line's class and text, without its time.
+#: the page's content: each line's class and text, without its time
 SHOWN = """[...document.querySelectorAll("#lines li")].map(line => {
     const copy = line.cloneNode(true);
     copy.querySelector("time")?.remove();
     return [line.className.trim(), copy.textContent];
 })"""
 
-#: The page is subscribed.
+#: waits until the page is subscribed
 READY = "!document.querySelector('button').disabled"
 
 
 class Files(http.server.SimpleHTTPRequestHandler):
-    """The checkout, as `python -m http.server` shows it."""
+    """Serve the checkout, as `python -m http.server` does."""
 
     def log_message(self, *_: object) -> None:
-        """Nothing: a page that loads is no news."""
+        """Log nothing: page loads are not interesting."""
 
 
 @pytest.fixture
 def example() -> Iterator[str]:
-    """The page's URL."""
+    """Return the page's URL."""
     handler = functools.partial(Files, directory=ROOT)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -63,8 +63,8 @@ async def page() -> AsyncIterator[Page]:
 
 
 class Scripted:
-    """An endpoint that says what a test tells it. ``heard``: the commands; ``before``: what goes before each reply to
-    the command, ``replies``: what is in it beside success."""
+    """An endpoint that a test scripts. ``heard``: the commands; ``before``: messages that go before each reply to the
+    command; ``replies``: fields of the reply, in addition to success."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -75,7 +75,7 @@ class Scripted:
         self._connection: ServerConnection | None = None
 
     async def serve(self, connection: ServerConnection) -> None:
-        """One connection, to its end."""
+        """Serve one connection, to its end."""
         self._connection = connection
         try:
             async for text in connection:
@@ -94,7 +94,7 @@ class Scripted:
             await self._connection.send(json.dumps(message))
 
     async def next(self, command: str) -> dict[str, Any]:
-        """The next such command."""
+        """Return the next such command."""
         async with asyncio.timeout(20):
             while (heard := await self.heard.get())["command"] != command:
                 pass
@@ -110,12 +110,12 @@ async def scripted() -> AsyncIterator[Scripted]:
 
 
 def said(number: int, text: str, who: str = "bob", **more: Any) -> dict[str, Any]:
-    """A notification."""
+    """Return a notification."""
     return {"key": TOPIC, "broadcast": {"from": who, "text": text, "at": 1e12}, "mid": f"o.{number}", **more}
 
 
 async def shown(page: Page, *lines: list[str]) -> None:
-    """The page comes to show exactly these."""
+    """Wait until the page shows exactly these."""
     wanted = json.dumps(list(lines))
     await page.until(f"JSON.stringify({SHOWN}) === JSON.stringify({wanted})")
 
@@ -176,7 +176,7 @@ async def test_the_page_says_when_the_endpoint_keeps_no_messages(page: Page, exa
 
 
 async def publish(url: str, *texts: str) -> None:
-    """As bob, to be kept for an hour."""
+    """Publish as bob, with retention for an hour."""
     async with plain(url) as bob:
         for text in texts:
             payload = {"from": "bob", "text": text}
@@ -200,13 +200,13 @@ async def test_a_real_endpoint_gives_the_page_what_it_missed(
     async with serving(tmp_path, *options) as (_, url):
         await page.open(f"{example}?as=ann&url={url}")
         await page.until(READY)
-        # Chromium may give the next page what this one had stored a moment before it ended, so the last position is not
+        # Chromium can give the next page the storage of a moment before this page's end, so the last position is not
         # the first one.
         await page.until("'missed ann position' in localStorage", patience_s=40)
         before = await page.run("return localStorage['missed ann position']")
         await publish(url, "live")
         await shown(page, ["line", "boblive"])
-        # A position comes every second or so while messages do, else every 20 s.
+        # A position comes every second or so during messages, otherwise every 20 s.
         await page.until(f"localStorage['missed ann position'] !== {json.dumps(before)}", patience_s=40)
         await page.open("about:blank")
         await publish(url, *texts)

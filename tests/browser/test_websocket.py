@@ -1,4 +1,4 @@
-"""A browser's ``WebSocket`` against a real endpoint: what RFC 6455 calls a client, written by somebody else."""
+"""A browser's ``WebSocket`` against a real endpoint: a client of RFC 6455 that other people wrote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .devtools import Page, browsing
 
 pytestmark = pytest.mark.cluster
 
-# A page's script: opens sockets, says what it is told to, and keeps what it hears.
+# The script of a page: opens sockets, obeys commands, and records messages.
 CONNECTION = """
 class Connection {
     constructor(url) {
@@ -49,13 +49,13 @@ class Script:
         self._page = page
 
     async def run(self, body: str) -> Any:
-        """Run it as the body of an async function in the page; what it returns, which has to be JSON."""
+        """Run the text as the body of an async function in the page; return its result, which must be JSON."""
         return await self._page.run(CONNECTION + body)
 
 
 @pytest.fixture
 async def page() -> AsyncIterator[Script]:
-    async with browsing(alone=True) as page:  # else its origin would not be that of an empty page
+    async with browsing(alone=True) as page:  # otherwise its origin would not be that of an empty page
         yield Script(page)
 
 

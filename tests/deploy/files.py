@@ -1,4 +1,4 @@
-"""The files under deploy/, read; and the tools that check them, run. Must never: start a server."""
+"""Reads the files under deploy/, and runs the tools that check them. Must never: start a server."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 DOCS = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 
-#: What an endpoint may take for its orderly end beside ``drain-time``, in seconds.
+#: the longest orderly end of an endpoint, apart from ``drain-time``, in seconds
 ORDERLY_END_S = 15.0
 
-#: What it is given on top of that where the machine is busy, in seconds, at the least.
+#: the minimum reserve on top of that for a busy machine, in seconds
 SPARE_S = 5.0
 
 _TOOL_S = 100
 
 
 def documents(path: Path) -> list[Any]:
-    """Those of a YAML file."""
+    """Return the documents of a YAML file."""
     return list(YAML(typ="safe", pure=True).load_all(path.read_text(encoding="utf-8")))
 
 
 def run(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """The program, in the project's root. Nothing is asked of it twice, and not for ever."""
+    """Run the program in the project's root, without terminal input and with a time limit."""
     return subprocess.run([program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=_TOOL_S)
 
 
 def strings(value: Any) -> Iterator[str]:
-    """All strings in a document."""
+    """Yield all strings in a document."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""Two endpoints under a little traffic of every kind, scraped by a Prometheus: what they publish, and what it answers.
+"""Two endpoints under a little traffic of every kind, scraped by a Prometheus: their metrics, and its answers.
 
-Owns: the endpoints, the traffic and the Prometheus, and their end. Must never: judge what was seen.
+Owns: the endpoints, the traffic and the Prometheus, and their end. Must never: judge the results.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from ingeborg.protocol.pages import fetch, samples
 from tests import wants
 from tests.cluster.processes import Cluster, cluster_of, eventually
 
-#: Between two scrapes, in seconds.
+#: the interval of scrapes, in seconds
 SCRAPE_S = 0.25
 
-#: Scrapes of each endpoint that all answers rest on.
+#: scrapes of each endpoint behind every answer
 SCRAPES = 12
 
-#: How long a reply may take, in seconds.
+#: the longest wait for a reply, in seconds
 _REPLY_S = 60.0
 
 
 @dataclass
 class Answer:
-    """Of Prometheus. ``error``: in its words; ``series``: how many; ``numbers``: how many of them are numbers."""
+    """An answer of Prometheus. ``error``: its message; ``series``: their number; ``numbers``: those with a number."""
 
     error: str = ""
     series: int = 0
@@ -48,13 +48,13 @@ class Answer:
 
 @dataclass
 class Observed:
-    """``labels``: by metric, all that it was seen with. ``answers``: by query; none without a Prometheus."""
+    """``labels``: all labels seen, by metric. ``answers``: by query; empty without a Prometheus."""
 
     labels: dict[str, set[str]] = field(default_factory=dict)
     answers: dict[str, Answer] | None = None
 
     async def see(self, cluster: Cluster, published: Collection[str]) -> None:
-        """Look at what the endpoints publish until all of this is there."""
+        """Read the endpoints' metrics until all of these are present."""
         deadline = asyncio.get_running_loop().time() + _REPLY_S
         while True:
             for endpoint in cluster.endpoints.values():
@@ -68,9 +68,9 @@ class Observed:
 async def observe(
     directory: Path, published: Collection[str], queries: Iterable[str], shown: Collection[str]
 ) -> Observed:
-    """Run it all; some ten seconds. ``published``: the metrics to wait for, for many are there only once the thing has
-    happened that they count. ``shown``: those of the queries that have an answer, if not at once: a scrape may be late.
-    What has not come after a while is not waited for, and is missing in what is returned."""
+    """Run it all; some ten seconds. ``published``: the metrics to wait for, because many appear only after the counted
+    event. ``shown``: those of the queries that have an answer, possibly a late one, as a scrape can be late. After a
+    time limit the function returns without the missing ones."""
     observed = Observed()
     async with cluster_of(["a", "b"], directory) as cluster, traffic(cluster):
         await observed.see(cluster, published)
@@ -87,7 +87,8 @@ async def observe(
 
 @asynccontextmanager
 async def traffic(cluster: Cluster) -> AsyncIterator[None]:
-    """A listener at each endpoint, publishes across both, and once each: an error, a drop, a closed connection."""
+    """Keep a listener at each endpoint, publish across both, and cause once each: an error, a drop, a closed
+    connection."""
     urls = cluster.urls()
     async with contextlib.AsyncExitStack() as stack:
         listeners = [
@@ -126,7 +127,7 @@ async def traffic(cluster: Cluster) -> AsyncIterator[None]:
 
 
 async def err(url: str) -> None:
-    """Send a command that there is not, and close when its error has come."""
+    """Send an unknown command, and close after its error has come."""
     async with connect(url) as plain:
         await plain.send('{"command": "err"}')
         async with asyncio.timeout(_REPLY_S):
@@ -134,7 +135,7 @@ async def err(url: str) -> None:
 
 
 async def dropped(cluster: Cluster, topics: list[str]) -> bool:
-    """Ask for something and go without waiting for the reply. Has any endpoint dropped one?"""
+    """Send a request and leave without waiting for the reply. Has any endpoint dropped one?"""
     for endpoint in cluster.endpoints.values():
         plain = await connect(endpoint.url)
         await plain.send(json.dumps({"command": "subscribe", "client_id": "hasty", "topic": topics}))
@@ -145,7 +146,7 @@ async def dropped(cluster: Cluster, topics: list[str]) -> bool:
 
 @asynccontextmanager
 async def prometheus(program: str, directory: Path, cluster: Cluster) -> AsyncIterator[str]:
-    """One that has scraped each endpoint some times; its URL."""
+    """Start a Prometheus, wait until it has scraped each endpoint some times, and yield its URL."""
     targets = [endpoint.url.removeprefix("ws://") for endpoint in cluster.endpoints.values()]
     scrape = {"job_name": "ingeborg", "static_configs": [{"targets": targets}]}
     interval = f"{SCRAPE_S * 1000:.0f}ms"
@@ -175,7 +176,7 @@ async def prometheus(program: str, directory: Path, cluster: Cluster) -> AsyncIt
 
 
 async def ask(url: str, query: str) -> Answer:
-    """What an expression is now."""
+    """Evaluate an expression now."""
     return await asyncio.to_thread(_ask, url, query)
 
 

@@ -1,4 +1,4 @@
-"""PromQL as the dashboard and the rules have it: the metrics it asks for, by which labels. Must never: evaluate it."""
+"""PromQL of the dashboard and the rules: the metrics in it, and their labels. Must never: evaluate it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from .files import DEPLOY, documents
 
-#: What the dashboard leaves open, and what it is in the test. The step is of two scrapes and more.
+#: the dashboard's variables, with their values in the test; the step covers two scrapes and more
 VARIABLES = {"$__rate_interval": "5s", "$__interval": "5s", "$job": "ingeborg", "$instance": ".+"}
 
-#: Labels that Prometheus adds to what it scrapes, and metrics of its own.
+#: labels that Prometheus adds to its scrapes, and metrics of its own
 TARGET_LABELS = {"job", "instance"}
 OWN_METRICS = {"up": set(), "ALERTS": {"alertname", "alertstate"}}
 
@@ -24,7 +24,7 @@ _TEMPLATE = re.compile(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}")
 
 
 class Query(NamedTuple):
-    """``where``: the panel or alert; ``texts``: what is written with the labels of its result."""
+    """``where``: the panel or alert; ``texts``: texts that use the labels of its result."""
 
     where: str
     expression: str
@@ -32,7 +32,7 @@ class Query(NamedTuple):
 
     @property
     def filled_in(self) -> str:
-        """Without variables."""
+        """Replace the variables."""
         text = self.expression
         for name, value in VARIABLES.items():
             text = text.replace(name, value)
@@ -40,7 +40,7 @@ class Query(NamedTuple):
 
     @property
     def metrics(self) -> dict[str, set[str]]:
-        """The labels that each metric is asked for by."""
+        """Return the labels with which the query uses each metric."""
         found: dict[str, set[str]] = {}
         for name, matchers in _METRIC.findall(_TEXT.sub('""', self.expression)):
             found.setdefault(name, set()).update(_MATCHER.findall(matchers or ""))
@@ -48,19 +48,19 @@ class Query(NamedTuple):
 
     @property
     def labels(self) -> set[str]:
-        """Those that results are grouped, joined or named by."""
+        """Return the labels that group, join or name results."""
         grouping = _GROUPING.findall(_TEXT.sub('""', self.expression))
         listed = {label.strip() for labels in grouping for label in labels.split(",") if label.strip()}
         return listed | {label for text in self.texts for label in _TEMPLATE.findall(text)}
 
 
 def dashboard() -> Any:
-    """The dashboard."""
+    """Read the dashboard."""
     return json.loads((DEPLOY / "grafana" / "ingeborg.json").read_text(encoding="utf-8"))
 
 
 def of_dashboard() -> Iterator[Query]:
-    """Of its panels, and of what it marks in them."""
+    """Yield the queries of its panels and annotations."""
     document = dashboard()
     for panel in document["panels"]:
         for target in panel.get("targets", []):
@@ -71,13 +71,13 @@ def of_dashboard() -> Iterator[Query]:
 
 
 def rules() -> list[Any]:
-    """The alerts."""
+    """Read the alerts."""
     (document,) = documents(DEPLOY / "prometheus" / "alerts.yml")
     return [rule for group in document["groups"] for rule in group["rules"]]
 
 
 def of_rules() -> Iterator[Query]:
-    """Of the alerts, and of what they say."""
+    """Yield the queries of the alerts and of their texts."""
     for rule in rules():
         yield Query(f"alert {rule['alert']}", rule["expr"], tuple(rule["annotations"].values()))
 

@@ -1,4 +1,4 @@
-"""The alert rules: taken by Prometheus' own checker, each with a case in which it fires, and when it does not."""
+"""Holds the alert rules to Prometheus's own checker, and to a case each in which they fire or stay silent."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_the_alert_says_how_bad_it_is_and_what_to_do(rule: dict[str, Any]) -> No
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
     assert rule["annotations"].keys() == {"summary", "description"}
     assert len(rule["annotations"]["summary"]) <= 100
-    # What counts events over a quarter of an hour holds for as long by itself.
+    # A count of events over a quarter of an hour stays up for that long without ``for``.
     assert "for" in rule or re.match(r"(increase|changes)\(", rule["expr"])
-    # `up` and `process_…` are everybody's.
+    # Every program has `up` and `process_…`.
     for name, matchers in re.findall(r"\b(up|process_\w+)\b(\{[^}]*\})?", rule["expr"]):
         assert 'job="ingeborg"' in matchers, name

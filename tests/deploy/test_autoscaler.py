@@ -1,6 +1,6 @@
-"""The autoscaler's manifest: what the API takes, in agreement with itself and with the file that it carries.
+"""The autoscaler's manifest: valid for the API, consistent, and in agreement with the file that it carries.
 
-That the Role has what the scaler asks for, and no more, is in ``tests/autoscaler/scalers/test_kubernetes.py``.
+``tests/autoscaler/scalers/test_kubernetes.py`` checks that the Role allows the scaler's requests, and no more.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .test_kubernetes import RELEASES, only
 
 FILE = DEPLOY / "kubernetes" / "autoscaler.yaml"
 MANIFESTS = documents(FILE)
-#: For the sink and the last words of a member, beside ``stop_s``, in seconds.
+#: time for the sink and a member's last reports, in addition to ``stop_s``, in seconds
 LAST_WORDS_S = 25.0
 
 
 def the(kind: str, name: str = "ingeborg-autoscaler") -> dict[str, Any]:
-    """The one manifest of this kind and name."""
+    """Return the one manifest of this kind and name."""
     [manifest] = [each for each in MANIFESTS if (each["kind"], each["metadata"]["name"]) == (kind, name)]
     found: dict[str, Any] = manifest
     return found
@@ -34,7 +34,7 @@ AUTOSCALER, MEMBERS = the("Deployment"), the("Deployment", "ingeborg-member")
 
 
 def container(deployment: dict[str, Any]) -> dict[str, Any]:
-    """Its only one."""
+    """Return its only container."""
     [found] = deployment["spec"]["template"]["spec"]["containers"]
     only_one: dict[str, Any] = found
     return only_one
@@ -42,7 +42,7 @@ def container(deployment: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def told(tmp_path: Path) -> Settings:
-    """What the file says that both are started with."""
+    """Return the settings that the file gives both at their start."""
     [(key, text)] = the("ConfigMap")["data"].items()
     (tmp_path / key).write_text(text, encoding="utf-8")
     return settings.read(tmp_path / key)
@@ -99,7 +99,7 @@ def test_nobody_else_sets_how_many_members_run() -> None:
 
 
 def test_members_are_never_unready() -> None:
-    """Kubernetes ends what is not ready before what the autoscaler has marked."""
+    """Kubernetes would end unready pods before those that the autoscaler has marked."""
     assert not [key for key in container(MEMBERS) if key.endswith("Probe")]
     assert "minReadySeconds" not in MEMBERS["spec"]
 
@@ -136,7 +136,7 @@ def test_the_page_is_listened_to_where_the_probe_asks(told: Settings) -> None:
 
 @pytest.mark.parametrize("deployment", [AUTOSCALER, MEMBERS], ids=lambda each: str(each["metadata"]["name"]))
 def test_they_may_do_nothing_that_they_need_not(deployment: dict[str, Any]) -> None:
-    """As the endpoints: the namespace enforces it."""
+    """As for the endpoints, the namespace enforces this."""
     pod, endpoint = (each["spec"]["template"]["spec"] for each in (deployment, only("StatefulSet")))
     context = {key: value for key, value in endpoint["securityContext"].items() if key != "fsGroup"}
     assert context.items() <= pod["securityContext"].items()

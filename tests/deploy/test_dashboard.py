@@ -1,4 +1,4 @@
-"""The dashboard's document: what Grafana imports as it stands. No Grafana is here to import it."""
+"""Checks that Grafana can import the dashboard's document unchanged. No Grafana runs here."""
 
 from __future__ import annotations
 

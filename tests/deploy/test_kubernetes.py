@@ -1,4 +1,4 @@
-"""The manifests: what the API takes, in agreement with each other and with the endpoint."""
+"""The manifests: valid for the API, and in agreement with each other and with the endpoint."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FOLDER = DEPLOY / "kubernetes"
 KUSTOMIZATION = documents(FOLDER / "kustomization.yaml")[0]
 MANIFESTS = [manifest for name in KUSTOMIZATION["resources"] for manifest in documents(FOLDER / name)]
 
-#: The oldest release that has all that is used here by default, and the newest whose schemas are at hand.
+#: the oldest release that has all used features by default, and the newest whose schemas are at hand
 RELEASES = ("1.32", kubernetes_validate.latest_version())
 
 
 def only(kind: str, name: str = "ingeborg") -> dict[str, Any]:
-    """The one manifest of this kind and name."""
+    """Return the one manifest of this kind and name."""
     found = [each for each in MANIFESTS if each["kind"] == kind and each["metadata"]["name"] == name]
     assert len(found) == 1, f"{kind} {name}"
     manifest: dict[str, Any] = found[0]
@@ -46,13 +46,13 @@ def container(pod: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def options(container: dict[str, Any], tmp_path: Path) -> ServeOptions:
-    """What the endpoint of the first pod is told."""
+    """Return the options of the first pod's endpoint."""
     known = {"metadata.name": "ingeborg-0", "metadata.namespace": "ingeborg"}
     environment: dict[str, str] = {}
     for variable in container["env"]:
         if "valueFrom" in variable:
             value = known[variable["valueFrom"]["fieldRef"]["fieldPath"]]
-        else:  # a variable stands for one that is above it
+        else:  # a variable refers to an earlier one
             value = re.sub(r"\$\((\w+)\)", lambda match: environment[match[1]], variable["value"])
         environment[variable["name"]] = value
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
@@ -63,7 +63,7 @@ def options(container: dict[str, Any], tmp_path: Path) -> ServeOptions:
     return load({}, environment, tmp_path / key)
 
 
-#: Not every cluster wants these.
+#: optional in some clusters
 APART = {"autoscaler.yaml"}
 
 
@@ -80,7 +80,7 @@ def test_the_manifest_fits_the_schema(manifest: dict[str, Any], release: str) ->
 
 @pytest.fixture(scope="module")
 def kubectl() -> str:
-    """The program, of a release that knows what the kustomizations are written in (kustomize 4)."""
+    """Return the program, of a release that knows the format of the kustomizations (kustomize 4)."""
     remedy = "https://kubernetes.io/docs/tasks/tools"
     if (found := shutil.which("kubectl")) is None:
         wants.skip("kubectl", remedy)
@@ -160,7 +160,7 @@ def test_links_and_metrics_are_for_endpoints_and_prometheus_only(pod: dict[str, 
 def test_an_endpoint_is_reached_at_what_it_advertises(options: ServeOptions) -> None:
     service = only("Service", only("StatefulSet")["spec"]["serviceName"])
     assert service["spec"]["clusterIP"] == "None"
-    # It is not ready before the others have let it in, and they cannot before they find it.
+    # It is not ready before the others have admitted it, and they cannot admit it before they find it.
     assert service["spec"]["publishNotReadyAddresses"] is True
     port = service["spec"]["ports"][0]["port"]
     assert options.name == "ingeborg-0"
@@ -191,7 +191,7 @@ def test_what_is_mounted_is_there_or_made_by_a_documented_command(
         paths.add(f"{mounts['secrets']['mountPath']}/{item['path']}")
         assert f"create secret generic {source['secret']['name']} --from-file={item['key']}=" in DOCS
     assert paths == {options.peer_secret_file, options.auth_keys}
-    # Root's files, for the group alone to read.
+    # The files belong to root; only the group can read them.
     assert volumes["secrets"]["projected"]["defaultMode"] == 0o440
     assert pod["spec"]["securityContext"]["fsGroup"]
 
@@ -215,7 +215,7 @@ def test_one_endpoint_at_a_time_goes() -> None:
 
 
 def test_a_service_of_the_same_name_sets_no_option(pod: dict[str, Any]) -> None:
-    """A Service `ingeborg` would be told to its namespace's containers as INGEBORG_PORT=tcp://…"""
+    """A Service `ingeborg` would give the containers of its namespace INGEBORG_PORT=tcp://…."""
     assert pod["spec"]["enableServiceLinks"] is False
 
 

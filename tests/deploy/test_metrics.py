@@ -1,4 +1,4 @@
-"""What the dashboard and the alerts ask for is what endpoints publish, and a real Prometheus answers it."""
+"""Checks that endpoints publish the metrics of the dashboard and the alerts, and that a real Prometheus answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .queries import ALL, OWN_METRICS, TARGET_LABELS, Query, of_dashboard, of_ru
 
 pytestmark = pytest.mark.cluster
 
-#: Panels of things that do not happen here.
+#: panels of events that do not happen here
 EMPTY_WHERE_ALL_IS_WELL = {"panel Operations that failed"}
 
 
@@ -27,7 +27,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Observed:
 
 @pytest.fixture(scope="module")
 def answers(observed: Observed) -> dict[str, Answer]:
-    """Prometheus's, by query."""
+    """Return Prometheus's answers, by query."""
     if observed.answers is None:
         wants.tool("prometheus")
     assert observed.answers is not None
@@ -35,7 +35,7 @@ def answers(observed: Observed) -> dict[str, Answer]:
 
 
 def empty(query: Query) -> bool:
-    """Is there nothing to be seen of it where all is well?"""
+    """Is the query's result empty when all is well?"""
     return query.where in EMPTY_WHERE_ALL_IS_WELL or query.where.startswith("annotation ")
 
 
@@ -66,7 +66,7 @@ def test_a_panel_shows_something(query: Query, answers: dict[str, Answer]) -> No
     assert answers[query.filled_in].numbers > 0, query.filled_in
 
 
-#: They judge the machine, which may be too slow or stand still for a second here; alerts_test.yml has both cases.
+#: alerts that judge the machine, which can be too slow or stand still for a second here; alerts_test.yml has both cases
 OF_THE_MACHINE = {
     "IngeborgBusy",
     "IngeborgDeliverySlow",

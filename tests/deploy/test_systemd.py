@@ -1,4 +1,4 @@
-"""The units: valid, hardened, and in agreement with the configuration beside them."""
+"""The units: valid, hardened, and in agreement with the configuration next to them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .files import DEPLOY, DOCS, ORDERLY_END_S, SPARE_S, run
 FOLDER = DEPLOY / "systemd"
 UNITS = ("ingeborg.service", "ingeborg@.service")
 
-#: Exposure by `systemd-analyze security`, in tenths; 0 is the best, 100 a unit without any hardening.
+#: exposure according to `systemd-analyze security`, in tenths; 0 is the best, 100 a unit without any hardening
 EXPOSURE_MAX = 15
 
-#: systemd has these since 254, and says that it skips them before.
+#: settings that systemd knows since 254; earlier versions say that they skip them
 SINCE_254 = ("RestartSteps", "RestartMaxDelaySec")
 
 
 def settings(name: str) -> dict[str, list[str]]:
-    """A unit's settings; those that are given several times in their order."""
+    """Return a unit's settings; a repeated one has its values in their order."""
     found: dict[str, list[str]] = {}
     for key, value in re.findall(r"^(\w+)=(.*)$", (FOLDER / name).read_text(), re.MULTILINE):
         found.setdefault(key, []).append(value)
@@ -32,7 +32,7 @@ def settings(name: str) -> dict[str, list[str]]:
 
 
 def options(name: str) -> ServeOptions:
-    """What the unit's endpoint is told."""
+    """Return the options of the unit's endpoint."""
     variables = dict(entry.split("=", 1) for entry in settings(name)["Environment"])
     environment = {key: value.replace("%d", "/run/credentials/unit") for key, value in variables.items()}
     file = environment.pop("INGEBORG_CONFIG")
@@ -47,7 +47,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def test_the_unit_is_valid(name: str, tmp_path: Path) -> None:
     unit = tmp_path / name.replace("@.", "@a.")
-    # The endpoint is installed on the machine that the unit is for.
+    # On the unit's machine the endpoint is installed.
     (tmp_path / name).write_text((FOLDER / name).read_text().replace("/opt/ingeborg/bin/ingeborg", "/bin/true"))
     checked = run(wants.tool("systemd-analyze"), "verify", unit)
     said = [line for line in checked.stderr.splitlines() if name in line]

@@ -1,4 +1,4 @@
-"""The examples as their readers run them: real processes, against real endpoints, judged by what they print."""
+"""The examples as readers run them: real processes, against real endpoints, judged by their output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINES_MAX = 120
 
 @asynccontextmanager
 async def example(directory: Path, name: str, *arguments: str, **variables: str) -> AsyncIterator[Process]:
-    """The example as a process, its input open; ended at the end if it still runs."""
+    """Run the example as a process with open input; end it at the end if it still runs."""
     command: list[str | Path] = [sys.executable, ROOT / "examples" / name, *arguments]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     async with started_by(command, directory, {"PYTHONPATH": path, **variables}, stdin=subprocess.PIPE) as running:
@@ -74,7 +74,7 @@ async def test_a_song_of_the_list_is_told_once_wherever_it_is_played(tmp_path: P
             assert await ann.line(".") == "U2 - One is on triplej"
             assert await ann.end(signal.SIGINT) == 0
         async with example(tmp_path, "wish_list.py", "--url", urls[1], "wish", "ann") as ann:
-            assert await ann.line("waits") == "ann waits for 2 songs"  # of the day before
+            assert await ann.line("waits") == "ann waits for 2 songs"  # one song from the day before
             async with Client(urls[0], "mallory") as other:
                 await other.publish("U2 - One", "not a report", ack=True)
             assert await ann.line(".") == "U2 - One: 'not a report'"
@@ -134,7 +134,7 @@ async def test_news_wait_for_their_reader(tmp_path: Path) -> None:
                     await asyncio.sleep(0.05)
             assert await ann.end(signal.SIGINT) == 0
         await report("1:0")
-        await report("1:0")  # taken back by the referee, and shot again
+        await report("1:0")  # disallowed by the referee, and scored again
         async with example(tmp_path, *read) as ann:
             assert [await ann.line("football") for _ in range(2)] == ["football: 1:0 (missed)"] * 2
             await report("2:0")
@@ -185,7 +185,7 @@ async def test_rooms_are_kept_apart_and_remembered(tmp_path: Path) -> None:
             assert await ann.line(".") == "you are in kitchen, lobby"
             await bob.line("you are in")
             await eve.line("you are in")
-            bob.type_in("yes", "yes")  # two messages, though they are alike
+            bob.type_in("yes", "yes")  # two messages, although they are equal
             assert [await ann.line("."), await ann.line(".")] == ["[kitchen] bob: yes"] * 2
             ann.type_in("hello", "/join garden", "\x1b[2Jsun", "/leave lobby", "/rooms")
             assert await eve.line(".") == "[lobby] ann: hello"
@@ -213,7 +213,7 @@ async def test_the_dashboard_shows_every_endpoint_and_what_came(tmp_path: Path) 
             async with Client(other_url, "station") as station:
                 await station.publish("songs", {"station": "triplej"}, ack=True)
             assert await dashboard.line("songs") == "songs: {'station': 'triplej'}"
-            await two.end(signal.SIGKILL)  # without a word, so that it is listed for some seconds more
+            await two.end(signal.SIGKILL)  # without a goodbye, so it stays listed for some seconds
             await dashboard.line("does not answer")
             assert await dashboard.end(signal.SIGINT) == 0
         async with Client(url, "dashboard") as client:
