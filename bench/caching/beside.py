@@ -1,6 +1,6 @@
-"""Plain requests as libcachesim counts their hits, unit by unit: kept beside the rows of ours.
+"""Counts hits of plain requests with libcachesim, unit by unit, for comparison with our rows.
 
-Owns: what is kept of it, and where. Must never: be needed for a figure of ours.
+Owns: which of its results stay, and where. Must never: be needed for a figure of ours.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ingeborg.bench.caching.simulator import Simulator
 from ingeborg.bench.caching.work import Row
 
 SIMULATED: Final = "simulated"
-"""The folder of a result that they are in, a file for each unit."""
+"""folder of a result, with a file for each unit"""
 
 
 Job = tuple[Requests, Path, str, Path | None]
 
 
 def run(plan: Sequence[Unit], out: Path, python: str, log: Path | None, processes: int) -> None:
-    """Of those that are plain requests; one that has been kept is not run again. ``python``: an interpreter that has
-    libcachesim. Raises BenchError: it has none."""
+    """Run the units of the plan that are plain requests, except those with a kept result. ``python``: an interpreter
+    that has libcachesim. Raises BenchError if it has none."""
     requests_of = [unit for unit in plan if isinstance(unit, Requests)]
     due: list[Job] = [(unit, out, python, log) for unit in requests_of if not path_of(out, unit).is_file()]
     for _ in units.run(_one, due, processes):
@@ -42,19 +42,19 @@ def _one(job: Job) -> None:
 
 
 def check(python: str) -> None:
-    """Raises ``BenchError``: this interpreter has no libcachesim."""
+    """Check the interpreter. Raises ``BenchError`` if it has no libcachesim."""
     with Simulator(python) as simulator:
         simulator.hits("lru", 1, [1])
 
 
 def path_of(out: Path, unit: Requests) -> Path:
-    """Its file."""
+    """Return the unit's file."""
     return out / SIMULATED / f"{unit.name}.jsonl"
 
 
 def _rows(unit: Requests, simulator: Simulator, log: Path | None) -> Iterator[Row]:
     if unit.wants_log:
-        assert log is not None, "the plan is to have no unit that wants a log where there is none"
+        assert log is not None, "the plan must not have a unit that needs a log if there is no log"
         items = logs.songs(logs.read(log))
         different = len(set(items))
     else:
@@ -73,6 +73,6 @@ def _rows(unit: Requests, simulator: Simulator, log: Path | None) -> Iterator[Ro
 
 
 def narrow(items: list[int], room: int) -> int:
-    """Hits of our W-TinyLFU with half the counters, which is as exact as libcachesim's: that one adds to all counters
-    of a key, and so counts more of other keys."""
+    """Count hits of our W-TinyLFU with half the counters, which makes it as exact as libcachesim's. That one adds to
+    all counters of a key, and so counts more requests for other keys."""
     return requests(items, TinyLfu(room, room, width=2), room).hits

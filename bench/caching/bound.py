@@ -1,12 +1,12 @@
-"""How many reads can be hits at all, of records of different sizes: a bound from above that no policy passes.
+"""An upper bound on the reads that can be hits, for records of different sizes, which no policy passes.
 
-Owns: the bound. Must never: be taken for what a policy can reach.
+Owns: the bound. Must never: be taken for the result of a policy.
 
 Berger, Beckmann, Harchol-Balter: "Practical Bounds on Optimal Caching with Variable Object Sizes" (SIGMETRICS 2018),
-PFOO-L. A read is a hit if its record stays from the event before it until then, which takes its bytes for so long. All
-of that together is at most the room for the whole time. So the reads that take least are taken, until that is used up.
-It stays a bound whatever a step of time is: here it is one for each publication, and another for each event, and the
-lesser counts.
+PFOO-L. A read is a hit if its record stays from the previous event until the read, which takes the record's bytes for
+that time. The hits together can take at most the room for the whole time. So the bound counts the cheapest reads until
+they use that up. It stays a bound for any step of time: here one variant has a step for each publication, and another
+for each event, and the lesser counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ingeborg.bench.caching.reads import Stream
 
 
 def hits(stream: Stream, bytes_max: int) -> int:
-    """No policy has more, with so much room."""
+    """Return a number of hits that no policy exceeds with this room."""
     return min(_hits(stream, bytes_max, by_event=False), _hits(stream, bytes_max, by_event=True))
 
 
@@ -40,5 +40,5 @@ def _hits(stream: Stream, bytes_max: int, by_event: bool) -> int:
     for count, cost in enumerate(costs):
         left -= cost
         if left < 0:
-            return count + 1  # a part of this one
+            return count + 1  # one part of this read fits
     return len(costs)

@@ -1,6 +1,6 @@
-"""What is run: which streams, with how much room, and which policies.
+"""The plan: which streams, with how much room, and which policies.
 
-Owns: the plan, cut into units that are run and kept each by itself. Must never: run anything.
+Owns: the plan, cut into units that run separately and have their own files. Must never: run anything.
 """
 
 from __future__ import annotations
@@ -13,63 +13,63 @@ from ingeborg.bench.caching.restaurants import EXPONENT, RETURNS
 
 HOUR_S: Final = 3_600.0
 
-#: The room, as a share of all items, or of the bytes of all records.
+#: the room, as a share of all items, or of the bytes of all records
 SHARES: Final = (0.01, 0.1)
 
 EXPONENTS: Final = (0.8, 1.0, 1.2)
 
-#: Of the streams of which the comparison is made; so many more where there is room for little, since there they differ
-#: more; and of what is looked at besides.
+#: seeds of the streams in the comparison; more if the room is small, since results then differ more; and seeds of the
+#: other streams
 SEEDS: Final = 3
 MORE_SEEDS: Final = {0.01: 2}
 FEW_SEEDS: Final = 1
 
-#: Of plain requests, of which streams differ little.
+#: seeds of plain requests, whose streams differ little
 REQUEST_SEEDS: Final = 3
 
-#: Of the document's experiments: they take little.
+#: seeds of the document's experiments, which take little time
 DOCUMENT_SEEDS: Final = 10
 ROOM_SEEDS: Final = 3
 
-#: Streams of records and reads, by name. ``plays``: of the now-playing log.
+#: streams of records and reads, by name; ``plays``: from the now-playing log
 PLAYS, POPULAR, UNEVEN, SIZES = "plays", "plays, popular", "plays, uneven", "zipf 1, sizes"
 
-#: The same, where a fifth of the subscribers never come back; the others are away for an hour, so that much comes that
-#: only those have not had.
+#: the same, if a fifth of the subscribers never come back; the others are away for an hour, so many records come that
+#: only the missing ones have not had
 GONE: Final = "zipf 1, gone"
 GONE_SHARE: Final = 0.2
 GONE_AWAY_S: Final = HOUR_S
 STREAMS: Final = (PLAYS, *(f"zipf {exponent:g}" for exponent in EXPONENTS))
 
-#: Beside the defaults: how long subscribers are away, in hours, and how many topics each wishes for.
+#: additional values: how long subscribers are away, in hours, and how many topics each wishes for
 AWAY_H: Final = (1, 24)
 OTHER_WISHES: Final = (4, 64)
 
-#: Of which streams that is looked at.
+#: streams with these additional values
 SWEPT: Final = (PLAYS, "zipf 1")
 
-#: The document's numbers of records (its experiments 1 to 4).
+#: the document's numbers of records (its experiments 1 to 4)
 RECORDS: Final = (500, 800, 1_000, 2_000, 5_000, 10_000)
 
-#: Experiments 5 to 7: lambda, with mu what is left of 1; batches; gamma and alpha, each with each.
+#: experiments 5 to 7: lambda, with mu as the rest to 1; batches; gamma and alpha, in all combinations
 RISES: Final = tuple(f"0.{tenths}" for tenths in range(1, 10))
 BATCHES: Final = (1, 2, 3, 5, 10, 30, 100, 300, 1_000, 3_000, 10_000)
 WEIGHTS: Final = ("0.1", "0.3", "0.5", "0.7", "0.9")
 
-#: How often a subscriber comes back in a run, beside the default.
+#: returns of a subscriber in a run, in addition to the default
 OTHER_RETURNS: Final = (5.0, 80.0)
 
 
 @dataclass(frozen=True)
 class Requests:
-    """Plain requests for items. ``exponent``: of Zipf's law; 0: the now-playing log's songs."""
+    """Plain requests for items. ``exponent``: of Zipf's law; 0: the songs of the now-playing log."""
 
     exponent: float
     seed: int
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Return the name of its file."""
         return f"requests {f'zipf {self.exponent:g}' if self.exponent else PLAYS} s{self.seed}".replace(" ", "-")
 
     @property
@@ -79,7 +79,7 @@ class Requests:
 
 @dataclass(frozen=True)
 class Reads:
-    """A stream of records and reads. ``whole``: all ways of running a policy are tried."""
+    """A stream of records and reads. ``whole``: run each policy in all ways."""
 
     stream: str
     share: float
@@ -90,7 +90,7 @@ class Reads:
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Return the name of its file."""
         what = f"{self.stream.replace(',', '')} a{self.away_s / HOUR_S:g} w{self.wishes:g} c{self.share:g}"
         return f"reads {what} s{self.seed}".replace(" ", "-")
 
@@ -102,7 +102,7 @@ class Reads:
 @dataclass(frozen=True)
 class Document:
     """The document's experiments 1 and 2, and the parameters of 5 to 7, with unlimited room and a bounded one.
-    ``rooms``: the bounded one is looked at, too; ``sweeps``: the parameters are."""
+    ``rooms``: include the bounded one; ``sweeps``: include the parameters."""
 
     records: int
     seed: int
@@ -113,7 +113,7 @@ class Document:
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Return the name of its file."""
         parts = f"document n{self.records} e{self.exponent:g} r{self.returns:g}"
         return f"{parts}{' sweeps' if self.sweeps else ''} s{self.seed}".replace(" ", "-")
 
@@ -126,7 +126,8 @@ Unit = Requests | Reads | Document
 
 
 def units(seeds: int, *, log: bool) -> list[Unit]:
-    """The whole plan, with so many seeds (``SEEDS``) for the comparison. ``log``: there is one."""
+    """Return the whole plan, with this number of seeds (``SEEDS``) for the comparison. ``log``: whether a log
+    exists."""
     few, of_requests = min(seeds, FEW_SEEDS), min(seeds, REQUEST_SEEDS)
     found: list[Unit] = [Requests(exponent, seed) for exponent in EXPONENTS for seed in range(1, of_requests + 1)]
     found.append(Requests(0.0, 1))
@@ -144,7 +145,7 @@ def units(seeds: int, *, log: bool) -> list[Unit]:
 
 
 def documents() -> list[Unit]:
-    """The document's part of the plan."""
+    """Return the document's part of the plan."""
     most = max(RECORDS)
     found: list[Unit] = [
         Document(records, seed, rooms=seed <= ROOM_SEEDS)

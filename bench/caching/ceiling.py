@@ -1,11 +1,12 @@
-"""How many reads are hits, on average, with the best memory that an online policy could have at each moment.
+"""The average number of hits with the best memory that an online policy could have at each moment.
 
-Owns: that figure. Must never: be used where it does not hold: absences have to be exponential and alike.
+Owns: that figure. Must never: be used without its condition: absences must be exponential and alike.
 
-Then nobody can know who comes back first: each of those whom a record is owed reads it in the next moment with the same
-probability. A byte of a record saves ``owed / size`` of these reads, so the best memory has the records of which that
-is most, the last one in part. An online policy that may not only drop records, but put any in at any moment, has as
-many hits as this, and none has more. Of a single stream a policy may have a few more, by luck.
+Under this condition nobody can know who comes back first: all subscribers that still need a record read it in the next
+moment with the same probability. A byte of a record saves ``owed / size`` of these reads, so the best memory holds the
+records with the greatest ratio, the last one in part. An online policy that can not only drop records, but insert any
+at any moment, reaches this number of hits, and no policy exceeds it. In a single stream a policy can have a few more,
+by luck.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ingeborg.bench.caching.reads import Stream
 
 
 def hits(stream: Stream, bytes_max: int) -> float:
-    """With so much room."""
+    """Return the number of hits with this room."""
     levels = _Levels(stream)
     sizes, owed = stream.sizes, array("l", stream.readers)
     found = 0.0
@@ -35,7 +36,7 @@ def hits(stream: Stream, bytes_max: int) -> float:
 
 
 class _Levels:
-    """Bytes of the records by what a byte of them is worth, the most first: a tree of sums (Fenwick, 1994)."""
+    """Bytes of the records by the worth of a byte, greatest first: a tree of sums (Fenwick, 1994)."""
 
     def __init__(self, stream: Stream) -> None:
         pairs = {
@@ -57,7 +58,7 @@ class _Levels:
             place += place & -place
 
     def share(self, owed: int, size: int, bytes_max: int) -> float:
-        """How much of the records with this worth is in the best memory of so many bytes."""
+        """Return the share of the records with this worth that is in the best memory of this size."""
         place = self._places[owed, size]
         here, above = self._bytes[place], 0
         place -= 1

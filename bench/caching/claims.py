@@ -1,10 +1,10 @@
-"""The document's seven findings, judged by what was found.
+"""Judges the document's seven findings by our figures.
 
-Owns: which finding is judged by which figures. Must never: make markup. Pure.
+Owns: which figures judge which finding. Must never: make markup. Pure.
 
-The document prints no numbers beside its charts, so that its sentences are what can be held against ours. It does not
-say how much memory there is. So a finding about hit rates is judged for each reading: without a limit, with 10 % and
-with 1 % of the bytes of all records. A finding about time is judged for each place where it was measured.
+The document prints no numbers with its charts, so only its sentences can be compared with our figures. It does not say
+how much memory there is. So this module judges a finding about hit rates for each reading: without a limit, with 10 %
+and with 1 % of the bytes of all records. It judges a finding about time for each place with a measurement.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from ingeborg.bench.caching.live.cases import LATENCY, THROUGHPUT
 Json = Mapping[str, Any]
 
 NOISE: Final = 0.05
-"""Of a latency or a throughput beside another: less is no difference that anybody would notice."""
+"""relative difference of two latencies or throughputs below which nobody would notice it"""
 
 SIMILAR: Final = 0.1
-"""Two duplication factors are similar if they are at most so far apart."""
+"""largest ratio of two duplication factors that counts as similar"""
 
 HOLDS, FAILS, EQUAL = "holds", "does not", "within noise"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A finding of the document, a verdict for each reading of it, the figures that they rest on, and what makes them
-    so."""
+    """A finding of the document, with a verdict for each reading, the figures behind these, and their reason."""
 
     number: int
     text: str
@@ -41,32 +40,33 @@ class Claim:
 
 
 def room(share: float | None) -> str:
-    """As it is called on a page."""
+    """Return the name of this room on a page."""
     return "unbounded" if share is None else f"{share:.0%}"
 
 
 def ms(value: float | None) -> str:
-    """A time of so many milliseconds."""
+    """Format a time in milliseconds."""
     if value is None:
         return "–"
     return f"{1e3 * value:,.0f} µs" if value < 1 else f"{value:,.1f} ms"
 
 
 def judged(found: Found) -> list[Claim]:
-    """The findings for which there are figures, in the order of the experiments."""
+    """Return the findings that have figures, in the order of the experiments."""
     claims = [_hits(found), _copies(found), _latency(found), _throughput(found)]
     claims += [_threshold(found), _mean(found), _buffer(found)]
     return [claim for claim in claims if claim.verdicts]
 
 
 def _over(verdicts: Iterable[str]) -> str:
-    """Of all numbers of records: it holds if it does with each, and does not if it does not with any."""
+    """Combine the verdicts of all numbers of records: the finding holds if it holds for each, and fails if it fails for
+    all."""
     each = list(verdicts)
     return FAILS if FAILS in each else EQUAL if EQUAL in each else HOLDS
 
 
 def _sign(difference: Rate | None) -> str:
-    """Is the one greater than the other?"""
+    """Is the first greater than the second?"""
     if difference is None:
         return EQUAL
     mean, half = difference
@@ -81,7 +81,7 @@ def _largest(found: Found) -> int:
 
 
 def _rates(found: Found, what: str, form: str, share: float | None, exponent: float = 1.0) -> str:
-    """Of the strategies, with the most records."""
+    """Return the rates of the strategies, with the most records."""
     texts = []
     for name in STRATEGIES[1:]:
         row = found.document(_largest(found), name, share, exponent)
@@ -106,19 +106,19 @@ def _hits(found: Found) -> Claim:
     lead = _leads(found)
     return Claim(
         1,
-        "Buffer has consistently the best hit rate, but for unlimited caching.",
+        "Buffer has consistently the best hit rate, except for unlimited caching.",
         verdicts,
         [f"hit rate by read of {_largest(found):,} records, {text}" for text in texts],
-        "Threshold's hit rate by read is μ/(λ+μ), whatever is published: what it lets in is paid for by what it does "
-        "not, in subscribers. Buffer lets a record in if it has more subscribers than the one before; mean, if it has "
-        f"more than the last three on average.{lead}"
-        + (f" All kinds with as many subscribers, but for chance: {even}." if even else "")
+        "Threshold's hit rate by read is μ/(λ+μ) for any stream: each subscriber of an admitted record costs "
+        "subscribers of refused ones. Buffer admits a record if it has more subscribers than the one before; mean, "
+        f"if it has more than the last three on average.{lead}"
+        + (f" With equally popular kinds, apart from chance: {even}." if even else "")
         + " With less room than records LRU decides which stay, and a rule can only keep records out.",
     )
 
 
 def _leads(found: Found) -> str:
-    """Of buffer beside mean, by the number of records."""
+    """Describe buffer's lead over mean, by the number of records."""
     parts = []
     for number in found.records:
         difference = found.difference(number, "buffer", "mean", "by_read")
@@ -148,9 +148,10 @@ def _copies(found: Found) -> Claim:
             f"{_rates(found, 'duplication', '.1f', None)}",
             f"of any record, as far as it is in memory: {_rates(found, 'copies_per_record', '.1f', None)}",
         ],
-        "Who lets in less, and only what has many subscribers, has more subscribers for each. Threshold lets in the "
-        "fewest. It does not depend on the room: a rule does not know it. In the document's slides threshold writes "
-        "every record to the database, and mean and buffer those alone that they do not keep; here all are written.",
+        "A strategy that admits few records, with many subscribers, has more subscribers for each. Threshold admits "
+        "the fewest. The factor does not depend on the room, which a rule does not know. In the document's slides "
+        "threshold writes every record to the database, and mean and buffer only those that they do not keep; here "
+        "all strategies write all.",
     )
 
 
@@ -193,9 +194,9 @@ def _latency(found: Found) -> Claim:
         "Latency is at its maximum without a cache, most with many records; with few the difference is negligible.",
         [*verdicts, ("the database's part", _over(parts))] if verdicts else [],
         texts,
-        "Subscribers come twice a second, as Kafka's consumers may poll, and a record waits a quarter of a second for "
-        "them, on average. A read of LMDB takes microseconds, so that no strategy can change what is seen. A read of "
-        "Riak is a request over the network; and where every delivery is one, the writes wait for them as well."
+        "Subscribers poll twice a second, as Kafka's consumers can, and a record waits a quarter of a second for "
+        "them, on average. A read of LMDB takes microseconds, so no strategy can change the latency visibly. A read of "
+        "Riak is a request over the network; if every delivery is such a read, the writes wait for them as well."
         f"{_again(found)}",
     )
 
@@ -209,8 +210,8 @@ def _again(found: Found) -> str:
 
 
 def _slower(one: Json, other: Json) -> str:
-    """Only what the database takes, which reads may have writes wait for, can depend on the strategy: a difference that
-    it does not make up at least half of is chance."""
+    """Is the one latency lower? Only the database's part, which also includes writes that wait for reads, can depend on
+    the strategy: a difference counts as chance if this part makes up less than half."""
     database_ms, other_ms = (row["database_ms"] + row["writing_ms"] for row in (one, other))
     if abs(database_ms - other_ms) < abs(one["latency_ms"] - other["latency_ms"]) / 2:
         return EQUAL
@@ -237,9 +238,9 @@ def _throughput(found: Found) -> Claim:
         "Throughput is at its maximum with unlimited caching, most with many records.",
         verdicts,
         texts,
-        "Every record is written to the database, cached or not, and each subscriber is handed each of its records: "
-        "that is the same for all. A hit saves a look-up in LMDB, a few microseconds for a batch of reads. Least and "
-        "greatest of the runs in brackets; one run says nothing for certain.",
+        "The broker writes every record to the database, cached or not, and hands each subscriber each of its "
+        "records: this is the same for all. A hit saves a look-up in LMDB, a few microseconds for a batch of reads. "
+        "The least and greatest of the runs are in brackets; one run says nothing for certain.",
     )
 
 
@@ -249,7 +250,8 @@ def _per_s(row: Json) -> str:
 
 
 def _faster(one: Json, other: Json) -> str:
-    """For certain only if the slowest run of the one is faster than the fastest of the other, of several each."""
+    """Is the one faster for certain? Only if its slowest run is faster than the other's fastest, with several runs
+    each."""
     if min(one["runs"], other["runs"]) == 1:
         return EQUAL
     if one["slowest_per_s"] > other["fastest_per_s"] and one["records_per_s"] > (1 + NOISE) * other["records_per_s"]:
@@ -263,7 +265,7 @@ def _faster(one: Json, other: Json) -> str:
 
 
 def _falls(values: Sequence[float]) -> str:
-    """Each less than the one before, or none notably."""
+    """Is each value less than the one before, or none notably less?"""
     if not values or max(values) - min(values) <= NOISE * max(values):
         return EQUAL
     return HOLDS if all(one > other for one, other in pairwise(values)) else FAILS
@@ -279,15 +281,15 @@ def _numbers(parameters: str) -> list[float]:
 
 
 def _falling(rows: Sequence[Json]) -> str:
-    """Does the latency? Only what the database takes can depend on the parameters: where that changes by less than
-    noise, whatever else changes does so by chance."""
+    """Does the latency fall? Only the database's part can depend on the parameters: if it changes by less than the
+    noise, all other changes are chance."""
     parts = [float(row["database_ms"]) for row in rows]
     values = [float(row["latency_ms"]) for row in rows]
     return EQUAL if max(parts) - min(parts) <= NOISE * min(values) else _falls(values)
 
 
 def _swept(rates: Sequence[float], latencies: Sequence[Json]) -> list[tuple[str, str]]:
-    """Hit rates and latencies in an order in which the document has the hit rate fall, and the latency rise."""
+    """Yield hit rates and latencies in an order in which the document has the hit rate fall, and the latency rise."""
     verdicts = [("hit rate", _falls(rates))] if rates else []
     return [*verdicts, *([("latency", _falling(latencies[::-1]))] if latencies else [])]
 
@@ -305,7 +307,7 @@ def _said(parameters: str, rates: Mapping[str, float], rows: Mapping[str, Json])
     if rows:
         whole, reading = ({name: row[key] for name, row in rows.items()} for key in ("latency_ms", "database_ms"))
         part = f"{ms(min(reading.values()))} to {ms(max(reading.values()))}"
-        said.append(f"latency: {_listed(whole, '.0f', ' ms')}; of it the database's {part}")
+        said.append(f"latency: {_listed(whole, '.0f', ' ms')}; the database's part {part}")
     return said
 
 
@@ -319,8 +321,8 @@ def _threshold(found: Found) -> Claim:
         "Threshold's latency is least where μ ≫ λ, and increases as λ ≫ μ.",
         _swept(list(rates.values()), list(latencies.values())),
         _said("λ μ", shown, latencies),
-        "The hit rate is μ/(λ+μ), by construction: the threshold goes up by λu with each record that comes in and down "
-        f"by μu with each that does not, and comes back to where it was. Measured, it is at most {off:.3f} off.",
+        "The hit rate is μ/(λ+μ), by construction: the threshold rises by λu with each admitted record and falls "
+        f"by μu with each refused one, and returns to its start. The measured rate is at most {off:.3f} off.",
     )
 
 
@@ -332,10 +334,10 @@ def _mean(found: Found) -> Claim:
         "Mean's latency falls as the batch grows, which means a higher hit rate.",
         _swept(list(rates.values())[::-1], list(latencies.values())[::-1]),
         _said("batch", rates, latencies),
-        "A record that ends a batch belongs to it: a batch of 1 compares each record with itself, and lets nothing in. "
-        "Until the first batch is full the threshold is 0, and everything comes in: a batch of as many as "
-        "there are records is unlimited caching. In between it is not monotone: a mean of two or three records varies, "
-        "and is passed more often than a mean of a hundred, which is above most records.",
+        "The record that ends a batch belongs to it: a batch of 1 compares each record with itself, and admits none. "
+        "Until the first batch is full the threshold is 0, which admits all records: a batch of the size of "
+        "the stream is unlimited caching. In between the rate is not monotone: a mean of two or three records varies, "
+        "and records exceed it more often than a mean of a hundred, which is above most records.",
     )
 
 
@@ -346,9 +348,9 @@ def _buffer(found: Found) -> Claim:
     same = f" Its {len(ones)} pairs that add up to 1 are from {min(ones):.4f} to {max(ones):.4f}." if ones else ""
     return Claim(
         7,
-        "Buffer's latency is less where the threshold has a small portion of the previous record.",
+        "Buffer's latency is less if the threshold has a small portion of the previous record.",
         _swept(list(rates.values()), list(latencies.values())),
         _said("γ α, γ = 0.7", rates, latencies),
-        "u > γu + αu_prev is u > α/(1−γ) u_prev: only this quotient decides. With γ fixed a small α lets in more, as "
-        f"it asks for less; where γ + α = 1 all are one result, and there is nothing to optimise.{same}",
+        "u > γu + αu_prev is u > α/(1−γ) u_prev: only this quotient decides. With γ fixed a small α admits more, as "
+        f"it requires less; if γ + α = 1 all pairs give one result, and there is nothing to optimise.{same}",
     )

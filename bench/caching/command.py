@@ -1,7 +1,7 @@
-"""`bench caching`: the document's evaluation of its caching strategies, and ours, run again.
+"""`bench caching`: runs the document's evaluation of its caching strategies, and ours, again.
 
-Owns: its arguments, the processes that run the plan, the order of running and digesting, and what is said meanwhile.
-Must never: run anything beside what is measured on real processes.
+Owns: its arguments, the processes that run the plan, the order of running and digesting, and the output meanwhile. Must
+never: run other work during a measurement on real processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ingeborg.broker.core import caches
 SEEDS_MAX: Final = 100
 FACTS = "facts.json"
 DIGEST, MEASURED = "caching.json.xz", "live.json.xz"
-"""What the seeds decide, and what was measured on a machine."""
+"""the results that the seeds determine, and the measurements of a machine"""
 
 PAGE, SUMMARY = "report.html", "summary.md"
 
@@ -37,53 +37,60 @@ NOT_IN_ROWS: Final = (
     *("beside.py", "claims.py", "command.py", "drawn.py", "found.py"),
     *("goals.py", "job.py", "page.py", "simulator.py", "simulator_program.py", "summary.py", "__main__.py"),
 )
-"""Sources that only look at rows, or say what is run."""
+"""sources that only read rows, or describe the plan"""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     command = commands.add_parser(
         "caching",
-        help="which records to keep in memory, and what that gains",
+        help="compare strategies for keeping records in memory",
         description="Run every caching strategy of the document (Effect of Caching in a Content-Based Pub/Sub System "
-        "using Kafka), others, and ours: over streams of records and reads, then in a broker on real processes. Digest "
-        "what they did with Spark, and write one page. What DIR holds already is not run again. The same seeds give "
-        f"the same {DIGEST}; {MEASURED} is of the machine. Some 20 minutes of two cores.",
+        "using Kafka), others, and ours: over streams of records and reads, then in a broker on real processes. "
+        "Digest the results with Spark, and write one page. Units that DIR holds already do not run again. The same "
+        f"seeds give the same {DIGEST}; {MEASURED} is of the machine. Some 20 minutes of two cores.",
     )
     command.add_argument(
-        "--out", required=True, metavar="DIR", help="where rows, digests and page go; made if not there"
+        "--out", required=True, metavar="DIR", help="folder for rows, digests and page; created if missing"
     )
-    command.add_argument("--log", metavar="FILE", help="a now-playing log: without it its streams are left out")
+    command.add_argument(
+        "--log", metavar="FILE", help="a now-playing log: without it the command leaves out its streams"
+    )
     command.add_argument(
         "--seeds",
         type=int,
         default=SEEDS,
         metavar="N",
-        help="of each stream that is compared (default: %(default)s; with room for 1%% two more)",
+        help="seeds of each stream in the comparison (default: %(default)s; with room for 1%% two more)",
     )
     units.add_processes(command, "streams")
-    command.add_argument("--via", choices=(KAFKA,), help="also measure with a real Kafka in front, which is started")
+    command.add_argument(
+        "--via", choices=(KAFKA,), help="also measure with a real Kafka in front, which the command starts"
+    )
     command.add_argument("--store", metavar="riak:HOST:PORT,…", help="also measure with the records in this Riak")
     command.add_argument("--no-live", action="store_true", help="replay streams only: measure no real processes")
     command.add_argument(
         "--libcachesim", metavar="PYTHON", help="also compare hit rates with the libcachesim of this interpreter"
     )
     command.add_argument(
-        "--note", default="", metavar="TEXT", help="said on the page of what was measured: whose Riak, what else ran"
+        "--note",
+        default="",
+        metavar="TEXT",
+        help="a note for the page about the measurements: whose Riak, what else ran",
     )
     command.add_argument(
-        "--again", action="store_true", help=f"only make the page again, of the {DIGEST} and {MEASURED} that DIR holds"
+        "--again", action="store_true", help=f"only make the page again, from the {DIGEST} and {MEASURED} in DIR"
     )
     command.set_defaults(command=_caching)
 
 
 def _caching(options: argparse.Namespace) -> int:
     if not 1 <= options.seeds <= SEEDS_MAX:
-        raise UsageError(f"--seeds has to be from 1 to {SEEDS_MAX}")
+        raise UsageError(f"--seeds must be from 1 to {SEEDS_MAX}")
     units.check_processes(options.processes)
     kind, _, nodes = (options.store or "riak:").partition(":")
     if kind != "riak" or (options.store and not nodes):
-        raise UsageError("--store has to be riak:HOST:PORT,HOST:PORT…")
+        raise UsageError("--store must be riak:HOST:PORT,HOST:PORT…")
     out = Path(options.out)
     failed: list[str] = []
     if not options.again:
@@ -100,7 +107,7 @@ def _caching(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, out: Path, log: Path | None, nodes: str) -> list[str]:
-    """All of the plan; the names of the units that failed."""
+    """Run the whole plan; return the names of the failed units."""
     plan = cases.units(options.seeds, log=log is not None)
     _say_left_out(options, len(cases.units(options.seeds, log=True)) - len(plan))
     due = [(unit, out, log) for unit in plan if not work.kept(unit, out)]
@@ -112,7 +119,7 @@ def _run(options: argparse.Namespace, out: Path, log: Path | None, nodes: str) -
 
 
 def _check(options: argparse.Namespace, log: Path | None, nodes: str) -> None:
-    """What is wanted only later can be had: nobody is to wait minutes for that to be said."""
+    """Check everything that the command needs only later, so that nobody waits minutes for the message."""
     if log is not None:
         logs.read(log)
     if options.libcachesim:
@@ -124,13 +131,13 @@ def _check(options: argparse.Namespace, log: Path | None, nodes: str) -> None:
 
 
 def sources() -> str:
-    """A fingerprint of what decides what is in the rows of the streams: the policies, and the plan."""
+    """Return a fingerprint of the code that determines the rows of the streams: the policies, and the plan."""
     folders = (Path(caches.__path__[0]), Path(__file__).parent)
     return units.fingerprint(folders, (*NOT_IN_ROWS, "live"))
 
 
 def live_sources() -> str:
-    """The same of what is measured: the broker, its publishers and its subscribers besides."""
+    """Return the same for the measurements: additionally the broker, its publishers and its subscribers."""
     return sources() + units.fingerprint([Path(__file__).parent / "live"], NOT_IN_ROWS)
 
 
@@ -145,7 +152,7 @@ def _identity(log: Path | None) -> str | None:
 
 def _say_left_out(options: argparse.Namespace, of_log: int) -> None:
     if of_log:
-        print(f"{of_log} streams are left out, as there is no now-playing log: give --log", flush=True)
+        print(f"{of_log} streams are left out without a now-playing log: give --log", flush=True)
     if not options.libcachesim:
         print("no comparison with libcachesim: give --libcachesim an interpreter that has it", flush=True)
     if options.no_live:
@@ -157,7 +164,7 @@ def _one(job: tuple[Unit, Path, Path | None]) -> None:
 
 
 def _live(out: Path, via: str, riak: str, note: str) -> list[str]:
-    """Run and digest what is measured; the names of the units that failed."""
+    """Run and digest the measurements; return the names of the failed units."""
     from ingeborg.bench.caching.live import __main__ as live
     from ingeborg.bench.caching.live import cases as live_cases
 

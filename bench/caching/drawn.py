@@ -1,4 +1,4 @@
-"""The plots of `bench caching`: which lines the document's seven experiments have.
+"""The plots of `bench caching`: the lines of the document's seven experiments.
 
 Owns: lines, scales and captions. Must never: compute a figure.
 """
@@ -21,11 +21,11 @@ Text = Callable[[float], str]
 Axis = Callable[[int], Scale]
 
 Value = Callable[[int, str], float | None]
-"""Of so many records and a strategy."""
+"""by the number of records and the strategy"""
 
 
 def hits(found: Found) -> list[Html]:
-    """Experiment 1: a plot for each room."""
+    """Plot experiment 1 for each room."""
     return [
         _over_records(
             found,
@@ -33,11 +33,11 @@ def hits(found: Found) -> list[Html]:
             f"Experiment 1: hit rate by read, memory {'without a limit' if share is None else f'for {share:.0%}'}",
             lambda value: f"{value:.0%}",
             f"e1-{room(share).strip('%')}",
-            "The share of reads that were in memory, over the number of records."
+            "The share of reads that memory answered, over the number of records."
             + (
                 " all and owed are one line at 100 %."
                 if share is None
-                else " LRU stands behind each of the document's strategies. none has none, and is left out."
+                else " LRU stands behind each of the document's strategies. none has no hits, and no line."
             ),
             names=STRATEGIES if share is None else STRATEGIES[1:],
             live=False,
@@ -48,7 +48,7 @@ def hits(found: Found) -> list[Html]:
 
 
 def copies(found: Found) -> list[Html]:
-    """Experiment 2: the duplication factor; and copies per record beside it."""
+    """Plot experiment 2, the duplication factor, and copies per record."""
     return [
         _over_records(
             found,
@@ -64,20 +64,20 @@ def copies(found: Found) -> list[Html]:
                 "duplication",
                 "Experiment 2: duplication factor",
                 "e2",
-                "Subscribers of a record in memory, on average. It is the same with each capacity.",
+                "Subscribers of a record in memory, on average. The factor is the same with each capacity.",
             ),
             (
                 "copies_per_record",
-                "Experiment 2, beside it: copies per record",
+                "Experiment 2, additionally: copies per record",
                 "e2-copies",
-                "Subscribers of any record, as far as it came into memory.",
+                "Subscribers of any record; 0 if it did not come into memory.",
             ),
         )
     ]
 
 
 def latency(found: Found) -> list[Html]:
-    """Experiment 3: the whole latency, and the database's part of it."""
+    """Plot experiment 3: the whole latency, and the database's part."""
     return [
         _over_records(
             found,
@@ -92,21 +92,21 @@ def latency(found: Found) -> list[Html]:
                 "latency_ms",
                 "Experiment 3: end-to-end latency",
                 "e3",
-                "The mean, from when a record was meant to be sent until its subscriber has it. Subscribers come twice "
-                "a second. LMDB, memory without a limit.",
+                "The mean, from the time when a record was meant to be sent until its subscriber has it. Subscribers "
+                "poll twice a second. LMDB, memory without a limit.",
             ),
             (
                 "database_ms",
-                "Experiment 3, beside it: the part that a strategy can change",
+                "Experiment 3, additionally: the part that a strategy can change",
                 "e3-database",
-                "Of the same latencies the mean time that the database was read.",
+                "The mean time for reading the database, which is part of the same latencies.",
             ),
         )
     ]
 
 
 def throughput(found: Found) -> list[Html]:
-    """Experiment 4."""
+    """Plot experiment 4."""
     if not found.throughputs:
         return []
     return [
@@ -122,7 +122,7 @@ def throughput(found: Found) -> list[Html]:
 
 
 def parameters(found: Found) -> list[Html]:
-    """Experiments 5 to 7: hit rates, with both capacities that were looked at."""
+    """Plot experiments 5 to 7: hit rates, with both capacities."""
     plots = [
         _swept(
             found,
@@ -175,16 +175,16 @@ def _over_records(
     live: bool = True,
     near: bool = False,
 ) -> Html:
-    """A line for each strategy. ``live``: of real processes; ``near``: the axis begins below the least of the values,
-    and not at 0."""
+    """Draw a line for each strategy. ``live``: of real processes; ``near``: begin the axis below the least value
+    instead of at 0."""
     records = found.measured_records(LATENCY) if live else found.records
     series = []
     for index, name in enumerate(STRATEGIES):
         if name not in names:
-            continue  # each has its colour, whichever others are there
+            continue  # each strategy keeps its colour, with or without the others
         points: list[Point] = [(number, value(number, name)) for number in records]
         if any(y is not None for _, y in points):
-            # Of two lines at the same place the later one is dashed, so that both are seen.
+            # The later one of two lines at the same place is dashed, so that both are visible.
             series.append(Series(name, points, index, dots=True, dashed=name == STRATEGIES[-1]))
     if not series or not records:
         return Html("")
@@ -219,7 +219,7 @@ def _swept(found: Found, policy: str, title: str, identity: str, x: Axis) -> Htm
 
 
 def _weights(found: Found) -> Html:
-    """Experiment 7: over α, a line for each γ."""
+    """Plot experiment 7: over α, a line for each γ."""
     rows = found.sweep("buffer")
     lines: dict[str, list[Point]] = {}
     for name, row in sorted(rows.items()):
@@ -227,7 +227,7 @@ def _weights(found: Found) -> Html:
         lines.setdefault(own, []).append((float(before), _first(row, "by_read")))
     series = [Series(f"γ = {own}", points, index, dots=True) for index, (own, points) in enumerate(lines.items())]
     caption = (
-        "The hit rate by read, 10,000 records, memory without a limit. Where γ + α = 1 all lines have the same value: "
+        "The hit rate by read, 10,000 records, memory without a limit. If γ + α = 1 all lines have the same value: "
         "only α/(1−γ) decides."
     )
     x = linear(1.0, lambda value: f"{value:.1f}")

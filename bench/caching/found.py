@@ -1,4 +1,4 @@
-"""The figures of a digest, by what they are of.
+"""The figures of a digest, by their subject.
 
 Owns: the look-ups, for claims and page. Must never: compute a figure, or make markup. Pure.
 """
@@ -14,28 +14,28 @@ from ingeborg.bench.caching.restaurants import EXPONENT, RETURNS
 
 Json = Mapping[str, Any]
 Rate = Sequence[float]
-"""A mean, and half the width of its interval of 95 %, as JSON has it."""
+"""a mean, and half the width of its interval of 95 %, as in JSON"""
 
 LIVE: Final = "live"
-"""The folder of a result that has what was run on real processes."""
+"""folder of a result with the runs on real processes"""
 
 STRATEGIES: Final = (*RULES, "owed")
-"""The document's five, and ours."""
+"""the document's five strategies, and ours"""
 
 NOVEL: Final = ("threshold", "mean", "buffer")
 
 ROOMS: Final = (None, 0.1, 0.01)
-"""Capacities, as shares of the bytes of all records; ``None``: without a limit."""
+"""capacities, as shares of the bytes of all records; ``None``: without a limit"""
 
 PLACES: Final = {"LMDB": (LMDB, DIRECT), "Kafka": (LMDB, KAFKA), "Riak": (RIAK, DIRECT)}
-"""Where real processes were run: the database, and what is in front."""
+"""set-ups of the real processes: the database, and the system in front"""
 
 
 _OF_DOCUMENT: Final = ("sweep", "records", "exponent", "returns", "share", "policy", "parameters")
 
 
 class Stream(NamedTuple):
-    """What rows have in common that differ in seed, policy and way only."""
+    """The common values of rows that differ only in seed, policy and way."""
 
     stream: str
     away_s: float
@@ -52,7 +52,7 @@ def _rows(found: Json) -> list[dict[str, Any]]:
 
 
 class Found:
-    """What `job.digest` has found: ``pure`` of the seeds, ``measured`` on real processes."""
+    """The figures of `job.digest`: ``pure`` depends on the seeds, ``measured`` comes from real processes."""
 
     def __init__(self, pure: Json, measured: Json) -> None:
         self._document = {tuple(row[name] for name in _OF_DOCUMENT): row for row in _rows(pure["document"])}
@@ -68,7 +68,7 @@ class Found:
 
     @property
     def records(self) -> list[int]:
-        """The numbers of records that the document's experiments were run with."""
+        """Return the numbers of records in the document's experiments."""
         return sorted({key[1] for key in self._document if not key[0]})
 
     def document(
@@ -79,13 +79,13 @@ class Found:
         exponent: float = EXPONENT,
         returns: float = RETURNS,
     ) -> Json | None:
-        """Of experiments 1 and 2."""
+        """Return a row of experiments 1 and 2."""
         return self._document.get((False, records, exponent, returns, share, policy, ""))
 
     def difference(
         self, records: int, one: str, other: str, what: str, share: float | None = None, exponent: float = EXPONENT
     ) -> Rate | None:
-        """Of one policy less another, seed by seed."""
+        """Return the difference of two policies, seed by seed."""
         world = (records, exponent, RETURNS, share)
         if row := self._differences.get((*world, one, other)):
             there: Rate = row[what]
@@ -95,23 +95,23 @@ class Found:
         return None
 
     def sweep(self, policy: str, share: float | None = None) -> dict[str, Json]:
-        """Of experiments 5 to 7, by parameters, as they are written."""
+        """Return the rows of experiments 5 to 7, by parameters as written."""
         return {key[6]: row for key, row in self._document.items() if key[0] and key[4] == share and key[5] == policy}
 
     def reads(self, stream: Stream, policy: str, *, knows: bool = False) -> Json | None:
-        """Of a policy, which knows who has had what, or does not."""
+        """Return the row of a policy that knows, or does not know, which subscribers have had a record."""
         return self._reads.get((stream, policy, knows))
 
     def policies(self, stream: Stream) -> list[str]:
-        """That were run with it."""
+        """Return the policies that ran with this stream."""
         return list(dict.fromkeys(policy for one, policy, _ in self._reads if one == stream))
 
     def ahead(self, stream: Stream, *, knows: bool = False) -> Json | None:
-        """By how much `owed` is ahead of which other."""
+        """Return the lead of `owed` over the best other policy, and that policy."""
         return self._ahead.get((stream, knows))
 
     def requests(self, exponent: float, share: float, policy: str) -> Json | None:
-        """Of plain requests."""
+        """Return a row of plain requests."""
         return self._requests.get((exponent, share, policy))
 
     def measured(
@@ -123,13 +123,13 @@ class Found:
         place: str = "LMDB",
         parameters: str = "",
     ) -> Json | None:
-        """Of real processes."""
+        """Return a row of real processes."""
         wanted = (kind, *PLACES[place], records, strategy, share, parameters)
         names = ("kind", "database", "via", "records", "strategy", "capacity", "parameters")
         return next((row for row in self.live if tuple(row[name] for name in names) == wanted), None)
 
     def measured_records(self, kind: str, place: str = "LMDB") -> list[int]:
-        """The numbers of records that were run there with the strategies' own parameters."""
+        """Return the numbers of records that ran there with the strategies' own parameters."""
         return sorted(
             {
                 row["records"]
@@ -139,7 +139,7 @@ class Found:
         )
 
     def measured_sweep(self, strategy: str) -> dict[str, Json]:
-        """Latencies by parameters."""
+        """Return latencies by parameters."""
         return {
             row["parameters"]: row
             for row in self.live
@@ -148,7 +148,8 @@ class Found:
 
     @property
     def repeats(self) -> list[tuple[float, float]]:
-        """Mean latencies of units that were run twice: the document's own parameters are among those of the sweeps."""
+        """Return mean latencies of units that ran twice: the document's own parameters are among those of the
+        sweeps."""
         found = []
         for strategy, own in (("threshold", "0.5 0.5"), ("mean", "3"), ("buffer", "0.7 0.3")):
             again = self.measured_sweep(strategy).get(own)
@@ -161,5 +162,5 @@ class Found:
 
     @property
     def throughputs(self) -> bool:
-        """Was any measured?"""
+        """Was any throughput measured?"""
         return any(row["kind"] == THROUGHPUT for row in self.live)

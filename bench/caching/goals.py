@@ -1,4 +1,4 @@
-"""Goals of ours, and bounds of all policies, beside what was found.
+"""Compares the figures with our goals, and with the bounds of all policies.
 
 Owns: the goals as numbers. Must never: make markup. Pure.
 """
@@ -15,15 +15,15 @@ from ingeborg.bench.caching.reads import AWAY_S, WISHES
 from ingeborg.bench.caching.work import BOUND
 
 AHEAD_MIN: Final = 0.05
-"""`owed` has to have so much more of all reads in memory than the best other."""
+"""minimum lead of `owed` over the best other policy, as a share of all reads"""
 
 APART_MAX: Final = 0.005
-"""A hit rate, beside libcachesim's."""
+"""largest difference of a hit rate from libcachesim's"""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """One of ours: what was found by reading, and whether that meets it; ``None``: it is no goal there."""
+    """One of our goals: the figure for each reading, and whether it meets the goal; ``None``: no goal applies there."""
 
     text: str
     limit: str
@@ -31,12 +31,12 @@ class Goal:
 
 
 def goals(found: Found) -> list[Goal]:
-    """Those for which there are figures."""
+    """Return the goals that have figures."""
     return [goal for goal in (_ahead(found), _bounded(found), *_beside(found)) if goal.found]
 
 
 def compared_streams(found: Found, share: float) -> list[Stream]:
-    """Those that the comparison is made of, with so much room, in the order of the plan."""
+    """Return the streams of the comparison with this room, in the order of the plan."""
     wanted = [Stream(name, AWAY_S, WISHES, share) for name in STREAMS]
     return [stream for stream in wanted if stream in found.streams]
 
@@ -84,7 +84,7 @@ def _beside(found: Found) -> list[Goal]:
     for policy in (*PLAIN, BELADY):
         narrow = policy == "tinylfu"
         goal = Goal(
-            f"{policy}{', with as small a sketch,' if narrow else ''} beside libcachesim's",
+            f"{policy}{', with as small a sketch,' if narrow else ''} against libcachesim's",
             f"≤ {100 * APART_MAX:g} points apart",
         )
         for share in SHARES:
@@ -102,11 +102,11 @@ def _beside(found: Found) -> list[Goal]:
 
 
 def requests_of(exponent: float) -> str:
-    """What a stream of plain requests is called."""
+    """Return the name of a stream of plain requests."""
     return f"zipf {exponent:g}" if exponent else PLAYS
 
 
 def best_other(found: Found, stream: Stream) -> str:
-    """With which `owed` is compared."""
+    """Return the policy that `owed` is compared with."""
     row = found.ahead(stream)
     return OWED if row is None else str(row["other"])

@@ -1,8 +1,8 @@
-"""The PySpark job: from the rows of all units to the figures of the page.
+"""The PySpark job: turns the rows of all units into the figures of the page.
 
-Owns: every figure but those of a single unit. Must never: draw anything, or run a unit.
+Owns: every figure except those of a single unit. Must never: draw anything, or run a unit.
 
-Of a policy that may let what was missed in again, or not, the better way counts, for each stream and room by itself.
+If a policy can admit missed records again, or not, the better way counts, separately for each stream and room.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ _LIVE: Final = (
 )
 _DIGESTED: Final = "unit string, latency struct<p50_ms: double, p99_ms: double, max_ms: double>"
 
-#: Spark's: all cores, and much more than the rows need.
+#: Spark's settings: all cores, and much more memory than the rows need
 MASTER, MEMORY = "local[*]", "2g"
 
 DIGITS: Final = 5
 
-#: Figures of the document's experiments, and of other streams.
+#: figures of the document's experiments, and of other streams
 DOCUMENT_FIGURES: Final = ("by_read", "by_record", "duplication", "copies_per_record", "cached_share")
 READS_FIGURES: Final = ("by_read", "by_record")
 
-#: Of two policies, whose difference is looked at seed by seed.
+#: pairs of policies with a difference seed by seed
 COMPARED: Final = ("by_read", "duplication")
 
 
 def digest(out: Path) -> tuple[Json, Json]:
-    """Of everything below ``out``, in a session of its own."""
+    """Digest everything below ``out``, in its own session."""
     with local_session(MASTER, MEMORY, out / "spark.log") as spark:
         return figures(spark, out)
 
 
 def figures(spark: SparkSession, out: Path) -> tuple[Json, Json]:
-    """Of everything below ``out``: what the seeds decide, and what was measured."""
+    """Return the figures of everything below ``out``: those that the seeds determine, and the measurements."""
     rows = _read(spark, out / ROWS, _ROWS)
     assert rows is not None
     rows = _with_rates(rows).cache()
@@ -87,7 +87,7 @@ def _read(spark: SparkSession, folder: Path, schema: str) -> DataFrame | None:
 
 
 def columns(rows: Sequence[Json]) -> Json:
-    """The same rows as the names of their values, once, and the values."""
+    """Return the same rows as the names of their values, once, and the values."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {"names": names, "rows": [[row.get(name) for name in names] for row in rows]}
 
@@ -97,8 +97,8 @@ def _rounded(values: Iterable[float], digits: int = DIGITS) -> list[float]:
 
 
 def _with_rates(rows: DataFrame) -> DataFrame:
-    """By read and by record; subscribers of a record in memory (the document's duplication factor), and of any record
-    as far as they are in memory; the share of records that came in."""
+    """Add rates by read and by record; the mean number of subscribers of a record in memory (the document's duplication
+    factor), and of any record (0 outside memory); and the share of admitted records."""
 
     def per(one: str, other: str) -> Column:
         return F.when(F.col(other) > 0, F.col(one) / F.col(other)).otherwise(0.0)
@@ -113,8 +113,8 @@ def _with_rates(rows: DataFrame) -> DataFrame:
 
 
 def _better(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> list[Json]:
-    """For each key the way with more hits by read, on average, of two alike the one that lets nothing in again; its
-    figures by seed."""
+    """For each key return the way with more hits by read, on average, with its figures by seed. Of two equal ways the
+    one without repeated admission wins."""
     of_seed = F.struct("seed", *names)
     ways = rows.groupBy(*keys, "way").agg(
         F.round(F.avg("by_read"), 9).alias("mean"), F.array_sort(F.collect_list(of_seed)).alias("seeds")
@@ -130,7 +130,7 @@ def _better(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> list[
 
 
 def _means(entry: Json, names: Sequence[str]) -> Json:
-    """The same with means and intervals in place of what each seed gave."""
+    """Replace the values of each seed by means and intervals."""
     by_seed = entry["by_seed"].values()
     found = {name: value for name, value in entry.items() if name != "by_seed"} | {"seeds": len(by_seed)}
     for name in names:
@@ -140,7 +140,7 @@ def _means(entry: Json, names: Sequence[str]) -> Json:
 
 
 def _difference(one: Json, other: Json, name: str) -> list[float]:
-    """Of one less the other, over the seeds that both have."""
+    """Return the first less the second, over the seeds that both have."""
     seeds = sorted(one["by_seed"].keys() & other["by_seed"].keys())
     return _rounded(interval([one["by_seed"][seed][name] - other["by_seed"][seed][name] for seed in seeds]))
 
@@ -169,7 +169,7 @@ def _document(rows: DataFrame) -> dict[str, list[Json]]:
 
 
 def _requests(rows: DataFrame, simulated: DataFrame | None) -> list[Json]:
-    """Over the seeds: the share of hits, of those that libcachesim has, and of ours with a sketch as exact as its."""
+    """Average over the seeds: the share of hits, libcachesim's, and ours with a sketch of its exactness."""
     keys = ("exponent", "share", "policy")
     rates = rows.withColumn("rate", F.col("hits") / F.col("requests"))
     theirs = ("libcachesim", "narrow")
@@ -193,8 +193,8 @@ def _requests(rows: DataFrame, simulated: DataFrame | None) -> list[Json]:
 
 
 def _reads(rows: DataFrame) -> dict[str, list[Json]]:
-    """Over the seeds; and by how much `owed` is ahead of the best of the others that could be had, which are told who
-    has had what, or are not."""
+    """Average over the seeds; add the lead of `owed` over the best available other policy, both for policies that know
+    which subscribers have had a record and for those that do not."""
     stream = ("stream", "away_s", "wishes", "share")
     knows = F.coalesce("told", F.lit(False)) & ~F.col("policy").isin(*OURS, BELADY)
     best = _better(rows.withColumn("knows", knows), (*stream, "policy", "knows"), READS_FIGURES)
@@ -222,7 +222,7 @@ def _reads(rows: DataFrame) -> dict[str, list[Json]]:
 
 
 def _live(rows: DataFrame, digested: DataFrame | None) -> list[Json]:
-    """Over the runs that differ by their seed alone: means, and of throughput the range."""
+    """Average over the runs that differ only in their seed: means, and the range of throughput."""
     if digested is not None:
         rows = rows.join(digested, "unit", "left")
     else:

@@ -1,6 +1,7 @@
-"""A recorded now-playing log: what was played where and when.
+"""A recorded now-playing log: which song played where and when.
 
-Owns: what a play of the log is to a cache. Must never: read the file by itself: `loadgen` has the one reader.
+Owns: the meaning of a play of the log for a cache. Must never: read the file itself, because `loadgen` has the one
+reader.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from ingeborg.loadgen.workloads.settings import WorkloadError
 
 
 class Play(NamedTuple):
-    """A row. ``at_s``: since the log's beginning; ``size``: bytes of the row as the payload of a message, in JSON."""
+    """A row. ``at_s``: seconds since the log's beginning; ``size``: bytes of the row as the payload of a message, in
+    JSON."""
 
     at_s: float
     song: str
@@ -25,7 +27,7 @@ class Play(NamedTuple):
 
 
 def read(path: Path) -> list[Play]:
-    """All plays, by their times. Raises BenchError, which names the file, the line and the reason."""
+    """Read all plays, by their times. Raises BenchError, which names the file, the line and the reason."""
     try:
         plays = [_play(entry, entry.song) for entry in entries(path, durations=True) if entry.song is not None]
     except WorkloadError as error:
@@ -41,6 +43,6 @@ def _play(entry: Entry, song: str) -> Play:
 
 
 def songs(plays: Sequence[Play]) -> list[int]:
-    """The song of each play, as a number: songs are numbered as they first come."""
+    """Return the song of each play as a number, in the order of first plays."""
     numbers: dict[str, int] = {}
     return [numbers.setdefault(play.song, len(numbers)) for play in plays]

@@ -1,4 +1,4 @@
-"""The page of `bench caching`: the document's seven experiments and findings beside what was found, and ours.
+"""The page of `bench caching`: the document's seven experiments and findings, our figures for them, and our policy.
 
 Owns: the words and tables. Must never: compute a figure that the digest does not have.
 """
@@ -26,13 +26,14 @@ MARKS: Final = {claims.HOLDS: "good", claims.FAILS: "bad", claims.EQUAL: "warn"}
 
 
 def page(pure: Json, measured: Json) -> str:
-    """The whole page, of what the command has put together."""
+    """Return the whole page from the command's digests."""
     found = Found(pure, measured)
     lead = Html(
-        "<p class=lead>The document (<i>Effect of Caching in a Content-Based Pub/Sub System using Kafka</i>, UCI) puts "
-        "a cache into a broker behind Kafka, with five strategies of what comes in. Here are its seven experiments "
-        "again, the policies that caches are usually compared by, and <b>owed</b>, the policy of this project: what "
-        "most subscribers have not had yet, for its size, stays. ± is half an interval of 95 % over the seeds.</p>"
+        "<p class=lead>The document (<i>Effect of Caching in a Content-Based Pub/Sub System using Kafka</i>, UCI) "
+        "puts a cache into a broker behind Kafka, with five strategies of admission. This page has its seven "
+        "experiments again, the usual policies for comparing caches, and <b>owed</b>, the policy of this project: it "
+        "keeps the records that most subscribers have not had yet, for their size. ± is half an interval of 95 % "
+        "over the seeds.</p>"
     )
     parts: list[Html] = [_heading("What the document reports, and what was found"), _claims(found), _goals(found)]
     parts += [_heading("Experiments 1 and 2: hits and copies"), _capacities(found), *drawn.hits(found)]
@@ -46,7 +47,7 @@ def page(pure: Json, measured: Json) -> str:
         parts += [_streams(found, share) for share in SHARES]
         parts += [_told(found), _others(found), *_swept(found)]
     parts += [_heading("How it was measured"), _method(found, measured.get("facts", {}))]
-    footer = Html("<footer><p>bench caching; every figure is of a row that the command keeps.</p></footer>")
+    footer = Html("<footer><p>bench caching; every figure comes from a row that the command keeps.</p></footer>")
     return framed("What to keep in memory", "Evaluation", lead, [part for part in parts if part], footer)
 
 
@@ -68,11 +69,12 @@ def _claims(found: Found) -> Html:
     return panel(
         "The document's seven findings",
         explain(
-            "The document prints charts without numbers, and does not say how much memory there is: hit rates are "
-            "judged without a limit, with room for 10 % and for 1 % of the bytes of all records. A finding over all "
-            "numbers of records holds if it does with each. Hit rates and duplication: the interval of the difference, "
-            f"seed by seed, is on one side of 0. Latency and throughput: differences below {claims.NOISE:.0%} are "
-            "within noise, and so are those of a latency that what the database takes does not make up."
+            "The document prints charts without numbers, and does not say how much memory there is. So we judge hit "
+            "rates without a limit, with room for 10 % and for 1 % of the bytes of all records. A finding over all "
+            "numbers of records holds if it holds for each. Hit rates and duplication: the interval of the "
+            "difference, seed by seed, is on one side of 0. Latency and throughput: differences below "
+            f"{claims.NOISE:.0%} are within noise, and so are differences of latency that the database's time does "
+            "not explain."
         ),
         *parts,
     )
@@ -88,16 +90,16 @@ def _goals(found: Found) -> Html:
     if not rows:
         return Html("")
     return panel(
-        "owed beside its goal, and the policies beside their bounds",
+        "owed and its goal, and the policies and their bounds",
         table(("", "stream, memory", "goal", "found", ""), rows, "Goals", "compared"),
         explain(
-            "Hits by read. The goal is met by the mean over the seeds; where the interval reaches below it, so few "
-            "seeds do not say it for certain. owed is told who has had a record, which is all it goes by; the others "
-            "are as they were published, each in its better way: what was missed comes in again, or does not. Belady's "
-            "rule needs the future; "
-            "PFOO is a bound from above for records of different sizes (Berger et al., SIGMETRICS 2018). "
-            "libcachesim counts the same requests with its own code. Its W-TinyLFU has a less exact sketch: ours "
-            "has half its counters there, and all of them elsewhere, which gains up to a point."
+            "Hits by read. The mean over the seeds decides whether the goal is met; if the interval reaches below "
+            "it, the seeds are too few to be certain. owed knows which subscribers have had a record, and uses "
+            "nothing else; the others are as their authors published them, each in its better way: with or without "
+            "admitting missed records again. Belady's rule needs the future; PFOO is a bound from above for records "
+            "of different sizes (Berger et al., SIGMETRICS 2018). libcachesim counts the same requests with its own "
+            "code. Its W-TinyLFU has a less exact sketch: ours has half its counters there, and all of them "
+            "elsewhere, which gains up to a point."
         ),
     )
 
@@ -117,8 +119,9 @@ def _capacities(found: Found) -> Html:
         f"Hit rate by read, {most:,} records",
         table(("memory", *STRATEGIES), rows, "Hit rates"),
         explain(
-            "A read is one subscriber fetching one record; 24 kinds of offers, 1,000 subscribers that want one kind "
-            "each, by Zipf's law (no skew: all kinds alike, but for chance). With memory for all, ours keeps all."
+            "A read is one subscriber fetching one record. The world has 24 kinds of offers, and 1,000 subscribers "
+            "with one kind each, by Zipf's law (no skew: all kinds alike, apart from chance). With memory for all, "
+            "our policy keeps all."
         ),
     )
 
@@ -174,16 +177,16 @@ def _made_of(found: Found) -> Html:
         "What a latency is made of",
         *blocks,
         explain(
-            "Means of all deliveries; the pieces add up. sending: from when a record was meant to be sent until the "
-            "broker has it, through Kafka where that is in front; matching: until its subscribers are known; writing: "
-            "until it is safe in the database; waiting: until its subscriber polls; memory: the look through it; "
-            "database: reading what was not there; delivery: until the subscriber has the answer."
+            "Means of all deliveries; the pieces add up. sending: from the intended time of a record until the "
+            "broker has it, through Kafka if that is in front; matching: until the broker knows its subscribers; "
+            "writing: until it is safe in the database; waiting: until its subscriber polls; memory: the search in "
+            "memory; database: reading records that were not there; delivery: until the subscriber has the answer."
         ),
     )
 
 
 def _bounded(found: Found) -> Html:
-    """The largest number of records with each capacity, and what Kafka does."""
+    """Show the largest number of records with each capacity, and the effect of Kafka."""
     blocks = []
     for place in PLACES:
         for kind, of, form in (
@@ -206,7 +209,7 @@ def _bounded(found: Found) -> Html:
         "The same with bounded memory, behind Kafka, and on Riak",
         *blocks,
         explain(
-            "Of several runs the mean, with the slowest and the fastest in brackets; others were run once. Without a "
+            "The mean of several runs, with the slowest and the fastest in brackets; others ran once. Without a "
             "cache there is one capacity."
         ),
     )
@@ -233,7 +236,7 @@ def _latencies(found: Found) -> Html:
             )
     if not rows:
         return Html("")
-    header = ("", "hit rate", "mean latency", "of it the database's")
+    header = ("", "hit rate", "mean latency", "the database's part")
     return panel(
         "Latencies over the same parameters",
         table(header, rows, "Latencies over parameters"),
@@ -262,8 +265,8 @@ def _requests(found: Found) -> Html:
         "Plain requests: share of hits, in per cent",
         *blocks,
         explain(
-            "Items of one size; what is not in comes in; nobody is owed anything, so that owed has nothing to go by. "
-            "Zipf's law with its exponent, and the songs of a now-playing log. In brackets: libcachesim, of the same "
+            "Items of one size; a missing item comes in; there are no subscribers, so owed has nothing to decide by. "
+            "Zipf's law with its exponent, and the songs of a now-playing log. In brackets: libcachesim with the same "
             "requests."
         ),
     )
@@ -291,9 +294,9 @@ def _streams(found: Found, share: float) -> Html:
         _table(found, streams, caption, lambda stream: stream.stream),
         explain(
             "2,000 subscribers come back four times a day, on average, and read what they have missed. plays: a record "
-            "for each row of a now-playing log; zipf: 60,000 records to 10,000 topics. +: what was missed comes in "
-            f"again. {CEILING}: the most that a policy can have, on average, that does not know who comes first. "
-            f"{BOUND}: what none can pass."
+            "for each row of a now-playing log; zipf: 60,000 records to 10,000 topics. +: missed records come in "
+            f"again. {CEILING}: the most hits, on average, of a policy that does not know who comes first. "
+            f"{BOUND}: a bound that no policy can pass."
         ),
     )
 
@@ -309,12 +312,13 @@ def _told(found: Found) -> Html:
     if not rows:
         return Html("")
     return panel(
-        "If the others were told, too",
+        "If the others knew as much",
         table(("", "best other, told", f"{OWED} ahead by"), rows, "All are told"),
         explain(
-            "A record that all its subscribers have had goes at once, whatever the policy, and only those come in "
-            "again that somebody has not had. So much of owed's lead is the knowledge, and the rest is the order. Of "
-            "fewer seeds than above, and ahead by the difference of the same ones."
+            "With every policy a record that all its subscribers have had goes at once, and only those come in again "
+            "that some subscriber has not had. The difference to the table above is the part of owed's lead that "
+            "comes from this knowledge; the rest comes from the order. Fewer seeds than above; the lead is over the "
+            "same seeds."
         ),
     )
 
@@ -330,9 +334,9 @@ def _others(found: Found) -> Html:
         caption,
         _table(found, streams, caption, lambda stream: f"{stream.stream}, {stream.share:.0%}"),
         explain(
-            "popular: songs that are played more are wished for by more. uneven: subscribers differ in how long they "
-            "are away. sizes: records from 50 to 5,000 bytes. gone: a fifth of them never come back, the others are "
-            "away for an hour."
+            "popular: more subscribers wish for songs that play more often. uneven: subscribers differ in how long "
+            "they are away. sizes: records from 50 to 5,000 bytes. gone: a fifth of them never come back, the others "
+            "are away for an hour."
         ),
     )
 
@@ -364,10 +368,10 @@ def _swept(found: Found) -> list[Html]:
 
 def _method(found: Found, facts: Json) -> Html:
     items = [
-        "Hits, copies and parameters: streams that are drawn from seeds and replayed; the same seeds give the same "
+        "Hits, copies and parameters: streams drawn from seeds and replayed; the same seeds give the same "
         "figures on any machine.",
-        "All records are written to the database, cached or not. Threshold, mean and buffer are computed exactly, in "
-        "whole numbers. With bounded memory LRU stands behind each of the document's strategies.",
+        "The broker writes all records to the database, cached or not. Threshold, mean and buffer use exact "
+        "integer arithmetic. With bounded memory LRU stands behind each of the document's strategies.",
     ]
     if found.live:
         busy = max((row.get("broker_busy", 0.0) for row in found.live if row["kind"] == LATENCY), default=0.0)

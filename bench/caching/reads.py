@@ -1,11 +1,10 @@
-"""Streams of records and reads, as a broker sees them: records are published; subscribers are away, come back, and read
-what they have missed.
+"""Streams of records and reads, as a broker sees them: publishers publish records; subscribers are away, come back, and
+read the records that they missed.
 
-Owns: how such a stream is drawn, from a seed alone. Must never: know a policy.
+Owns: the drawing of such a stream, from a seed alone. Must never: know a policy.
 
-A subscriber is away for an exponential time, comes back, reads every record that it was not there for in the order in
-which they were published, and is away again. Records that nobody has subscribed to are left out: no broker would keep
-them.
+A subscriber is away for an exponential time, comes back, reads every record that it has missed in the order of
+publication, and goes away again. A stream has no records without subscribers, because no broker would keep them.
 """
 
 from __future__ import annotations
@@ -21,32 +20,32 @@ from typing import Final, NamedTuple
 
 from ingeborg.bench.caching.log import Play, songs
 
-#: Subscribers, and how many topics each wishes for, on average (a topic cannot have more subscribers than there are).
+#: subscribers, and the mean number of topics that each wishes for (a topic cannot have more subscribers than exist)
 CLIENTS: Final = 2_000
 WISHES: Final = 16
 
-#: How subscribers are spread over topics: Zipf's law with this exponent, that of loadgen's radio world. How often a
-#: topic is published to has nothing to do with it, but for the streams that say otherwise.
+#: exponent of Zipf's law for the spread of subscribers over topics, as in loadgen's radio world; how often a topic has
+#: publications is independent, unless the stream says otherwise
 WISH_EXPONENT: Final = 0.8
 
-#: How long a subscriber is away, on average: one that comes back four times a day.
+#: mean absence of a subscriber: one that comes back four times a day
 AWAY_S: Final = 6 * 3_600.0
 
-#: Of the synthetic streams. They last a day, as the log does.
+#: the synthetic streams, which last a day, as the log does
 TOPICS: Final = 10_000
 PUBLICATIONS: Final = 60_000
 DAY_S: Final = 86_400.0
 
-#: For how long a subscriber is away that never comes back, on average: 30,000 years.
+#: mean absence of a subscriber that never comes back: 30,000 years
 NEVER_S: Final = 1e12
 
-#: Bytes of a payload, where all have as many, and the least and most where they do not.
+#: bytes of a payload if all are equal, and otherwise the least and the most
 EVEN_BYTES: Final = 100
 LEAST_BYTES, MOST_BYTES = 50, 5_000
 
 
 class Publication(NamedTuple):
-    """Of a record of so many bytes to a topic."""
+    """The publication of a record of this size to a topic."""
 
     at_s: float
     topic: int
@@ -55,8 +54,8 @@ class Publication(NamedTuple):
 
 @dataclass
 class Stream:
-    """``sizes``, ``readers``: bytes of each record, and its subscribers. ``events``: a record's number when it is
-    published, and the number's complement (``~``) each time that it is read."""
+    """``sizes``, ``readers``: bytes and subscribers of each record. ``events``: a record's number when it is published,
+    and the number's complement (``~``) at each read."""
 
     sizes: array[int] = field(default_factory=lambda: array("l"))
     readers: array[int] = field(default_factory=lambda: array("l"))
@@ -64,15 +63,15 @@ class Stream:
 
     @property
     def bytes(self) -> int:
-        """Of all records."""
+        """Return the bytes of all records."""
         return sum(self.sizes)
 
     def room(self, share: float) -> int:
-        """So many bytes are this share of all records'."""
+        """Return the bytes that are this share of all records'."""
         return int(self.bytes * share)
 
     def digest(self, count: int) -> str:
-        """Of the first events, with what is known of their records."""
+        """Return a digest of the first events, with the sizes and readers of their records."""
         found = hashlib.blake2b(digest_size=8)
         for event in self.events[:count]:
             record = max(event, ~event)
@@ -80,7 +79,7 @@ class Stream:
         return found.hexdigest()
 
     def following(self) -> list[int]:
-        """Of each event, at which place its record is read next; beyond the end: not again."""
+        """Return for each event the place of its record's next read; beyond the end: no further read."""
         end = len(self.events)
         found, next_at = [end] * end, [end] * len(self.sizes)
         for at in range(end - 1, -1, -1):
@@ -97,9 +96,9 @@ def drawn(
     *,
     to_end: bool = False,
 ) -> Stream:
-    """Of publications by their times. ``subscribers``: of each topic, who; ``away_s``: of each subscriber, for how long
-    it is away, on average. ``to_end``: after the last publication each comes back once more, so that all have had
-    everything; else the stream ends with it."""
+    """Draw a stream of publications by their times. ``subscribers``: the subscribers of each topic; ``away_s``: the
+    mean absence of each subscriber. ``to_end``: each subscriber comes back once more after the last publication, so
+    that all have had everything; otherwise the stream ends with that publication."""
     stream = Stream()
     sizes, readers, events = stream.sizes, stream.readers, stream.events
     missed: list[list[int]] = [[] for _ in away_s]
@@ -129,8 +128,8 @@ def drawn(
 def wishes(
     topics: int, each: float, numbers: random.Random, ranks: Sequence[int] | None = None, clients: int = CLIENTS
 ) -> list[list[int]]:
-    """Who has subscribed to each topic. ``each``: how many topics a subscriber wishes for, on average; ``ranks``: the
-    topics by how many wish for them, the most first; without, that is by chance."""
+    """Draw the subscribers of each topic. ``each``: the mean number of topics that a subscriber wishes for; ``ranks``:
+    the topics by popularity, the most popular first; random if missing."""
     order = ranks if ranks is not None else numbers.sample(range(topics), topics)
     weights = [rank**-WISH_EXPONENT for rank in range(1, topics + 1)]
     scale = clients * each / sum(weights)
@@ -142,8 +141,8 @@ def wishes(
 
 
 def absences(mean_s: float, spread: float, numbers: random.Random, clients: int = CLIENTS) -> list[float]:
-    """For how long each subscriber is away, on average; of them all the mean. ``spread``: the standard deviation of the
-    logarithm; 0: all are alike."""
+    """Draw the mean absence of each subscriber; ``mean_s`` is the mean over all. ``spread``: the standard deviation of
+    the logarithm; 0: all are alike."""
     if not spread:
         return [mean_s] * clients
     return [mean_s * numbers.lognormvariate(-spread * spread / 2, spread) for _ in range(clients)]
@@ -160,8 +159,9 @@ def zipf(
     topics: int = TOPICS,
     count: int = PUBLICATIONS,
 ) -> Stream:
-    """Records at a constant rate for a day; a topic's share of them is that of Zipf's law. ``even``: all of one size;
-    else from few bytes to many, each order of magnitude as often. ``gone``: so many subscribers never come back."""
+    """Draw records at a constant rate for a day, with topics by Zipf's law. ``even``: all of one size; otherwise from
+    few bytes to many, each order of magnitude equally often. ``gone``: the number of subscribers that never come
+    back."""
     numbers = random.Random(f"reads {exponent:g} {seed}")
     subscribers = wishes(topics, each, numbers)
     chosen = numbers.choices(range(topics), [rank**-exponent for rank in range(1, topics + 1)], k=count)
@@ -186,8 +186,8 @@ def played(
     popular: bool = False,
     spread: float = 0.0,
 ) -> Stream:
-    """A record for each play of the log, a topic for each song. ``popular``: songs that are played more are wished for
-    by more. ``spread``: see ``absences``."""
+    """Draw a record for each play of the log, with a topic for each song. ``popular``: more subscribers wish for songs
+    that play more often. ``spread``: see ``absences``."""
     numbers = random.Random(f"plays {seed}")
     topics = songs(plays)
     count = max(topics) + 1
