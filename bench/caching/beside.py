@@ -20,7 +20,7 @@ from ingeborg.bench.caching.simulator import Simulator
 from ingeborg.bench.caching.work import Row
 
 SIMULATED: Final = "simulated"
-"""folder of a result, with a file for each unit"""
+"""Folder of a result, with a file for each unit."""
 
 
 Job = tuple[Requests, Path, str, Path | None]

@@ -13,50 +13,50 @@ from ingeborg.bench.caching.restaurants import EXPONENT, RETURNS
 
 HOUR_S: Final = 3_600.0
 
-#: the room, as a share of all items, or of the bytes of all records
+#: The room, as a share of all items, or of the bytes of all records.
 SHARES: Final = (0.01, 0.1)
 
 EXPONENTS: Final = (0.8, 1.0, 1.2)
 
-#: seeds of the streams in the comparison; more if the room is small, since results then differ more; and seeds of the
-#: other streams
+#: Seeds of the streams in the comparison; more if the room is small, since results then differ more; and seeds of the
+#: other streams.
 SEEDS: Final = 3
 MORE_SEEDS: Final = {0.01: 2}
 FEW_SEEDS: Final = 1
 
-#: seeds of plain requests, whose streams differ little
+#: Seeds of plain requests, whose streams differ little.
 REQUEST_SEEDS: Final = 3
 
-#: seeds of the document's experiments, which take little time
+#: Seeds of the document's experiments, which take little time.
 DOCUMENT_SEEDS: Final = 10
 ROOM_SEEDS: Final = 3
 
-#: streams of records and reads, by name; ``plays``: from the now-playing log
+#: Streams of records and reads, by name; ``plays``: from the now-playing log.
 PLAYS, POPULAR, UNEVEN, SIZES = "plays", "plays, popular", "plays, uneven", "zipf 1, sizes"
 
-#: the same, if a fifth of the subscribers never come back; the others are away for an hour, so many records come that
-#: only the missing ones have not had
+#: The same, if a fifth of the subscribers never come back; the others are away for an hour, so the stream has many
+#: records that only the missing ones have not had.
 GONE: Final = "zipf 1, gone"
 GONE_SHARE: Final = 0.2
 GONE_AWAY_S: Final = HOUR_S
 STREAMS: Final = (PLAYS, *(f"zipf {exponent:g}" for exponent in EXPONENTS))
 
-#: additional values: how long subscribers are away, in hours, and how many topics each wishes for
+#: Additional values: how long subscribers are away, in hours, and how many topics each wishes for.
 AWAY_H: Final = (1, 24)
 OTHER_WISHES: Final = (4, 64)
 
-#: streams with these additional values
+#: Streams with these additional values.
 SWEPT: Final = (PLAYS, "zipf 1")
 
-#: the document's numbers of records (its experiments 1 to 4)
+#: The document's numbers of records (its experiments 1 to 4).
 RECORDS: Final = (500, 800, 1_000, 2_000, 5_000, 10_000)
 
-#: experiments 5 to 7: lambda, with mu as the rest to 1; batches; gamma and alpha, in all combinations
+#: Experiments 5 to 7: lambda, with mu as the rest to 1; batches; gamma and alpha, in all combinations.
 RISES: Final = tuple(f"0.{tenths}" for tenths in range(1, 10))
 BATCHES: Final = (1, 2, 3, 5, 10, 30, 100, 300, 1_000, 3_000, 10_000)
 WEIGHTS: Final = ("0.1", "0.3", "0.5", "0.7", "0.9")
 
-#: returns of a subscriber in a run, in addition to the default
+#: Returns of a subscriber in a run, in addition to the default.
 OTHER_RETURNS: Final = (5.0, 80.0)
 
 

@@ -20,10 +20,10 @@ from ingeborg.bench.caching.live.cases import LATENCY, THROUGHPUT
 Json = Mapping[str, Any]
 
 NOISE: Final = 0.05
-"""relative difference of two latencies or throughputs below which nobody would notice it"""
+"""Relative difference of two latencies or throughputs below which nobody would notice it."""
 
 SIMILAR: Final = 0.1
-"""largest ratio of two duplication factors that counts as similar"""
+"""Largest ratio of two duplication factors that counts as similar."""
 
 HOLDS, FAILS, EQUAL = "holds", "does not", "within noise"
 
@@ -146,7 +146,7 @@ def _copies(found: Found) -> Claim:
         [
             f"subscribers of a record in memory, {_largest(found):,} records: "
             f"{_rates(found, 'duplication', '.1f', None)}",
-            f"of any record, as far as it is in memory: {_rates(found, 'copies_per_record', '.1f', None)}",
+            f"copies per record, over all records: {_rates(found, 'copies_per_record', '.1f', None)}",
         ],
         "A strategy that admits few records, with many subscribers, has more subscribers for each. Threshold admits "
         "the fewest. The factor does not depend on the room, which a rule does not know. In the document's slides "
@@ -186,7 +186,7 @@ def _latency(found: Found) -> Claim:
             " and ".join(ms(row[name]) for row in last) for name in ("latency_ms", "database_ms", "writing_ms")
         )
         texts.append(
-            f"{place}: none beside all by records, {beside}; with {max(pairs):,}, none and all: {whole}, of which "
+            f"{place}: none against all by records, {beside}; with {max(pairs):,}, none and all: {whole}, of which "
             f"{reading} are the database's reads, {writing} its writes"
         )
     return Claim(

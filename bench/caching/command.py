@@ -27,7 +27,7 @@ from ingeborg.broker.core import caches
 SEEDS_MAX: Final = 100
 FACTS = "facts.json"
 DIGEST, MEASURED = "caching.json.xz", "live.json.xz"
-"""the results that the seeds determine, and the measurements of a machine"""
+"""The results that the seeds determine, and the measurements of a machine."""
 
 PAGE, SUMMARY = "report.html", "summary.md"
 
@@ -37,7 +37,7 @@ NOT_IN_ROWS: Final = (
     *("beside.py", "claims.py", "command.py", "drawn.py", "found.py"),
     *("goals.py", "job.py", "page.py", "simulator.py", "simulator_program.py", "summary.py", "__main__.py"),
 )
-"""sources that only read rows, or describe the plan"""
+"""Sources that only read rows, or describe the plan."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

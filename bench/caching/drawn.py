@@ -21,7 +21,7 @@ Text = Callable[[float], str]
 Axis = Callable[[int], Scale]
 
 Value = Callable[[int, str], float | None]
-"""by the number of records and the strategy"""
+"""By the number of records and the strategy."""
 
 
 def hits(found: Found) -> list[Html]:

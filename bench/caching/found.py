@@ -14,21 +14,21 @@ from ingeborg.bench.caching.restaurants import EXPONENT, RETURNS
 
 Json = Mapping[str, Any]
 Rate = Sequence[float]
-"""a mean, and half the width of its interval of 95 %, as in JSON"""
+"""A mean, and half the width of its interval of 95 %, as in JSON."""
 
 LIVE: Final = "live"
-"""folder of a result with the runs on real processes"""
+"""Folder of a result with the runs on real processes."""
 
 STRATEGIES: Final = (*RULES, "owed")
-"""the document's five strategies, and ours"""
+"""The document's five strategies, and ours."""
 
 NOVEL: Final = ("threshold", "mean", "buffer")
 
 ROOMS: Final = (None, 0.1, 0.01)
-"""capacities, as shares of the bytes of all records; ``None``: without a limit"""
+"""Capacities, as shares of the bytes of all records; ``None``: without a limit."""
 
 PLACES: Final = {"LMDB": (LMDB, DIRECT), "Kafka": (LMDB, KAFKA), "Riak": (RIAK, DIRECT)}
-"""set-ups of the real processes: the database, and the system in front"""
+"""Set-ups of the real processes: the database, and the system in front."""
 
 
 _OF_DOCUMENT: Final = ("sweep", "records", "exponent", "returns", "share", "policy", "parameters")

@@ -15,10 +15,10 @@ from ingeborg.bench.caching.reads import AWAY_S, WISHES
 from ingeborg.bench.caching.work import BOUND
 
 AHEAD_MIN: Final = 0.05
-"""minimum lead of `owed` over the best other policy, as a share of all reads"""
+"""Minimum lead of `owed` over the best other policy, as a share of all reads."""
 
 APART_MAX: Final = 0.005
-"""largest difference of a hit rate from libcachesim's"""
+"""Largest difference of a hit rate from libcachesim's."""
 
 
 @dataclass(frozen=True)

@@ -44,16 +44,16 @@ _LIVE: Final = (
 )
 _DIGESTED: Final = "unit string, latency struct<p50_ms: double, p99_ms: double, max_ms: double>"
 
-#: Spark's settings: all cores, and much more memory than the rows need
+#: Spark's settings: all cores, and much more memory than the rows need.
 MASTER, MEMORY = "local[*]", "2g"
 
 DIGITS: Final = 5
 
-#: figures of the document's experiments, and of other streams
+#: Figures of the document's experiments, and of other streams.
 DOCUMENT_FIGURES: Final = ("by_read", "by_record", "duplication", "copies_per_record", "cached_share")
 READS_FIGURES: Final = ("by_read", "by_record")
 
-#: pairs of policies with a difference seed by seed
+#: Pairs of policies with a difference seed by seed.
 COMPARED: Final = ("by_read", "duplication")
 
 
@@ -113,8 +113,8 @@ def _with_rates(rows: DataFrame) -> DataFrame:
 
 
 def _better(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> list[Json]:
-    """For each key return the way with more hits by read, on average, with its figures by seed. Of two equal ways the
-    one without repeated admission wins."""
+    """For each key return the way with more hits by read, on average, with its figures by seed. If two ways are equal,
+    the one without repeated admission wins."""
     of_seed = F.struct("seed", *names)
     ways = rows.groupBy(*keys, "way").agg(
         F.round(F.avg("by_read"), 9).alias("mean"), F.array_sort(F.collect_list(of_seed)).alias("seeds")

@@ -35,7 +35,7 @@ def page(pure: Json, measured: Json) -> str:
         "keeps the records that most subscribers have not had yet, for their size. ± is half an interval of 95 % "
         "over the seeds.</p>"
     )
-    parts: list[Html] = [_heading("What the document reports, and what was found"), _claims(found), _goals(found)]
+    parts: list[Html] = [_heading("The document's findings, and ours"), _claims(found), _goals(found)]
     parts += [_heading("Experiments 1 and 2: hits and copies"), _capacities(found), *drawn.hits(found)]
     parts += [*drawn.copies(found), _document(found)]
     if found.live:
@@ -98,8 +98,8 @@ def _goals(found: Found) -> Html:
             "nothing else; the others are as their authors published them, each in its better way: with or without "
             "admitting missed records again. Belady's rule needs the future; PFOO is a bound from above for records "
             "of different sizes (Berger et al., SIGMETRICS 2018). libcachesim counts the same requests with its own "
-            "code. Its W-TinyLFU has a less exact sketch: ours has half its counters there, and all of them "
-            "elsewhere, which gains up to a point."
+            "code. Its W-TinyLFU has a less exact sketch: for this check ours has half its counters; elsewhere it "
+            "has all, which gains up to a point."
         ),
     )
 
@@ -174,7 +174,7 @@ def _made_of(found: Found) -> Html:
     if not blocks:
         return Html("")
     return panel(
-        "What a latency is made of",
+        "The parts of a latency",
         *blocks,
         explain(
             "Means of all deliveries; the pieces add up. sending: from the intended time of a record until the "
@@ -335,7 +335,7 @@ def _others(found: Found) -> Html:
         _table(found, streams, caption, lambda stream: f"{stream.stream}, {stream.share:.0%}"),
         explain(
             "popular: more subscribers wish for songs that play more often. uneven: subscribers differ in how long "
-            "they are away. sizes: records from 50 to 5,000 bytes. gone: a fifth of them never come back, the others "
+            "they are away. sizes: records from 50 to 5,000 bytes. gone: a fifth never come back, the others "
             "are away for an hour."
         ),
     )

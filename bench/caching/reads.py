@@ -20,26 +20,26 @@ from typing import Final, NamedTuple
 
 from ingeborg.bench.caching.log import Play, songs
 
-#: subscribers, and the mean number of topics that each wishes for (a topic cannot have more subscribers than exist)
+#: Subscribers, and the mean number of topics that each wishes for (a topic cannot have more subscribers than exist).
 CLIENTS: Final = 2_000
 WISHES: Final = 16
 
-#: exponent of Zipf's law for the spread of subscribers over topics, as in loadgen's radio world; how often a topic has
-#: publications is independent, unless the stream says otherwise
+#: Exponent of Zipf's law for the spread of subscribers over topics, as in loadgen's radio world; how often a topic has
+#: publications is independent, unless the stream says otherwise.
 WISH_EXPONENT: Final = 0.8
 
-#: mean absence of a subscriber: one that comes back four times a day
+#: Mean absence of a subscriber: one that comes back four times a day.
 AWAY_S: Final = 6 * 3_600.0
 
-#: the synthetic streams, which last a day, as the log does
+#: The synthetic streams, which last a day, as the log does.
 TOPICS: Final = 10_000
 PUBLICATIONS: Final = 60_000
 DAY_S: Final = 86_400.0
 
-#: mean absence of a subscriber that never comes back: 30,000 years
+#: Mean absence of a subscriber that never comes back: 30,000 years.
 NEVER_S: Final = 1e12
 
-#: bytes of a payload if all are equal, and otherwise the least and the most
+#: Bytes of a payload if all are equal, and otherwise the least and the most.
 EVEN_BYTES: Final = 100
 LEAST_BYTES, MOST_BYTES = 50, 5_000
 

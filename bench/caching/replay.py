@@ -1,6 +1,6 @@
-"""A stream, replayed through a policy: how many reads were hits.
+"""Replays a stream through a policy, and counts hits.
 
-Owns: what the policy gets to see, and the count. Must never: tell an online policy what comes.
+Owns: the policy's view of the stream, and the count. Must never: reveal the future to an online policy.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ingeborg.broker.core.caches.policy import Entry, Policy
 
 @dataclass(frozen=True)
 class Ways:
-    """What besides a policy decides what is in memory. ``reads_in``: a record that a subscriber has missed in memory
-    wants to come in again. ``told``: whoever runs the policy knows who has had a record, so that one which all have had
-    goes, and does not come in again; else a policy knows how many subscribers a record has, and no more."""
+    """Choices besides the policy. ``reads_in``: a record that a subscriber has missed in memory requests admission
+    again. ``told``: the caller knows which subscribers have had a record, so a record that all have had goes, and does
+    not come in again; otherwise a policy knows only the number of a record's subscribers."""
 
     reads_in: bool = False
     told: bool = False
@@ -28,8 +28,8 @@ class Ways:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``by_record``: the mean, over the records that were read, of which share of their reads were hits. ``cached``:
-    records that came in when they were published; ``copies``: their subscribers, all together."""
+    """``by_record``: the share of a record's reads that were hits, averaged over the records with reads. ``cached``:
+    records that came in when they were published; ``copies``: the sum of their subscribers."""
 
     reads: int
     hits: int
@@ -41,22 +41,22 @@ class Outcome:
 
     @property
     def by_read(self) -> float:
-        """The share of reads that were hits."""
+        """Return the share of reads that were hits."""
         return self.hits / self.reads if self.reads else 0.0
 
     @property
     def duplication(self) -> float:
-        """The document's duplication factor: subscribers of a record in memory, on average."""
+        """Return the document's duplication factor: the mean number of subscribers of a record in memory."""
         return self.copies / self.cached if self.cached else 0.0
 
     @property
     def copies_per_record(self) -> float:
-        """Of all records, whether in memory or not."""
+        """Return the same mean over all records, with 0 for those outside memory."""
         return self.copies / self.records if self.records else 0.0
 
 
 def requests(items: list[int], policy: Policy, entries_max: int) -> Counts:
-    """Of items of one size; what is not in wants to come in."""
+    """Replay requests for items of one size; a missing item requests admission."""
     cache = Cache(policy, entries_max)
     offline = policy if isinstance(policy, Belady) else None
     for at, item in enumerate(items):
@@ -68,7 +68,7 @@ def requests(items: list[int], policy: Policy, entries_max: int) -> Counts:
 
 
 def replay(stream: Stream, policy: Policy, bytes_max: int | None, ways: Ways) -> Outcome:
-    """Of records and their reads."""
+    """Replay records and their reads."""
     cache = Cache(policy, bytes_max)
     offline = policy if isinstance(policy, Belady) else None
     sizes, readers = stream.sizes, stream.readers
@@ -110,7 +110,8 @@ def replay(stream: Stream, policy: Policy, bytes_max: int | None, ways: Ways) ->
 
 
 def unbounded(utilities: Sequence[int], rule: Rule) -> Outcome:
-    """Of records with so many subscribers, each of whom reads each once, whenever that is: nothing ever goes."""
+    """Replay records with these numbers of subscribers; each subscriber reads each record once, at any time, and
+    nothing ever goes."""
     admitted = [utility for utility in utilities if rule.admits(utility)]
     copies = sum(admitted)
     return Outcome(

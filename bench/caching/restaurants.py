@@ -1,10 +1,10 @@
-"""The document's world: restaurants publish offers, and subscribers want those of one restaurant, food and discount.
+"""The document's world: restaurants publish offers, and subscribers select one restaurant, food and discount.
 
-Owns: the 24 kinds of offers (the document's bitmaps), and how subscribers and publications are drawn, from a seed
+Owns: the 24 kinds of offers (the document's bitmaps), and the drawing of subscribers and publications, from a seed
 alone. Must never: know a policy.
 
 The document does not say how subscribers are spread. Here each wants one kind, by Zipf's law. A record is of any kind,
-and all kinds are published as often, but for chance.
+and all kinds have equally many publications, apart from chance.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ KINDS: Final = tuple(product(RESTAURANTS, FOODS, DISCOUNTS))
 
 SUBSCRIBERS: Final = 1_000
 
-#: Of Zipf's law over the kinds; 0: all have as many subscribers, but for chance.
+#: Exponent of Zipf's law over the kinds; 0: all have equally many subscribers, apart from chance.
 EXPONENT: Final = 1.0
 
-#: A subscriber comes back so often in a run, on average. One that polls twice a second does so in ten seconds.
+#: Mean number of returns of a subscriber in a run; one that polls twice a second has them in ten seconds.
 RETURNS: Final = 20.0
 
 #: Bytes of a record of each kind, in JSON.
@@ -42,14 +42,14 @@ SIZES: Final = tuple(
 
 @dataclass(frozen=True)
 class World:
-    """``chosen``: each subscriber's kind; ``published``: each record's."""
+    """``chosen``: each subscriber's kind; ``published``: each record's kind."""
 
     chosen: list[int]
     published: list[int]
 
     @property
     def utilities(self) -> list[int]:
-        """How many subscribers each record has."""
+        """Return the number of subscribers of each record."""
         of_kind = [0] * len(KINDS)
         for kind in self.chosen:
             of_kind[kind] += 1
@@ -57,7 +57,7 @@ class World:
 
 
 def world(records: int, seed: int, exponent: float = EXPONENT) -> World:
-    """So many records. A longer run of the same seed begins with a shorter one."""
+    """Draw this number of records. A longer run of the same seed begins with a shorter one."""
     numbers = random.Random(seed)
     weights = [rank**-exponent for rank in range(1, len(KINDS) + 1)]
     chosen = numbers.choices(range(len(KINDS)), weights, k=SUBSCRIBERS)
@@ -65,7 +65,7 @@ def world(records: int, seed: int, exponent: float = EXPONENT) -> World:
 
 
 def stream(found: World, seed: int, returns: float = RETURNS) -> Stream:
-    """Its records at a constant rate, and who reads them when, until everybody has had everything."""
+    """Return its records at a constant rate, with their reads, until all subscribers have had everything."""
     subscribers: list[list[int]] = [[] for _ in KINDS]
     for client, kind in enumerate(found.chosen):
         subscribers[kind].append(client)

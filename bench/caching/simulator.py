@@ -1,4 +1,4 @@
-"""Hits as libcachesim counts them, in a process of its own (`simulator_program.py`): what our policies are checked by.
+"""Hits according to libcachesim, in its own process (`simulator_program.py`): a check of our policies.
 
 Owns: the question. Must never: be needed for a figure of ours.
 """
@@ -13,7 +13,7 @@ from ingeborg.bench.asked import Asked
 
 PROGRAM: Final = Path(__file__).with_name("simulator_program.py")
 
-#: What it calls the policies that both have.
+#: Its names for the policies that both have.
 NAMES: Final = {"lru": "LRU", "sieve": "Sieve", "tinylfu": "WTinyLFU", "gdsf": "GDSF", "belady": "Belady"}
 
 
@@ -26,6 +26,6 @@ class Simulator(Asked):
         )
 
     def hits(self, policy: str, entries_max: int, items: Sequence[int]) -> int:
-        """Of requests for these items, each of size 1, with room for so many."""
+        """Count the hits of requests for these items, each of size 1, with room for this number."""
         found: int = self.ask({"policy": NAMES[policy], "entries_max": entries_max, "items": list(items)})
         return found

@@ -1,7 +1,7 @@
-"""Asks libcachesim how many requests are hits: a program of its own, in an environment of its own.
+"""Asks libcachesim how many requests are hits. This is a separate program with a separate environment.
 
-Owns: the question as libcachesim is asked it. Must never: import anything else of the project; libcachesim brings boto3
-and much besides, which an endpoint and its tests do without.
+Owns: the form of the question to libcachesim. Must never: import anything else of the project; libcachesim brings boto3
+and many other packages that an endpoint and its tests do not need.
 
 A line of standard input is ``{"policy": NAME, "entries_max": n, "items": [...]}``, all items of size 1; a line of the
 answer is the number of hits.
@@ -14,12 +14,12 @@ import sys
 
 import libcachesim  # type: ignore[import-not-found]
 
-#: Not asked for again.
+#: Position of an item's next request if it has none.
 NEVER = 1 << 62
 
 
 def hits(policy: str, entries_max: int, items: list[int]) -> int:
-    """Of requests for these items, one after the other."""
+    """Count the hits of requests for these items, one after the other."""
     cache = getattr(libcachesim, policy)(entries_max)
     following = [NEVER] * len(items)
     next_at: dict[int, int] = {}
@@ -33,7 +33,7 @@ def hits(policy: str, entries_max: int, items: list[int]) -> int:
 
 
 def main() -> None:
-    """Answer until there are no questions any more."""
+    """Answer until there are no more questions."""
     for line in sys.stdin:
         question = json.loads(line)
         print(json.dumps(int(hits(question["policy"], question["entries_max"], question["items"]))), flush=True)

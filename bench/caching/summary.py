@@ -1,6 +1,6 @@
 """The figures of `bench caching` as Markdown: for the terminal and the documentation.
 
-Owns: which tables there are. Must never: compute a figure.
+Owns: the selection of tables. Must never: compute a figure.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ingeborg.bench.caching.work import BOUND, CEILING
 Json = Mapping[str, Any]
 
 ORDER: Final = ("lru", "sieve", "tinylfu", "gdsf", *STRATEGIES[2:5], *OURS, BELADY, CEILING, BOUND)
-"""Of policies of streams, the online ones first."""
+"""Policies in the tables of streams, the online ones first."""
 
 
 def markdown(pure: Json, measured: Json) -> str:
-    """All of it."""
+    """Return the whole summary."""
     found = Found(pure, measured)
     lines = ["# What to keep in memory", "", "The document's findings, and what was found here.", ""]
     rows = [
@@ -47,7 +47,7 @@ def markdown(pure: Json, measured: Json) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Of Markdown, with columns that are aligned."""
+    """Return the lines of a Markdown table with aligned columns."""
     lines = [list(header), *map(list, rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
@@ -55,12 +55,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def tight(text: str) -> str:
-    """The same without what aligns columns: a terminal shows it, Markdown does not."""
+    """Remove the spaces that align columns: a terminal shows them, Markdown does not."""
     return re.sub(r"-{3,}", "---", re.sub(r" {2,}", " ", text))
 
 
 def rate(row: Json | None, digits: int) -> str:
-    """By read, with its interval."""
+    """Format a hit rate by read, with its interval."""
     if row is None:
         return "–"
     mean, half = row["by_read"]
@@ -68,7 +68,7 @@ def rate(row: Json | None, digits: int) -> str:
 
 
 def percent(row: Json | None) -> str:
-    """By read, with its interval; `+`: what was missed comes in again."""
+    """Format a hit rate by read, with its interval; `+`: missed records come in again."""
     if row is None:
         return "–"
     mean, half = row["by_read"]
@@ -77,7 +77,7 @@ def percent(row: Json | None) -> str:
 
 
 def points(row: Json | None) -> str:
-    """By how much `owed` is ahead, and of which."""
+    """Format the lead of `owed`, and over which policy."""
     if row is None:
         return "–"
     mean, half = row["by_read"]

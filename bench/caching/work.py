@@ -1,6 +1,6 @@
-"""One unit of the plan, run: rows of what each policy did with a stream.
+"""Runs one unit of the plan: writes rows with each policy's results for a stream.
 
-Owns: the rows, and that they depend on the unit alone. Must never: compare policies; whoever reads the rows does.
+Owns: the rows, which depend on the unit alone. Must never: compare policies; readers of the rows do.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from ingeborg.broker.core.caches.policy import Policy
 Row = dict[str, Any]
 
 ROWS: Final = "rows"
-"""The folder of a result that they are in, a file for each unit."""
+"""Folder of a result, with a file for each unit."""
 
 BOUND, CEILING = "bound", "ceiling"
-"""Of the rows that are no policy's: see `bound.py`, `ceiling.py`."""
+"""Names in the rows of no policy: see `bound.py`, `ceiling.py`."""
 
-#: Where subscribers differ in how long they are away, on average: the standard deviation of its logarithm. Two of three
-#: are away for between a 2.7th and 2.7 times the median.
+#: Standard deviation of the logarithm of the mean absence, if subscribers differ in it: two of three are away for
+#: between a 2.7th and 2.7 times the median.
 SPREAD: Final = 1.0
 
 #: The room of the sweeps that have one.
@@ -55,15 +55,15 @@ SWEEP_SHARE: Final = 0.1
 
 
 def run(unit: Unit, out: Path, log: Path | None) -> None:
-    """Run it and keep its rows; a unit that has been kept is not run again. ``log``: the now-playing log; a unit that
-    wants one has to have it."""
+    """Run the unit and keep its rows, unless they exist. ``log``: the now-playing log, required if the unit needs
+    one."""
     if kept(unit, out):
         return
     keep(_path(unit, out), rows(unit, log))
 
 
 def kept(unit: Unit, out: Path) -> bool:
-    """Is it done?"""
+    """Is the unit done?"""
     return _path(unit, out).is_file()
 
 
@@ -72,7 +72,7 @@ def _path(unit: Unit, out: Path) -> Path:
 
 
 def rows(unit: Unit, log: Path | None) -> Iterator[Row]:
-    """Of one unit."""
+    """Yield the rows of one unit."""
     if isinstance(unit, Requests):
         return _requests(unit, log)
     return _reads(unit, log) if isinstance(unit, Reads) else _document(unit)
@@ -80,7 +80,7 @@ def rows(unit: Unit, log: Path | None) -> Iterator[Row]:
 
 @lru_cache(maxsize=1)
 def _plays(log: Path | None) -> list[logs.Play]:
-    assert log is not None, "the plan is to have no unit that wants a log where there is none"
+    assert log is not None, "the plan must not have a unit that needs a log if there is no log"
     return logs.read(log)
 
 
@@ -125,7 +125,8 @@ def _stream(unit: Reads, log: Path | None) -> reads.Stream:
 
 
 def ways(policy: str, *, whole: bool) -> list[Ways]:
-    """In which a policy is run. `owed` is told who has had a record, or it would be nothing."""
+    """Return the ways of running a policy. `owed` knows which subscribers have had a record; without this it would be
+    useless."""
     if policy in OURS:
         return [Ways(reads_in, told=True) for reads_in in (False, True)]
     return [Ways(reads_in, told) for told in ((False, True) if whole else (False,)) for reads_in in (False, True)]
@@ -190,7 +191,7 @@ def _document(unit: Document) -> Iterator[Row]:
     for (name, parameters), rule in rules.items():
         row = _row(unbounded(utilities, rule()), no_way)
         yield facts | {"policy": name, "parameters": parameters, "share": None} | row
-    if not unit.sweeps:  # with room for all, ours is to keep all
+    if not unit.sweeps:  # with room for all, our policy must keep all
         yield (
             facts
             | {"policy": OWED, "parameters": "", "share": None}
@@ -211,7 +212,7 @@ def _document(unit: Document) -> Iterator[Row]:
 
 
 def _swept() -> Mapping[tuple[str, str], Callable[[], Rule]]:
-    """Rules by their names and parameters, as they are written."""
+    """Return rules by their names and parameters, as written."""
     found: dict[tuple[str, str], Callable[[], Rule]] = {}
     for rise in RISES:
         fall = str(1 - Decimal(rise))

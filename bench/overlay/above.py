@@ -1,9 +1,11 @@
-"""The desk of a protocol that may ask its membership for another neighbour, as PRC-broadcast and CPTCast do.
+"""The desk of a protocol that can ask its membership for another neighbour, as PRC-broadcast and CPTCast do.
 
-Owns: what SWITCH_NEIGHBOUR of the document means over HyParView. Must never: change anything else of the node's desk.
+Owns: the meaning of the document's SWITCH_NEIGHBOUR over HyParView. Must never: change anything else of the node's
+desk.
 
-These protocols hang up on a neighbour that cannot be made safe (Algorithm 3, line 8). HyParView owns the links: the
-neighbour's end is told to it as if the neighbour had said so. So it looks for another one, and keeps this one's name.
+These protocols hang up on a neighbour whose link cannot be made safe (Algorithm 3, line 8). HyParView owns the links,
+so this desk reports the neighbour's end to it as if the neighbour had hung up. HyParView then looks for another
+neighbour, and keeps this one's name.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from ingeborg.broker.core.overlay.words import DISCONNECT
 
 
 class Above(Desk):
-    """``views``: the membership, given once it is there."""
+    """``views``: the membership, set once it exists."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -24,12 +26,12 @@ class Above(Desk):
 
     @property
     def now(self) -> float:
-        """The node's."""
+        """Return the node's time."""
         return self._desk.now
 
     @now.setter
     def now(self, now: float) -> None:
-        """It is not set here."""
+        """Do nothing: the node sets the time."""
 
     def send(self, peer: Peer, wire: Wire, control_bytes: int, payload_bytes: int = 0) -> None:
         self._desk.send(peer, wire, control_bytes, payload_bytes)

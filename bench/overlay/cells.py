@@ -1,6 +1,6 @@
-"""The rows of all cells, looked up by what a page asks for.
+"""Looks up the rows of all cells for a page.
 
-Owns: which cell a figure is of. Must never: judge it.
+Owns: the choice of the cell for a figure. Must never: judge it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Json = Mapping[str, Any]
 
 
 class Cells:
-    """``rows``: of all cells, as ``work`` keeps them. With several seeds of a cell, a figure is their mean."""
+    """``rows``: of all cells, as ``work`` stores them. With several seeds of a cell, a figure is their mean."""
 
     def __init__(self, rows: Sequence[Json]) -> None:
         self.rows = sorted(rows, key=lambda row: (row["experiment"], row["nodes"], row["seed"], row["cell"]))
@@ -25,46 +25,46 @@ class Cells:
             self._thesis.setdefault(key, []).append(row)
 
     def by_seed(self, nodes: int) -> list[Cells]:
-        """The document's cells of each seed by itself, for what may differ between them."""
+        """Return the document's cells of each seed separately, for figures that can differ between them."""
         rows = [row for row in self.of("thesis", nodes) if row["protocol"] in DOCUMENT]
         return [Cells([row for row in rows if row["seed"] == seed]) for seed in sorted({row["seed"] for row in rows})]
 
     def sizes(self, experiment: str) -> list[int]:
-        """How many nodes its worlds have."""
+        """Return the numbers of nodes of its worlds."""
         return sorted({row["nodes"] for row in self.of_experiment(experiment)})
 
     def of_experiment(self, experiment: str) -> list[Json]:
-        """All cells of an experiment."""
+        """Return all cells of an experiment."""
         return [row for row in self.rows if row["experiment"] == experiment]
 
     def of(self, experiment: str, nodes: int) -> list[Json]:
-        """All cells of an experiment and a size."""
+        """Return all cells of an experiment and a size."""
         return [row for row in self.of_experiment(experiment) if row["nodes"] == nodes]
 
     def cell(self, nodes: int, protocol: str, senders: int, payload: int, interval: int) -> Json | None:
-        """A cell of the document's grid, if there is one; of several seeds, the first."""
+        """Return a cell of the document's grid, if it exists; the first of several seeds."""
         found = self._thesis.get((nodes, protocol, senders, payload, interval))
         return found[0] if found else None
 
     def smallest(self, nodes: int, protocol: str, senders: int) -> Json | None:
-        """That of the smallest payload and the shortest interval."""
+        """Return the cell of the smallest payload and the shortest interval."""
         return self.cell(nodes, protocol, senders, KB, INTERVALS_MS[0])
 
     def figure(self, nodes: int, protocol: str, senders: int, payload: int, interval: int, name: str) -> float | None:
-        """A figure of the messages that count: a mean over the seeds that there are."""
+        """Return a figure of the counted messages: the mean over all seeds."""
         found = self._thesis.get((nodes, protocol, senders, payload, interval))
         return fmean(row["phases"]["run"][name] for row in found) if found else None
 
     def mean_ms(self, nodes: int, protocol: str, senders: int, payload: int, interval: int) -> float | None:
-        """Mean latency."""
+        """Return the mean latency."""
         return self.figure(nodes, protocol, senders, payload, interval, "mean_ms")
 
     def redundancy(self, nodes: int, protocol: str, senders: int, payload: int) -> float | None:
-        """RMR: a mean over the intervals, as figure 4.3 has it."""
+        """Return the RMR: the mean over the intervals, as in figure 4.3."""
         return self.over_intervals(nodes, protocol, senders, payload, "redundancy")
 
     def over_intervals(self, nodes: int, protocol: str, senders: int, payload: int, name: str) -> float | None:
-        """A figure's mean over the intervals that there are."""
+        """Return a figure's mean over all intervals."""
         found = [self.figure(nodes, protocol, senders, payload, interval, name) for interval in INTERVALS_MS]
         values = [value for value in found if value is not None]
         return fmean(values) if values else None

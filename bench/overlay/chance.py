@@ -1,6 +1,6 @@
 """Chance for nodes, from a seeded generator of Python's.
 
-Owns nothing but the generator that it is given. Must never seed one.
+Owns: only its generator. Must never: seed one.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ One = TypeVar("One")
 
 
 class Drawn(Chance):
-    """Draws from the generator; several may share one."""
+    """Draws from the generator; several nodes can share one."""
 
     def __init__(self, generator: Random) -> None:
         self.generator = generator
 
     def random(self) -> float:
-        """See ``Chance``."""
+        """Draw a number; see ``Chance``."""
         return self.generator.random()
 
     def choice(self, some: Sequence[One]) -> One:
-        """See ``Chance``."""
+        """Draw one; see ``Chance``."""
         return self.generator.choice(some)
 
     def sample(self, some: Sequence[One], count: int) -> list[One]:
-        """See ``Chance``."""
+        """Draw several; see ``Chance``."""
         return self.generator.sample(some, count)

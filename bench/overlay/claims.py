@@ -1,11 +1,11 @@
-"""The document's sentences about its figures, and grove's goals, judged by what was found.
+"""Judges the document's sentences about its figures, and grove's goals, by our figures.
 
-Owns: which sentence is judged by which cells, and the goals as numbers. Must never: make markup. Pure.
+Owns: which cells judge which sentence, and the goals as numbers. Must never: make markup. Pure.
 
-The document prints no numbers beside its charts, so that its sentences are what can be held against ours. Its
-"multi-sender" is "any process": cells in which all nodes send, and no message went before. Beside them stand cells of
-100 senders each of which has sent one before, for that makes the difference: a tree that has come to rest is not moved
-by another sender.
+The document prints no numbers with its charts, so only its sentences can be compared with our figures. Its
+"multi-sender" is "any process": cells in which all nodes send, and no message went before. Other cells have 100
+senders, each with one message before. This makes the difference: once a tree has settled, another sender does not
+change it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ingeborg.bench.overlay.summary import share
 Json = Mapping[str, Any]
 
 NOISE: Final = 0.05
-"""Of a mean latency or an RMR beside another: less is no difference that anybody would notice."""
+"""Relative difference of two mean latencies or RMRs below which nobody would notice it."""
 
 HOLDS, FAILS, EQUAL = "holds", "does not", "within noise"
 
@@ -35,13 +35,13 @@ ENDS: Final = (INTERVALS_MS[-1], INTERVALS_MS[0])
 SETTLED_S_MAX: Final = 5.0
 CHURN_RELIABILITY_MIN: Final = 0.9999
 CHURN_RMR_MAX: Final = 0.3
-"""Of grove under faults: after a crash or a cut everything owed has come within so long; under churn so much has come,
-for so many copies more than a tree's."""
+"""Goals of grove under faults: the time until everything due has come after a crash or a cut; and under churn the share
+that has come, and the copies beyond a tree's."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence, its verdict, the figures that it rests on, and what makes them so."""
+    """A sentence, its verdict, the figures behind it, and their reason."""
 
     text: str
     verdict: str
@@ -51,16 +51,16 @@ class Claim:
 
 @dataclass(frozen=True)
 class Goal:
-    """One of grove's: for each number of senders what was found, and whether that meets it."""
+    """One of grove's goals: the figure for each number of senders, and whether it meets the goal."""
 
     text: str
     limit: str
-    found: list[tuple[str, bool | None]]  # None: it is no goal there
+    found: list[tuple[str, bool | None]]  # None: no goal applies there
 
 
 def judged(cells: Cells, nodes: int) -> list[Claim]:
-    """All sentences that the cells of this size can judge. With several seeds the figures are means over them, and a
-    verdict that depends on the seed is none."""
+    """Return all sentences that the cells of this size can judge. With several seeds the figures are means over them,
+    and a verdict that depends on the seed is none."""
     of_all = _judged(cells, nodes)
     of_each = [_judged(seed, nodes) for seed in cells.by_seed(nodes)]
     return [
@@ -92,7 +92,7 @@ def _reliable(cells: Cells, nodes: int) -> Claim:
         "All experiments exhibit a reliability of 100 % (4.3).",
         HOLDS if least == 1.0 else FAILS,
         f"{whole} of {len(rows)} cells; of the worst message {share(least)} got it",
-        "No node and no link fails in these worlds, and who was told of a message asks until it comes.",
+        "No node and no link fails in these worlds, and a node with an announcement asks until the message comes.",
     )
 
 
@@ -105,12 +105,12 @@ def _ordered(cells: Cells, nodes: int) -> Claim:
         "PRC-broadcast and CPTCast preserve causal order, Plumtree promises none (4.2.3).",
         HOLDS if of["prc"] == of["cptcast"] == 0 else FAILS,
         "deliveries out of order: " + ", ".join(f"{protocol} {count:,}" for protocol, count in of.items()),
-        "Where Plumtree's tree changes, a message on the new branch overtakes one that is still asked for on the old.",
+        "If Plumtree's tree changes, a message on the new branch overtakes one that a node still requests on the old.",
     )
 
 
 def _values(cells: Cells, nodes: int, protocol: str, senders: int, name: str) -> list[float]:
-    """A figure's mean over the intervals, by payload."""
+    """Return a figure's mean over the intervals, by payload."""
     found = [cells.over_intervals(nodes, protocol, senders, payload, name) for payload in PAYLOADS]
     return [value for value in found if value is not None]
 
@@ -120,7 +120,7 @@ def _listed(values: Iterable[float], form: str = ".3f") -> str:
 
 
 def asked(row: Json) -> float:
-    """GRAFTs, a node and message that counts."""
+    """Return GRAFTs per node and counted message."""
     count = row["kinds"].get("graft", (0,))[0]
     return float(count / (row["phases"]["run"]["messages"] * row["nodes"]))
 
@@ -141,7 +141,7 @@ def _redundant(cells: Cells, nodes: int) -> Claim:
         "PRC-broadcast has a nearly constant RMR, of the number of neighbours less one: 4 of 5 (4.3.2).",
         HOLDS if all(abs(value - expected) <= NOISE * expected for value in values) else FAILS,
         f"{_listed(values)} with {degree(nodes)} neighbours",
-        "A node sends a message over every link, also back (Algorithm 1): n d copies, whoever is the root.",
+        "A node sends a message over every link, also back (Algorithm 1): n d copies from any root.",
     )
 
 
@@ -151,7 +151,7 @@ def _single(cells: Cells, nodes: int) -> Claim:
         "With a single sender the RMR of Plumtree and CPTCast tends to 0 (4.3.2).",
         HOLDS if max(max(each) for each in values.values()) <= NOISE else FAILS,
         "; ".join(f"{protocol} {_listed(each)}" for protocol, each in values.items()),
-        "The first message prunes all links but those of a tree, and the next ones of this root find it. "
+        "The first message prunes all links except those of a tree, and the root's next messages find that tree. "
         + _asked(cells, nodes, 1, PAYLOADS[0], INTERVALS_MS[0]),
     )
 
@@ -160,22 +160,22 @@ def _below_one(cells: Cells, nodes: int) -> Claim:
     values = {protocol: _values(cells, nodes, protocol, ALL, "redundancy") for protocol in TREES}
     still = [value for protocol in TREES for value in _values(cells, nodes, protocol, AT_REST, "redundancy")]
     return Claim(
-        "With several senders it is notable, and less than 1 (4.3.2).",
+        "With several senders the RMR is notable, and less than 1 (4.3.2).",
         HOLDS if max(max(each) for each in values.values()) < 1.0 else FAILS,
         "; ".join(f"{protocol} {_listed(each)}" for protocol, each in values.items())
         + _at_rest(max(still, default=0.0), "at most "),
-        "A GRAFT brings a copy over a link that stays of the tree until a double prunes one. "
+        "A GRAFT brings a copy over a link that stays in the tree until a double prunes one. "
         + _asked(cells, nodes, ALL, PAYLOADS[0], INTERVALS_MS[0]),
     )
 
 
 def _at_rest(value: float, sign: str = "× ") -> str:
-    """The same of senders that have sent before."""
+    """Return the same figure for senders that have sent before."""
     return f"; {AT_REST} that have sent before: {sign}{value:.2f}"
 
 
 def _ratios(cells: Cells, nodes: int, one: tuple[str, int], other: tuple[str, int]) -> list[float]:
-    """Mean latency of one beside the other's, by payload, over the intervals that both have."""
+    """Return the ratios of the mean latencies, by payload, over the intervals that both have."""
     found = []
     for payload in PAYLOADS:
         pairs = [
@@ -202,9 +202,9 @@ def _optimal(cells: Cells, nodes: int) -> Claim:
     return Claim(
         "With a single sender both have optimal latency, as PRC-broadcast has (4.3.1).",
         HOLDS if max(ratios) <= 1 + NOISE else FAILS,
-        f"Plumtree and CPTCast beside PRC-broadcast, by payload: × {_listed(ratios, '.2f')}",
-        "The tree is the ways by which the first message came first. Later ones cannot take another way when it is "
-        "faster, as a flood's do; and they do not queue behind copies, as a flood's do.",
+        f"Plumtree and CPTCast against PRC-broadcast, by payload: × {_listed(ratios, '.2f')}",
+        "The tree consists of the fastest ways of the first message. Later messages cannot take another way when it is "
+        "faster, as a flood's can; and they do not queue behind copies, as a flood's do.",
     )
 
 
@@ -219,20 +219,20 @@ def _heavy(cells: Cells, nodes: int) -> Claim:
     return Claim(
         "At 1 MB PRC-broadcast is slightly slower than a single sender's tree (4.3.1).",
         _above(ratio),
-        f"PRC-broadcast beside CPTCast: {', '.join(each)}",
+        f"PRC-broadcast against CPTCast: {', '.join(each)}",
         f"{degree(nodes)} copies of 1 MB to each of {NODES_PER_HOST} nodes of a host, every {INTERVALS_MS[0]} ms, are "
         f"{gbps:.0f} Gbps, and its interface carries {NANCY_BITS_PER_S / 1e9:.0f} or {RENNES_BITS_PER_S / 1e9:.0f}: "
-        "the queue grows with every message. At longer intervals it does not.",
+        "the queue grows with every message, but not at longer intervals.",
     )
 
 
 def _overhead(cells: Cells, nodes: int) -> Claim:
     ratios = _ratios(cells, nodes, ("cptcast", 1), ("plumtree", 1))
     return Claim(
-        "With a single sender, causality costs CPTCast no significant latency beside Plumtree (4.3.1).",
+        "With a single sender, causality costs CPTCast no significant latency against Plumtree (4.3.1).",
         _at_most(ratios, 1 + NOISE),
         f"by payload × {_listed(ratios, '.2f')}",
-        "What waits for an answer waits on links that are not of the tree.",
+        "Messages that wait for an answer wait on links outside the tree.",
     )
 
 
@@ -241,16 +241,16 @@ def _worst(cells: Cells, nodes: int) -> Claim:
     return Claim(
         "With several senders CPTCast has by far the highest latency, at every payload (4.3.1).",
         _above(min(ratios)),
-        f"beside Plumtree with several, by payload × {_listed(ratios, '.2f')}"
+        f"against Plumtree with several, by payload × {_listed(ratios, '.2f')}"
         + _at_rest(max(_ratios(cells, nodes, ("cptcast", AT_REST), ("plumtree", AT_REST)), default=0.0)),
-        "What waits behind an announcement is not announced: so a node of CPTCast hears of less that it lacks, asks "
-        f"for less, and its tree changes less. {_asked(cells, nodes, ALL, PAYLOADS[0], INTERVALS_MS[0])}"
-        f"{_with_timers(cells, nodes)} What the document's processors added is not simulated.",
+        "Messages behind an announcement are not announced. So a node of CPTCast hears of fewer missing messages, asks "
+        f"for fewer, and its tree changes less. {_asked(cells, nodes, ALL, PAYLOADS[0], INTERVALS_MS[0])}"
+        f"{_with_timers(cells, nodes)} The simulation leaves out the time of the document's processors.",
     )
 
 
 def _with_timers(cells: Cells, nodes: int) -> str:
-    """Whether it is a matter of TIMEOUT1 that CPTCast is slower than Plumtree."""
+    """Say whether CPTCast's greater latency depends on TIMEOUT1."""
     means: dict[str, dict[tuple[int, int], float]] = {protocol: {} for protocol in TREES}
     for row in cells.of("timers", nodes):
         if row["senders"] == ALL:
@@ -269,14 +269,14 @@ def _higher(cells: Cells, nodes: int) -> Claim:
         f"by payload × {_listed(ratios, '.2f')}"
         + _at_rest(max(_ratios(cells, nodes, ("plumtree", AT_REST), ("plumtree", 1)), default=0.0)),
         "The tree of one root is a detour for another: last hop "
-        f"{' against '.join(f'{hop:.1f}' for hop in hops if hop is not None)}. And a tree that no message has passed "
-        "yet changes for a while; with a TIMEOUT1 below its latency it changes for ever.",
+        f"{' against '.join(f'{hop:.1f}' for hop in hops if hop is not None)}. A tree that no message has passed "
+        "yet changes for a while; with a TIMEOUT1 below its latency it changes forever.",
     )
 
 
 def _flat(cells: Cells, nodes: int) -> Claim:
     def spread(protocol: str, senders: int) -> float:
-        """How much the latency of 1 MB grows from the longest interval to the shortest."""
+        """Return the growth of the latency of 1 MB from the longest interval to the shortest."""
         values = [cells.mean_ms(nodes, protocol, senders, PAYLOADS[-1], interval) for interval in INTERVALS_MS]
         known = [value for value in values if value is not None]
         return max(known) / min(known)
@@ -286,7 +286,7 @@ def _flat(cells: Cells, nodes: int) -> Claim:
     return Claim(
         "The interval changes latency little with several senders, and more with one (4.3.1).",
         HOLDS if all(several[protocol] < single[protocol] * (1 + NOISE) for protocol in several) else FAILS,
-        "1 MB, the slowest interval beside the fastest: "
+        "1 MB, the slowest interval against the fastest: "
         + "; ".join(f"{name} × {several[name]:.2f} with all, × {single[name]:.2f} with one" for name in several),
         "At the longest interval a change of the tree is over before the next message comes; at the shortest many are "
         f"under way at once. {' '.join(_asked(cells, nodes, ALL, PAYLOADS[-1], each) for each in ENDS)}",
@@ -297,7 +297,7 @@ def _flat(cells: Cells, nodes: int) -> Claim:
 
 
 def goals(cells: Cells, nodes: int) -> list[Goal]:
-    """Each goal for each number of senders; a number of senders without a cell is left blank."""
+    """Return each goal for each number of senders; one without a cell stays blank."""
     flood = cells.smallest(nodes, "flood", 1)
     groves = [cells.smallest(nodes, "grove", senders) for senders in GOAL_SENDERS]
     if flood is None or not any(groves):
@@ -322,21 +322,22 @@ def goals(cells: Cells, nodes: int) -> list[Goal]:
         goal("reliability", "100 %", lambda row: (share(run(row)["least"]), run(row)["least"] == 1.0)),
         goal("out of order", "0", lambda row: (f"{row['violations']:,}", row["violations"] == 0)),
         goal("RMR", "≤ 0.01", lambda row: (f"{run(row)['redundancy']:.4f}", run(row)["redundancy"] <= 0.01), True),
-        goal("mean latency beside a flood's", "≤ 1.3", lambda row: _ratio(ratio(row, "mean_ms"), 1.3), True),
-        goal("last hop beside a flood's", "≤ 1.1", lambda row: _ratio(ratio(row, "last_hop"), 1.1), True),
+        goal("mean latency against a flood's", "≤ 1.3", lambda row: _ratio(ratio(row, "mean_ms"), 1.3), True),
+        goal("last hop against a flood's", "≤ 1.1", lambda row: _ratio(ratio(row, "last_hop"), 1.1), True),
         goal("bytes of an order entry", "≤ 8", lambda row: _bytes(row["entry_bytes"]), True),
         goal("memory of a node", "printed", lambda row: (f"{row['memory_bytes'] / 1e3:,.0f} kB", None)),
     ]
 
 
 def survived(row: Json) -> bool:
-    """Of a crash or a cut: everybody who is up got all that is owed, in order and in time, and has a neighbour."""
+    """After a crash or a cut: did all living nodes get everything due, in order and in time, and do they have
+    neighbours?"""
     whole = all(phase["least"] == 1.0 for phase in row["phases"].values())
     return whole and not row["violations"] and not row["isolated"] and float(row["settled_s"]) <= SETTLED_S_MAX
 
 
 def endured(row: Json) -> bool:
-    """Of churn: nearly everything has come, in order, and for few copies."""
+    """Under churn: did nearly everything come, in order, and with few copies?"""
     enough = float(row["phases"]["run"]["reliability"]) >= CHURN_RELIABILITY_MIN
     return enough and not row["violations"] and float(row["redundancy"]) <= CHURN_RMR_MAX
 

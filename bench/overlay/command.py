@@ -1,6 +1,6 @@
-"""`bench overlay`: the document's protocols and ours, among thousands of simulated nodes.
+"""`bench overlay`: runs the document's protocols and ours among thousands of simulated nodes.
 
-Owns: its arguments, the processes that run the plan, the order of running and digesting, and what is said meanwhile.
+Owns: its arguments, the processes that run the plan, the order of running and digesting, and the output meanwhile.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ingeborg.bench.overlay.experiments import EXPERIMENTS, NODES, NODES_MAX, NO
 from ingeborg.broker.core import overlay
 
 CELLS, SUMMARY, PAGE = "overlay.json.xz", "summary.md", "report.html"
-"""``CELLS``: JSON, as the same names stand in each of hundreds of rows."""
+"""Files of a result; ``CELLS`` is JSON, compressed because hundreds of rows repeat the same names."""
 
 AT_ONCE: Final = 15_000_000
-"""Deliveries whose logs are there at the same time, of one cell or more: some 70 bytes each. Their digest fits the
-memory that Spark may take."""
+"""Limit of deliveries with a log at the same time, in one or more cells: some 70 bytes each; their digest fits into
+Spark's memory."""
 
 SAY_S: Final = 10.0
 
 NOT_IN_ROWS: Final = ("cells.py", "claims.py", "command.py", "drawing.py", "job.py", "page.py", "summary.py")
-"""Sources that only look at rows."""
+"""Sources that only read rows."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -40,39 +40,34 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="simulate broadcast over trees and floods among thousands of nodes",
         description="Run the evaluation of a thesis (CPTCast, Plumtree, PRC-broadcast) and of grove in a "
         "simulated network of two sites, digest each log with Spark, and delete it. thesis: the document's grid of "
-        "payloads, intervals and senders; timers: Plumtree and CPTCast with other time-outs; "
-        "crash: a share of the nodes crashes at once, or the halves are cut off from "
-        "each other; churn: nodes crash and join all the time. What DIR holds already is not run again. The same seed "
-        f"gives the same rows, and the same {CELLS}.",
+        "payloads, intervals and senders; timers: Plumtree and CPTCast with other time-outs; crash: a share of the "
+        "nodes crashes at once, or the halves are cut off from each other; churn: nodes crash and join all the time. "
+        f"Cells that DIR holds already do not run again. The same seed gives the same rows, and the same {CELLS}.",
     )
     command.add_argument("experiment", choices=sorted(EXPERIMENTS), help="what is run")
-    command.add_argument("--out", required=True, metavar="DIR", help="where rows and figures go; made if not there")
+    command.add_argument("--out", required=True, metavar="DIR", help="folder for rows and figures; created if missing")
     command.add_argument(
         "--nodes", type=int, default=NODES, metavar="N", help="nodes of each world (default: %(default)s)"
     )
     command.add_argument("--seed", type=int, default=1, metavar="N", help="default: %(default)s")
     command.add_argument(
-        "--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="NAME", help="only these of the plan"
+        "--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="NAME", help="only these protocols"
     )
     units.add_processes(command, "cells")
-    command.add_argument(
-        "--keep-logs", action="store_true", help="digest the logs, and leave them there: some 70 MB a cell"
-    )
-    command.add_argument(
-        "--again", action="store_true", help=f"only make the page again, of the {CELLS} that DIR holds"
-    )
+    command.add_argument("--keep-logs", action="store_true", help="keep the digested logs: some 70 MB a cell")
+    command.add_argument("--again", action="store_true", help=f"only make the page again, from the {CELLS} in DIR")
     command.set_defaults(command=_overlay)
 
 
 def _overlay(options: argparse.Namespace) -> int:
     if not NODES_MIN <= options.nodes <= NODES_MAX:
-        raise UsageError(f"--nodes has to be from {NODES_MIN} to {NODES_MAX}")
+        raise UsageError(f"--nodes must be from {NODES_MIN} to {NODES_MAX}")
     units.check_processes(options.processes)
     out = Path(options.out)
     if options.again:
         _pages(out)
         return 0
-    # Cells of several sizes and experiments may share a directory: each has them in its name.
+    # Cells of several sizes and experiments can share a directory: each has them in its name.
     units.hold(out, {"sources": sources()})
     cells = plan(options.experiment, options.nodes, options.seed, options.protocols)
     if not cells:
@@ -87,19 +82,19 @@ def _overlay(options: argparse.Namespace) -> int:
 
 
 def sources() -> str:
-    """A fingerprint of what decides what is in the rows: the simulator, the protocols, and the plan."""
+    """Return a fingerprint of the code that determines the rows: the simulator, the protocols, and the plan."""
     return units.fingerprint((Path(overlay.__path__[0]), Path(__file__).parent), NOT_IN_ROWS)
 
 
 def _run(cells: Sequence[Cell], out: Path, processes: int, keep_logs: bool) -> None:
-    """Simulate and digest by turns, so that few logs are there at once."""
+    """Simulate and digest by turns, so that few logs exist at once."""
     due = [cell for cell in cells if not _done(cell, out)]
     print(f"{len(cells)} cells, {len(cells) - len(due)} of them done before", flush=True)
     progress = _Progress(len(due), sum(not work.kept(cell, out) for cell in due))
     for batch in _batches(due):
         for cell in batch:
             if work.kept(cell, out) and not work.path_of(out, work.LOGS, cell).is_dir():
-                work.path_of(out, work.ROWS, cell).unlink()  # its log is gone, and was not digested
+                work.path_of(out, work.ROWS, cell).unlink()  # its log is gone without a digest
         _simulate([cell for cell in batch if not work.kept(cell, out)], out, processes, progress)
         _digest(batch, out, keep_logs, progress)
     progress.end()
@@ -128,7 +123,7 @@ def _simulate(cells: Sequence[Cell], out: Path, processes: int, progress: _Progr
     if not cells:
         return
     spent_s = 0.0
-    # A process for each cell: a world's memory is given back when it ends.
+    # A process for each cell: its end frees the world's memory.
     for _, spent_s in units.run(_one, [(cell, out) for cell in cells], processes, fresh=True):
         progress.cell(spent_s)
     progress.simulated(spent_s)
@@ -150,7 +145,7 @@ def _digest(cells: Sequence[Cell], out: Path, keep_logs: bool, progress: _Progre
 
 
 class _Progress:
-    """What is said while cells are run. Simulating and digesting are timed apart."""
+    """The output while cells run. Simulating and digesting have separate times."""
 
     def __init__(self, digests: int, cells: int) -> None:
         self._digests, self._cells = digests, cells
@@ -159,7 +154,7 @@ class _Progress:
         self._said = time.monotonic()
 
     def cell(self, of_batch_s: float) -> None:
-        """One more is simulated, so long after its batch began."""
+        """Count one more simulated cell, at this time after the begin of its batch."""
         self._done += 1
         now = time.monotonic()
         if now - self._said < SAY_S and self._done < self._cells:
@@ -190,7 +185,7 @@ def _minutes(seconds: float) -> str:
 
 
 def _gather(out: Path, seed: int) -> None:
-    """Put all that DIR holds into one file, in the order of their names, with the figures that the digest found."""
+    """Collect all rows of DIR in one file, in the order of their names, with the digest's figures."""
     from ingeborg.bench.overlay import drawing, job
 
     rows = []

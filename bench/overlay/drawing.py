@@ -1,9 +1,9 @@
-"""An overlay and one tree in it, as numbers to draw: who is whose neighbour, and who got a message from whom.
+"""An overlay and one tree in it, as numbers to draw: the neighbours of each node, and the way of a message.
 
-Owns: the small world that is drawn, and where its nodes are put. Must never: make markup.
+Owns: the small world in the drawing, and the places of its nodes. Must never: make markup.
 
-The tree is drawn from its root outwards: a node stands as far out as its payload has crossed links, and each branch has
-a part of the circle as wide as it has ends. The overlay's other links are drawn behind.
+The drawing shows the tree from its root outwards: a node's distance is the number of links that its payload has
+crossed, and the width of a branch follows its number of ends. The overlay's other links are behind the tree.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from ingeborg.bench.overlay.world import End
 from ingeborg.broker.core.overlay.node import Peer, Wire
 
 NODES: Final = 150
-"""As many as a person can tell apart on a page."""
+"""As many nodes as a person can tell apart on a page."""
 
 ROOT: Final = 0
 
 JOIN_S: Final = 0.05
-"""Between two nodes that join."""
+"""Time between two joins."""
 
 SETTLE_S: Final = 20.0
-"""After the last one: two shuffles of each node."""
+"""Time after the last join: two shuffles of each node."""
 
 DIGITS: Final = 4
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """``places``: of each node, from -1 to 1 both ways. ``links``: of the overlay, the lower number first.
-    ``parents``: from whom each node got the message first; its own number at the root."""
+    """``places``: of each node, from -1 to 1 both ways. ``links``: of the overlay, the lower number first. ``parents``:
+    the node from which each got the message first; the root has its own number."""
 
     places: list[tuple[float, float]]
     links: list[tuple[int, int]]
@@ -43,7 +43,7 @@ class Drawing:
 
 
 def drawing(seed: int, nodes: int = NODES) -> dict[str, Any]:
-    """An overlay that came to be by joins, and the second message of a root of grove: the first has made the tree."""
+    """Grow an overlay by joins, and return the second message of a root of grove: the first has made the tree."""
     world = grown(Cell("churn", "grove", nodes, seed=seed), JOIN_S)
     world.run(nodes * JOIN_S + SETTLE_S)
     parents = list(range(nodes))
@@ -68,7 +68,7 @@ def drawing(seed: int, nodes: int = NODES) -> dict[str, Any]:
 
 
 def placed(parents: Sequence[int]) -> list[tuple[float, float]]:
-    """Where the nodes of a tree are put."""
+    """Return the places of a tree's nodes."""
     children: list[list[int]] = [[] for _ in parents]
     root = next(node for node, parent in enumerate(parents) if node == parent)
     for node, parent in enumerate(parents):

@@ -1,9 +1,9 @@
-"""An overlay that is there already: a random symmetrical graph, as HyParView's active views come to be.
+"""A given overlay: a random symmetrical graph, like HyParView's active views.
 
-Owns: how it is drawn. Must never: open a link.
+Owns: the drawing of the graph. Must never: open a link.
 
-Algorithm: the configuration model (Bollobás, 1980): every node has as many ends of links as it may have neighbours, and
-ends are paired by chance. Pairs that would be a loop, or a link that is there already, are drawn again.
+Algorithm: the configuration model (Bollobás, 1980). Every node has one end of a link for each allowed neighbour, and
+chance pairs the ends. Loops and repeated links are drawn again.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from typing import Final
 from ingeborg.bench.errors import BenchError
 
 TRIES_MAX: Final = 100
-"""Draws until one is connected. Of five neighbours each, the first one nearly always is."""
+"""Attempts to draw a connected graph; with five neighbours each, the first nearly always is."""
 
 SPARE: Final = 1
-"""A node has at most so many neighbours more than the degree."""
+"""Neighbours that a node can have beyond the degree."""
 
 
 def degree(nodes: int) -> int:
-    """The size of an active view: log10 n + c, c = 1 (section 4.2.1), and at most what so few nodes can have."""
+    """Return the size of an active view: log10 n + c, c = 1 (section 4.2.1), limited by the number of nodes."""
     return max(1, min(nodes - 1, round(log10(nodes)) + 1))
 
 
 def overlay(nodes: int, neighbours: int, random: Random) -> list[list[int]]:
-    """The neighbours of each node: connected, symmetrical, about so many each. Raises BenchError: it cannot be."""
+    """Return the neighbours of each node: connected, symmetrical, roughly this number each. Raises BenchError if no
+    attempt succeeds."""
     if not 1 <= neighbours < nodes:
         raise BenchError(f"{nodes} nodes cannot have {neighbours} neighbours each")
     for _ in range(TRIES_MAX):
@@ -38,7 +39,7 @@ def overlay(nodes: int, neighbours: int, random: Random) -> list[list[int]]:
 
 
 def reached(drawn: list[list[int]]) -> int:
-    """How many nodes there is a way to from the first one."""
+    """Count the nodes that can be reached from the first one."""
     seen = bytearray(len(drawn))
     seen[0] = 1
     ahead = [0]
@@ -53,7 +54,7 @@ def reached(drawn: list[list[int]]) -> int:
 def _pair(nodes: int, neighbours: int, random: Random) -> list[list[int]]:
     of: list[dict[int, None]] = [{} for _ in range(nodes)]
     ends = [node for node in range(nodes) for _ in range(neighbours)]
-    # Ends that find no partner in a round go into the next; what is left at last finds any that has room.
+    # Ends without a partner in a round go into the next; the last ones find any node with room.
     for _ in range(neighbours + 2):
         random.shuffle(ends)
         left = []

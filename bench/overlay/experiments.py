@@ -1,9 +1,9 @@
-"""What is run: the document's grid, and what it left out, cut into cells.
+"""The plan: the document's grid, and what it left out, cut into cells.
 
-Owns: the plan, and every number of it. Must never: run anything.
+Owns: the plan, and all its numbers. Must never: run anything.
 
-A cell is one world from its beginning to its end: one protocol, so many senders, one size and interval. It is run and
-kept by itself.
+A cell is one world from its beginning to its end: one protocol, one number of senders, one size and interval. Cells run
+separately and have their own files.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ KB: Final = 1_000
 
 PAYLOADS: Final = (1 * KB, 100 * KB, 500 * KB, 1_000 * KB)
 INTERVALS_MS: Final = (20, 50, 100, 300)
-"""Of the document's experiments (section 4.3). It says "ranged between 20 and 300"; those between are ours."""
+"""Values of the document's experiments (section 4.3), which says "ranged between 20 and 300"; the values between are
+ours."""
 
 ALL: Final = 0
-"""As a number of senders: every message is broadcast by a node drawn from all."""
+"""As a number of senders: a random node broadcasts each message."""
 
 SENDERS: Final = (1, 20, 100, ALL)
-"""The document's multi-sender mode is "any process is allowed"."""
+"""The document's "any process is allowed", its multi-sender mode."""
 
 BROADCASTS: Final = 100
 
 NODES: Final = 10_000
 NODES_MIN, NODES_MAX = 12, 20_000
-"""Fewer have no overlay to speak of. More take longer and longer: a world is one process."""
+"""Limits of nodes: fewer have no real overlay, and more take too long, because a world is one process."""
 
 DOCUMENT: Final = ("plumtree", "cptcast", "prc")
 OURS: Final = ("grove", "flood", "gossip", "star")
@@ -41,24 +42,24 @@ CHURN: Final = (0.001, 0.003, 0.01)
 """Shares of the nodes that crash, and of others that join, in each second."""
 
 TIMEOUT1_MS: Final = 250
-"""How long Plumtree and CPTCast wait for an announced message before they ask for it: the document has no value."""
+"""Plumtree's and CPTCast's wait for an announced message before they request it; the document has no value."""
 
 TIMEOUTS_MS: Final = (TIMEOUT1_MS, 100, 50, 25, 10)
-"""Others that are tried: whether a tree comes to rest depends on it."""
+"""Other values of this wait, which decides whether a tree settles."""
 
 AT_REST: Final = 100
-"""Senders, where what matters is that each has sent before."""
+"""Number of senders in experiments where each must have sent before."""
 
 FAULTY: Final = ("grove", "plumtree", "prc", "flood")
-"""Those that are seen under faults, and ``cptcast`` in small worlds."""
+"""Protocols under faults; ``cptcast`` only in small worlds."""
 
 CPTCAST_FAULTY_MAX: Final = 1_000
-"""Nodes: a link of it is made safe by two floods of all nodes, so that faults cost their square."""
+"""Nodes in these: making a link safe takes two floods of all nodes, so faults cost the square of the nodes."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """``share``: how many crash, or come and go in a second; ``broadcasts``: of the phase that counts."""
+    """``share``: of nodes that crash, or come and go in a second; ``broadcasts``: of the phase that counts."""
 
     experiment: str
     protocol: str
@@ -73,7 +74,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """Return the name of its files."""
         parts = [self.experiment, self.protocol, f"n{self.nodes}"]
         if not self.faulty:
             parts += [f"s{self.senders or 'all'}", f"{self.payload_bytes // KB}KB", f"{self.interval_ms}ms"]
@@ -90,22 +91,22 @@ class Cell:
 
     @property
     def first(self) -> int:
-        """How many messages come before those that count: one of each sender, unless all are."""
+        """Return the number of messages before those that count: one of each sender, unless all nodes send."""
         return 0 if self.senders == ALL else self.senders
 
     @property
     def deliveries(self) -> int:
-        """Of all its messages at all nodes."""
+        """Return the deliveries of all its messages at all nodes."""
         return self.nodes * (self.first + self.broadcasts)
 
     def facts(self) -> dict[str, Any]:
-        """Its fields, for a row."""
+        """Return its fields, for a row."""
         return {"cell": self.name, **asdict(self)}
 
 
 def thesis(nodes: int, seed: int) -> list[Cell]:
-    """The document's 144 cells, and beside them grove in the same grid, with one and twenty senders, and whoever else
-    shows what to compare with, of the smallest payload."""
+    """Return the document's 144 cells. Add grove in the same grid, with one and twenty senders, and further protocols
+    for comparison, with the smallest payload."""
 
     def grid(protocol: str, senders: int) -> list[Cell]:
         return [
@@ -115,7 +116,7 @@ def thesis(nodes: int, seed: int) -> list[Cell]:
         ]
 
     cells = [cell for protocol in ("cptcast", "plumtree") for senders in SENDERS for cell in grid(protocol, senders)]
-    cells += grid("prc", 1)  # the number of senders changes nothing: every node sends on by all its links
+    cells += grid("prc", 1)  # the number of senders changes nothing: every node forwards over all its links
     cells += grid("grove", 1) + grid("grove", 20)
     cells += [Cell("thesis", "grove", nodes, senders, seed=seed) for senders in SENDERS[2:] if senders <= nodes]
     cells += [Cell("thesis", protocol, nodes, seed=seed) for protocol in ("flood", "gossip", "star")]
@@ -123,7 +124,8 @@ def thesis(nodes: int, seed: int) -> list[Cell]:
 
 
 def crash(nodes: int, seed: int) -> list[Cell]:
-    """A share of the nodes crashes at once; and both halves are cut off from each other for a while."""
+    """Return cells in which a share of the nodes crashes at once, and cells in which a cut separates both halves for a
+    while."""
     cells = [
         Cell("crash", protocol, nodes, _senders(nodes), KB, 20, 400, share, seed)
         for protocol in _faulty(nodes)
@@ -135,7 +137,7 @@ def crash(nodes: int, seed: int) -> list[Cell]:
 
 
 def churn(nodes: int, seed: int) -> list[Cell]:
-    """Nodes crash, and others join, all the time."""
+    """Return cells in which nodes crash, and others join, all the time."""
     return [
         Cell("churn", protocol, nodes, _senders(nodes), KB, 50, 400, share, seed)
         for protocol in _faulty(nodes)
@@ -144,8 +146,8 @@ def churn(nodes: int, seed: int) -> list[Cell]:
 
 
 def timers(nodes: int, seed: int) -> list[Cell]:
-    """The two with a timer, at several values of it: light and often, and heavy and seldom; senders that have sent
-    before, and all nodes."""
+    """Return both protocols with a timer, at several of its values: small and frequent messages, and large and rare
+    ones; with senders that have sent before, and with all nodes."""
     return list(
         dict.fromkeys(
             Cell("timers", protocol, nodes, min(senders, nodes), *load, seed=seed, timeout1_ms=timeout1_ms)
@@ -166,7 +168,7 @@ EXPERIMENTS: Final[dict[str, Callable[[int, int], list[Cell]]]] = {
 
 
 def _senders(nodes: int) -> int:
-    """Under faults: senders stay under churn, and somebody has to go."""
+    """Return the number of senders under faults: senders stay under churn, and some nodes must go."""
     return min(20, nodes // 2)
 
 
@@ -175,13 +177,13 @@ def _faulty(nodes: int) -> Sequence[str]:
 
 
 def plan(experiment: str, nodes: int, seed: int, protocols: Sequence[str]) -> list[Cell]:
-    """The cells of an experiment, of these protocols; in an order in which those that take long come first, so that
-    all processes end together."""
+    """Return the cells of an experiment for these protocols. Long cells come first, so that all processes end
+    together."""
     cells = [cell for cell in EXPERIMENTS[experiment](nodes, seed) if cell.protocol in protocols]
     return sorted(cells, key=lambda cell: (-_weight(cell), cell.name))
 
 
 def _weight(cell: Cell) -> float:
-    """How long it takes, in no unit: copies of a message a node, for messages that count and those before."""
+    """Estimate the duration, without a unit: copies of a message per node, for counted messages and those before."""
     copies = {"flood": 5.0, "prc": 6.0, "gossip": 5.0, "cptcast": 3.0, "star": 1.0}.get(cell.protocol, 2.5)
     return copies * (cell.first + cell.broadcasts)

@@ -1,9 +1,9 @@
-"""The digest of cells: each log through this project's PySpark job, and beside it what the simulator counted itself.
+"""Digests cells: runs each log through this project's PySpark job, and compares the simulator's own counts.
 
-Owns: what is kept of a digest, and whether both agree. Must never: simulate, or draw.
+Owns: the stored part of a digest, and the comparison. Must never: simulate, or draw.
 
-Latencies, losses, doubles and reorderings are computed twice, by two programs from one log and one record: the job
-(``bench.spark.job``, as of any log) and ``metrics``. Where they differ, one of them is wrong, and nothing is kept.
+Two programs compute latencies, losses, doubles and reorderings from one log and one record: the job
+(``bench.spark.job``, as for any log) and ``metrics``. If they differ, one of the two is wrong, and nothing is stored.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Json = dict[str, Any]
 DIGESTED: Final = "digested"
 
 MASTER, MEMORY = "local[*]", "4g"
-"""All cores; ten million events at once take what docs/digest.md says."""
+"""All cores; ten million events at once take the memory in docs/digest.md."""
 
 AGREE_MS: Final = 1e-3
-"""How far figures of both may be apart, in milliseconds: both are rounded."""
+"""Largest difference of both figures, in milliseconds: both are rounded."""
 
 _KEPT = ("news", "expected", "delivered", "lost", "duplicated", "reordered", "excess")
 
 
 def digest(cells: Sequence[Cell], out: Path) -> None:
-    """Digest the logs of these cells and keep their figures. Raises BenchError: they are not those of the rows."""
+    """Digest the logs of these cells and store their figures. Raises BenchError if they differ from the rows."""
     with tempfile.TemporaryDirectory(dir=out, prefix="digest-") as scratch:
         with local_session(MASTER, MEMORY, out / "spark.log") as spark:
             logs = [str(path_of(out, LOGS, cell)) for cell in cells]
@@ -52,13 +52,13 @@ def digest(cells: Sequence[Cell], out: Path) -> None:
 
 
 def discard(cells: Sequence[Cell], out: Path) -> None:
-    """Delete the logs of these cells, which have been digested."""
+    """Delete the digested logs of these cells."""
     for cell in cells:
         shutil.rmtree(path_of(out, LOGS, cell))
 
 
 def of_run(run: Json) -> Json:
-    """What is kept of a run in a digest: by phase with messages, counts, and latencies in ms."""
+    """Return the stored part of a run's digest: by phase with messages, counts, and latencies in ms."""
     phases = {}
     for phase in run["phases"]:
         if phase["news"]:
@@ -71,10 +71,11 @@ def of_run(run: Json) -> Json:
 
 
 def differences(row: Json, found: Json) -> list[str]:
-    """Where the simulator's row and the digest of its log do not say the same.
+    """Return the differences between the simulator's row and the digest of its log.
 
-    What a root delivers of its own once more is a double to the simulator, and to the log a first receipt: of such a
-    cell the log may have as many deliveries more as there were doubles, and nothing that rests on them is compared.
+    If a root delivers its own message once more, the simulator counts a double, and the log a first receipt. So the log
+    of such a cell can have more deliveries, up to the number of doubles, and figures that depend on them are not
+    compared.
     """
     differ = []
     doubles = row["doubles"]
@@ -86,14 +87,14 @@ def differences(row: Json, found: Json) -> list[str]:
             continue
         pairs = {"messages": "news", "deliveries": "delivered"}
         for mine, other in pairs.items():
-            # A double is a row of the log, and no delivery.
+            # A double has a row in the log, but is no delivery.
             value = theirs[other] - (theirs["duplicated"] if other == "delivered" else 0)
             if not 0 <= value - ours[mine] <= (doubles if other == "delivered" else 0):
                 differ.append(f"{name}: {mine} {ours[mine]}, in the log {value}")
         if not doubles and (ours["reliability"] < 1.0) != (theirs["lost"] > 0):
             differ.append(f"{name}: reliability {ours['reliability']}, lost in the log {theirs['lost']}")
         if doubles:
-            continue  # then the log's latencies are of doubles too
+            continue  # then the log's latencies include doubles
         differ += [
             f"{name}: {figure} {ours[figure]}, in the log {theirs.get(figure)}"
             for figure in ("mean_ms", "p50_ms", "p99_ms", "max_ms")

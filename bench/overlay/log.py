@@ -1,14 +1,15 @@
-"""A simulated run as a log of this project's: bench/SCHEMA.md, in virtual nanoseconds.
+"""Writes a simulated run as a log of this project: bench/SCHEMA.md, in virtual nanoseconds.
 
-Owns: what the schema's words mean in an overlay. Must never: compute a figure.
+Owns: the meaning of the schema's words in an overlay. Must never: compute a figure.
 
-A node is a connection, a root is a topic, a message's number is its ``seq``. ``news``: its root's broadcast, with how
-many nodes must get it; ``sent``: the same, ``received``: another node delivers it. (A root's own delivery is its
-broadcast, and has no row of its own; delivered again, it has.) Nodes that got a message which was not owed to them, and
-crashed later, say, are added to what the news must cause: else they would make up for one who lacks it.
+A node is a connection, a root is a topic, a message's number is its ``seq``. ``news``: its root's broadcast, with the
+number of nodes that must get it; ``sent``: the same; ``received``: another node's delivery. (A root's own delivery is
+its broadcast, and has no row; a second delivery has one.) Nodes that got a message without being due it, for example
+because they crashed later, count among the deliveries that the news must cause: otherwise they would hide a node that
+lacks it.
 
-What went over the links is in ``counters.csv``, at both ends of each phase. Same run, same bytes: no clock of this
-machine and no version is in the log.
+``counters.csv`` has the traffic over the links, at both ends of each phase. Same run, same bytes: the log has no clock
+of this machine and no version.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from ingeborg.bench.overlay.wheel import SLOT_NS
 
 SCHEMA: Final = 2
 PART_LINES: Final = 250_000
-"""Some 15 MB: Spark reads parts side by side."""
+"""Some 15 MB: Spark reads parts in parallel."""
 
 MARK: Final = "causal"
-"""The ``detail`` of a ``sent`` row: whoever checks causal order takes every broadcast for one that depends on all that
-its root had got, whether its protocol promises that or not."""
+"""The ``detail`` of a ``sent`` row: the check of causal order treats every broadcast as dependent on all messages that
+its root had, even if its protocol does not promise that."""
 
 SOURCE: Final = "overlay"
 COUNTERS: Final = ("overlay_messages_total", "overlay_payload_bytes_total", "overlay_control_bytes_total")
@@ -44,7 +45,7 @@ _COUNTERS = "at_ns,phase,source,name,value\n"
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase of the run, from slot to slot; ``before``, ``after``: what had gone over the links then."""
+    """A phase of the run, from slot to slot; ``before``, ``after``: the traffic until then."""
 
     name: str
     kind: str
@@ -59,8 +60,8 @@ class Phase:
 def write(
     directory: Path, facts: Mapping[str, Any], record: Record, phases: Sequence[Phase], lives: Sequence[Life]
 ) -> int:
-    """Write the log into a new directory; how many lines of events it has. ``facts``: of run.json what describes the
-    run: ``run``, ``system``, ``variant``, ``workload``, ``seed``, ``config``, ``goals``."""
+    """Write the log into a new directory; return its number of event lines. ``facts``: the part of run.json that
+    describes the run: ``run``, ``system``, ``variant``, ``workload``, ``seed``, ``config``, ``goals``."""
     directory.mkdir(parents=True)
     lines = _events(directory, record, lives)
     (directory / "phases.csv").write_text(_PHASES + "".join(map(_phase, phases)), encoding="utf-8")
@@ -80,7 +81,7 @@ def write(
 
 def _events(directory: Path, record: Record, lives: Sequence[Life]) -> int:
     owed = [_expected(record, index, lives) for index in range(len(record.messages))]
-    # What is the same in every row of a message is formatted once.
+    # The constant part of a message's rows is formatted once.
     heads = []
     for message in record.messages:
         sent_ns = message.at * SLOT_NS
@@ -106,7 +107,7 @@ def _events(directory: Path, record: Record, lives: Sequence[Life]) -> int:
 
 
 def _expected(record: Record, index: int, lives: Sequence[Life]) -> int:
-    """How many nodes have to get it: those it is owed to, and the others that did."""
+    """Count the nodes that must get it: those it is due to, and the others that did."""
     message = record.messages[index]
     owed = owed_to(message, index, lives, record)
     return len(owed) + record.number_got(index) - 1 - record.count(owed, index)

@@ -1,10 +1,10 @@
-"""What a cell's nodes are: which protocol, on which overlay, with or without a membership.
+"""The nodes of a cell: their protocol, on which overlay, with or without a membership.
 
-Owns: the table of protocols, how a world begins, and how a node joins it. Must never: run a world.
+Owns: the table of protocols, the begin of a world, and the joining of a node. Must never: run a world.
 
-Without faults the membership has nothing to do: nodes have the neighbours that its views come to. With faults each node
-is a HyParView with the protocol above it. Its active view is that of the overlay which is there, and its passive view
-is drawn from all nodes, as many shuffles would have filled it.
+Without faults the membership has nothing to do: nodes have the neighbours that its views would reach. With faults each
+node is a HyParView with the protocol above it. Its active view is that of the existing overlay, and its passive view is
+drawn from all nodes, as many shuffles would have filled it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from ingeborg.broker.core.overlay.views import PASSIVE_MAX, Hyparview, Options
 
 Neighbours = Sequence[Sequence[int]]
 
-#: Those that are made with the neighbours of a built overlay, and do not mind being told of them once more. grove is
-#: told only, as of any.
+#: Protocols that take the neighbours of a built overlay, and accept a second report of these; grove gets only reports,
+#: as for any neighbour.
 _WITH_NEIGHBOURS: Final[dict[str, Callable[[Desk, int, Sequence[int]], Node]]] = {
     "flood": Flood,
     "gossip": Gossip,
@@ -38,28 +38,28 @@ _WITH_NEIGHBOURS: Final[dict[str, Callable[[Desk, int, Sequence[int]], Node]]] =
     "star": Star,
 }
 
-#: Of ``timeout1``: the wait for one that was asked for, a round trip in place of a tree's depth.
+#: Share of ``timeout1``: the wait for a requested message, a round trip in place of a tree's depth.
 _TIMEOUT2: Final = 0.4
 
-#: Those that may ask for another neighbour.
+#: Protocols that can ask for another neighbour.
 _SWITCHING: Final = ("cptcast", "prc")
 
-#: Of a star.
+#: The number of a star's hub.
 HUB: Final = 0
 
-#: What protocols count themselves, where they do.
+#: Counters of the protocols that have some.
 _COUNTED: Final = ("duplicates", "prunes", "grafts", "restarts", "gaps", "forgotten", "stray", "unheard")
 
 
 def neighbours_of(cell: Cell) -> list[list[int]]:
-    """The overlay that is there when its world begins."""
+    """Return the overlay at the begin of its world."""
     if cell.protocol == "star":
         return [list(range(1, cell.nodes)), *([HUB] for _ in range(1, cell.nodes))]
     return overlay(cell.nodes, degree(cell.nodes), Random(f"overlay {cell.seed}"))
 
 
 def world_of(cell: Cell) -> World:
-    """Its world, with all links of the overlay."""
+    """Return its world, with all links of the overlay."""
     neighbours = neighbours_of(cell)
 
     def make(desk: Desk, me: int) -> Node:
@@ -75,7 +75,7 @@ def world_of(cell: Cell) -> World:
 
 
 def grown(cell: Cell, every_s: float) -> World:
-    """A world whose nodes join one after the other, each by one that came before; what it is then is not run yet."""
+    """Return a world whose nodes join one after the other, each through an earlier one; it has not run yet."""
     world = World(cell.nodes, lambda desk, me: _stacked(cell, desk, me, ()), cell.seed)
     chance = Random(f"contacts {cell.seed}")
     for me in range(cell.nodes):
@@ -90,7 +90,7 @@ def _start(world: World, me: int, contact: int | None) -> None:
 
 
 def _stacked(cell: Cell, desk: Desk, me: int, known: Sequence[int]) -> Node:
-    """A membership with the protocol above it."""
+    """Return a membership with the protocol above it."""
     view = degree(cell.nodes)
     above = Above(desk) if cell.protocol in _SWITCHING else desk
     views = Hyparview(desk, me, _protocol(cell, above, me, known), Options(view, view + SPARE))
@@ -100,18 +100,18 @@ def _stacked(cell: Cell, desk: Desk, me: int, known: Sequence[int]) -> Node:
 
 
 def join(world: World) -> None:
-    """One more node comes, and finds a contact in the registry."""
+    """Add one more node, which finds a contact in the registry."""
     me = world.add()
     _start(world, me, world.contacts(me)[0])
 
 
 def protocol_of(node: Node) -> Node:
-    """The protocol of a node of a world, whatever is below it."""
+    """Return the protocol of a node, with any layer below it."""
     return node.upper if isinstance(node, Hyparview) else node
 
 
 def neighbours_in(world: World, number: int) -> list[int]:
-    """A node's present neighbours."""
+    """Return a node's present neighbours."""
     place = world.places[number]
     return [_number(peer) for peer in (place.node.active if isinstance(place.node, Hyparview) else place.ends)]
 
@@ -144,7 +144,7 @@ def _expect(world: World, cell: Cell, neighbours: Neighbours) -> None:
 
 
 def facts_of(world: World, up: Sequence[int]) -> dict[str, Any]:
-    """What the protocol counts itself, in all nodes that are up; and of grove the most that any of them keeps."""
+    """Return the protocols' own counts over all living nodes, and for grove the maximum that any node stores."""
     nodes = [protocol_of(world.places[number].node) for number in up]
     found: dict[str, Any] = {
         name: sum(getattr(node, name) for node in nodes)

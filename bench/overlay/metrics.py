@@ -1,10 +1,10 @@
-"""The figures of a run, from what was recorded of it: section 4.1.1 of the document, and what it left out.
+"""The figures of a run, from its record: section 4.1.1 of the document, and what it left out.
 
 Owns: every formula. Must never: run a world, or read a file. Pure.
 
-**Owed.** A message is owed to whoever was in the overlay when its root sent it, and is up at the end; but for a message
-whose root has crashed: that one only if any node that is up at the end has got it. (Nobody can be blamed for a message
-that died with its root; but for one that some survivors have and others not.)
+**Owed.** A message is due to all nodes that were in the overlay when its root sent it and are up at the end. If its
+root has crashed, it is due only if some node that is up at the end has it. (Nobody is to blame for a message that died
+with its root, but somebody is if only some survivors have it.)
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ingeborg.bench.overlay.wheel import SLOT_S
 Row = dict[str, Any]
 
 DIGITS = 6
-"""Of a figure in a row: a tenth of a microsecond, a millionth of a share."""
+"""Digits of a figure in a row: a tenth of a microsecond, a millionth of a share."""
 
 
 @dataclass(frozen=True)
 class Life:
-    """A node's: the slot of its first link (``None``: it never had one), and whether it is up at the end."""
+    """A node's life: the slot of its first link (``None``: it never had one), and whether it is up at the end."""
 
     since: int | None
     up: bool
@@ -36,14 +36,14 @@ class Life:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What had gone over all links at some moment: messages, bytes of payloads, and all other bytes."""
+    """The traffic over all links until some moment: messages, bytes of payloads, and all other bytes."""
 
     messages: int = 0
     payload_bytes: int = 0
     control_bytes: int = 0
 
     def since(self, before: Traffic) -> Traffic:
-        """What came since."""
+        """Return the traffic since then."""
         return Traffic(
             self.messages - before.messages,
             self.payload_bytes - before.payload_bytes,
@@ -52,13 +52,13 @@ class Traffic:
 
 
 def redundancy(copies: float, nodes: float) -> float:
-    """RMR: m / (n - 1) - 1, of m copies of a payload that n nodes got (section 4.1.1; Leitão et al. 2007, Plumtree,
-    section 4.1). 0: a tree."""
+    """Return the RMR: m / (n - 1) - 1, for m copies of a payload that n nodes got (section 4.1.1; Leitão et al. 2007,
+    Plumtree, section 4.1). 0: a tree."""
     return copies / (nodes - 1) - 1 if nodes > 1 else 0.0
 
 
 def percentile(counts: Counter[int], share: float) -> int:
-    """By nearest rank, of values and how often each is; 0 of none."""
+    """Return a percentile by nearest rank, from values and their counts; 0 without any."""
     rank, total = ceil(share * counts.total()), 0
     for value in sorted(counts):
         total += counts[value]
@@ -68,7 +68,7 @@ def percentile(counts: Counter[int], share: float) -> int:
 
 
 def owed_to(message: Message, index: int, lives: Sequence[Life], record: Record) -> list[int]:
-    """The nodes that have to have it at the end, but its root."""
+    """Return the nodes other than the root that must have it at the end."""
     up = [
         node
         for node, life in enumerate(lives)
@@ -80,11 +80,12 @@ def owed_to(message: Message, index: int, lives: Sequence[Life], record: Record)
 
 
 def figures(record: Record, phase: str, lives: Sequence[Life], traffic: Traffic, payload_bytes: int) -> Row:
-    """Of the messages of one phase, of so many bytes each. ``traffic``: what went over all links for them.
+    """Return the figures of the messages of one phase, with this payload each. ``traffic``: their traffic over all
+    links.
 
-    Times in milliseconds, of deliveries at other nodes than the root; ``last_hop``: the longest way of a payload (LDH),
-    a mean over messages; ``redundancy``: over all messages; ``control_bytes``: a node and message; ``reliability``,
-    ``least``: over messages, the mean and the worst.
+    Times are in milliseconds, over deliveries at nodes other than the root. ``last_hop``: the longest way of a payload
+    (LDH), the mean over messages; ``redundancy``: over all messages; ``control_bytes``: per node and message;
+    ``reliability``, ``least``: the mean and the worst over messages.
     """
     chosen = [index for index, message in enumerate(record.messages) if message.phase == phase]
     latencies, latest, last_hops = _ways(record, set(chosen))
@@ -117,7 +118,8 @@ def figures(record: Record, phase: str, lives: Sequence[Life], traffic: Traffic,
 
 
 def _ways(record: Record, chosen: set[int]) -> tuple[Counter[int], dict[int, int], dict[int, int]]:
-    """How often each latency (in slots) was; by message, the last delivery's latency and the longest way in links."""
+    """Count each latency (in slots); return for each message the last delivery's latency and the longest way in
+    links."""
     sent = {index: record.messages[index].at for index in chosen}
     roots = {index: record.messages[index].root for index in chosen}
     values: list[int] = []
@@ -134,7 +136,7 @@ def _ways(record: Record, chosen: set[int]) -> tuple[Counter[int], dict[int, int
 
 
 def islands(neighbours: Callable[[int], Iterable[int]], nodes: Sequence[int]) -> list[int]:
-    """How many of these nodes are in each part that no link leads out of: greatest first."""
+    """Return the sizes of the parts that no link connects: greatest first."""
     left = dict.fromkeys(nodes)
     sizes = []
     while left:
@@ -149,8 +151,8 @@ def islands(neighbours: Callable[[int], Iterable[int]], nodes: Sequence[int]) ->
 
 
 def memory_bytes(node: object, shared: Iterable[object]) -> int:
-    """What a node's state takes in this interpreter: everything that is reached from it, each object once, but what is
-    ``shared``, classes and functions."""
+    """Return the bytes of a node's state in this interpreter: every object that it reaches, once, except ``shared``
+    ones, classes and functions."""
     seen = {id(each) for each in shared}
     ahead: list[object] = [node]
     total = 0

@@ -1,7 +1,7 @@
-"""The page of `bench overlay`: the document's figures and sentences beside what was found, and what it left out.
+"""The page of `bench overlay`: the document's figures and sentences, our figures for them, and what it left out.
 
-Owns: the words, tables, plots and drawings. Must never: compute a figure that the cells do not have, but for means over
-cells and ratios of two.
+Owns: the words, tables, plots and drawings. Must never: compute a figure that the cells lack, except means over cells
+and ratios of two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ingeborg.bench.report.plots import Plot, Series, linear, logarithmic
 
 Json = Mapping[str, Any]
 
-#: Lines of figures 4.2 and 4.3: whose, and with how many senders.
+#: Lines of figures 4.2 and 4.3: protocol and number of senders.
 LINES: Final = (
     ("prc", 1),
     *(("plumtree", senders) for senders in SENDERS),
@@ -29,21 +29,21 @@ LINES: Final = (
     ("grove", 20),
 )
 
-#: Of what a flood, or a tree, costs beside others: the document's smallest payload and interval.
+#: Protocols in the tables that compare the cost of a flood or a tree, at the document's smallest payload and interval.
 BESIDE: Final = ("flood", "prc", "gossip", "star", "plumtree", "cptcast", "grove")
 
 MARKS: Final = {"holds": "good", "does not": "bad", "within noise": "warn"}
 
 SIDE: Final = 640
-"""Of the drawing, in user units."""
+"""Width of the drawing, in user units."""
 
 
 def page(document: Json) -> str:
-    """The whole page, of what the command has put together."""
+    """Return the whole page from the command's results."""
     cells = Cells(document["cells"])
     lead = Html(
-        "<p class=lead>CPTCast, Plumtree and PRC-broadcast as the document (CPTCast: causal broadcast over trees) has "
-        "them, and <b>grove</b>, the protocol of this project, among simulated nodes: two sites 12.5 ms apart, 50 "
+        "<p class=lead>CPTCast, Plumtree and PRC-broadcast as in the document (CPTCast: causal broadcast over trees), "
+        "and <b>grove</b>, the protocol of this project, among simulated nodes: two sites 12.5 ms apart, 50 "
         "nodes to a host. The same seed gives the same page.</p>"
     )
     parts: list[Html] = []
@@ -53,7 +53,7 @@ def page(document: Json) -> str:
             _claims(cells, nodes),
             *_latencies(cells, nodes),
             _redundancies(cells, nodes),
-            _heading(f"What the document left out, {nodes:,} nodes"),
+            _heading(f"Beyond the document, {nodes:,} nodes"),
             _goals(cells, nodes),
             _beside(cells, nodes),
             _kinds(cells, nodes),
@@ -65,7 +65,7 @@ def page(document: Json) -> str:
     for nodes in cells.sizes("churn"):
         parts += [_heading(f"Churn, {nodes:,} nodes"), _churn(cells, nodes)]
     parts += [_heading("An overlay and a tree"), _drawing(document["drawing"]), _all(cells)]
-    footer = Html("<footer><p>bench overlay; every figure is of a row that the command keeps.</p></footer>")
+    footer = Html("<footer><p>bench overlay; every figure comes from a row that the command keeps.</p></footer>")
     return framed("Broadcast over trees", "Evaluation", lead, [part for part in parts if part], footer)
 
 
@@ -95,16 +95,16 @@ def _claims(cells: Cells, nodes: int) -> Html:
     worlds = (
         "One world for each cell."
         if seeds == 1
-        else f"{seeds} worlds for each cell, of different seeds: figures are means, and what holds in some of them "
-        "only is within noise."
+        else f"{seeds} worlds for each cell, of different seeds: figures are means, and a result that holds only in "
+        "some worlds is within noise."
     )
     return panel(
         "The document's sentences",
-        table(("chapter 4", "here", "what was found, and why"), rows, "Sentences", "compared words sentences"),
+        table(("chapter 4", "here", "our figures, and the reason"), rows, "Sentences", "compared words sentences"),
         explain(
-            f"{worlds} Of latency and RMR, a difference of less than {claims.NOISE:.0%} is within noise. The first "
-            "message of each sender, by which a tree is made, is left out, as the document's network had come to rest "
-            "before."
+            f"{worlds} For latency and RMR a difference of less than {claims.NOISE:.0%} is within noise. The page "
+            "leaves out the first message of each sender, which makes a tree, because the document's network had "
+            "settled before."
         ),
     )
 
@@ -159,11 +159,11 @@ def _redundancies(cells: Cells, nodes: int) -> Html:
     )
 
 
-# What it left out
+# Beyond the document
 
 
 def _judged(text: str, met: bool | None) -> str | Html:
-    """None: there is no goal for it."""
+    """Format the verdict; None: no goal applies."""
     return text if met is None else badge(text, "good" if met else "bad")
 
 
@@ -176,10 +176,10 @@ def _goals(cells: Cells, nodes: int) -> Html:
         return Html("")
     names = claims.GOAL_SENDERS
     return panel(
-        "grove beside its goals",
+        "grove and its goals",
         table(("", "goal", *(_name("", senders).removeprefix(", ") for senders in names)), rows, "Goals"),
         explain(
-            "1 KB every 20 ms. With all nodes as senders each message is its root's first: it floods, and makes a tree."
+            "1 KB every 20 ms. With all nodes as senders each message is its root's first: it floods and makes a tree."
         ),
     )
 
@@ -204,12 +204,12 @@ def _beside(cells: Cells, nodes: int) -> Html:
         if (row := cells.smallest(nodes, protocol, senders)) is not None
     ]
     return panel(
-        "All protocols beside each other: 1 KB every 20 ms",
+        "All protocols compared: 1 KB every 20 ms",
         table(("", *(name for name, _ in columns)), rows, "All protocols"),
         explain(
-            "Out of order: deliveries of a message after another one whose sender had known it. Last hop: the longest "
-            "way of a payload, in links (LDH). First: RMR of each sender's first message. Control: bytes besides the "
-            "payload, a node and message. Memory: of a node at the end, in this interpreter."
+            "Out of order: deliveries of a message after another one whose sender knew it. Last hop: the longest way "
+            "of a payload, in links (LDH). First: RMR of each sender's first message. Control: bytes apart from the "
+            "payload, per node and message. Memory: of a node at the end, in this interpreter."
         ),
     )
 
@@ -231,7 +231,7 @@ def _kinds(cells: Cells, nodes: int) -> Html:
                 )
                 rows.append([_name(protocol, senders), text])
     return panel(
-        "What goes over the links, a node and message", table(("", "messages (bytes)"), rows, "Kinds", "words")
+        "Traffic over the links, per node and message", table(("", "messages (bytes)"), rows, "Kinds", "words")
     )
 
 
@@ -262,9 +262,9 @@ def _timers(cells: Cells, nodes: int) -> Html:
         "Plumtree and CPTCast with other timers",
         table(("", "", *(f"after {timeout} ms" for timeout in TIMEOUTS_MS)), rows, "Timers", "compared"),
         explain(
-            "TIMEOUT1, after which a node asks for a message that was announced to it (TIMEOUT2 is 0.4 of it): mean "
-            "latency, RMR, and GRAFTs a node and message. The document has no value for it. Where senders have sent "
-            "before, the tree comes to rest if the timer is longer than a message may be late by the tree; if it is "
+            "TIMEOUT1, after which a node requests an announced message (TIMEOUT2 is 0.4 of this time): mean "
+            "latency, RMR, and GRAFTs per node and message. The document has no value for it. If senders have sent "
+            "before, the tree settles if the timer is longer than the lateness of a message by the tree; if it is "
             "shorter, the tree changes with every message."
         ),
     )
@@ -282,7 +282,7 @@ def _crashes(cells: Cells, nodes: int) -> list[Html]:
     body = [_faulted(row) for row in sorted(rows, key=lambda row: (row["protocol"], row["share"]))]
     drawn = Drawn(
         Plot(
-            title="Lost by survivors, of the worst message",
+            title="Loss of the worst message among survivors",
             description="The share of nodes that lack the worst message owed to them, over the share that crashed.",
             series=series,
             x=linear(0.8, lambda value: f"{value:.0%}", 0.0),
@@ -290,7 +290,7 @@ def _crashes(cells: Cells, nodes: int) -> list[Html]:
         )
     )
     return [
-        plot(drawn, f"crash-{nodes}", "Over the share of nodes that crash at once, 20 senders."),
+        plot(drawn, f"crash-{nodes}", "Over the share of nodes that crash at once, with 20 senders."),
         panel("A share of the nodes crashes at once", table(_FAULT_COLUMNS, body, "Crashes"), _FAULT_WORDS),
     ]
 
@@ -312,15 +312,15 @@ _FAULT_COLUMNS: Final = (
     "RMR",
 )
 _FAULT_WORDS: Final = explain(
-    "Reliability of the messages that were sent before, in the 5 s while the fault lasts (after a crash: while it is "
-    "repaired), and after it, among nodes that are up at the end. Settled after: from the crash, or the healing of the "
-    "cut, to the last delivery of a message that was sent before it. Registry: reads by nodes that knew nobody. Goal "
+    "Reliability of the messages sent before, in the 5 s of the fault (after a crash: during the "
+    "repair), and after it, among nodes that are up at the end. Settled after: from the crash, or the healing of the "
+    "cut, to the last delivery of a message sent before it. Registry: reads by nodes that knew no other. Goal "
     f"of grove: nothing lost or out of order, nobody isolated, settled within {claims.SETTLED_S_MAX:g} s."
 )
 
 
 def _faulted(row: Json) -> list[str]:
-    """Of a crash or a cut, in the order of ``_FAULT_COLUMNS``."""
+    """Return the cells of a crash or a cut, in the order of ``_FAULT_COLUMNS``."""
     return [
         _faulty(row),
         _met(row, claims.survived),
@@ -334,13 +334,13 @@ def _faulted(row: Json) -> list[str]:
 
 
 def _faulty(row: Json) -> str:
-    """A cell with faults, in the table of its experiment."""
+    """Name a cell with faults, in the table of its experiment."""
     words = [row["protocol"], *([f"{100 * row['share']:g} %"] if row["share"] else [])]
     return ", ".join([*words, *([f"seed {row['seed']}"] if row["seed"] > 1 else [])])
 
 
 def _met(row: Json, goal: Callable[[Json], bool]) -> Html:
-    """Whether grove has met its goal; the others have none."""
+    """Say whether grove has met its goal; the others have none."""
     if row["protocol"] != "grove":
         return Html("")
     return badge("met", "good") if goal(row) else badge("missed", "bad")
@@ -380,10 +380,10 @@ def _churn(cells: Cells, nodes: int) -> Html:
         "registry",
     )
     return panel(
-        "Nodes crash and others join, so many in a second",
+        "Nodes crash and others join, by their number per second",
         table(header, body, "Churn"),
         explain(
-            "A message is owed to nodes that were there when it was sent, and are at the end. Each newcomer reads the "
+            "A message is due to nodes that existed when it was sent, and are up at the end. Each newcomer reads the "
             f"registry. Goal of grove: reliability {claims.CHURN_RELIABILITY_MIN:.2%} or more, nothing out of order, "
             f"RMR {claims.CHURN_RMR_MAX:g} or less."
         ),
@@ -419,8 +419,8 @@ def _drawing(drawn: Json) -> Html:
         f'<path class="dot s1" d="{dots}"/><path class="dot s2" d="M{root_x:g} {root_y:g}h0" stroke-width="12"/></svg>'
     )
     words = (
-        "Grey: the overlay, links between random neighbours. Coloured: the links over which the payload of one message "
-        "came first, from the root in the middle outwards. Each root has a tree of its own in the same overlay."
+        "Grey: the overlay's links between random neighbours. Coloured: the links over which the payload of one "
+        "message came first, from the root in the middle outwards. Each root has its own tree in the same overlay."
     )
     figure = f"<figure><h3>{html(title)}</h3>{svg}<figcaption>{html(words)}</figcaption></figure>"
     return Html(f'<section class="panel">{figure}</section>')

@@ -1,12 +1,12 @@
-"""What became of each broadcast: who got it, when, over how many links, and whether causal order held.
+"""Records each broadcast: the nodes that got it, when, over how many links, and whether causal order held.
 
 Owns: the deliveries of a run, and the causal oracle. Must never: know a protocol, or look into a node.
 
-**The oracle** knows no clocks. Messages are numbered as they are broadcast, and a set of messages is a whole number
-with a bit for each, so that union and difference are one operation on some hundred bytes. The past of a message are all
-messages that its root had got, or knew of by the past of those. When a node gets m2, whatever of its past the node
-lacks becomes *missing* there; a missing message that comes after all is a violation, as `bench check causal` counts
-them. (One that never comes is lost, and violates no order.)
+**The oracle** knows no clocks. It numbers messages in the order of their broadcasts, and represents a set of messages
+as a whole number with a bit for each, so that union and difference are one operation on some hundred bytes. The past of
+a message consists of all messages that its root had got, and of their pasts. When a node gets m2, each part of its past
+that the node lacks becomes *missing* there. A missing message that comes after all is a violation, as in `bench check
+causal`. (One that never comes is lost, and violates no order.)
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Final
 from ingeborg.bench.errors import BenchError
 
 MESSAGES_MAX: Final = 20_000
-"""Of one run: two sets of 2.5 kB a node, 50 MB for 10,000 nodes."""
+"""Messages of one run: two sets of 2.5 kB a node, 50 MB for 10,000 nodes."""
 
 DOUBLE: Final = 0xFFFF
-"""What ``hops`` has of a delivery of what the node had got."""
+"""The value in ``hops`` for a repeated delivery."""
 
 NAMED_MAX: Final = 10
-"""Violations that are named; the others are counted."""
+"""Violations with details; the others are only counted."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Violation:
-    """A node got a message (its index) after another one that its root had sent knowing it."""
+    """A node got a message (its index) after another one whose root knew the first."""
 
     node: int
     message: int
@@ -50,9 +50,9 @@ class Violation:
 
 @dataclass
 class Record:
-    """``slots``, ``nodes``, ``indices``, ``hops``: a delivery each, in the order in which they happened; a root's own
-    is its broadcast. ``doubles``: deliveries of what the node had got; ``unknown``: of what nobody has broadcast.
-    ``violations``: counted; the first are ``named``. ``phase``: of the messages that are broadcast next."""
+    """``slots``, ``nodes``, ``indices``, ``hops``: one entry for each delivery, in their order; a root's own delivery
+    is its broadcast. ``doubles``: repeated deliveries; ``unknown``: deliveries of a message without a broadcast.
+    ``violations``: their count; the first are ``named``. ``phase``: the phase of the next broadcasts."""
 
     phase: str = "run"
     messages: list[Message] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Record:
     _missing: list[int] = field(default_factory=list)
 
     def delivered(self, slot: int, node: int, root: int, number: int, hops: int) -> None:
-        """A node gives a message to its application. Raises BenchError: too many messages."""
+        """Record that a node gives a message to its application. Raises BenchError if there are too many messages."""
         while node >= len(self._got):
             self._got.append(0)
             self._missing.append(0)
@@ -98,12 +98,12 @@ class Record:
         self._append(slot, node, index, min(hops, DOUBLE - 1))
 
     def count(self, nodes: Sequence[int], index: int) -> int:
-        """How many of these nodes have got it."""
+        """Count these nodes that have got it."""
         bit, got, known = self._bits[index], self._got, len(self._got)
         return sum(1 for node in nodes if node < known and got[node] & bit)
 
     def number_got(self, index: int) -> int:
-        """How many nodes have got it, its root counted."""
+        """Count all nodes that have got it, including its root."""
         bit = self._bits[index]
         return sum(1 for got in self._got if got & bit)
 

@@ -1,10 +1,9 @@
-"""One world from its beginning to its end, and the row of figures that it gives.
+"""Runs one world from its beginning to its end, and returns its row of figures.
 
-Owns: when what happens in a world. Must never: touch a file, or compare cells.
+Owns: the order of events in a world. Must never: touch a file, or compare cells.
 
-A world begins with an overlay that is there, has ``SETTLE_S`` to exchange what its protocol exchanges over new links,
-and then a first message of each sender, reported apart: a tree is made by it. After a pause come the messages that
-count.
+A world begins with a given overlay. It has ``SETTLE_S`` for the protocol's exchanges over new links, and then a first
+message of each sender, which makes a tree and has its own figures. After a pause come the messages that count.
 """
 
 from __future__ import annotations
@@ -27,30 +26,30 @@ Row = dict[str, Any]
 SETTLE_S: Final = 2.0
 
 FIRST_S: Final = 0.25
-"""Between the first messages of two senders: a flood of 1 MB takes a host at Rennes 0.1 s."""
+"""Time between the first messages of two senders: a flood of 1 MB takes a host at Rennes 0.1 s."""
 
 STEP_S: Final = 0.1
 QUIET_S: Final = 5.0
-"""A run is over when no payload has been under way for so long. The longest that anybody waits before it asks for what
-is missing is grove's 4 s for a gap in what a link carries."""
+"""The time without any payload under way that ends a run; the longest wait before a request for a missing message is
+grove's 4 s for a gap in a link."""
 
 DRAIN_S_MAX: Final = 60.0
-"""Beyond this it is over in any case, and who lacks a message has not got it."""
+"""The end of a run in any case; a node that still lacks a message has not got it."""
 
 FAULT_AT_S, FAULT_S = 2.0, 5.0
-"""After the first of the messages that count comes the fault. A cut lasts 5 s; what is sent within 5 s after a crash is
-looked at apart."""
+"""The fault comes after the first of the messages that count. A cut lasts 5 s; messages within 5 s after a crash have
+their own figures."""
 
 SAMPLED: Final = 20
-"""Nodes whose memory is measured."""
+"""Nodes in the measurement of memory."""
 
 FIRST, RUN, DURING, AFTER = "first", "run", "during", "after"
-"""Phases of messages: the first of each sender, those that count, and, of those, what is sent while a fault lasts and
-after it."""
+"""Phases of messages: the first of each sender; those that count; and, among these, those during a fault and after
+it"""
 
 
 class Run:
-    """A cell's world, and what was noted of it. ``phases``: of its log; ``mark``: the slot in which its fault ended."""
+    """A cell's world, and its notes. ``phases``: of its log; ``mark``: the slot in which its fault ended."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
@@ -63,7 +62,7 @@ class Run:
         self._sent = 0
 
     def go(self) -> None:
-        """From the beginning to the end."""
+        """Run from the beginning to the end."""
         cell, world = self.cell, self.world
         self._until("settle", "connect", world.now_s + SETTLE_S)
         if cell.senders != ALL:
@@ -73,16 +72,16 @@ class Run:
         (faults[cell.experiment] if cell.faulty else self._plain)()
 
     def lives(self) -> list[Life]:
-        """Of all nodes, as the world is now."""
+        """Return the lives of all nodes in the present world."""
         return [Life(place.linked_at, place.alive) for place in self.world.places]
 
     def row(self) -> Row:
-        """What is kept of it."""
+        """Return the stored figures."""
         world, record = self.world, self.world.record
         lives = self.lives()
         traffic = dict.fromkeys((phase.name for phase in self.phases), Traffic())
         for phase, drain in zip(self.phases, [*self.phases[1:], None], strict=True):
-            # What a phase has left under way is its own.
+            # Copies still under way at the end of a phase belong to that phase.
             end = drain.after if drain is not None and drain.kind == "drain" else phase.after
             traffic[phase.name] = end.since(phase.before)
         found = {
@@ -115,7 +114,7 @@ class Run:
             "entry_bytes": self.tally.entry_bytes(),
         }
 
-    # What happens
+    # Events
 
     def _drawn_senders(self) -> list[int]:
         if self.cell.senders == ALL:
@@ -123,7 +122,7 @@ class Run:
         return sorted(self.chance.sample(range(self.cell.nodes), self.cell.senders))
 
     def _send(self) -> None:
-        """The next message: senders take turns; of all nodes, one is drawn."""
+        """Send the next message: senders take turns; if all nodes send, a random one does."""
         if self.cell.senders == ALL:
             root = self.chance.choice(self._senders)
         else:
@@ -141,7 +140,7 @@ class Run:
         self._sent = 0
 
     def _schedule(self, begin_s: float, count: int) -> float:
-        """So many messages from then on; when the last one's time is over."""
+        """Schedule this number of messages from that time on; return the end of the last one's time."""
         interval = self.cell.interval_ms / 1e3
         for number in range(count):
             self.world.at(begin_s + number * interval, self._send)
@@ -165,7 +164,8 @@ class Run:
         self._faulted(lambda: self.world.cut(lambda node: node in side), self.world.heal, at_once=False)
 
     def _faulted(self, begin: Callable[[], None], end: Callable[[], None], at_once: bool) -> None:
-        """Messages before, during and after a fault. ``at_once``: it is over when it begins; what it does is not."""
+        """Send messages before, during and after a fault. ``at_once``: the fault itself is instantaneous, only its
+        effect lasts."""
         world, start = self.world, self.world.now_s
         last = self._schedule(start, self.cell.broadcasts)
         world.record.phase = RUN
@@ -183,7 +183,7 @@ class Run:
         self._drain("drain")
 
     def _churn(self) -> None:
-        """Each crash and each join by itself, evenly over time; senders stay, so that every message is owed."""
+        """Spread the crashes and joins evenly over time; senders stay, so that every message is due."""
         world, start = self.world, self.world.now_s
         last = self._schedule(start, self.cell.broadcasts)
         world.record.phase = RUN
@@ -217,7 +217,7 @@ class Run:
         self._note(name, kind, start, before, rate)
 
     def _drain(self, name: str) -> None:
-        """Until nothing has been under way for a while."""
+        """Run until nothing has been under way for a while."""
         world = self.world
         before, start = self._traffic(), world.wheel.now
         end, quiet = world.now_s + DRAIN_S_MAX, 0.0
@@ -239,7 +239,8 @@ class Run:
     # Figures of the whole run
 
     def _redundancy(self) -> float:
-        """RMR of all messages that count together: under faults, some of a phase's copies are sent in the next one."""
+        """Return the RMR of all counted messages together: under faults, the next phase sends some of a phase's
+        copies."""
         record, first = self.world.record, next(phase for phase in self.phases if phase.name == RUN)
         copies = (self._traffic().payload_bytes - first.before.payload_bytes) / self.cell.payload_bytes
         others = sum(
@@ -248,7 +249,7 @@ class Run:
         return round(copies / others - 1, metrics.DIGITS) if others else 0.0
 
     def _settled_s(self) -> float | None:
-        """From the end of the fault to the last delivery of a message that was sent before it; 0: none came later."""
+        """Return the time from the fault's end to the last delivery of an earlier message; 0: none came later."""
         if self.mark is None:
             return None
         record = self.world.record
@@ -259,7 +260,7 @@ class Run:
         return round((last - self.mark) * SLOT_S, 4)
 
     def _memory(self, up: Sequence[int]) -> int:
-        """The mean of some nodes that are up."""
+        """Return the mean over some living nodes."""
         sample = Random(f"memory {self.cell.seed}").sample(up, min(SAMPLED, len(up)))
         places = self.world.places
         shared = [self.world, self.world.chance_of_nodes, *places]

@@ -1,10 +1,11 @@
-"""Where the nodes of a simulated overlay run: two sites, their hosts, and what a host's network interface carries.
+"""The places of the nodes of a simulated overlay: two sites, their hosts, and the capacity of a host's network
+interface.
 
 Owns: table 4.1 of the document as numbers, and the latencies, which the document does not give. Must never: know a
 protocol, or the time.
 
-The document ran 5,000 nodes at Nancy and 5,000 at Rennes, 50 on each of 100 hosts (section 4.2.2). A world of fewer
-nodes has fewer hosts, each as full, so that a broadcast loads every interface as it does there.
+The document ran 5,000 nodes at Nancy and 5,000 at Rennes, 50 on each of 100 hosts (section 4.2.2). A smaller world has
+fewer hosts, each as full, so that a broadcast loads every interface in the same way.
 """
 
 from __future__ import annotations
@@ -15,26 +16,28 @@ NODES_PER_HOST: Final = 50
 
 NANCY_BITS_PER_S: Final = 2 * 25_000_000_000
 RENNES_BITS_PER_S: Final = 2 * 10_000_000_000
-"""Both ports of an interface carry at once. (Eight hosts at Rennes have another one of 1 Gbps, left out here.)"""
+"""Both ports of an interface work at once. (Eight hosts at Rennes have another one of 1 Gbps, left out here.)."""
 
 WITHIN_SITE_NS: Final = 300_000
 BETWEEN_SITES_NS: Final = 12_500_000
-"""One way, at least. Both are assumed: a switched network within a site, a national backbone between them."""
+"""Minimum latency, one way; both values are assumptions: a switched network within a site, a national backbone between
+both."""
 
 JITTER_NS: Final = 2_000_000
-"""What is added to each message's latency, evenly from 0 to this: queues in switches, and a host's 50 processes that
+"""The maximum of the uniform addition to each message's latency: queues in switches, and a host's 50 processes that
 wait for its 18 or 16 cores."""
 
 
 class Spot(NamedTuple):
-    """Where a node runs. ``host``: counted over both sites."""
+    """The place of a node. ``host``: counted over both sites."""
 
     site: int
     host: int
 
 
 class Interface:
-    """A host's network interface: whole messages pass one after the other, each way by itself. Times in ns."""
+    """A host's network interface: whole messages pass one after the other, separately in each direction. Times in
+    ns."""
 
     __slots__ = ("in_free_ns", "ns_per_byte", "out_free_ns")
 
@@ -45,8 +48,7 @@ class Interface:
 
 
 class Sites:
-    """The hosts of a world of so many nodes. A node that comes later runs where the one did whose number it has,
-    counted from the first again."""
+    """The hosts of a world with this number of nodes. Later nodes reuse the places from the first one on."""
 
     def __init__(self, nodes: int) -> None:
         self._nodes = nodes
@@ -58,7 +60,7 @@ class Sites:
         self.interfaces += [Interface(RENNES_BITS_PER_S) for _ in range(hosts_rennes)]
 
     def spot(self, node: int) -> Spot:
-        """Where this node runs."""
+        """Return the place of this node."""
         place = node % self._nodes
         if place < self._nancy:
             return Spot(0, place // NODES_PER_HOST)
@@ -66,6 +68,6 @@ class Sites:
 
 
 def latency_ns(one: Spot, other: Spot) -> int:
-    """From one node to the other, without jitter. Within a host it is that of its site: the kernel's way is short, the
-    wait for a core is not."""
+    """Return the latency between two nodes, without jitter. Within a host it is that of its site: the kernel's way is
+    short, but the wait for a core is not."""
     return WITHIN_SITE_NS if one.site == other.site else BETWEEN_SITES_NS

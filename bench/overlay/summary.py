@@ -1,6 +1,6 @@
-"""The figures of all cells as tables of Markdown, for the terminal and the documentation.
+"""The figures of all cells as Markdown tables, for the terminal and the documentation.
 
-Owns: columns and their digits. Must never: compute a figure but a mean over cells.
+Owns: columns and their digits. Must never: compute a figure, except a mean over cells.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _COLUMNS: tuple[tuple[str, Callable[[Json, Json], str]], ...] = (
     ("of all", lambda row, _: f"{row['redundancy']:.3f}"),
     ("control, B", lambda _, phase: f"{phase['control_bytes']:.0f}"),
 )
-"""Of a cell and one of its phases. ``of all``: RMR of all messages that count; a fault has copies of one phase
-sent in the next. Control bytes: a node and message."""
+"""Columns of a cell and a phase. ``of all``: the RMR of all counted messages, because under a fault the next phase
+sends some copies. Control bytes: per node and message."""
 
 
 def share(value: float) -> str:
-    """In per cent, with as many digits as tell it from all: 99.9983 % is not 100 %."""
+    """Format a share in per cent, with enough digits to tell it from 100 %: 99.9983 % is not 100 %."""
     return "100 %" if value == 1.0 else f"{100 * min(value, 0.999999):.4f} %"
 
 
 def markdown(rows: Sequence[Json]) -> str:
-    """All cells by experiment, each with the phases of its messages, named in the first of these; of several seeds of a
-    cell, the first."""
+    """Return all cells by experiment, each with the phases of its messages, named in its first row; the first of
+    several seeds."""
     lines = ["# Broadcast among simulated nodes"]
     first: dict[str, Json] = {}
     for row in sorted(rows, key=lambda row: int(row["seed"])):
@@ -52,7 +52,7 @@ def markdown(rows: Sequence[Json]) -> str:
 
 
 def what(row: Json) -> str:
-    """A cell in a few words."""
+    """Describe a cell in a few words."""
     words = [row["protocol"], f"{row['nodes']:,} nodes", f"{row['senders'] or 'all'} senders"]
     if row["experiment"] in ("thesis", "timers"):
         words += [f"{row['payload_bytes'] // 1000} KB", f"{row['interval_ms']} ms"]
@@ -64,7 +64,7 @@ def what(row: Json) -> str:
 
 
 def speed(times: Sequence[Json]) -> str:
-    """How fast the worlds ran, in one line."""
+    """Return the speed of the worlds in one line."""
     seconds = sum(row["cpu_seconds"] for row in times)
     events = sum(row["cpu_seconds"] * row["events_per_cpu_second"] for row in times)
     each = events / seconds if seconds else 0.0
@@ -85,6 +85,6 @@ def _place(row: Json) -> tuple[Any, ...]:
 
 
 def _table(table: Sequence[Sequence[str]]) -> list[str]:
-    """Not in columns: kept tables of hundreds of rows would be a third spaces."""
+    """Return the rows without aligned columns: a third of a stored table of hundreds of rows would be spaces."""
     rows = [table[0], ["---"] * len(table[0]), *table[1:]]
     return [f"| {' | '.join(row)} |" for row in rows]

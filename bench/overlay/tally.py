@@ -1,8 +1,8 @@
-"""What goes over the links, by kind of message: how many, how many bytes, and of grove how many order entries.
+"""Counts the traffic over the links, by kind of message: messages, bytes, and the order entries of grove.
 
-Owns: counting while it is asked to. Must never: change what is sent.
+Owns: counting while it is switched on. Must never: change a message.
 
-It is held against every send, so it looks at a message once and keeps three numbers of each kind.
+It sees every send, so it looks at a message once and keeps three numbers for each kind.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ingeborg.broker.core.overlay.node import Wire
 
 
 def _names(module: Any) -> dict[int, str]:
-    """Kinds by number: in both modules a kind is a constant without the unit that a size has."""
+    """Return the names of kinds by number: in both modules a kind is a constant without the unit that a size has."""
     return {
         value: name.lower()
         for name, value in vars(module).items()
@@ -30,7 +30,7 @@ _MEMBERSHIP: Final = "membership"
 
 
 class Tally:
-    """``rows``: by kind, [messages, bytes besides payloads, order entries of grove]."""
+    """``rows``: by kind, [messages, bytes apart from payloads, order entries of grove]."""
 
     def __init__(self, protocol: str) -> None:
         self._grove = protocol == "grove"
@@ -38,7 +38,7 @@ class Tally:
         self.rows: dict[int, list[int]] = {}
 
     def count(self, wire: Wire, control_bytes: int) -> None:
-        """One more message is sent."""
+        """Count one more sent message."""
         kind = wire[0]
         row = self.rows.get(kind)
         if row is None:
@@ -49,7 +49,7 @@ class Tally:
             row[2] += len(wire[1])
 
     def by_name(self) -> dict[str, list[int]]:
-        """The same by the names of kinds; all of the membership's together."""
+        """Return the counts by the names of kinds; all kinds of the membership are one."""
         found: dict[str, list[int]] = {}
         for kind in sorted(self.rows):
             row = found.setdefault(self._names.get(kind, _MEMBERSHIP), [0, 0, 0])
@@ -58,7 +58,7 @@ class Tally:
         return found
 
     def entry_bytes(self) -> float | None:
-        """Bytes of an order entry that goes without its payload, its share of its message's head included; None: none
-        went."""
+        """Return the bytes of an order entry that travels without its payload, including its share of the message's
+        head; None: there was none."""
         _, control_bytes, entries = self.rows.get(grove.ENTRIES, (0, 0, 0)) if self._grove else (0, 0, 0)
         return round(control_bytes / entries, 3) if entries else None

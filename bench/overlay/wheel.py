@@ -1,10 +1,10 @@
-"""Virtual time: what is due in which slot of 0.1 ms.
+"""Virtual time: the events of each slot of 0.1 ms.
 
-Owns: the order of events. Must never: know what an event is for.
+Owns: the order of events. Must never: know the purpose of an event.
 
-Events of one slot come in the order in which they were put there, and nothing else decides: that is why the same seed
-gives the same run. A slot is a list, found by its number, so that an event costs an append, whatever is due besides (a
-heap would compare it with some twenty others), and a timer may be any time ahead.
+Events of one slot run in the order of their insertion, and nothing else decides: so the same seed gives the same run. A
+slot is a list, found by its number. So an event costs an append, no matter how many are due (a heap would compare it
+with some twenty others), and a timer can be any time ahead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SLOT_NS: Final = 100_000
 SLOTS_PER_S: Final = 10_000
 
 MESSAGE: Final = 0
-"""An event is (subject, content, payload bytes, size). A size from 0 on: a message, with its bytes on the wire."""
+"""An event is (subject, content, payload bytes, size). A size from 0 on marks a message, with its bytes on the wire."""
 
 HELD: Final = -1
 """A message that has waited for its receiver's interface."""
@@ -28,13 +28,13 @@ TIMER: Final = -2
 """A node's timer."""
 
 CALL: Final = -3
-"""A function and its arguments: whatever happens seldom."""
+"""A function and its arguments, for rare events."""
 
 Event = tuple[Any, Any, int, int]
 
 
 class Wheel:
-    """``slots``: what is due, by slot number. ``now``: the slot that is being run; ``now_ns``: its beginning."""
+    """``slots``: due events, by slot number. ``now``: the running slot; ``now_ns``: its beginning."""
 
     def __init__(self) -> None:
         self.slots: dict[int, list[Event]] = {}
@@ -42,7 +42,7 @@ class Wheel:
         self.now_ns = 0
 
     def put(self, slot: int, event: Event) -> None:
-        """Last in its slot, which is the present one if it would be past."""
+        """Put an event last into its slot, or into the present one if that slot is past."""
         slot = max(slot, self.now)
         batch = self.slots.get(slot)
         if batch is None:
@@ -51,10 +51,10 @@ class Wheel:
             batch.append(event)
 
     def call(self, seconds: float, function: Callable[..., None], *arguments: Any) -> None:
-        """Call it when so much time is over."""
+        """Call the function after this time."""
         self.put(self.now + slots(seconds), (function, arguments, 0, CALL))
 
 
 def slots(seconds: float) -> int:
-    """So many slots, at least one: what is asked for now never happens within the same event."""
+    """Convert to slots, at least one: a request for now never runs within the same event."""
     return max(1, round(seconds * SLOTS_PER_S))

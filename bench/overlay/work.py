@@ -1,8 +1,8 @@
-"""One cell of the plan, run and kept: its log, its row of figures, and how long it took.
+"""Runs one cell of the plan and stores its log, its row of figures, and its duration.
 
-Owns: what is kept of a cell, and where. Must never: decide what happens in its world (``run`` does).
+Owns: the stored files of a cell, and their places. Must never: decide what happens in its world (``run`` does).
 
-Row and log depend on the cell alone; how long it took is in a file of its own.
+Row and log depend on the cell alone; the duration is in a separate file.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ ROWS, TIMES, LOGS = "rows", "times", "logs"
 
 
 def run(cell: Cell, out: Path) -> None:
-    """Run it and keep what it gives; a cell that has been kept is not run again. Its row, written last, is the sign
-    that it has.
+    """Run the cell and store its results, unless they exist. Its row, written last, marks it as done.
 
-    Meanwhile Python looks for no circles of garbage: a world makes none, and to search its millions of objects for them
-    takes longer than all else.
+    Meanwhile Python's cycle collector is off: a world makes no cycles, and searching its millions of objects for cycles
+    takes longer than all other work.
     """
     if kept(cell, out):
         return
@@ -57,17 +56,17 @@ def run(cell: Cell, out: Path) -> None:
 
 
 def kept(cell: Cell, out: Path) -> bool:
-    """Is it done?"""
+    """Is the cell done?"""
     return path_of(out, ROWS, cell).is_file()
 
 
 def path_of(out: Path, kind: str, cell: Cell) -> Path:
-    """Its file of this kind, or its folder of ``LOGS``."""
+    """Return its file of this kind, or its folder of ``LOGS``."""
     return out / kind / (cell.name if kind == LOGS else f"{cell.name}.json")
 
 
 def _log(run_of: Run, out: Path) -> int:
-    """Write it beside its place, so that a folder of logs holds whole ones only."""
+    """Write the log next to its place and move it, so that a folder of logs holds only complete ones."""
     cell = run_of.cell
     path = path_of(out, LOGS, cell)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +88,7 @@ def _log(run_of: Run, out: Path) -> int:
 
 
 def _remove(directory: Path) -> None:
-    """A log of ours, and nothing else."""
+    """Remove a log of ours, and nothing else."""
     if directory.is_dir():
         for path in directory.iterdir():
             path.unlink()

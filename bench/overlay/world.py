@@ -1,18 +1,18 @@
-"""The simulator: nodes of a protocol, the links between them, and what befalls them.
+"""The simulator: nodes of a protocol, the links between them, and their faults.
 
-Owns: links with their order, losses and ends; crashes, cuts, late joins; the registry; how much went over the links.
-Must never: know a protocol (it is given what makes a node), nor judge a delivery (``record`` does).
+Owns: links with their order, losses and ends; crashes, cuts, late joins; the registry; the traffic over the links. Must
+never: know a protocol (its caller passes a function that makes a node), nor judge a delivery (``record`` does).
 
-Everything is drawn from generators made of the seed, one for the network and one for the nodes, so that two protocols
-see the same network until they differ. No set or dict is walked whose order could depend on a hash.
+All random numbers come from generators made from the seed, one for the network and one for the nodes, so two protocols
+see the same network until they differ. The code iterates over no set or dict whose order could depend on a hash.
 
-**Links.** Both ends of a link hold an ``End``, the way from them to the other. A message waits for the interface of
-its sender's host, takes the latency, waits for the interface of its receiver's host, and never overtakes another of
-its link. Headers of TCP and IP are left out: protocols are compared, and all pay them.
+**Links.** Both ends of a link hold an ``End``, the way to the other one. A message waits for the interface of its
+sender's host, takes the latency, waits for the interface of its receiver's host, and never overtakes another of its
+link. Headers of TCP and IP are left out, because all protocols pay for them equally.
 
-**Ends of links.** Who hangs up is told nothing; what it had sent comes, then the other end is told. When a process
-crashes, what it had sent comes, and its neighbours are told ``DETECT_S`` later. A cut loses what is under way, and both
-ends are told ``DETECT_S`` later.
+**Ends of links.** A node that hangs up gets no report; its sent messages still arrive, and then the other end gets one.
+When a process crashes, its sent messages still arrive, and its neighbours get a report ``DETECT_S`` later. A cut loses
+all messages under way, and both ends get a report ``DETECT_S`` later.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ from ingeborg.bench.overlay.wheel import CALL, HELD, SLOT_NS, SLOT_S, SLOTS_PER_
 from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
 
 DETECT_S: Final = 1.0
-"""How long a neighbour's crash, or a cut, goes unnoticed: heartbeats find it. The kernel of a host that lives would say
-it at once, so this is the worse case."""
+"""The time until heartbeats detect a neighbour's crash, or a cut. The kernel of a living host would report a crash at
+once, so this is the worse case."""
 
 UNREACHABLE_S: Final = 1.0
-"""After this, a dial across a cut is given up. (A crashed process is refused by its host within a round trip.)"""
+"""The time after which a dial across a cut fails (a crashed process's host refuses within a round trip)."""
 
 CONTACTS: Final = 3
-"""Nodes that the registry names at a time: one of them may crash before it is dialled."""
+"""Nodes in an answer of the registry, because one of these can crash before the dial."""
 
 EVENTS_MAX: Final = 2_000_000_000
-"""Of one run. The longest cell of the plan has some 60 million; a protocol that has come to this does not end."""
+"""Events of one run. The longest cell of the plan has some 60 million; a protocol that reaches this limit does not
+end"""
 
 Make = Callable[[Desk, int], Node]
-"""What makes the node of this number at this desk."""
+"""Makes the node of this number at this desk."""
 
 
 class End:
-    """The way over a link from one node to another. ``open``: what comes over it is taken."""
+    """The way over a link from one node to another. ``open``: the receiver still accepts messages."""
 
     __slots__ = ("back", "desk", "frm", "held", "into", "last", "latency_ns", "open", "out", "received", "to")
 
@@ -56,7 +57,7 @@ class End:
         self.desk = to
         self.received: Callable[[Peer, Wire, int], None] = to.node.received
         self.latency_ns = latency
-        # Within a host nothing passes an interface.
+        # Within a host messages pass no interface.
         other_host = frm.spot.host != to.spot.host
         self.out: Interface | None = frm.interface if other_host else None
         self.into: Interface | None = to.interface if other_host else None
@@ -81,7 +82,7 @@ class Place(Desk):
         self.dialling: dict[Peer, None] = {}
         self.alive = True
         self.linked_at: int | None = None
-        """The slot in which its first link was opened."""
+        """The slot in which its first link opened."""
         self.node: Node
 
     def send(self, peer: Peer, wire: Wire, control_bytes: int, payload_bytes: int = 0) -> None:
@@ -135,11 +136,11 @@ class Place(Desk):
 
 
 class World:
-    """Nodes 0 to ``nodes`` - 1, without links. ``record``: gets every delivery.
+    """Nodes 0 to ``nodes`` - 1, without links. ``record``: receives every delivery.
 
-    ``messages``, ``payload_bytes``, ``control_bytes``: sent so far, by all. ``under_way``: messages with a payload
-    that have not come yet. ``lost``: messages that came to an end that took nothing any more. ``registry_reads``: by
-    ``Desk.contacts``. ``tap``: told of every message that is sent, and its bytes besides a payload.
+    ``messages``, ``payload_bytes``, ``control_bytes``: the totals sent so far. ``under_way``: messages with a payload
+    that have not arrived yet. ``lost``: messages that arrived at a closed end. ``registry_reads``: calls of
+    ``Desk.contacts``. ``tap``: called for every sent message, with its bytes apart from a payload.
     """
 
     def __init__(self, nodes: int, make: Make, seed: int, record: Record | None = None) -> None:
@@ -163,15 +164,15 @@ class World:
 
     @property
     def now_s(self) -> float:
-        """Since the world's beginning."""
+        """Return the time since the world's beginning."""
         return self.wheel.now * SLOT_S
 
     def at(self, seconds: float, function: Callable[..., None], *arguments: Any) -> None:
-        """Call it at this time since the world's beginning."""
+        """Call the function at this time since the world's beginning."""
         self.wheel.put(round(seconds * SLOTS_PER_S), (function, arguments, 0, CALL))
 
     def run(self, until_s: float) -> None:
-        """Everything that is due before this time since the world's beginning. Raises BenchError: it does not end."""
+        """Run all events before this time since the world's beginning. Raises BenchError if the run does not end."""
         wheel = self.wheel
         due = wheel.slots
         until = round(until_s * SLOTS_PER_S)
@@ -186,7 +187,7 @@ class World:
             wheel.now_ns = wheel.now * SLOT_NS
 
     def _slot(self, batch: list[Any], now_ns: int) -> None:
-        """Run a slot; what is put into it meanwhile comes last."""
+        """Run a slot; events added to it meanwhile come last."""
         wheel = self.wheel
         now_s = wheel.now * SLOT_S
         end_ns = now_ns + SLOT_NS
@@ -226,7 +227,7 @@ class World:
     # Nodes
 
     def add(self) -> int:
-        """A new node, without links; its number."""
+        """Add a node without links; return its number."""
         me = len(self.places)
         place = Place(self, me, self.sites.spot(me))
         place.now = self.now_s
@@ -235,24 +236,24 @@ class World:
         return me
 
     def node(self, number: int) -> Node:
-        """The node of this number, told the time: for whoever calls it from outside."""
+        """Return the node of this number, with its time set, for calls from outside."""
         place = self.places[number]
         place.now = self.now_s
         return place.node
 
     def broadcast(self, root: int, payload_bytes: int) -> None:
-        """Have this node broadcast; one that has crashed does not."""
+        """Have this node broadcast; a crashed one does not."""
         if self.places[root].alive:
             self.node(root).broadcast(payload_bytes)
 
     def contacts(self, asking: int) -> list[int]:
-        """Some living nodes but the one that asks, as the registry knows them. Counted."""
+        """Return some living nodes other than the asking one, from the registry. Counts the call."""
         self.registry_reads += 1
         living = [place.me for place in self.places if place.alive and place.me != asking]
         return self._chance.sample(living, min(CONTACTS, len(living)))
 
     def crash(self, number: int) -> None:
-        """It does nothing any more. What it has sent comes."""
+        """Stop a node. Its sent messages still arrive."""
         place = self.places[number]
         place.alive = False
         for end in place.ends.values():
@@ -276,14 +277,14 @@ class World:
                 node.up(other, one < other)
 
     def dial(self, place: Place, to: Place) -> None:
-        """Ask for a link, unless there is one or it is being asked for."""
+        """Request a link, unless one exists or a request is under way."""
         if to is place or to.me in place.ends or to.me in place.dialling:
             return
         place.dialling[to.me] = None
         self._later(place, to, self._asked, place, to)
 
     def _asked(self, place: Place, to: Place) -> None:
-        """The question for a link arrives. If both have asked, whichever question comes first makes it."""
+        """Handle the arrival of a link request. If both have asked, the first request to arrive makes the link."""
         if to.me not in place.dialling:
             return
         if self._severed(place.me, to.me):
@@ -293,7 +294,7 @@ class World:
             self._later(to, place, self._refused, place, to)
             return
         old = to.ends.get(place.me)
-        if old is not None:  # its end is under way, or is not noticed yet
+        if old is not None:  # its end is still under way or unnoticed
             self._told_down(old)
         dialled = place.me in to.dialling
         to.dialling.pop(place.me, None)
@@ -305,7 +306,7 @@ class World:
         self._up(to, place.me, dialled)
 
     def _answered(self, end: End) -> None:
-        """The answer arrives, before all that was sent after it."""
+        """Handle the arrival of the answer, which comes before all later messages."""
         place = end.back.desk
         place.dialling.pop(end.to, None)
         if place.alive:
@@ -326,21 +327,22 @@ class World:
             self.node(place.me).unreachable(to.me)
 
     def hang_up(self, place: Place, peer: Peer) -> None:
-        """End a link; what was sent to this end is lost, what it has sent comes."""
+        """End a link: messages to this end are lost, its sent messages still arrive."""
         end = place.ends.pop(peer, None)
         if end is not None:
             end.back.open = False
             self._in_order(end, self._ended, end)
 
     def _ended(self, end: End) -> None:
-        """All that was sent has arrived; what waits for the receiver's interface comes before the end is told."""
+        """Handle the end of a link after its last message. Messages that wait for the receiver's interface come before
+        the report."""
         if end.held and end.into is not None:
             self.wheel.put(int(end.into.in_free_ns) // SLOT_NS, (self._ended, (end,), 0, CALL))
         elif end.open:
             self._told_down(end.back)
 
     def sever(self, one: int, other: int) -> None:
-        """Break the link between two nodes, if there is one: what is under way is lost."""
+        """Break the link between two nodes, if there is one: messages under way are lost."""
         end = self.places[one].ends.get(other)
         if end is not None:
             end.open = end.back.open = False
@@ -348,30 +350,30 @@ class World:
             self.wheel.call(DETECT_S, self._found_down, end.back)
 
     def cut(self, side: Callable[[int], object]) -> None:
-        """Nothing passes any more between nodes of different sides."""
+        """Stop all traffic between nodes of different sides."""
         self._side = side
         for place in self.places:
             for peer in [peer for peer in place.ends if self._severed(place.me, cast(int, peer))]:
                 end = place.ends[peer]
                 end.open = end.back.open = False
-                # Both, for the answer to its dial may still be under way to the other end.
+                # Both directions, because the answer to a dial can still be under way to the other end.
                 self.wheel.call(DETECT_S, self._found_down, end)
                 self.wheel.call(DETECT_S, self._found_down, end.back)
 
     def heal(self) -> None:
-        """The cut is over. Links that it has broken stay broken: it must have lasted ``DETECT_S``."""
+        """End the cut. Broken links stay broken: the cut must have lasted ``DETECT_S``."""
         self._side = None
 
     def _severed(self, one: int, other: int) -> bool:
         return self._side is not None and self._side(one) != self._side(other)
 
     def _found_down(self, end: End) -> None:
-        """A node finds that the link whose way out is this one is broken."""
+        """Handle a node's discovery that the link with this way out is broken."""
         end.open = end.back.open = False
         self._told_down(end)
 
     def _told_down(self, end: End) -> None:
-        """The node from which this way leads is told of the link's end, unless it has no such link any more."""
+        """Report the link's end to the node at its start, unless that link is already gone."""
         place = end.back.desk
         if place.ends.get(end.to) is end:
             del place.ends[end.to]
@@ -391,11 +393,11 @@ class World:
         return End(frm, to, latency_ns(frm.spot, to.spot))
 
     def _in_order(self, end: End, function: Callable[..., None], *arguments: Any) -> None:
-        """Call it where the link leads, in order with its messages."""
+        """Call the function at the link's other end, in order with its messages."""
         arrival = self.wheel.now_ns + end.latency_ns + self.jitter() * JITTER_NS
         end.last = max(end.last, int(arrival) // SLOT_NS)
         self.wheel.put(end.last, (function, arguments, 0, CALL))
 
     def _later(self, frm: Place, to: Place, function: Callable[..., None], *arguments: Any) -> None:
-        """Call it when a message without a link would be there."""
+        """Call the function when a message without a link would arrive."""
         self.wheel.call((latency_ns(frm.spot, to.spot) + self.jitter() * JITTER_NS) / 1e9, function, *arguments)

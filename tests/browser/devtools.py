@@ -29,7 +29,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
 
-#: waits in the page for an expression to become true, and returns its value
+#: Waits in the page for an expression to become true, and returns its value.
 UNTIL = """
 async function until(look, what, patience_ms) {
     const end = performance.now() + patience_ms;

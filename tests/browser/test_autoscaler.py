@@ -19,7 +19,7 @@ from .devtools import Page, browsing
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
-#: a possible name of a member that a page must not run
+#: A possible name of a member that a page must not run.
 HOSTILE = '<img src="x" onerror="window.taken = 1">'
 EMPTY = Picture("synchronizing", 1, 0, None, (), 0, 0, 0, 0.0, 0.0, (), (), False, False)
 

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
 SUCCESS = {"result": "success"}
 
-#: a possible topic, client id and payload that a page must not run
+#: A possible topic, client id and payload that a page must not run.
 HOSTILE = '<script>window.taken = 1</script><img src="x" onerror="window.taken = 1">'
 
 

@@ -26,14 +26,14 @@ ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "chat room village"
 HOSTILE = '<img src="x" onerror="window.taken = 1">'
 
-#: the page's content: each line's class and text, without its time
+#: The page's content: each line's class and text, without its time.
 SHOWN = """[...document.querySelectorAll("#lines li")].map(line => {
     const copy = line.cloneNode(true);
     copy.querySelector("time")?.remove();
     return [line.className.trim(), copy.textContent];
 })"""
 
-#: waits until the page is subscribed
+#: Waits until the page is subscribed.
 READY = "!document.querySelector('button').disabled"
 
 

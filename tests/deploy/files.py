@@ -13,10 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 DOCS = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 
-#: the longest orderly end of an endpoint, apart from ``drain-time``, in seconds
+#: The longest orderly end of an endpoint, apart from ``drain-time``, in seconds.
 ORDERLY_END_S = 15.0
 
-#: the minimum reserve on top of that for a busy machine, in seconds
+#: The minimum reserve on top of that for a busy machine, in seconds.
 SPARE_S = 5.0
 
 _TOOL_S = 100

@@ -27,13 +27,13 @@ from ingeborg.protocol.pages import fetch, samples
 from tests import wants
 from tests.cluster.processes import Cluster, cluster_of, eventually
 
-#: the interval of scrapes, in seconds
+#: The interval of scrapes, in seconds.
 SCRAPE_S = 0.25
 
-#: scrapes of each endpoint behind every answer
+#: Scrapes of each endpoint behind every answer.
 SCRAPES = 12
 
-#: the longest wait for a reply, in seconds
+#: The longest wait for a reply, in seconds.
 _REPLY_S = 60.0
 
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from .files import DEPLOY, documents
 
-#: the dashboard's variables, with their values in the test; the step covers two scrapes and more
+#: The dashboard's variables, with their values in the test; the step covers two scrapes and more.
 VARIABLES = {"$__rate_interval": "5s", "$__interval": "5s", "$job": "ingeborg", "$instance": ".+"}
 
-#: labels that Prometheus adds to its scrapes, and metrics of its own
+#: Labels that Prometheus adds to its scrapes, and metrics of its own.
 TARGET_LABELS = {"job", "instance"}
 OWN_METRICS = {"up": set(), "ALERTS": {"alertname", "alertstate"}}
 

@@ -19,7 +19,7 @@ from .test_kubernetes import RELEASES, only
 
 FILE = DEPLOY / "kubernetes" / "autoscaler.yaml"
 MANIFESTS = documents(FILE)
-#: time for the sink and a member's last reports, in addition to ``stop_s``, in seconds
+#: Time for the sink and a member's last reports, in addition to ``stop_s``, in seconds.
 LAST_WORDS_S = 25.0
 
 

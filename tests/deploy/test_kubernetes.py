@@ -19,7 +19,7 @@ FOLDER = DEPLOY / "kubernetes"
 KUSTOMIZATION = documents(FOLDER / "kustomization.yaml")[0]
 MANIFESTS = [manifest for name in KUSTOMIZATION["resources"] for manifest in documents(FOLDER / name)]
 
-#: the oldest release that has all used features by default, and the newest whose schemas are at hand
+#: The oldest release that has all used features by default, and the newest whose schemas are at hand.
 RELEASES = ("1.32", kubernetes_validate.latest_version())
 
 
@@ -63,7 +63,7 @@ def options(container: dict[str, Any], tmp_path: Path) -> ServeOptions:
     return load({}, environment, tmp_path / key)
 
 
-#: optional in some clusters
+#: Optional in some clusters.
 APART = {"autoscaler.yaml"}
 
 

@@ -13,7 +13,7 @@ from .queries import ALL, OWN_METRICS, TARGET_LABELS, Query, of_dashboard, of_ru
 
 pytestmark = pytest.mark.cluster
 
-#: panels of events that do not happen here
+#: Panels of events that do not happen here.
 EMPTY_WHERE_ALL_IS_WELL = {"panel Operations that failed"}
 
 
@@ -66,7 +66,7 @@ def test_a_panel_shows_something(query: Query, answers: dict[str, Answer]) -> No
     assert answers[query.filled_in].numbers > 0, query.filled_in
 
 
-#: alerts that judge the machine, which can be too slow or stand still for a second here; alerts_test.yml has both cases
+#: Alerts that judge the machine, which can be too slow or pause for a second here; alerts_test.yml has both cases.
 OF_THE_MACHINE = {
     "IngeborgBusy",
     "IngeborgDeliverySlow",

@@ -16,10 +16,10 @@ from .files import DEPLOY, DOCS, ORDERLY_END_S, SPARE_S, run
 FOLDER = DEPLOY / "systemd"
 UNITS = ("ingeborg.service", "ingeborg@.service")
 
-#: exposure according to `systemd-analyze security`, in tenths; 0 is the best, 100 a unit without any hardening
+#: Exposure according to `systemd-analyze security`, in tenths; 0 is the best, 100 a unit without any hardening.
 EXPOSURE_MAX = 15
 
-#: settings that systemd knows since 254; earlier versions say that they skip them
+#: Settings that systemd knows since 254; earlier versions say that they skip them.
 SINCE_254 = ("RestartSteps", "RestartMaxDelaySec")
 
 

@@ -1,7 +1,7 @@
-"""`python -m ingeborg.bench.caching.live`: units of the plan, or all of it, by hand.
+"""`python -m ingeborg.bench.caching.live`: runs some or all units of the plan by hand.
 
-Owns: its arguments, the order of running and digesting, and what is said meanwhile. Must never: run two units at once:
-a latency that is measured beside another unit is not its own.
+Owns: its arguments, the order of running and digesting, and the output meanwhile. Must never: run two units at once,
+because each would distort the other's latency.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ingeborg.bench.caching.live.run import Places
 from ingeborg.bench.errors import BenchError, UsageError
 
 HERE = "here"
-"""For ``--kafka``: one that is started, and ended."""
+"""Value of ``--kafka``: start a Kafka here and end it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0: all has been run; 1: not all; 2: wrong usage; 130: interrupted."""
+    """Return 0: all units have run; 1: some have not; 2: wrong usage; 130: interrupted."""
     options = _parser().parse_args(arguments)
-    # As Ctrl-C: what has been started (a broker, a Kafka) is ended on the way out.
+    # Like Ctrl-C: the way out ends everything that was started (a broker, a Kafka).
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return run(options)
@@ -47,34 +47,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m ingeborg.bench.caching.live",
-        description="Measure latency and throughput of the document's broker with each of its caching strategies. What "
-        "DIR holds already is not run again. One unit: --only latency-lmdb-direct-n1000-threshold-unbounded-seed1",
+        description="Measure latency and throughput of the document's broker with each of its caching strategies; "
+        "units that DIR holds already do not run again. One unit: --only "
+        "latency-lmdb-direct-n1000-threshold-unbounded-seed1",
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="where rows and logs go; made if not there")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder for rows and logs; created if missing")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="only these units; * and ? stand for other letters")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="default: %(default)s")
-    parser.add_argument("--list", action="store_true", help="only say what would be run")
+    parser.add_argument("--list", action="store_true", help="only list the units")
     parser.add_argument(
-        "--kafka", metavar="HOST:PORT", help=f"servers of a Kafka; {HERE}: one is started and ended; else no unit of it"
+        "--kafka",
+        metavar="HOST:PORT",
+        help=f"servers of a Kafka; {HERE}: start one and end it; default: no units with Kafka",
     )
-    parser.add_argument("--store", default="lmdb", metavar="riak:HOST:PORT,…", help="a Riak, too, for its units")
-    parser.add_argument("--reads", choices=READS, default=LOOP, help="where LMDB is read (default: %(default)s)")
+    parser.add_argument("--store", default="lmdb", metavar="riak:HOST:PORT,…", help="also a Riak, for its units")
+    parser.add_argument("--reads", choices=READS, default=LOOP, help="where to read LMDB (default: %(default)s)")
     parser.add_argument("--no-digest", action="store_true", help="leave the logs as they are, without percentiles")
-    parser.add_argument("--keep-logs", action="store_true", help="do not delete logs that have been digested")
+    parser.add_argument("--keep-logs", action="store_true", help="do not delete logs after their digest")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Units first, then their digest."""
+    """Run the units, then digest them."""
     out = Path(options.out)
     kind, _, nodes = options.store.partition(":")
     if options.store != "lmdb" and (kind != "riak" or not nodes):
-        raise UsageError("--store has to be riak:HOST:PORT,HOST:PORT…")
+        raise UsageError("--store must be riak:HOST:PORT,HOST:PORT…")
     units = cases.plan(options.seed, kafka=True, riak=True)
     if options.only:
         units = [unit for unit in units if any(fnmatch.fnmatchcase(unit.name, name) for name in options.only)]
         if not units:
-            raise BenchError(f"no unit is called {' or '.join(options.only)}; --list says which there are")
+            raise BenchError(f"no unit is called {' or '.join(options.only)}; --list shows all names")
     if options.list:
         print(*(unit.name for unit in units), sep="\n")
         return 0
@@ -88,9 +91,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_all(units: Sequence[Unit], out: Path, *, kafka: str | None, riak: str, reads: str = LOOP) -> list[str]:
-    """One after the other; the names of those that failed. ``kafka``: servers, ``HERE``, or ``None``; ``riak``: nodes,
-    or empty. Where one is not there its units are left out, and that is said. Raises ``BenchError``: no node of Riak
-    answers."""
+    """Run one unit after the other; return the names of failed ones. ``kafka``: servers, ``HERE``, or ``None``;
+    ``riak``: nodes, or empty. If one is missing, its units are left out, with a message. Raises ``BenchError`` if no
+    node of Riak answers."""
     due = [unit for unit in units if not work.kept(unit, out)]
     if any(unit.database == cases.RIAK for unit in due):
         check(riak)
@@ -104,15 +107,15 @@ def run_all(units: Sequence[Unit], out: Path, *, kafka: str | None, riak: str, r
         for kind, field, place, remedy in absent:
             without = [unit for unit in due if getattr(unit, field) == kind]
             if without and not place:
-                print(f"  {len(without)} units are left out, as there is no {kind.capitalize()}: {remedy}", flush=True)
+                print(f"  {len(without)} units are left out without a {kind.capitalize()}: {remedy}", flush=True)
                 due = [unit for unit in due if unit not in without]
         return _run(due, out, Places(servers, riak, reads))
 
 
 def check(riak: str) -> None:
-    """Raises ``BenchError``: these are no nodes of a Riak, or none answers. Empty: none is wanted."""
+    """Check the nodes of a Riak; empty: no Riak. Raises ``BenchError`` if the text names no nodes, or none answers."""
     if riak:
-        from ingeborg.bench.caching.live.riak import reach  # only where it is wanted: it brings Protocol Buffers
+        from ingeborg.bench.caching.live.riak import reach  # imported only if needed: it brings Protocol Buffers
 
         asyncio.run(reach(riak))
 
@@ -147,12 +150,12 @@ def _run(due: Sequence[Unit], out: Path, places: Places) -> list[str]:
 
 
 def digest_all(units: Sequence[Unit], out: Path, *, keep_logs: bool = False) -> None:
-    """The logs of those that have been run and not digested yet."""
+    """Digest the logs of units that have run without a digest yet."""
     due = [unit for unit in units if work.kept(unit, out) and not work.path_of(out, work.DIGESTED, unit).is_file()]
     due = [unit for unit in due if work.path_of(out, work.LOGS, unit).is_dir()]
     if not due:
         return
-    from ingeborg.bench.caching.live import job  # only now: Spark is loaded by whoever digests
+    from ingeborg.bench.caching.live import job  # only now, because only the digest needs Spark
 
     begun = time.monotonic()
     print(f"  digesting {len(due)} logs …", flush=True)

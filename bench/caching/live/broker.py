@@ -1,14 +1,14 @@
-"""The document's broker: a record is matched, written to the database, perhaps kept in memory, and given to those who
-poll.
+"""The document's broker: it matches a record, writes it to the database, perhaps keeps it in memory, and hands it to
+polling subscribers.
 
-Owns: the way of a record through it, and when each step was. Must never: know a socket, or decide what is in memory.
+Owns: the way of a record through it, and the time of each step. Must never: know a socket, or decide what is in memory.
 
-A record that comes is matched by the filter index (``broker.core.filters``: one equality filter of a subscriber is the
-document's bitmap), offered to the cache, and put into the queue of the database. When it is safe there it waits for its
+The filter index matches a new record (``broker.core.filters``: one equality filter of a subscriber is the document's
+bitmap). The broker offers it to the cache, and queues it for the database. Once it is safe there it waits for its
 subscribers: each gets it with its next poll, from memory (a hit) or from the database. So no policy gains or loses by
-the durability of writes, and a record that is not in memory can always be read.
+the durability of writes, and a record outside memory can always be read.
 
-Records are numbered as they come. A subscriber gets them in that order, each once.
+The broker numbers records in the order of arrival. A subscriber gets them in that order, each once.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from ingeborg.bench.caching.live.messages import Answer, answer
 from ingeborg.broker.core.filters.index import Index
 
 POLLED_MAX: Final = 500
-"""Records of an answer: what Kafka's consumers get at a time by default (``max.poll.records``)."""
+"""Records of an answer: the default of Kafka's consumers (``max.poll.records``)."""
 
 WRITTEN_MAX: Final = 1_000
-"""Records of a transaction: the next ones wait so long, some ten milliseconds."""
+"""Records of a transaction: the next ones wait for this one, some ten milliseconds."""
 
 QUEUED_MAX: Final = 4 * WRITTEN_MAX
-"""Records that wait for the database. Publishers are not listened to while there are more."""
+"""Records that wait for the database; with more the broker stops reading from publishers."""
 
 Send = Callable[[bytes], None]
 
 
 class Broker:
-    """``now_ns``: the clock. ``waits``: a poll that finds nothing is answered when there is something; else at once.
-    ``changed``: called when it is not ``full`` any more."""
+    """``now_ns``: the clock. ``waits``: answer a poll that finds nothing once a record comes; otherwise at once.
+    ``changed``: called when it is no longer ``full``."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class Broker:
         self._waits = waits
         self._changed = changed
         self._index = Index()
-        self._waiting: dict[str, list[int]] = {}  # by subscriber, the records that it has not had
-        self._held: dict[str, Send] = {}  # polls that are answered when there is something
-        self._busy: set[str] = set()  # subscribers whose answer is under way
+        self._waiting: dict[str, list[int]] = {}  # the records that each subscriber has not had
+        self._held: dict[str, Send] = {}  # polls that wait for a record
+        self._busy: set[str] = set()  # subscribers with a pending answer
         self._queue: list[tuple[int, bytes, list[str]]] = []
         self._queued = asyncio.Event()
         #: Set while it is not ``full``.
@@ -64,7 +64,7 @@ class Broker:
         self.room.set()
         self._reading: set[asyncio.Task[None]] = set()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # By record: when it came, when it was in the queue of the database, and when it was safe.
+        # the times of each record: arrival, entry into the database's queue, and safety
         self.came_ns, self.matched_ns, self.safe_ns = array("q"), array("q"), array("q")
         self.readers = array("l")
         self._counts = dict.fromkeys(
@@ -74,23 +74,23 @@ class Broker:
 
     @property
     def full(self) -> bool:
-        """Nothing more is to be published for now."""
+        """Must publishers stop for now?"""
         return len(self._queue) >= QUEUED_MAX
 
     def subscribe(self, subscriber: str, text: str) -> None:
-        """With a filter's canonical text."""
+        """Subscribe with a filter's canonical text."""
         self._index.add(subscriber, text)
         self._waiting[subscriber] = []
 
     def leave(self, subscriber: str) -> None:
-        """It is gone, and what waits for it with it."""
+        """Remove the subscriber and its waiting records."""
         if self._waiting.pop(subscriber, None) is not None:
             self._index.remove_all(subscriber)
             self._held.pop(subscriber, None)
             self._gone += 1
 
     def publish(self, payloads: Sequence[bytes]) -> None:
-        """Records that came now."""
+        """Accept records that came now."""
         now_ns, memory = self._now_ns, self._memory
         came_ns = now_ns()
         for payload in payloads:
@@ -106,7 +106,7 @@ class Broker:
             self.room.clear()
 
     def poll(self, subscriber: str, send: Send) -> None:
-        """Give it what it has not had. It asks again when it has been answered, not before."""
+        """Hand the subscriber the records that it has not had. It polls again after the answer, not before."""
         assert subscriber not in self._busy
         if self._waits and not self._waiting[subscriber]:
             self._held[subscriber] = send
@@ -149,7 +149,7 @@ class Broker:
         send(answer(made, payloads, self._now_ns()))
 
     async def write(self) -> None:
-        """Write what is published, until cancelled. Raises what the database raises."""
+        """Write published records, until cancelled. Raises the database's errors."""
         while True:
             await self._queued.wait()
             batch = self._queue[:WRITTEN_MAX]
@@ -184,11 +184,11 @@ class Broker:
             self.failed.set_exception(error)
 
     def counters(self) -> dict[str, int]:
-        """Since the beginning, by the names of ``counters.csv``."""
+        """Return counts since the beginning, by the names of ``counters.csv``."""
         return {**self._memory.counters(), **self._counts, "caching_subscribers_gone_total": self._gone}
 
     async def close(self) -> None:
-        """No answer is under way any more."""
+        """Cancel pending answers, and wait for their end."""
         for task in self._reading:
             task.cancel()
         if self._reading:

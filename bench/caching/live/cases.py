@@ -1,8 +1,9 @@
-"""What is run on real processes: experiments 3 and 4 of the document, and the latencies of its sweeps 5 to 7.
+"""The plan for real processes: experiments 3 and 4 of the document, and the latencies of its sweeps 5 to 7.
 
-Owns: the plan, cut into units that are run and kept each by itself, and every number of it. Must never: run anything.
+Owns: the plan, cut into units that run separately and have their own files, and all its numbers. Must never: run
+anything.
 
-A unit is one broker from its start to its end: so many records, one strategy, so much memory, one database.
+A unit is one broker from its start to its end: a number of records, one strategy, one capacity, one database.
 """
 
 from __future__ import annotations
@@ -14,29 +15,29 @@ from typing import Any, Final
 from ingeborg.bench.caching.live.strategies import DOCUMENT, OURS
 
 LATENCY, THROUGHPUT = "latency", "throughput"
-"""Records at a fixed rate, and as fast as they go."""
+"""Records at a fixed rate, and at full speed."""
 
 RECORDS: Final = (500, 800, 1_000, 2_000, 5_000, 10_000)
-"""The document's sizes of what is published."""
+"""The document's numbers of records."""
 
 RECORDS_MAX: Final = 100_000
-"""Ten times the document's most: what each subscriber got is kept in memory until the run is over."""
+"""Ten times the document's maximum: memory holds every subscriber's answers until the end of the run."""
 
 SUBSCRIBERS: Final = 200
-"""Of the world's 1,000. A record goes to eight of them on average. All 1,000 would take five times as much of both
-processes, and as many rows to be digested; hit rates do not depend on it, but for chance."""
+"""Subscribers out of the world's 1,000; a record goes to eight of these on average. All 1,000 would take five times as
+much of both processes, and as many rows to digest; hit rates do not depend on it, apart from chance."""
 
 RATE_PER_S: Final = 2_000
-"""The same for all. At it the broker takes a third of a core, and publishers and subscribers together less. The slowest
-throughput of 10,000 records that was seen, on cores that were shared, is three times as much."""
+"""The same rate for all units; at this rate the broker takes a third of a core, and publishers and subscribers together
+less. The slowest throughput of 10,000 records in our runs, on shared cores, is three times as much."""
 
 RIAK_RECORDS: Final = 500
 RIAK_RATE_PER_S: Final = 100
-"""Without a cache each delivery is a request to Riak: a thousand a second. A cluster of three nodes does that, and so
-does the tests' double on one core."""
+"""Without a cache each delivery is a request to Riak: a thousand a second. A cluster of three nodes can serve that, and
+so can the tests' double on one core."""
 
 RIAK_RUNS: Final = 2
-"""With seeds one after the other: a store on a network, and what else its machines do, change more than LMDB does."""
+"""Consecutive seeds: a networked store, and other work of its machines, vary more than LMDB."""
 
 LMDB, RIAK = "lmdb", "riak"
 DIRECT, KAFKA = "direct", "kafka"
@@ -46,15 +47,15 @@ CAPACITIES: Final = (UNBOUNDED, 0.1, 0.01)
 """Shares of the bytes of all records."""
 
 THROUGHPUT_RUNS: Final = 2
-"""Of the largest size, with seeds one after the other: a run takes a second, and what else the machine does then
-changes it. How far two are apart says how little a difference means."""
+"""Consecutive seeds of the largest size: a run takes a second, and other work of the machine changes its result. The
+spread of two runs says how little a difference means."""
 
 KAFKA_RECORDS: Final = (1_000, 5_000)
 SWEEP_RECORDS: Final = 2_000
 
 SHARES: Final = ("0.1", "0.3", "0.5", "0.7", "0.9")
 BATCHES: Final = (1, 3, 10, 100, 1_000)
-"""Of the sweeps: of lambda and mu, gamma and alpha; of a batch."""
+"""Parameters of the sweeps: of lambda and mu, gamma and alpha; of a batch."""
 
 STRATEGIES: Final = (*DOCUMENT, OURS)
 
@@ -64,7 +65,7 @@ Parameters = tuple[tuple[str, str], ...]
 @dataclass(frozen=True)
 class Unit:
     """``capacity``: a share of all bytes, ``None`` without a limit; ``parameters``: of the strategy, by their names in
-    ``strategies``; none are the document's own."""
+    ``strategies``; empty: the document's own."""
 
     kind: str
     records: int
@@ -78,14 +79,14 @@ class Unit:
 
     @property
     def rate_per_s(self) -> float | None:
-        """Of records; ``None``: as fast as they go."""
+        """Return the rate of records; ``None``: full speed."""
         if self.kind == THROUGHPUT:
             return None
         return RIAK_RATE_PER_S if self.database == RIAK else RATE_PER_S
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """Return the name of its files."""
         capacity = "unbounded" if self.capacity is None else f"{100 * self.capacity:g}%"
         values = [f"{name}{value}" for name, value in self.parameters]
         parts = [self.kind, self.database, self.via, f"n{self.records}", self.strategy, *values, capacity]
@@ -94,7 +95,7 @@ class Unit:
         return "-".join([*parts, f"seed{self.seed}"])
 
     def facts(self) -> dict[str, Any]:
-        """Its fields, for a row."""
+        """Return its fields, for a row."""
         return {
             "unit": self.name,
             "kind": self.kind,
@@ -111,7 +112,8 @@ class Unit:
 
 
 def document(seed: int) -> list[Unit]:
-    """Experiments 3 and 4: all sizes, and of the largest one all capacities. Without a cache there is one capacity."""
+    """Return experiments 3 and 4: all sizes, and all capacities for the largest. Without a cache there is one
+    capacity."""
     once = [
         Unit(kind, records, strategy, capacity, seed=seed)
         for kind in (LATENCY, THROUGHPUT)
@@ -128,7 +130,7 @@ def document(seed: int) -> list[Unit]:
 
 
 def behind_kafka(seed: int) -> list[Unit]:
-    """The same with a real Kafka in front, of two sizes."""
+    """Return the same with a real Kafka in front, for two sizes."""
     return [
         Unit(kind, records, strategy, via=KAFKA, seed=seed)
         for kind in (LATENCY, THROUGHPUT)
@@ -138,8 +140,8 @@ def behind_kafka(seed: int) -> list[Unit]:
 
 
 def on_riak(seed: int) -> list[Unit]:
-    """Latencies where a read of the database is a request over the network. Who reads most comes last: the first ones
-    find a store whose memory is cold."""
+    """Return latencies with a database behind the network. The unit with the most reads comes last: the first ones meet
+    a store with cold memory."""
     return [
         Unit(LATENCY, RIAK_RECORDS, strategy, database=RIAK, seed=seed + run)
         for run in range(RIAK_RUNS)
@@ -148,8 +150,8 @@ def on_riak(seed: int) -> list[Unit]:
 
 
 def sweeps(seed: int) -> list[Unit]:
-    """Experiments 5 to 7. Of threshold the ends of lambda and mu, and between them; of buffer gamma and alpha apart, as
-    it is the same wherever they add up to 1."""
+    """Return experiments 5 to 7. Threshold has the ends of lambda and mu, and values between; buffer has gamma and
+    alpha separately, since it is the same for all pairs that add up to 1."""
     threshold = [(("rise", rise), ("fall", fall)) for rise, fall in zip(SHARES, reversed(SHARES), strict=True)]
     mean = [(("batch", str(batch)),) for batch in BATCHES]
     buffer = [
@@ -165,7 +167,7 @@ def sweeps(seed: int) -> list[Unit]:
 
 
 def plan(seed: int = 1, *, kafka: bool, riak: bool) -> list[Unit]:
-    """All units, each once. ``kafka``, ``riak``: is one there?"""
+    """Return all units, each once. ``kafka``, ``riak``: whether one exists."""
     units = [*document(seed), *sweeps(seed)]
     if kafka:
         units += behind_kafka(seed)

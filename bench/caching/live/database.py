@@ -1,11 +1,11 @@
-"""Where every record is, cached or not: what the broker asks of a database, and LMDB.
+"""The store of every record, cached or not: the broker's contract for a database, and LMDB.
 
-Owns: the contract, and the file of LMDB with its threads. Must never: know a policy, or lose a record in silence.
+Owns: the contract, and LMDB's file with its threads. Must never: know a policy, or lose a record silently.
 
-Writes are durable, many in one transaction, in a thread of their own: a commit waits for the disk, some milliseconds.
-Reads of LMDB take a microsecond each where the file is in the system's memory, as that of a run of this size is. So
-they are made in the event loop. In a thread, which ``THREAD`` is for, the way there and back takes milliseconds beside
-a loop that is busy: those of an answer were read in 0.05 ms in the loop, and in 5 ms in a thread.
+Writes are durable, with many records in one transaction, in their own thread: a commit waits for the disk, some
+milliseconds. A read of LMDB takes a microsecond if the file is in the system's memory, as for a run of this size. So
+the event loop reads directly. With a thread (``THREAD``) the hand-over takes milliseconds next to a busy loop: the
+reads of an answer took 0.05 ms in the loop, and 5 ms in a thread.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ import lmdb
 from ingeborg.bench.errors import BenchError
 
 LOOP, THREAD = "loop", "thread"
-"""Where LMDB is read."""
+"""The place where LMDB is read."""
 
 READS: Final = (LOOP, THREAD)
 
 FILE_BYTES_MAX: Final = 1 << 30
-"""Of address space, not of disk: a hundred times what the document's largest run writes."""
+"""Bytes of address space, not of disk: a hundred times the volume of the document's largest run."""
 
 Items = Sequence[tuple[int, bytes]]
 
 
 class DatabaseError(BenchError):
-    """The database has failed, or has not what was written to it."""
+    """The database has failed, or lacks something written."""
 
 
 class Database(Protocol):
     """Records by their numbers."""
 
     async def open(self) -> None:
-        """Before everything else. Raises ``DatabaseError``."""
+        """Open it, before everything else. Raises ``DatabaseError``."""
 
     async def write(self, items: Items) -> None:
-        """All are safe when it returns. Raises ``DatabaseError``."""
+        """Write the items; all are safe on return. Raises ``DatabaseError``."""
 
     def read(self, numbers: Sequence[int]) -> list[bytes] | Awaitable[list[bytes]]:
-        """Their payloads, at once where that is how it reads. Raises ``DatabaseError``, or the awaitable does."""
+        """Return their payloads, directly or as an awaitable. Raises ``DatabaseError``, or the awaitable does."""
 
     async def close(self) -> None:
-        """After everything else; whatever has happened."""
+        """Close it, after everything else and after any error."""
 
 
 class Lmdb:
-    """In a directory of its own. ``reads``: ``LOOP`` or ``THREAD``."""
+    """LMDB in its own directory. ``reads``: ``LOOP`` or ``THREAD``."""
 
     def __init__(self, directory: Path, reads: str = LOOP) -> None:
         self._directory = directory
@@ -64,7 +64,7 @@ class Lmdb:
         self._reader = ThreadPoolExecutor(1, "reader")
 
     async def open(self) -> None:
-        """Make the directory, which must not be there."""
+        """Create the directory, which must not exist."""
         try:
             self._directory.mkdir(parents=True)
             self._env = lmdb.open(str(self._directory), map_size=FILE_BYTES_MAX)
@@ -72,7 +72,7 @@ class Lmdb:
             raise DatabaseError(f"LMDB cannot be opened in {self._directory}: {error}") from error
 
     async def write(self, items: Items) -> None:
-        """One transaction."""
+        """Write all in one transaction."""
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._writer, self._write, items)
@@ -81,12 +81,12 @@ class Lmdb:
 
     def _write(self, items: Items) -> None:
         rows = [(_key(number), payload) for number, payload in items]
-        # One call for all: LMDB lets go of Python's lock for each, and the loop would have it for long.
+        # One call for all: LMDB releases Python's lock for each, and the loop would keep it for long.
         with self._env.begin(write=True) as transaction, transaction.cursor() as cursor:
             cursor.putmulti(rows)
 
     def read(self, numbers: Sequence[int]) -> list[bytes] | Awaitable[list[bytes]]:
-        """Of one snapshot."""
+        """Read from one snapshot."""
         if not self._in_thread:
             return self._read(numbers)
         return asyncio.get_running_loop().run_in_executor(self._reader, partial(self._read, numbers))
@@ -101,7 +101,7 @@ class Lmdb:
         return whole(numbers, found)
 
     async def close(self) -> None:
-        """What is under way comes to its end first."""
+        """Let pending work end first."""
         for pool in (self._writer, self._reader):
             await asyncio.to_thread(pool.shutdown)
         if self._env is not None:
@@ -112,7 +112,7 @@ _key = struct.Struct(">I").pack
 
 
 def whole(numbers: Sequence[int], found: Sequence[bytes | None]) -> list[bytes]:
-    """What was found, if nothing is missing. Raises ``DatabaseError``."""
+    """Return the found payloads if none is missing. Raises ``DatabaseError``."""
     payloads = [payload for payload in found if payload is not None]
     if len(payloads) < len(numbers):
         missing = next(number for number, payload in zip(numbers, found, strict=True) if payload is None)

@@ -1,11 +1,10 @@
-"""What is published and who has subscribed: the document's world as payloads and filters.
+"""Publications and subscriptions: the document's world as payloads and filters.
 
-Owns: how a kind is written as a filter, and a record as a payload. Must never: draw anything itself (``restaurants``
-does), or know a policy.
+Owns: the spelling of a kind as a filter, and of a record as a payload. Must never: draw anything itself
+(``restaurants`` does), or know a policy.
 
-The world is that of the pure experiments with the same seed, record by record. Of its 1,000 subscribers the first ones
-are here, as many as two cores have time for: who is drawn first is up to chance, so that they are spread over the kinds
-as all are.
+The world is that of the pure experiments with the same seed, record by record. Only the first of its 1,000 subscribers
+are here, as many as two cores can serve. The order of drawing is random, so they spread over the kinds as all do.
 """
 
 from __future__ import annotations
@@ -20,32 +19,32 @@ import orjson
 from ingeborg.bench.caching.restaurants import KINDS, World, world
 
 DIGITS: Final = 6
-"""Of a record's number in its payload: always as many, so that all records of a kind have the same size."""
+"""Digits of a record's number in its payload, constant so that all records of a kind have the same size."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """``world``: with those subscribers that there are here."""
+    """``world``: with only the subscribers of this run."""
 
     world: World
 
     @cached_property
     def payloads(self) -> Sequence[bytes]:
-        """Of each record."""
+        """Return each record's payload."""
         return [payload(number, kind) for number, kind in enumerate(self.world.published)]
 
     @property
     def wishes(self) -> list[dict[str, Any]]:
-        """Of each subscriber, its filter."""
+        """Return each subscriber's filter."""
         return [wish(kind) for kind in self.world.chosen]
 
     @property
     def bytes(self) -> int:
-        """Of all records."""
+        """Return the bytes of all records."""
         return sum(map(len, self.payloads))
 
     def owed(self) -> list[list[int]]:
-        """Of each subscriber, the records that it has to get, in their order."""
+        """Return for each subscriber the records due to it, in order."""
         of_kind: list[list[int]] = [[] for _ in KINDS]
         for number, kind in enumerate(self.world.published):
             of_kind[kind].append(number)
@@ -53,19 +52,19 @@ class Drawn:
 
 
 def drawn(records: int, subscribers: int, seed: int) -> Drawn:
-    """So many of both."""
+    """Draw this number of records and subscribers."""
     whole = world(records, seed)
     return Drawn(World(whole.chosen[:subscribers], whole.published))
 
 
 def wish(kind: int) -> dict[str, list[Any]]:
-    """A filter: of each attribute this one value."""
+    """Return a filter with this one value of each attribute."""
     restaurant, food, discount = KINDS[kind]
     return {"restaurant": [restaurant], "food": [food], "discount": [discount]}
 
 
 def payload(number: int, kind: int) -> bytes:
-    """Canonical JSON."""
+    """Return the record as canonical JSON."""
     restaurant, food, discount = KINDS[kind]
     record = {"restaurant": restaurant, "food": food, "discount": discount, "number": f"{number:0{DIGITS}d}"}
     return orjson.dumps(record, option=orjson.OPT_SORT_KEYS)

@@ -1,10 +1,9 @@
-"""The digest of units: each log through this project's PySpark job, and beside it what the run counted itself.
+"""Digests units: runs each log through this project's PySpark job, and compares the run's own counts.
 
-Owns: what is kept of a digest, and whether both agree. Must never: run a unit.
+Owns: the stored part of a digest, and the comparison. Must never: run a unit.
 
-Deliveries, their mean latency, and the growth of the broker's counters are found twice, by two programs: of the log by
-the job (``bench.spark.job``, as of any log), and by ``run``. Where they differ, one of them is wrong, and nothing is
-kept.
+Two programs compute deliveries, their mean latency, and the growth of the broker's counters: the job, from the log
+(``bench.spark.job``, as for any log), and ``run``. If they differ, one program is wrong, and the job stores nothing.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from ingeborg.bench.units import keep
 Json = dict[str, Any]
 
 MASTER, MEMORY = "local[*]", "4g"
-"""All cores; ten million events at once take what docs/digest.md says, and the whole plan has half as many."""
+"""All cores; ten million events at once take the memory in docs/digest.md, and the whole plan has half that number."""
 
 AGREE_MS: Final = 1e-3
-"""How far both means may be apart, in milliseconds: the digest's is of doubles."""
+"""Largest difference of both means, in milliseconds: the digest's is a double."""
 
 _NONE: Final = ("lost", "duplicated", "reordered", "excess", "errors")
 _COUNTED: Final = ("reads", "hits", "admitted", "admitted_utility", "records_utility")
 
 
 def digest(units: Sequence[Unit], out: Path) -> None:
-    """Digest the logs of these units and keep their figures. Raises ``BenchError``: they are not those of the rows."""
+    """Digest the logs of these units and store their figures. Raises ``BenchError`` if they differ from the rows."""
     logs = [str(path_of(out, LOGS, unit)) for unit in units]
     with (
         tempfile.TemporaryDirectory(dir=out, prefix="digest-") as scratch,
@@ -55,13 +54,13 @@ def digest(units: Sequence[Unit], out: Path) -> None:
 
 
 def discard(units: Sequence[Unit], out: Path) -> None:
-    """Delete the logs of these units, which have been digested."""
+    """Delete the digested logs of these units."""
     for unit in units:
         shutil.rmtree(path_of(out, LOGS, unit))
 
 
 def of_run(run: Json) -> Json:
-    """What is kept of a run in a digest: latencies and lags in ms, counts, and the growth of counters."""
+    """Return the stored part of a run's digest: latencies and lags in ms, counts, and the growth of counters."""
     [phase] = [phase for phase in run["phases"] if phase["phase"] == RUN]
     return {
         "unit": run["run"],
@@ -78,7 +77,7 @@ def _in_ms(values: Json) -> Json:
 
 
 def differences(row: Json, found: Json) -> list[str]:
-    """Where the run's row and the digest of its log do not say the same."""
+    """Return the differences between the run's row and the digest of its log."""
     counts, counters = found["counts"], found["counters"]
     pairs = {
         "records": (row["records"], counts["news"]),

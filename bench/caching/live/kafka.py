@@ -1,9 +1,9 @@
-"""Kafka in front of the broker: a topic of one partition that publishers write and the broker reads.
+"""Kafka in front of the broker: publishers write to a topic of one partition, and the broker reads it.
 
-Owns: the calls to aiokafka, each of which ends in time. Must never: start a Kafka (``bench.rivals`` does), or leave a
-topic behind that could be removed.
+Owns: the calls to aiokafka, each with a time limit. Must never: start a Kafka (``bench.rivals`` does), or leave a
+removable topic behind.
 
-One partition, as records have one order. The producer waits for the acknowledgement of the node that has it.
+One partition, because records have one order. The producer waits for the acknowledgement of the partition's node.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ingeborg.bench.caching.live.broker import Broker
 from ingeborg.bench.errors import BenchError
 
 TIMEOUT_S: Final = 20.0
-"""Of a call. Kafka answers in milliseconds once it is up; a topic takes it a second where the machine is busy."""
+"""Time limit of a call; a running Kafka answers in milliseconds; creating a topic takes a second on a busy machine."""
 
 TAKEN_MAX: Final = 500
 """Records at a time: Kafka's own default (``max.poll.records``)."""
 
 FETCH_WAIT_MS: Final = 100
-"""How long a fetch waits at Kafka for something to come; something that comes ends it at once."""
+"""The longest wait of a fetch at Kafka for a record; a new record ends it at once."""
 
 CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Nothing goes before it is read."""
+"""Retention that removes nothing before the broker has read it."""
 
 
 def _options(servers: str, part: str) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _options(servers: str, part: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def topic(servers: str) -> AsyncIterator[str]:
-    """A new topic for as long as the block takes. ``BenchError``."""
+    """Create a topic for the duration of the block. Raises ``BenchError``."""
     name = f"bench-caching-{secrets.token_hex(8)}"
     options = _options(servers, "admin")
     try:
@@ -53,7 +53,7 @@ async def topic(servers: str) -> AsyncIterator[str]:
             try:
                 yield name
             except BaseException:
-                # Whatever it was is the reason, and not that a Kafka which is gone removes nothing.
+                # The first error is the reason, not the failed removal on a Kafka that is gone.
                 with suppress(KafkaProblem):
                     await _remove(admin, name, servers)
                 raise
@@ -69,7 +69,7 @@ async def _remove(admin: AIOKafkaAdminClient, name: str, servers: str) -> None:
 
 @asynccontextmanager
 async def consuming(servers: str, name: str) -> AsyncIterator[AIOKafkaConsumer]:
-    """A consumer of all that is in the topic. ``BenchError``."""
+    """Create a consumer of the whole topic. Raises ``BenchError``."""
     options = _options(servers, "broker")
     consumer = AIOKafkaConsumer(
         **options, enable_auto_commit=False, auto_offset_reset="earliest", fetch_max_wait_ms=FETCH_WAIT_MS
@@ -86,11 +86,11 @@ async def consuming(servers: str, name: str) -> AsyncIterator[AIOKafkaConsumer]:
 
 
 async def consume(consumer: AIOKafkaConsumer, broker: Broker) -> None:
-    """Publish what comes, until cancelled. ``BenchError``."""
+    """Publish incoming records, until cancelled. Raises ``BenchError``."""
     while True:
         await broker.room.wait()
         try:
-            async with asking("records cannot be read", "Kafka", TIMEOUT_S):
+            async with asking("the broker cannot read records", "Kafka", TIMEOUT_S):
                 found = await consumer.getmany(timeout_ms=1_000, max_records=TAKEN_MAX)
         except KafkaProblem as error:
             raise BenchError(str(error)) from error
@@ -99,7 +99,7 @@ async def consume(consumer: AIOKafkaConsumer, broker: Broker) -> None:
 
 
 class Producer:
-    """The publishers' side. ``failed``: its exception is why a record was not acknowledged; it has no result."""
+    """The publishers' side. ``failed``: its exception says why Kafka did not acknowledge a record; it has no result."""
 
     def __init__(self, producer: AIOKafkaProducer, name: str) -> None:
         self._producer = producer
@@ -107,9 +107,9 @@ class Producer:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def send(self, payloads: Sequence[bytes]) -> None:
-        """In this order. ``BenchError``."""
+        """Send the records in this order. Raises ``BenchError``."""
         try:
-            async with asking("records cannot be written", "Kafka", TIMEOUT_S):
+            async with asking("the publishers cannot write records", "Kafka", TIMEOUT_S):
                 for payload in payloads:
                     sent = await self._producer.send(self._name, payload, partition=0)
                     sent.add_done_callback(self._acknowledged)
@@ -124,7 +124,7 @@ class Producer:
 
 @asynccontextmanager
 async def producing(servers: str, name: str) -> AsyncIterator[Producer]:
-    """``BenchError``."""
+    """Create a producer. Raises ``BenchError``."""
     options = _options(servers, "publishers")
     producer = AIOKafkaProducer(**options, acks="all")
     try:

@@ -1,10 +1,10 @@
-"""A run as a log of this project's: bench/SCHEMA.md.
+"""Writes a run as a log of this project: bench/SCHEMA.md.
 
-Owns: what the schema's words mean here, and the files. Must never: compute a figure.
+Owns: the meaning of the schema's words here, and the files. Must never: compute a figure.
 
-All records are of one topic, 0, and a record's number, from 1, is its ``seq``: so the digest finds a subscriber that
-got them in another order. A subscriber is the connection of its number, the publishers' is the next one. The phase
-``run`` lasts from the first record to the last delivery, so that the counters of its two ends are all that it took.
+All records belong to one topic, 0, and a record's number, from 1, is its ``seq``: so the digest finds a subscriber that
+got records in another order. A subscriber is the connection of its number; the publishers' connection is the next one.
+The phase ``run`` lasts from the first record to the last delivery, so the counters at its two ends show its whole cost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ingeborg.bench.caching.live.verdict import Batch
 
 SCHEMA: Final = 2
 PART_LINES: Final = 250_000
-"""Some 15 MB: Spark reads parts side by side."""
+"""Some 15 MB: Spark reads parts in parallel."""
 
 SOURCE: Final = "broker"
 TOPIC: Final = 0
@@ -38,7 +38,7 @@ _COUNTERS = "at_ns,phase,source,name,value\n"
 RUN: Final = "run"
 
 Counters = tuple[int, Mapping[str, int]]
-"""When they were read, and their values."""
+"""The time of reading, and the values."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Phase:
 
 
 class Log:
-    """A directory that is new, or empty. ``facts``: of run.json what describes the run."""
+    """A log in a new or empty directory. ``facts``: the part of run.json that describes the run."""
 
     def __init__(self, directory: Path, facts: Mapping[str, Any]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -74,8 +74,8 @@ class Log:
         self._write(complete=False)
 
     def events(self, published: Publishing, made: Sequence[Batch], readers: Sequence[int], publishers: int) -> None:
-        """All of them. ``readers``: of each record, how many deliveries it must cause; ``publishers``: the number of
-        their connection."""
+        """Write all events. ``readers``: the number of deliveries that each record must cause; ``publishers``: the
+        number of their connection."""
         parts = _Parts(self._directory)
         intended_ns = published.intended_ns
         for number, (intended, sent) in enumerate(zip(intended_ns, published.sent_ns, strict=True)):
@@ -90,12 +90,12 @@ class Log:
         parts.end()
 
     def phases(self, phases: Sequence[Phase]) -> None:
-        """All of them, and their counters."""
+        """Write all phases and their counters."""
         (self._directory / "phases.csv").write_text(_PHASES + "".join(map(_phase, phases)), encoding="utf-8")
         (self._directory / "counters.csv").write_text(_COUNTERS + "".join(map(_counters, phases)), encoding="utf-8")
 
     def close(self, failed: str | None = None) -> None:
-        """Nothing more is written. ``failed``: why the run ended early."""
+        """Close the log. ``failed``: why the run ended early."""
         if failed is not None:
             self._facts["failed"] = failed
         self._facts["files"] = {path.name: _identity(path) for path in sorted(self._directory.glob("*.csv"))}

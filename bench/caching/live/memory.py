@@ -1,9 +1,9 @@
-"""What the broker has in memory of its records: the cache and the payloads that are in it.
+"""The broker's memory of its records: the cache and its payloads.
 
-Owns: the payloads, and the counts of records and reads. Must never: read the database, or know who subscribes.
+Owns: the payloads, and the counts of records and reads. Must never: read the database, or know subscribers.
 
-The cache is the project's (``broker.core.caches``), and the policy one of ``bench.caching``; in which order it is asked
-is that of the pure replay (``bench.caching.replay``): a record as it is published, a read as it is asked for.
+The cache is the project's (``broker.core.caches``), and the policy one of ``bench.caching``. The order of its calls is
+that of the pure replay (``bench.caching.replay``): a record at its publication, a read at its request.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ from ingeborg.broker.core.caches.policy import Entry, Policy
 
 
 class _Noting(Policy):
-    """A policy that lets go of a victim's payload."""
+    """A policy that also drops a victim's payload."""
 
     def __init__(self, policy: Policy, payloads: dict[int, bytes]) -> None:
         self._policy = policy
         self._payloads = payloads
 
     def admit(self, entry: Entry) -> bool:
-        """As the policy."""
+        """Ask the policy."""
         return self._policy.admit(entry)
 
     def used(self, entry: Entry) -> None:
-        """As the policy."""
+        """Inform the policy."""
         self._policy.used(entry)
 
     def victim(self) -> Entry:
-        """As the policy says."""
+        """Return the policy's victim."""
         entry = self._policy.victim()
-        self._payloads.pop(entry.key, None)  # it may have come in just now, without its payload
+        self._payloads.pop(entry.key, None)  # it can be a newcomer that has no payload yet
         return entry
 
     def forget(self, entry: Entry) -> None:
-        """As the policy."""
+        """Inform the policy."""
         self._policy.forget(entry)
 
 
 class Memory:
-    """``bytes_max``: of all payloads in it together; ``None``: there is no limit. ``told``: a record that all have had
-    goes. ``noted``: keep the order of events.
+    """``bytes_max``: limit of all payloads together; ``None``: no limit. ``told``: a record that all have had goes.
+    ``noted``: record the order of events.
 
-    ``order`` is then what ``bench.caching.reads.Stream.events`` is: a record's number when it is published, and its
-    complement (``~``) when it is read.
+    ``order`` then equals ``bench.caching.reads.Stream.events``: a record's number at its publication, and its
+    complement (``~``) at each read.
     """
 
     def __init__(self, policy: Policy, bytes_max: int | None, *, told: bool = False, noted: bool = False) -> None:
         self._payloads: dict[int, bytes] = {}
         self._cache = Cache(_Noting(policy, self._payloads), bytes_max)
         self._told = told
-        self._owed = array("l")  # of each record, how many have not had it
+        self._owed = array("l")  # for each record, the number of subscribers that have not had it
         self.order: array[int] | None = array("l") if noted else None
         self.records = 0
         self.utility = 0
@@ -60,7 +60,7 @@ class Memory:
         self.admitted_utility = 0
 
     def publish(self, number: int, payload: bytes, utility: int) -> None:
-        """The next record, by its number; so many subscribers are owed it."""
+        """Offer the next record, by its number and its number of subscribers."""
         if self.order is not None:
             self.order.append(number)
         self._owed.append(utility)
@@ -72,7 +72,7 @@ class Memory:
             self.admitted_utility += utility
 
     def read(self, number: int) -> bytes | None:
-        """One subscriber fetches a record. ``None``: it is not in memory."""
+        """Read a record for one subscriber. ``None``: it is not in memory."""
         if self.order is not None:
             self.order.append(~number)
         self._owed[number] -= 1
@@ -85,9 +85,9 @@ class Memory:
         return payload
 
     def counters(self) -> dict[str, int]:
-        """By the names of ``counters.csv``: since the beginning, but for ``caching_memory_…``, which is as it is now.
-        ``…_utility``: the subscribers of these records together; ``admitted`` are those that stayed when others had
-        made room for them."""
+        """Return counts by the names of ``counters.csv``, since the beginning; only ``caching_memory_…`` is the present
+        state. ``…_utility`` is the sum of subscribers; ``admitted`` are the records that stayed after others had made
+        room."""
         counts = self._cache.counts
         return {
             "caching_records_total": self.records,

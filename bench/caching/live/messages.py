@@ -1,10 +1,10 @@
-"""What the broker and those who load it say to each other: text messages over WebSockets.
+"""The messages between the broker and its load generators: text over WebSockets.
 
-Owns: their form. Must never: wait, or know what is in a record.
+Owns: their form. Must never: wait, or know the content of a record.
 
-A message's first byte says what it is. To the broker: a subscription (JSON), a record (its payload), a poll, a question
-for the counters, for the report. From it: the same byte and what was asked for. An answer to a poll is a line of
-numbers, and a line for each record: its number, a space, and its payload, which has no line feed.
+A message's first byte is its type. The broker receives a subscription (JSON), a record (its payload), a poll, a request
+for the counters, and one for the report. It answers with the same byte and the requested data. An answer to a poll is a
+line of numbers, and a line for each record: its number, a space, and its payload, which has no line feed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ COUNTERS: Final = b"c"
 REPORT: Final = b"t"
 
 MESSAGE_BYTES_MAX: Final = 256 << 20
-"""A report with the order of all events of the largest run, in JSON, has some megabytes."""
+"""A report with the order of all events of the largest run has some megabytes of JSON."""
 
 
 class Answer(NamedTuple):
-    """To a poll, before it is read from the database: what is not in memory is ``None``. ``more``: waits for the next
-    poll. ``asked_ns``: when it was begun; ``looked_ns``: when memory had been looked through."""
+    """The answer to a poll, before the database is read: a payload that is not in memory is ``None``. ``more``: records
+    wait for the next poll. ``asked_ns``: the begin of the poll; ``looked_ns``: the end of the search in memory."""
 
     numbers: Sequence[int]
     payloads: Sequence[bytes | None]
@@ -35,8 +35,8 @@ class Answer(NamedTuple):
 
 
 def answer(made: Answer, missed: Sequence[bytes], read_ns: int) -> bytes:
-    """The message. ``missed``: payloads of those that were not in memory, in their order; ``read_ns``: when they had
-    been read."""
+    """Return the message. ``missed``: payloads that were not in memory, in order; ``read_ns``: the end of their
+    reading."""
     head = b"%b%d %d %d %d %d %d" % (
         POLL,
         made.asked_ns,
@@ -65,7 +65,7 @@ class Head(NamedTuple):
 
 
 def head_of(message: bytes) -> Head:
-    """Of an answer."""
+    """Return the head of an answer."""
     end = message.find(b"\n")
     line = message[1:] if end < 0 else message[1:end]
     asked_ns, looked_ns, read_ns, records, hits, more = map(int, line.split())
@@ -73,7 +73,7 @@ def head_of(message: bytes) -> Head:
 
 
 def records_of(message: bytes) -> list[tuple[int, bytes]]:
-    """The records of an answer: numbers and payloads."""
+    """Return the records of an answer: numbers and payloads."""
     found = []
     for line in message.split(b"\n")[1:]:
         number, _, payload = line.partition(b" ")

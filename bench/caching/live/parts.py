@@ -1,16 +1,17 @@
-"""What a latency is made of: each delivery's way in seven pieces that add up to it.
+"""The parts of a latency: each delivery's way in seven pieces that add up to it.
 
-Owns: where one piece ends and the next begins. Must never: round before the pieces have been added.
+Owns: the border of each piece. Must never: round before adding the pieces.
 
-- ``sending``: from when the record was meant to be sent until the broker has it. With Kafka in front: through Kafka.
-- ``matching``: until its subscribers are known and it is queued for the database; those that came with it go first.
+- ``sending``: from the record's intended time until the broker has it. With Kafka in front: through Kafka.
+- ``matching``: until the broker knows its subscribers and has queued it for the database, after records that came with
+  it.
 - ``writing``: until it is safe in the database.
 - ``waiting``: until its subscriber polls.
-- ``memory``: until the broker has looked through its memory for all records of the answer.
-- ``database``: until those that were not there have been read.
+- ``memory``: until the broker has searched its memory for all records of the answer.
+- ``database``: until the broker has read the records that were not there.
 - ``delivery``: until the subscriber has the answer.
 
-All by one clock, CLOCK_MONOTONIC of the machine that all processes run on.
+All times come from one clock, CLOCK_MONOTONIC of the machine that runs all processes.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ Json = dict[str, Any]
 
 
 def parts(made: Sequence[Batch], intended_ns: Sequence[int], report: Mapping[str, Sequence[int]]) -> Json:
-    """Of all deliveries: by piece its mean and percentiles (by nearest rank, of whole microseconds), in milliseconds.
-    ``report``: the broker's, of when each record came, was matched and was safe."""
+    """Return mean and percentiles of each piece over all deliveries (by nearest rank, of whole microseconds), in
+    milliseconds. ``report``: the broker's times of each record: arrival, match and safety."""
     came, matched, safe = report["came_ns"], report["matched_ns"], report["safe_ns"]
     sums = dict.fromkeys(PARTS, 0)
     counted: dict[str, Counter[int]] = {name: Counter() for name in PARTS}
@@ -76,7 +77,7 @@ def _percentiles(counted: Counter[int], total: int) -> Json:
 
 
 def mean_ms(made: Sequence[Batch], intended_ns: Sequence[int]) -> float:
-    """Of all latencies: what the pieces add up to."""
+    """Return the mean of all latencies, which the pieces add up to."""
     total = sum(len(batch.numbers) for batch in made)
     ns = sum(batch.at_ns * len(batch.numbers) - sum(intended_ns[number] for number in batch.numbers) for batch in made)
     return ns / total / 1e6

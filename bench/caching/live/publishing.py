@@ -1,7 +1,7 @@
-"""When records are published: on a schedule, or as fast as they go.
+"""Publishes records: on a schedule, or at full speed.
 
-Owns: the times at which each was meant to be sent and was. Must never: leave out a record that is late, or wait for
-the broker on the schedule.
+Owns: the intended and the actual time of each record. Must never: leave out a late record, or wait for the broker on
+the schedule.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
 AT_ONCE: Final = 50
-"""Records of one write where they go as fast as they can: some kilobytes."""
+"""Records of one write at full speed: some kilobytes."""
 
 STEP_S: Final = 0.002
-"""Between two looks at what is due. So a record is late by so much, which counts. To send each by itself would take the
-publishers half of a core."""
+"""The pause between two writes of due records, by which a record can be late, and this lateness counts; a write for
+each record would take the publishers half of a core."""
 
 DRAIN_S: Final = 20.0
-"""A broker that takes nothing for so long has stopped."""
+"""A broker that takes nothing for this time has stopped."""
 
 
 class Way(Protocol):
-    """How records get to the broker."""
+    """The way of records to the broker."""
 
     async def send(self, payloads: Sequence[bytes]) -> None:
-        """In this order. ``BenchError``."""
+        """Send the records in this order. Raises ``BenchError``."""
 
 
 class Direct:
-    """Over one connection to the broker: all publishers share it, so that records come in the order in which they were
-    drawn."""
+    """The direct way: all publishers share one connection to the broker, so that records arrive in the order in which
+    they were drawn."""
 
     def __init__(self, socket: OutgoingSocket) -> None:
         self._socket = socket
 
     async def send(self, payloads: Sequence[bytes]) -> None:
-        """Where the connection is full, when it has room again."""
+        """Send the records; wait for room if the connection is full."""
         if not self._socket.takes_more:
             try:
                 await asyncio.wait_for(self._socket.drained(), DRAIN_S)
@@ -52,14 +52,14 @@ class Direct:
 
 
 class Publishing:
-    """``intended_ns``, ``sent_ns``: of each record that has been sent."""
+    """``intended_ns``, ``sent_ns``: the times of each sent record."""
 
     def __init__(self, payloads: Sequence[bytes]) -> None:
         self._payloads = payloads
         self.intended_ns, self.sent_ns = array("q"), array("q")
 
     async def on_schedule(self, way: Way, begin_ns: int, rate_per_s: float) -> None:
-        """So many a second, from that time on. All that is due goes in one write."""
+        """Send at this rate from that time on. Each write has all due records."""
         count, now_ns = len(self._payloads), time.monotonic_ns
         intended_ns = [begin_ns + round(number / rate_per_s * 1e9) for number in range(count)]
         at = 0
@@ -75,7 +75,7 @@ class Publishing:
             at = until
 
     async def at_full_speed(self, way: Way) -> None:
-        """One write after the other. Each is meant to be when it begins."""
+        """Send one write after the other. A record's intended time is the begin of its write."""
         for at in range(0, len(self._payloads), AT_ONCE):
             some = self._payloads[at : at + AT_ONCE]
             begun_ns = time.monotonic_ns()

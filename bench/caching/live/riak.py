@@ -1,10 +1,10 @@
-"""Records in Riak, by the project's own driver of its Protocol Buffers interface.
+"""Records in Riak, through the project's own driver of its Protocol Buffers interface.
 
-Owns: in which bucket the records are, and how many requests are under way. Must never: delete anything: the driver of
-a broker cannot, and what a run has written stays in a bucket of its own name.
+Owns: the bucket of the records, and the number of concurrent requests. Must never: delete anything: a broker's driver
+cannot, and the records of a run stay in a bucket of its own name.
 
-A record is an object of the bucket type that a broker has its subscriptions in (docs/riak.md). Its quorums are those of
-the broker: a write is on two machines, a read has asked two.
+A record is an object of the same bucket type as a broker's subscriptions (docs/riak.md). Its quorums are those of the
+broker: a write is on two machines, and a read asks two.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ NODE_CONFIRMS: Final = 2
 TIMEOUT_S: Final = 4.0
 ATTEMPT_TIMEOUT_S: Final = 1.5
 CONNECTIONS_PER_NODE: Final = 8
-"""As the broker's."""
+"""As in the broker."""
 
 
 def nodes_of(text: str) -> list[tuple[str, int]]:
-    """``HOST:PORT,…``. Raises ``UsageError``."""
+    """Parse ``HOST:PORT,…``. Raises ``UsageError``."""
     nodes = []
     for node in text.split(","):
         host, _, port = node.rpartition(":")
         if not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65_535:
-            raise UsageError(f"--store riak:{text}: {node!r} has to be HOST:PORT, such as 10.0.0.7:8087")
+            raise UsageError(f"--store riak:{text}: {node!r} must be HOST:PORT, such as 10.0.0.7:8087")
         nodes.append((host.strip("[]"), int(port)))
     return nodes
 
 
 async def reach(text: str) -> None:
-    """Some node of these answers. Raises ``BenchError``."""
+    """Check that one of these nodes answers. Raises ``BenchError``."""
     riak = Riak(nodes_of(text))
     try:
         await riak.open()
@@ -53,7 +53,7 @@ async def reach(text: str) -> None:
 
 
 class Riak:
-    """On nodes of one cluster, ``(host, port)`` of their Protocol Buffers interface."""
+    """Riak on the nodes of one cluster, ``(host, port)`` of their Protocol Buffers interface."""
 
     def __init__(self, nodes: Sequence[tuple[str, int]]) -> None:
         self._bucket = f"bench-caching-{secrets.token_hex(8)}".encode()
@@ -72,18 +72,18 @@ class Riak:
             node_confirms=NODE_CONFIRMS,
             server_timeout_s=ATTEMPT_TIMEOUT_S * 0.9,
         )
-        # Requests of all polls wait here. In the pool their time-outs would run meanwhile.
+        # Requests of all polls wait here. In the pool their time-outs would already run.
         self._room = asyncio.Semaphore(self._pool.capacity)
 
     async def open(self) -> None:
-        """Some node answers."""
+        """Check that one node answers."""
         try:
             await check_nodes(self._pool)
         except StoreError as error:
             raise DatabaseError(str(error)) from error
 
     async def write(self, items: Items) -> None:
-        """An object each, as many at once as there are connections."""
+        """Write an object for each record, as many at once as there are connections."""
 
         async def put(item: tuple[int, bytes]) -> None:
             number, payload = item
@@ -96,7 +96,7 @@ class Riak:
             raise DatabaseError(f"Riak cannot be written: {error}") from error
 
     def read(self, numbers: Sequence[int]) -> Awaitable[list[bytes]]:
-        """As many at once as there are connections."""
+        """Read as many records at once as there are connections."""
         return self._read(numbers)
 
     async def _read(self, numbers: Sequence[int]) -> list[bytes]:
@@ -117,6 +117,6 @@ class Riak:
         return Address(self._bucket, b"%d" % number)
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Release the connections."""
         self._pool.close()
         await self._objects.close()

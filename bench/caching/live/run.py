@@ -1,7 +1,7 @@
-"""One unit, run: its broker, its publishers and subscribers, from their start to their end.
+"""Runs one unit: its broker, its publishers and subscribers, from their start to their end.
 
-Owns: when what happens, every time-out, and that nothing runs afterwards. Must never: leave a run that failed without
-its reason, or a process behind.
+Owns: the order of events, every time-out, and the end of all processes. Must never: leave a failed run without its
+reason, or a process behind.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from ingeborg.protocol.outgoing import OutgoingSocket, connect
 Json = dict[str, Any]
 
 CONNECT_S: Final = 20.0
-"""For all subscribers to be connected, and again for all to have subscribed: on a busy machine a second."""
+"""Time limit for connecting all subscribers, and again for subscribing all; a busy machine takes a second."""
 
 STALL_S: Final = 15.0
-"""Nothing has been delivered and nothing published for so long: the run has failed."""
+"""The time without any delivery or publication after which the run has failed."""
 
 LOOK_S: Final = 0.5
-"""Between two looks whether it goes on."""
+"""The pause between two checks of this."""
 
 ANSWER_S: Final = 20.0
-"""For the broker to say its counters, or its report."""
+"""Time limit for the broker's counters, or its report."""
 
 END_S: Final = 5.0
-"""For the broker to end by itself; then it is killed."""
+"""Time limit for the broker's orderly end, before it is killed."""
 
 LEAD_S: Final = 0.1
-"""Between the last preparation and the first record."""
+"""The pause between the last preparation and the first record."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """``kafka``: servers of one, ``HOST:PORT,…``; ``riak``: nodes of one, ``HOST:PORT,…``; empty: there is none.
-    ``reads``: where LMDB is read. ``noted``: keep the order of all events."""
+    """``kafka``: its servers, ``HOST:PORT,…``; ``riak``: its nodes, ``HOST:PORT,…``; empty: none. ``reads``: where to
+    read LMDB. ``noted``: record the order of all events."""
 
     kafka: str = ""
     riak: str = ""
@@ -67,7 +67,7 @@ NOWHERE: Final = Places()
 
 @dataclass(frozen=True)
 class Outcome:
-    """``row``: of figures, without those that the digest of the log gives; ``report``: the broker's."""
+    """``row``: figures, without those from the digest of the log; ``report``: the broker's."""
 
     row: Json
     report: Json
@@ -77,7 +77,7 @@ Begun = Callable[[Crowd, Child], None]
 
 
 def _nothing(crowd: Crowd, child: Child) -> None:
-    """Happens."""
+    """Do nothing."""
 
 
 async def measure(
@@ -87,11 +87,11 @@ async def measure(
     places: Places = NOWHERE,
     begun: Begun = _nothing,
 ) -> Outcome:
-    """Run it, and leave its log in ``directory``, which is new or empty. ``scratch``: a directory of its own, for the
-    database and what the broker says. ``begun``: told when the first record is about to be sent, for tests that have
-    something go wrong then. Raises ``BenchError``: it has failed, and the log says why."""
+    """Run the unit, and leave its log in ``directory``, which is new or empty. ``scratch``: a directory for the
+    database and the broker's output. ``begun``: called shortly before the first record, for tests that cause a fault
+    then. Raises ``BenchError`` if the run has failed; the log has the reason."""
     if not 1 <= unit.records <= RECORDS_MAX:
-        raise BenchError(f"{unit.records} records: it has to be from 1 to {RECORDS_MAX:,}")
+        raise BenchError(f"{unit.records} records: the number must be from 1 to {RECORDS_MAX:,}")
     log = Log(directory, _facts(unit, places))
     try:
         async with AsyncExitStack() as stack:
@@ -118,7 +118,7 @@ class _Run:
         self._owed = self._drawn.owed()
         self._expected = sum(map(len, self._owed))
         if not self._expected:
-            raise BenchError("of these records nobody is owed any")
+            raise BenchError("no subscriber is due any of these records")
         self._answer: asyncio.Future[bytes] | None = None
         self._child: Child
         self._control: OutgoingSocket
@@ -130,7 +130,7 @@ class _Run:
         url = await self._start(topic)
         crowd = Crowd(drawn.wishes, self._expected, hurries=unit.kind == THROUGHPUT)
         self._stack.push_async_callback(crowd.end)
-        async with self._limit(CONNECT_S, "the connections of all subscribers were not made"):
+        async with self._limit(CONNECT_S, "not all subscribers have connected"):
             self._control = await connect(url, self._said, message_bytes_max=MESSAGE_BYTES_MAX)
             self._stack.callback(self._control.abort)
             await crowd.connect(url)
@@ -172,16 +172,16 @@ class _Run:
 
     async def _topic(self) -> tuple[str, str]:
         if not self._places.kafka:
-            raise BenchError("there is no Kafka: give the servers of one")
-        from ingeborg.bench.caching.live import kafka  # only where it is wanted: aiokafka is an extra's
+            raise BenchError("the unit needs a Kafka: give its servers")
+        from ingeborg.bench.caching.live import kafka  # imported only if needed: aiokafka belongs to an extra
 
         return self._places.kafka, await self._stack.enter_async_context(kafka.topic(self._places.kafka))
 
     async def _start(self, topic: tuple[str, str] | None) -> str:
-        """The broker; its URL."""
+        """Start the broker; return its URL."""
         unit = self._unit
         if unit.database == RIAK and not self._places.riak:
-            raise BenchError("there is no Riak: give the nodes of one")
+            raise BenchError("the unit needs a Riak: give its nodes")
         self._scratch.mkdir(parents=True, exist_ok=True)
         settings = Settings(
             strategy=unit.strategy,
@@ -212,7 +212,7 @@ class _Run:
             raise await self._failure(BenchError(f"{why}: {error}")) from error
 
     async def _publish(self, publishing: Publishing, way: Way, crowd: Crowd, losses: list[asyncio.Future[Any]]) -> int:
-        """All of it, until all has been delivered; when it began."""
+        """Publish everything and wait for all deliveries; return the start time."""
         rate = self._unit.rate_per_s
         start_ns = time.monotonic_ns() + round(LEAD_S * 1e9)
         crowd.begin(asyncio.get_running_loop().time() + LEAD_S)
@@ -246,7 +246,7 @@ class _Run:
         return start_ns
 
     async def _failure(self, error: BenchError) -> BenchError:
-        """With what the broker says, if it has ended: that is why."""
+        """Add the broker's message as the reason, if the broker has ended."""
         for _ in range(20):
             if not self._child.runs:
                 code = self._child.code or 0
@@ -274,7 +274,7 @@ class _Run:
         return found["at_ns"], found["values"]
 
     def _judged(self, crowd: Crowd, after: Counters) -> list[verdict.Batch]:
-        """The answers, if nothing is wrong with them."""
+        """Return the answers, if they are all correct."""
         made, faults = verdict.batches(crowd.got, self._drawn.payloads)
         faults += verdict.faults_of(made, self._owed)
         reads = after[1]["caching_reads_total"]
@@ -314,14 +314,14 @@ class _Run:
 
 
 class _Busy:
-    """How busy the two processes are: seconds of processor, and shares of a core."""
+    """The load of the two processes: seconds of processor, and shares of a core."""
 
     def __init__(self, child: Child) -> None:
         self._processes = {"broker": child.process, "load": psutil.Process()}
         self._before = {name: self._seconds(process) for name, process in self._processes.items()}
 
     def since(self, seconds: float) -> dict[str, float]:
-        """Since it was made, ``seconds`` ago."""
+        """Return the load since its creation, ``seconds`` ago."""
         used = {name: self._seconds(process) - self._before[name] for name, process in self._processes.items()}
         cpu_s = {f"{name}_cpu_s": round(value, 3) for name, value in used.items()}
         return cpu_s | {f"{name}_busy": round(value / seconds, 3) for name, value in used.items()}

@@ -1,9 +1,9 @@
 """The document's broker as a process: its sockets, and its end.
 
-Owns: the connections, and that a fault ends the process with its reason. Must never: decide what becomes of a record.
+Owns: the connections, and the end of the process with its reason after a fault. Must never: decide a record's fate.
 
-``python -m ingeborg.bench.caching.live.server JSON`` says where it is ready, and serves until SIGTERM. Where something
-fails it says so in its log, tells those who are connected, and ends.
+``python -m ingeborg.bench.caching.live.server JSON`` prints its address once ready, and serves until SIGTERM. If
+something fails it logs the reason, tells all connections, and ends.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ from ingeborg.protocol.sockets import Socket, library_log
 HOST: Final = "127.0.0.1"
 
 BACKLOG: Final = 1_024
-"""Connections that are made at once: those of all subscribers."""
+"""Connections in progress at once: those of all subscribers."""
 
 SWITCH_S: Final = 0.000_5
-"""How long the loop keeps Python's lock while a thread of the database wants it. By default it is ten times as long:
-then a batch of 1,000 records took 16 ms beside a busy loop, and with this 4 ms."""
+"""How long the loop keeps Python's lock while a thread of the database waits for it. The default is ten times as long:
+then a batch of 1,000 records took 16 ms next to a busy loop, and with this value 4 ms."""
 
 CLOSE_S: Final = 2.0
-"""For those who are connected to hear why the broker ends."""
+"""Time for connections to receive the reason of the broker's end."""
 
 LOOK_S: Final = 0.01
-"""Between two looks whether all have."""
+"""The pause between two checks whether all have."""
 
 FAILED: Final = 1011
 """The code of a close: an internal error (RFC 6455, section 7.4.1)."""
 
 REASON_BYTES_MAX: Final = 120
-"""A close frame has 125 bytes, two of them the code."""
+"""A close frame has 125 bytes; the code takes two."""
 
 
 class _Accepted(Socket):
-    """A connection of a publisher, of a subscriber, or of who asks for counters."""
+    """A connection of a publisher, of a subscriber, or of a reader of counters."""
 
     def __init__(self, server: Server) -> None:
         self.ws: ServerProtocol = ServerProtocol(max_size=MESSAGE_BYTES_MAX, logger=library_log)
@@ -70,7 +70,7 @@ class _Accepted(Socket):
         self.publishes = False
 
     def handshake(self, event: Request | Response) -> None:
-        """Whoever comes is let in: this is a machine's own address."""
+        """Accept everyone: the address is local to this machine."""
         assert isinstance(event, Request)
         self.ws.send_response(self.ws.accept(event))
         if self.ws.state is OPEN:
@@ -78,12 +78,12 @@ class _Accepted(Socket):
             self._server.sockets.add(self)
 
     def rest_waits(self) -> None:
-        """There is no quantum."""
+        """Do nothing: there is no quantum."""
         while self.waits:
             self.next_quantum()
 
     def messages_come(self, messages: list[bytes]) -> None:
-        """Records that come together are published together."""
+        """Publish records that come together as one batch."""
         if messages[0][:1] == RECORD:
             self.publishes = True
             self._server.broker.publish([message[1:] for message in messages])
@@ -92,7 +92,7 @@ class _Accepted(Socket):
             super().messages_come(messages)
 
     def message(self, data: bytes) -> None:
-        """See ``messages``."""
+        """Handle a message; see ``messages``."""
         broker, kind = self._server.broker, data[:1]
         if kind == POLL and self.subscriber is not None:
             broker.poll(self.subscriber, self.send)
@@ -111,12 +111,12 @@ class _Accepted(Socket):
             self.fail(PROTOCOL_VIOLATION)
 
     def send(self, data: bytes) -> None:
-        """A message, to one who may be gone."""
+        """Send a message, even if the other side is already gone."""
         if self.ws.state is OPEN and not self.transport.is_closing():
             self.transport.write(text_frame(data))
 
     def pause_if(self, full: bool) -> None:
-        """TCP makes a publisher wait."""
+        """Let TCP hold the publisher back."""
         if self.publishes and full is not self._paused and not self.transport.is_closing():
             self._paused = full
             if full:
@@ -125,7 +125,7 @@ class _Accepted(Socket):
                 self.transport.resume_reading()
 
     def closed(self) -> None:
-        """What was for a subscriber is for nobody."""
+        """Drop the subscriber's waiting records."""
         self._server.sockets.discard(self)
         if self.subscriber is not None:
             self._server.broker.leave(self.subscriber)
@@ -149,8 +149,8 @@ class Server:
             accepted.pause_if(full)
 
     def report(self) -> dict[str, Any]:
-        """Of each record: when it came, was matched, and was safe; and how many it is for. All events, if they are
-        noted."""
+        """Return the times of each record: arrival, match and safety; and its number of subscribers. Also all events,
+        if ``noted``."""
         broker, order = self.broker, self._memory.order
         return {
             "came_ns": list(broker.came_ns),
@@ -161,7 +161,7 @@ class Server:
         }
 
     async def serve(self, ready: Callable[[str], None], stopped: asyncio.Event) -> None:
-        """Until it is stopped. Raises ``BenchError``: something has failed, and all have been told."""
+        """Serve until stopped. Raises ``BenchError`` after a fault, once all connections know."""
         loop = asyncio.get_running_loop()
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._database.close)
@@ -169,7 +169,7 @@ class Server:
             stack.push_async_callback(self.broker.close)
             works = [asyncio.ensure_future(self.broker.write()), self.broker.failed]
             if self._settings.kafka is not None:
-                from ingeborg.bench.caching.live import kafka  # only where it is wanted: aiokafka is an extra's
+                from ingeborg.bench.caching.live import kafka  # imported only if needed: aiokafka belongs to an extra
 
                 consumer = await stack.enter_async_context(kafka.consuming(*self._settings.kafka))
                 works.append(asyncio.ensure_future(kafka.consume(consumer, self.broker)))
@@ -189,7 +189,7 @@ class Server:
                     raise
 
     async def _tell(self, why: str = "") -> None:
-        """Everybody who is connected, that it ends."""
+        """Tell all connections that it ends."""
         reason = why.encode()[:REASON_BYTES_MAX].decode(errors="ignore")
         everyone = list(self.sockets)
         for accepted in everyone:
@@ -207,14 +207,14 @@ async def _end(works: list[asyncio.Future[None]]) -> None:
     await asyncio.wait(works)
     for work in works:
         if not work.cancelled():
-            work.exception()  # seen
+            work.exception()  # mark it as retrieved
 
 
 def _database(settings: Settings) -> Database:
     kind, _, nodes = settings.database.partition(":")
     if kind != "riak":
         return Lmdb(Path(settings.database), settings.reads)
-    from ingeborg.bench.caching.live import riak  # only where it is wanted: it brings Protocol Buffers
+    from ingeborg.bench.caching.live import riak  # imported only if needed: it brings Protocol Buffers
 
     return riak.Riak(riak.nodes_of(nodes))
 
@@ -228,7 +228,7 @@ async def _main(settings: Settings) -> None:
 
 
 def main() -> int:
-    """0: it was stopped; 1: it failed, and has said why."""
+    """Return 0: stopped; 1: failed, with the reason in the log."""
     sys.setswitchinterval(SWITCH_S)
     try:
         uvloop.run(_main(settings_of(sys.argv[1])))

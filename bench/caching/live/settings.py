@@ -1,6 +1,6 @@
-"""What the broker's process is told when it is started: one JSON object.
+"""The settings of the broker's process at its start: one JSON object.
 
-Owns: the fields, and how they become a command line and again what they were. Must never: decide any of them.
+Owns: the fields, and their conversion to a command line and back. Must never: decide a field's value.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ MODULE = "ingeborg.bench.caching.live.server"
 
 @dataclass(frozen=True)
 class Settings:
-    """``database``: LMDB's directory, or ``riak:HOST:PORT,…``; ``reads``: where LMDB is read; ``waits``: polls wait for
-    something; ``noted``: the report has the order of all events; ``kafka``: servers and topic that records come from.
-    ``entries``: for about so many records there is room."""
+    """``database``: LMDB's directory, or ``riak:HOST:PORT,…``; ``reads``: where to read LMDB; ``waits``: polls wait for
+    records; ``noted``: the report has the order of all events; ``kafka``: servers and topic of the records.
+    ``entries``: roughly the number of records that fit."""
 
     strategy: str
     parameters: dict[str, str]
@@ -31,12 +31,12 @@ class Settings:
     kafka: tuple[str, str] | None = None
 
     def command(self) -> list[str]:
-        """That starts the broker."""
+        """Return the command that starts the broker."""
         return python(MODULE, orjson.dumps(asdict(self)).decode())
 
 
 def settings_of(text: str) -> Settings:
-    """Of the command line's only argument."""
+    """Parse the command line's only argument."""
     fields = orjson.loads(text)
     kafka = fields.pop("kafka")
     return Settings(**fields, kafka=None if kafka is None else (kafka[0], kafka[1]))

@@ -1,7 +1,7 @@
-"""The strategies by their names: the document's, ours, and those that they are compared with.
+"""The strategies by their names: the document's, ours, and the others of the comparison.
 
-Owns: which policy stands for a name, the names of parameters, and who is told what. Must never: decide what a policy
-does.
+Owns: the policy behind a name, the names of parameters, and each policy's knowledge of readers. Must never: decide what
+a policy does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DOCUMENT: Final[Mapping[str, Callable[..., Rule]]] = {
     "mean": lambda batch="3": Mean(int(batch)),
     "buffer": Buffer,
 }
-"""By its rule of what comes in. Where there is less room than records, LRU stands behind it."""
+"""Strategies by their rule of admission; if the room is smaller than the records, LRU stands behind it."""
 
 OURS: Final = OWED
 OTHERS: Final = ("lru", "sieve", "tinylfu", "gdsf")
@@ -31,15 +31,16 @@ Parameters = Mapping[str, str]
 
 
 def policy_of(strategy: str, parameters: Parameters, bytes_max: int | None, records: int) -> Policy:
-    """A new one. ``parameters``: of the document's rules, as they are written; without, the document's own.
-    ``bytes_max``, ``records``: the room, and how many records there is room for, roughly."""
+    """Create a policy. ``parameters``: of the document's rules, as written; empty: the document's own. ``bytes_max``,
+    ``records``: the room, and roughly the number of records that fit."""
     if strategy in DOCUMENT:
         return Ruled(DOCUMENT[strategy](**parameters))
     assert not parameters, f"{strategy} has no parameters"
-    assert bytes_max is not None or strategy != "tinylfu", "tinylfu wants to know the room"
+    assert bytes_max is not None or strategy != "tinylfu", "tinylfu needs to know the room"
     return ONLINE[strategy](bytes_max or 0, records)
 
 
 def is_told(strategy: str) -> bool:
-    """Does it hear who has had a record, so that what all have had goes? The document's count subscribers only."""
+    """Does it know which subscribers have had a record, so that a record that all have had goes? The document's
+    strategies only count subscribers."""
     return strategy == OURS

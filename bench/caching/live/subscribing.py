@@ -1,11 +1,11 @@
-"""The subscribers: each a connection that polls, and what each got.
+"""The subscribers: each is a connection that polls, and records its answers.
 
-Owns: when a subscriber polls, and every answer as it came. Must never: judge an answer (``verdict`` does, when all is
-over), or poll before the last poll was answered.
+Owns: the time of each poll, and every answer as it came. Must never: judge an answer (``verdict`` does at the end), or
+poll before the answer to the last poll.
 
-Where latency is measured a subscriber polls twice a second, as Kafka's consumers do, and at once where an answer says
-that there is more; all subscribers are spread evenly over the half second. Where throughput is measured it polls again
-as soon as it has been answered, and the broker answers when there is something.
+To measure latency a subscriber polls twice a second, as Kafka's consumers do, and at once if an answer says that there
+is more; all subscribers are spread evenly over the half second. To measure throughput it polls again after each answer,
+and the broker answers once a record comes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ingeborg.protocol.outgoing import OutgoingSocket, connect
 POLL_S: Final = 0.5
 
 CONNECTING: Final = 50
-"""Connections that are made at once."""
+"""Connections in progress at once."""
 
 
 class Got(NamedTuple):
-    """An answer with something in it, as it came."""
+    """A non-empty answer, as it came."""
 
     subscriber: int
     at_ns: int
@@ -36,7 +36,7 @@ class Got(NamedTuple):
 
 
 class _Subscriber:
-    """One of them. ``due``: its next poll was to be made, and an answer was under way."""
+    """One subscriber. ``due``: its next poll was due while an answer was pending."""
 
     def __init__(self, crowd: Crowd, number: int) -> None:
         self._crowd = crowd
@@ -69,8 +69,8 @@ class _Subscriber:
 
 
 class Crowd:
-    """All of them. ``expected``: deliveries that are owed; ``hurries``: poll again at once. ``done`` is set when all
-    deliveries have come; its exception is why they cannot."""
+    """All subscribers. ``expected``: the number of due deliveries; ``hurries``: poll again at once. ``done`` is set
+    once all deliveries have come; its exception says why they cannot."""
 
     def __init__(self, wishes: Sequence[Any], expected: int, *, hurries: bool) -> None:
         self._wishes = wishes
@@ -88,23 +88,23 @@ class Crowd:
 
     @property
     def left(self) -> int:
-        """Deliveries that have not come."""
+        """Return the number of missing deliveries."""
         return self._left
 
     def delivered(self, count: int) -> None:
-        """So many more have come."""
+        """Count deliveries."""
         self._left -= count
         if self._left <= 0 and not self.done.done():
             self.done.set_result(None)
 
     def subscribed(self) -> None:
-        """One more is."""
+        """Count one more subscription."""
         self._unsubscribed -= 1
         if not self._unsubscribed and not self._ready.done():
             self._ready.set_result(None)
 
     async def connect(self, url: str) -> None:
-        """All have a connection afterwards."""
+        """Connect all subscribers."""
         for at in range(0, len(self._subscribers), CONNECTING):
             await asyncio.gather(*(self._connect(url, one) for one in self._subscribers[at : at + CONNECTING]))
 
@@ -119,14 +119,14 @@ class Crowd:
             self.done.set_exception(BenchError(f"subscriber {one.number} has lost its connection: {why} ({code})"))
 
     async def subscribe(self) -> None:
-        """All have, afterwards."""
+        """Subscribe all, and wait for the replies."""
         for one, wish in zip(self._subscribers, self._wishes, strict=True):
             assert one.socket is not None
             one.socket.write(SUBSCRIBE + orjson.dumps({"subscriber": one.number, "filter": wish}))
         await self._ready
 
     def begin(self, at: float) -> None:
-        """Poll, from that time of the loop on."""
+        """Poll from this time of the loop on."""
         count = len(self._subscribers)
         for one in self._subscribers:
             if self.hurries:
@@ -142,7 +142,7 @@ class Crowd:
         self._tick_at(one, at + POLL_S)
 
     async def end(self) -> None:
-        """Nobody polls any more, and no connection is left."""
+        """Stop all polls and close all connections."""
         self._ended = True
         for ticking in self._ticking:
             if ticking is not None:

@@ -1,6 +1,6 @@
-"""What the subscribers got, beside what they were owed: every record that matches, once, in order, as it was published.
+"""Compares the subscribers' answers with the due ones: every matching record, once, in order, with its payload.
 
-Owns: the deliveries as rows, and what is wrong with them. Must never: leave a delivery out, or repair one.
+Owns: the deliveries as rows, and their faults. Must never: leave a delivery out, or repair one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from ingeborg.bench.caching.live.messages import Head, head_of, records_of
 from ingeborg.bench.caching.live.subscribing import Got
 
 SHOWN_MAX: Final = 3
-"""Faults that are named; the others are counted."""
+"""The number of faults in the text; others are only counted."""
 
 
 class Batch(NamedTuple):
-    """An answer: the subscriber, when it came, what the broker says of it, and its records."""
+    """An answer: the subscriber, its time of arrival, its head from the broker, and its records."""
 
     subscriber: int
     at_ns: int
@@ -26,7 +26,7 @@ class Batch(NamedTuple):
 
 
 def batches(got: Sequence[Got], payloads: Sequence[bytes]) -> tuple[list[Batch], list[str]]:
-    """The answers in the order in which they came, and what is wrong with their payloads."""
+    """Return the answers in the order of arrival, and the faults of their payloads."""
     found, faults = [], []
     for subscriber, at_ns, message in got:
         head = head_of(message)
@@ -41,7 +41,7 @@ def batches(got: Sequence[Got], payloads: Sequence[bytes]) -> tuple[list[Batch],
 
 
 def faults_of(made: Sequence[Batch], owed: Sequence[Sequence[int]]) -> list[str]:
-    """Of each subscriber, whether it got what it was owed."""
+    """Return the faults of each subscriber's deliveries."""
     got: list[list[int]] = [[] for _ in owed]
     for batch in made:
         got[batch.subscriber].extend(batch.numbers)
@@ -58,6 +58,6 @@ def faults_of(made: Sequence[Batch], owed: Sequence[Sequence[int]]) -> list[str]
 
 
 def summary(faults: Sequence[str]) -> str:
-    """In a line; empty without any."""
+    """Summarise the faults in a line; empty without any."""
     more = len(faults) - SHOWN_MAX
     return "; ".join([*faults[:SHOWN_MAX], *([f"and {more} more"] if more > 0 else [])])

@@ -1,6 +1,6 @@
-"""One unit of the plan, run and kept: its log and its row of figures.
+"""Runs one unit of the plan and stores its log and its row of figures.
 
-Owns: what is kept of a unit, and where. Must never: decide what happens in it (``run`` does).
+Owns: the stored files of a unit, and their places. Must never: decide what happens in it (``run`` does).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ingeborg.bench.caching.live.run import NOWHERE, Outcome, Places, measure
 from ingeborg.bench.units import keep
 
 ROWS, LOGS, DIGESTED = "rows", "logs", "digested"
-"""Folders of a result: a file each of what was counted, a folder each of a log, a file each of what its digest says."""
+"""Folders of a result: a file each of counts, a folder each of a log, a file each of its digest."""
 
 UNFINISHED = "unfinished"
 
 
 def run(unit: Unit, out: Path, places: Places = NOWHERE) -> None:
-    """Run it and keep what it gives; a unit that has been kept is not run again. Its row, written last, is the sign
-    that it has. Raises ``BenchError``; then its log and what the broker said are in ``UNFINISHED``, for a person."""
+    """Run the unit and store its results, unless they exist. Its row, written last, marks it as done. Raises
+    ``BenchError``; then its log and the broker's output are in ``UNFINISHED``, for a person."""
     if kept(unit, out):
         return
     part, log = out / UNFINISHED / unit.name, path_of(out, LOGS, unit)
@@ -41,8 +41,8 @@ def run(unit: Unit, out: Path, places: Places = NOWHERE) -> None:
 
 
 def _run(measuring: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """In a loop of its own. SIGTERM interrupts it in order, as Ctrl-C does: ``KeyboardInterrupt``, when all has
-    ended."""
+    """Run in a separate loop. SIGTERM interrupts it in order, as Ctrl-C does: ``KeyboardInterrupt``, once everything
+    has ended."""
     if threading.current_thread() is not threading.main_thread():
         return uvloop.run(measuring)
     before = signal.getsignal(signal.SIGTERM)
@@ -62,10 +62,10 @@ def _run(measuring: Coroutine[Any, Any, Outcome]) -> Outcome:
 
 
 def kept(unit: Unit, out: Path) -> bool:
-    """Is it done?"""
+    """Is the unit done?"""
     return path_of(out, ROWS, unit).is_file()
 
 
 def path_of(out: Path, kind: str, unit: Unit) -> Path:
-    """Its file of this kind, or its folder of ``LOGS``."""
+    """Return its file of this kind, or its folder of ``LOGS``."""
     return out / kind / (unit.name if kind == LOGS else f"{unit.name}.json")

@@ -1,9 +1,10 @@
-"""Belady's policy: what is asked for latest from now goes, or what has just come.
+"""Belady's policy: evicts the entry whose next request is latest, possibly the newcomer.
 
-Owns: nothing but the order. Must never: be taken for one that a broker could have: it knows what comes.
+Owns: only the order. Must never: be taken for a policy that a broker could have: it knows the future.
 
-Of entries of one size none has more hits (Belady, 1966; with a newcomer among the candidates it need not even come in).
-Of entries of different sizes that is not so, and no fast policy is known that none beats: `bound.py` has a bound.
+For entries of one size no policy has more hits (Belady, 1966; with the newcomer among the candidates it need not even
+come in). For entries of different sizes this does not hold, and nobody knows a fast optimal policy: `bound.py` has a
+bound.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from ingeborg.broker.core.caches.ranks import Ranks
 
 
 class Belady(Policy):
-    """``following``: at each event, when what it is about is asked for next. ``at``: the event that is under way, for
-    the caller to set."""
+    """``following``: for each event, the time of its record's next request. ``at``: the current event, which the caller
+    sets."""
 
     def __init__(self, following: Sequence[int]) -> None:
         self._following = following
@@ -24,18 +25,18 @@ class Belady(Policy):
         self.at = 0
 
     def admit(self, entry: Entry) -> bool:
-        """It may come in, and go at once."""
+        """Admit any entry, even one that goes at once."""
         self._ranks.add(entry, -self._following[self.at])
         return True
 
     def used(self, entry: Entry) -> None:
-        """It will be again later."""
+        """Rank the entry by its next request."""
         self._ranks.change(entry, -self._following[self.at])
 
     def victim(self) -> Entry:
-        """The one that is asked for latest."""
+        """Return the entry with the latest next request."""
         return self._ranks.least()
 
     def forget(self, entry: Entry) -> None:
-        """It is not ranked any more."""
+        """Remove the entry from the ranking."""
         self._ranks.remove(entry)

@@ -1,4 +1,4 @@
-"""All policies by their names, as they stand beside each other.
+"""All policies by their names.
 
 Owns: the table. Must never: run one.
 """
@@ -18,9 +18,9 @@ from ingeborg.broker.core.caches.policy import Policy
 from ingeborg.broker.core.caches.sieve import Sieve
 
 Maker = Callable[[int, int], Policy]
-"""Of the room in bytes, and of how many entries there is room for, roughly."""
+"""From the room in bytes, and roughly the number of entries that fit."""
 
-#: The document's, by what comes in. With a bounded room LRU stands behind each; so `all` is LRU then.
+#: The document's, by their rule of admission; with a bounded room LRU stands behind each, so `all` is LRU then.
 RULES: Final[Mapping[str, Callable[[], Rule]]] = {
     "none": Nothing,
     "all": Everything,
@@ -29,7 +29,7 @@ RULES: Final[Mapping[str, Callable[[], Rule]]] = {
     "buffer": Buffer,
 }
 
-#: That need no knowledge of the future.
+#: Policies that need no knowledge of the future.
 ONLINE: Final[Mapping[str, Maker]] = {
     "lru": lambda _room, _entries: Lru(),
     "sieve": lambda _room, _entries: Sieve(),
@@ -43,12 +43,12 @@ ONLINE: Final[Mapping[str, Maker]] = {
 }
 
 OWED: Final = "owed"
-"""``PendingReaders``, by its name in results that are kept."""
+"""``PendingReaders``, by its name in stored results."""
 
 BELADY: Final = "belady"
 
-#: Ours: told who has had a record, or they are nothing.
+#: Ours: they need to know which subscribers have had a record.
 OURS: Final = (OWED, "owed inflated")
 
-#: Of plain requests, where nobody is owed anything.
+#: Policies for plain requests, which have no subscribers.
 PLAIN: Final = ("lru", "sieve", "tinylfu", "gdsf")

@@ -1,6 +1,6 @@
-"""A rule of what comes in, and behind it LRU: the document says nothing of what goes.
+"""A rule of admission with LRU behind it: the document does not say what to evict.
 
-Owns: that the rule is asked once for each entry that wants to come in.
+Owns: exactly one question to the rule for each entry that requests admission.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from ingeborg.broker.core.caches.policy import Entry, Policy
 
 
 class Ruled(Policy):
-    """LRU of what the rule admits."""
+    """LRU of the entries that the rule admits."""
 
     def __init__(self, rule: Rule) -> None:
         self._rule = rule
         self._lru = Lru()
 
     def admit(self, entry: Entry) -> bool:
-        """By its utility."""
+        """Ask the rule about the entry's utility."""
         return self._rule.admits(entry.utility) and self._lru.admit(entry)
 
     def used(self, entry: Entry) -> None:
-        """As LRU."""
+        """Behave as LRU."""
         self._lru.used(entry)
 
     def victim(self) -> Entry:
-        """As LRU."""
+        """Behave as LRU."""
         return self._lru.victim()
 
     def forget(self, entry: Entry) -> None:
-        """As LRU."""
+        """Behave as LRU."""
         self._lru.forget(entry)

@@ -1,9 +1,9 @@
-"""The document's rules of what comes into the cache: by the number of a record's subscribers, and those of before it.
+"""The document's rules of admission: by the number of a record's subscribers, and of the records before.
 
-Owns: the rules, each a small state. Must never: calculate in fractions of two; a record that has as many subscribers as
-the threshold is must not come in, and .7 * 3 + .3 * 3 is less than 3.
+Owns: the rules, each a small state. Must never: calculate in binary fractions: a record with exactly as many
+subscribers as the threshold must not come in, and .7 * 3 + .3 * 3 is less than 3.
 
-Thresholds and the number before are 0 at first, and a threshold may become less than 0 (the document does not say).
+Thresholds and the number before are 0 at first, and a threshold can fall below 0 (the document does not exclude it).
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from fractions import Fraction
 from typing import Final
 
 Share = str | int | Fraction
-"""A parameter: as it is written ("0.7"), or exact."""
+"""A parameter: as written ("0.7"), or exact."""
 
 HALF: Final = "0.5"
 
 
 class Rule:
-    """One of them, with its state."""
+    """A rule with its state."""
 
     def admits(self, utility: int) -> bool:
-        """Does the next record come in, which has so many subscribers?"""
+        """Does the next record, with this number of subscribers, come in?"""
         raise NotImplementedError
 
 
@@ -29,7 +29,7 @@ class Everything(Rule):
     """Unlimited caching."""
 
     def admits(self, utility: int) -> bool:
-        """All do."""
+        """Admit every record."""
         return True
 
 
@@ -37,13 +37,13 @@ class Nothing(Rule):
     """No caching."""
 
     def admits(self, utility: int) -> bool:
-        """None does."""
+        """Admit no record."""
         return False
 
 
 class Threshold(Rule):
-    """What has more than a threshold, which it raises by ``rise`` (the document's lambda) times its subscribers;
-    others lower it by ``fall`` (mu) times theirs."""
+    """Admits records above a threshold. An admitted record raises it by ``rise`` (the document's lambda) times its
+    subscribers; a refused one lowers it by ``fall`` (mu) times its subscribers."""
 
     def __init__(self, rise: Share = HALF, fall: Share = HALF) -> None:
         rises, falls = Fraction(rise), Fraction(fall)
@@ -62,7 +62,7 @@ class Threshold(Rule):
 
 
 class Mean(Rule):
-    """What has more than the mean of the last whole batch. A record that ends a batch belongs to it."""
+    """Admits records above the mean of the last whole batch. A record that ends a batch belongs to that batch."""
 
     def __init__(self, batch: int = 3) -> None:
         self._batch = batch
@@ -81,8 +81,8 @@ class Mean(Rule):
 
 
 class Buffer(Rule):
-    """What has more than ``own`` (gamma) times its own subscribers and ``before`` (alpha) times those of the record
-    before it: so of the two only ``before / (1 - own)`` matters."""
+    """Admits records above ``own`` (gamma) times their own subscribers plus ``before`` (alpha) times those of the
+    previous record: so only ``before / (1 - own)`` matters."""
 
     def __init__(self, own: Share = "0.7", before: Share = "0.3") -> None:
         owns, befores = Fraction(own), Fraction(before)

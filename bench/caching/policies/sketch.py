@@ -1,6 +1,6 @@
-"""How often something was asked for lately, roughly: a count-min sketch that is halved from time to time.
+"""Estimates how often a key was requested lately: a count-min sketch that halves its counters from time to time.
 
-Owns: the counters. Must never: say less than the truth, until a counter is full or they are halved.
+Owns: the counters. Must never: return less than the truth, until a counter is full or the sketch halves them.
 
 Einziger, Friedman, Manes: "TinyLFU" (ACM Transactions on Storage, 2017), section 3. Cormode and Muthukrishnan (2005)
 for the sketch.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: A key has a counter in each row, and counts as often as the least of them says.
+#: Rows; a key has a counter in each, and the least one is the estimate.
 ROWS: Final = 4
 
 #: Counters have four bits (section 3.4.1).
@@ -23,7 +23,7 @@ _MASK: Final = (1 << _BITS) - 1
 
 
 class Sketch:
-    """``width``: counters of a row, made a power of two. ``sample``: the counters are halved after so many."""
+    """``width``: counters of a row, rounded to a power of two. ``sample``: requests between two halvings."""
 
     def __init__(self, width: int, sample: int) -> None:
         bits = max(4, (width - 1).bit_length())
@@ -33,7 +33,7 @@ class Sketch:
         self._count = 0
 
     def add(self, key: int) -> None:
-        """It was asked for."""
+        """Count a request for the key."""
         shift = self._shift
         mixed = _mixed(key)
         for row, factor in zip(self._rows, _FACTORS, strict=True):
@@ -46,7 +46,7 @@ class Sketch:
             self._rows = [bytearray(count >> 1 for count in row) for row in self._rows]
 
     def often(self, key: int) -> int:
-        """How often it was."""
+        """Return the estimated number of requests."""
         shift = self._shift
         mixed = _mixed(key)
         least = FULL
@@ -56,6 +56,6 @@ class Sketch:
 
 
 def _mixed(key: int) -> int:
-    """The key's bits spread over all 64: consecutive keys must not have consecutive counters in every row."""
+    """Spread the key's bits over all 64: consecutive keys must not have consecutive counters in every row."""
     key = (key ^ key >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     return key ^ key >> 27

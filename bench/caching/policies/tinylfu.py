@@ -1,10 +1,10 @@
-"""W-TinyLFU: a newcomer stays if it was asked for more often lately than what would have to go for it.
+"""W-TinyLFU: a newcomer stays if it had more requests lately than the entry that would have to go.
 
-Owns: a small window for newcomers, and behind it a segmented LRU. Must never: count exactly (`sketch.py`).
+Owns: a small window for newcomers, and a segmented LRU behind it. Must never: count exactly (`sketch.py`).
 
 Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy" (ACM Transactions on Storage, 2017),
-sections 3 and 4. A newcomer goes into the window. What leaves the window wants to go into the main part, and there
-stands against the entry that would have to go from it.
+A newcomer goes into the window. An entry that leaves the window competes for the main part with the entry that would
+have to go from there.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ from ingeborg.bench.caching.policies.sketch import Sketch
 from ingeborg.broker.core.caches.policy import Entry, Policy
 from ingeborg.broker.core.caches.row import Row
 
-#: Of the room: the window's, and of the rest the protected part's (section 4).
+#: Shares: the window's of the room, and the protected part's of the rest (section 4).
 WINDOW: Final = 0.01
 PROTECTED: Final = 0.8
 
-#: The sketch is halved after so many requests for each entry that there is room for (section 3.3).
+#: Requests between two halvings of the sketch, for each entry that fits (section 3.3).
 SAMPLE: Final = 10
 
-#: Counters of a row of the sketch, for each entry that there is room for: what is not in is asked for, too.
+#: Counters of a row of the sketch, for each entry that fits: requests for absent items count too.
 WIDTH: Final = 4
 
-#: An entry's mark: where it is.
+#: An entry's mark: its part.
 _WINDOW: Final = 0
 _PROBATION: Final = 1
 _PROTECTED: Final = 2
 
 
 class TinyLfu(Policy):
-    """``bytes_max``: the room, ``entries``: for about so many. ``width``: see ``WIDTH``. Keys are whole numbers."""
+    """``bytes_max``: the room; ``entries``: roughly the number of entries. ``width``: see ``WIDTH``. Keys are whole
+    numbers."""
 
     def __init__(self, bytes_max: int, entries: int, width: int = WIDTH) -> None:
         self._window_bytes = max(1, int(bytes_max * WINDOW))
@@ -43,13 +44,13 @@ class TinyLfu(Policy):
         self._bytes = [0, 0, 0]
 
     def admit(self, entry: Entry) -> bool:
-        """Any comes into the window."""
+        """Admit any entry into the window."""
         self._sketch.add(entry.key)
         self._append(entry, _WINDOW)
         return True
 
     def used(self, entry: Entry) -> None:
-        """It is the newest of its part; from probation it comes into the protected one."""
+        """Make the entry the newest of its part; move one on probation into the protected part."""
         self._sketch.add(entry.key)
         self._move(entry, _WINDOW if entry.mark == _WINDOW else _PROTECTED)
         while self._bytes[_PROTECTED] > self._protected_bytes:
@@ -58,7 +59,8 @@ class TinyLfu(Policy):
             self._move(oldest, _PROBATION)
 
     def victim(self) -> Entry:
-        """What leaves the window, or the oldest of the main part; of these two, the one asked for less often."""
+        """Compare the entry that leaves the window with the oldest of the main part; return the one with fewer
+        requests."""
         while True:
             newcomer = self._rows[_WINDOW].oldest
             oldest = self._rows[_PROBATION].oldest or self._rows[_PROTECTED].oldest
@@ -74,7 +76,7 @@ class TinyLfu(Policy):
             return self._remove(oldest)
 
     def forget(self, entry: Entry) -> None:
-        """It leaves its part."""
+        """Remove the entry from its part."""
         self._remove(entry)
 
     def _append(self, entry: Entry, part: int) -> None:

@@ -1,17 +1,17 @@
-"""CPTCast: a causal broadcast by a tree, where links come and go (Algorithms 1 to 15).
+"""CPTCast: a causal broadcast over a tree, while links come and go (Algorithms 1 to 15).
 
-Owns: ``eagerPushPeers``, ``lazyPushPeers``, and what waits for each; who has announced what is missing. Must never: let
-anything overtake an announced message on its link.
+Owns: ``eagerPushPeers``, ``lazyPushPeers``, and the waiting messages of each; the announcers of missing messages. Must
+never: let anything overtake an announced message on its link.
 
-Payloads go by eager links, announcements by lazy ones, as in ``plumtree``. What makes it causal: a link brings every
-message that its sender has delivered, in that order, either whole or as a word that its receiver has it already. An
-announcement is neither. So whatever follows on that link *waits* behind the announced message, until the receiver asks
-for it (GRAFT: all that waits is sent) or shows that it has it (GOSSIP or IHAVE: what comes next is announced).
+Payloads take eager links and announcements lazy ones, as in ``plumtree``. Causality comes from one rule: a link brings
+every message that its sender has delivered, in that order, either whole or as a notice that its receiver has it
+already. An announcement is neither. So everything after it on that link *waits*, until the receiver requests the
+announced message (GRAFT: send all waiting ones) or shows that it has it (GOSSIP or IHAVE: announce the next one).
 
-What waits has no limit, as printed: it grows with the messages that come while an announcement is under way, and
-their payloads are kept as long. It goes when its neighbour does.
+The waiting queue has no limit, as printed: it grows with the messages that come while an announcement is under way, and
+it keeps their payloads. It goes when its neighbour does.
 
-What makes a new link safe is in ``linking``.
+``linking`` makes new links safe.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ ANNOUNCEMENT_TIMER: Final = "announcement"
 _PRUNE: Final = (PRUNE,)
 
 Waiting = dict[Any, tuple[Wire, int, int]]
-"""What waits for a neighbour, the oldest first: a message, control bytes, payload bytes. By what the message is known
-by; a control message by itself."""
+"""The messages that wait for a neighbour, the oldest first: a message, control bytes, payload bytes; keyed by the
+message's id; a control message is its own key."""
 
 Timer = tuple[str, Mid]
 
 
 @dataclass(frozen=True)
 class CptCastOptions:
-    """``timeout1``, ``timeout2``: seconds, as in ``plumtree.PlumtreeOptions``. ``waiting``: False to see what figure
-    3.4 shows: every message is announced at once, and a GRAFT brings the one message that it names."""
+    """``timeout1``, ``timeout2``: seconds, as in ``plumtree.PlumtreeOptions``. ``waiting``: False shows the effect in
+    figure 3.4: a node announces every message at once, and a GRAFT brings only the message that it names."""
 
     timeout1: float = 0.25
     timeout2: float = 0.1
@@ -60,7 +60,7 @@ class CptCastOptions:
 
 
 class CptCast(Linking):
-    """``neighbours``: those of a built overlay, safe in both directions. More are told of by ``up``."""
+    """``neighbours``: those of a built overlay, safe in both directions. ``up`` reports more."""
 
     __slots__ = ("blocks", "eager", "grafted", "lazy", "missing", "options", "repairs", "timers")
 
@@ -70,14 +70,14 @@ class CptCast(Linking):
         self.options = options or CptCastOptions()
         self.repairs = self.options.linking.repairs
         self.blocks = self.options.waiting
-        self.eager: dict[Peer, Waiting] = {}  # eagerPushPeers, and waiting of each
-        self.lazy: dict[Peer, Waiting] = {}  # lazyPushPeers, and waiting of each
-        self.missing: dict[Mid, list[Peer]] = {}  # who has announced it and was not asked yet, in that order
-        self.grafted: dict[Mid, list[Peer]] = {}  # who was asked for it
-        self.timers: dict[Mid, Timer] = {}  # the present one of each; earlier ones are over
+        self.eager: dict[Peer, Waiting] = {}  # eagerPushPeers, and the waiting messages of each
+        self.lazy: dict[Peer, Waiting] = {}  # lazyPushPeers, and the waiting messages of each
+        self.missing: dict[Mid, list[Peer]] = {}  # announcers without a request yet, in that order
+        self.grafted: dict[Mid, list[Peer]] = {}  # the neighbours with a request
+        self.timers: dict[Mid, Timer] = {}  # the present one of each; earlier ones no longer count
         super().__init__(desk, me, neighbours, self.options.linking)
 
-    # What comes
+    # Arrivals
 
     def received(self, peer: Peer, wire: Wire, payload_bytes: int) -> None:
         kind = wire[0]
@@ -93,7 +93,7 @@ class CptCast(Linking):
             self.control(peer, wire)
 
     def _gossip(self, sender: Peer, mid: Mid, hops: int, payload_bytes: int) -> None:
-        """Algorithm 11, lines 4-13."""
+        """Handle a GOSSIP (Algorithm 11, lines 4-13)."""
         left = self.expected.get(mid)
         if left is None:
             self._make_eager(sender)
@@ -106,7 +106,7 @@ class CptCast(Linking):
                 grafted.remove(sender)
 
     def _announced(self, sender: Peer, mid: Mid) -> None:
-        """Algorithm 12, lines 4-11."""
+        """Handle an announcement (Algorithm 12, lines 4-11)."""
         left = self.expected.get(mid)
         if left is not None:
             self._has(sender, mid, left)
@@ -120,7 +120,8 @@ class CptCast(Linking):
             self._set_timer(mid, self.options.timeout1)
 
     def _has(self, sender: Peer, mid: Mid, left: int) -> None:
-        """The neighbour has a message that was expected from it (and from others: ``left``, its own bit included)."""
+        """Note that the neighbour has an expected message (others in ``left`` still owe it, including this one's
+        bit)."""
         left &= ~self.bits.get(sender, 0)
         if left:
             self.expected[mid] = left
@@ -133,7 +134,7 @@ class CptCast(Linking):
             self._check_waiting(sender, mid, waiting)
 
     def _check_waiting(self, sender: Peer, mid: Mid, waiting: Waiting) -> None:
-        """Algorithm 13, lines 10-25: the neighbour has this message."""
+        """Note that the neighbour has this message (Algorithm 13, lines 10-25)."""
         first = next(iter(waiting))
         if not self.blocks:
             waiting.pop(mid, None)
@@ -152,7 +153,7 @@ class CptCast(Linking):
             self.desk.send(sender, (IHAVE, mid), IHAVE_BYTES)
 
     def _asked(self, sender: Peer, mid: Mid) -> None:
-        """A GRAFT (Algorithm 13, lines 4-9)."""
+        """Handle a GRAFT (Algorithm 13, lines 4-9)."""
         self._make_eager(sender)
         waiting = self._waiting(sender)
         if not waiting:
@@ -167,7 +168,7 @@ class CptCast(Linking):
             send(sender, wire, size, payload_bytes)
         waiting.clear()
 
-    # What is missing
+    # Missing messages
 
     def due(self, what: Any) -> None:
         if what[0] == DISCOVERY_TIMER:
@@ -178,7 +179,7 @@ class CptCast(Linking):
             self._overdue(mid)
 
     def _overdue(self, mid: Mid) -> None:
-        """An announced message has not come: ask for it (Algorithm 12, lines 12-17)."""
+        """Request an announced message that has not come (Algorithm 12, lines 12-17)."""
         peers = self.missing.get(mid)
         if not peers and self.repairs.asks_somebody:
             del self.timers[mid]
@@ -195,10 +196,10 @@ class CptCast(Linking):
         timer = self.timers[mid] = (ANNOUNCEMENT_TIMER, mid)
         self.desk.after(seconds, timer)
 
-    # What is sent on
+    # Forwarding
 
     def receive_message(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
-        """Algorithm 1, lines 11-21: an own message, or one of B_beta."""
+        """Handle an own message, or one of B_beta (Algorithm 1, lines 11-21)."""
         left = self.expected.get(mid)
         if left is None:
             self._first(mid, hops, payload_bytes, sender, True)
@@ -206,7 +207,7 @@ class CptCast(Linking):
             self._has(sender, mid, left)
 
     def _first(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None, expects: bool) -> None:
-        """Deliver a message. ``expects``: note from whom it will come again."""
+        """Deliver a message. ``expects``: note the neighbours that will send it again."""
         self.desk.deliver(mid[0], mid[1], hops)
         if expects:
             mask = self.in_mask & ~self.bits.get(sender, 0)
@@ -215,7 +216,7 @@ class CptCast(Linking):
         self.forward(mid, hops, payload_bytes, sender)
 
     def forward(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
-        """Algorithm 14."""
+        """Forward a message (Algorithm 14)."""
         self.nothing_delivered = False
         hops += 1
         if self.s_buffers or self.r_buffers:
@@ -245,7 +246,7 @@ class CptCast(Linking):
                 waiting[mid] = entry
 
     def _acknowledge(self, announcement: Wire, mid: Mid, sender: Peer) -> list[Peer]:
-        """Tell those who have announced the message that it is here; returns them (Algorithm 14, lines 14-22)."""
+        """Tell the announcers that the message is here; return them (Algorithm 14, lines 14-22)."""
         announced, grafted = self.missing.pop(mid, []), self.grafted.pop(mid, [])
         safe_only = self.repairs.safe_only
         left = self.expected.get(mid, 0)
@@ -264,7 +265,7 @@ class CptCast(Linking):
     # Links
 
     def _make_eager(self, peer: Peer) -> None:
-        """Algorithm 11, lines 14-16."""
+        """Make the link eager (Algorithm 11, lines 14-16)."""
         waiting = self.lazy.pop(peer, None)
         if waiting is not None:
             self.eager[peer] = waiting
@@ -272,7 +273,7 @@ class CptCast(Linking):
             self.eager[peer] = {}
 
     def _make_lazy(self, peer: Peer) -> None:
-        """Algorithm 11, lines 18-19 and 21-23."""
+        """Make the link lazy (Algorithm 11, lines 18-19 and 21-23)."""
         waiting = self.eager.pop(peer, None)
         if waiting is not None:
             self.lazy[peer] = waiting
@@ -280,8 +281,8 @@ class CptCast(Linking):
             self.lazy[peer] = {}
 
     def _prune(self, peer: Peer) -> None:
-        """Algorithm 11, lines 17-20. (A neighbour whose link brings payloads and to which none leads yet stays as it
-        is: it would announce, and get no answer.)"""
+        """Handle a PRUNE (Algorithm 11, lines 17-20). (A neighbour whose link brings payloads, but without a safe link
+        to it, stays as it is: it would announce, and get no answer.)"""
         if not self.repairs.safe_only or self.is_outgoing(peer):
             self._make_lazy(peer)
             self.desk.send(peer, _PRUNE, PRUNE_BYTES)
@@ -291,7 +292,7 @@ class CptCast(Linking):
         return waiting if waiting is not None else self.eager.get(peer)
 
     def down(self, peer: Peer) -> None:
-        """Algorithm 15."""
+        """Remove a neighbour (Algorithm 15)."""
         self.eager.pop(peer, None)
         self.lazy.pop(peer, None)
         for peers in self.missing.values():
@@ -313,7 +314,7 @@ class CptCast(Linking):
         self.eager[peer] = {}
 
     def send_in_order(self, peer: Peer, wire: Wire, size: int) -> None:
-        """Algorithm 14, lines 28-30."""
+        """Send a control message in order (Algorithm 14, lines 28-30)."""
         waiting = self._waiting(peer)
         if waiting and self.blocks:
             waiting[wire] = (wire, size, 0)

@@ -1,10 +1,10 @@
 """Flooding: Algorithm 1, a causal broadcast for neighbours that never change.
 
-Owns: nothing but its neighbours. Must never: be taken for causal, or for delivering once, where links come and go:
-figure 3.2 shows what happens then, and a test does.
+Owns: only its neighbours. Must never: be used as causal, or as delivering once, if links come and go: figure 3.2 shows
+the result, and so does a test.
 
-A link of the desk has two ends; a link of the document leads one way. So a neighbour is one link each way: it is put
-into ``inView`` and ``outView`` together.
+A link of the desk has two ends; a link of the document leads one way. So a neighbour is one link in each direction: it
+enters ``inView`` and ``outView`` together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .wires import GOSSIP, GOSSIP_BYTES, Mid
 
 
 class Flood(Expecting):
-    """``neighbours``: those that it has from the start. More are told of by ``up``."""
+    """``neighbours``: those that it has from the start. ``up`` reports more."""
 
     __slots__ = ("out_view",)
 
@@ -40,7 +40,7 @@ class Flood(Expecting):
         self.receive_message(wire[1], wire[2], payload_bytes, peer)
 
     def forward(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
-        """Algorithm 1, lines 22-26: by every link, back to the sender as well, which expects it."""
+        """Send over every link, also back to the sender, which expects it (Algorithm 1, lines 22-26)."""
         send = self.desk.send
         wire = (GOSSIP, mid, hops + 1)
         for peer in self.out_view:

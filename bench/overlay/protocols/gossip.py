@@ -1,7 +1,7 @@
-"""Push gossip: a node sends a message that is new to it to some neighbours drawn at random (section 2.3.2).
+"""Push gossip: a node sends a message that is new to it to some random neighbours (section 2.3.2).
 
-Owns: which messages have been here. Must never: promise an order, or that a message gets everywhere: it does with a
-probability that grows with the fan-out.
+Owns: the ids of messages seen. Must never: promise an order, or complete delivery, whose probability grows with the
+fan-out.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
 from .wires import GOSSIP, GOSSIP_BYTES, Mid
 
 SEEN_MAX: Final = 10_000
-"""Messages that a node knows for having been here. A copy is under way for some seconds at most, and the experiments
-have at most some hundred broadcasts a second."""
+"""Ids of messages that a node remembers. A copy is under way for some seconds at most, and the experiments have at most
+some hundred broadcasts a second."""
 
 
 @dataclass(frozen=True)
 class GossipOptions:
-    """``fanout``: the document's t, neighbours that a message is sent on to; with 4 and five neighbours all get it but
-    its sender."""
+    """``fanout``: the document's t, the number of neighbours that receive a message; with 4 and five neighbours all
+    except its sender get it."""
 
     fanout: int = 4
 
 
 class Gossip(Node):
-    """``neighbours``: those that it has from the start. More are told of by ``up``."""
+    """``neighbours``: those that it has from the start. ``up`` reports more."""
 
     __slots__ = ("desk", "fanout", "me", "number", "peers", "seen")
 

@@ -1,28 +1,29 @@
-"""How a new link is made safe: discovery, rediscovery, and alpha, beta, pi, rho (section 3.4.1, Algorithms 2 to 10).
+"""Makes a new link safe: discovery, rediscovery, and alpha, beta, pi, rho (section 3.4.1, Algorithms 2 to 10).
 
-Owns: which links are not safe yet, how far the exchange of each has come, and the buffers that are filled meanwhile.
-Must never: know how a message is sent on (``prc``: by all links; ``cptcast``: by a tree).
+Owns: the set of unsafe links, the progress of each exchange, and the buffers that fill meanwhile. Must never: know how
+a message is forwarded (``prc``: over all links; ``cptcast``: over a tree).
 
 **Links.** A link of the document leads one way, from N1 to N2. A link of the desk has two ends, and messages go both
-ways. So it is two links of the document, and each end makes the one that goes out from it safe; what belongs to an
-exchange goes by other, safe links, and only B_beta by the new one.
+ways. So it is two links of the document, and each end makes its outgoing one safe. The messages of an exchange take
+other, safe links, and only B_beta takes the new one.
 
-**Joining.** NEIGHBOUR_UP says whether the link is the first of a node that joins (Algorithm 2, line 14): such a link is
+**Joining.** NEIGHBOUR_UP says whether the link is the first of a joining node (Algorithm 2, line 14): such a link is
 safe at once. The desk does not say so, but the new node knows. So both ends begin a link with a HELLO that says whether
-its sender is new, and NEIGHBOUR_UP is when the other end's HELLO has come. That is also when both ends hold the same
-link: an exchange that one end begins while the other has not noticed yet that an earlier link is gone could come to its
-end on a link that the other end is about to forget. A HELLO may precede ``Node.up``, where the membership tells one end
-of a neighbour earlier than the other.
+its sender is new, and NEIGHBOUR_UP happens when the other end's HELLO has come. From that moment both ends also hold
+the same link. Otherwise one end could begin an exchange before the other has noticed the end of an earlier link, and
+the exchange could finish on a link that the other end is about to forget. A HELLO can precede ``Node.up`` if the
+membership tells one end of a neighbour earlier than the other.
 
-**New** is a node without a link that has delivered nothing. One that has delivered something and then loses its last
-safe link stays alone: its DISCOVERY leads nowhere. (It cannot come back as a new one: its neighbours may still send it
-what it has delivered.) So do two groups of nodes that have never had a safe link between them.
+**New** means a node without a link that has delivered nothing. A node that has delivered something and then loses its
+last safe link stays alone: its DISCOVERY leads nowhere. (It cannot come back as a new one, because its neighbours can
+still send it messages that it has delivered.) The same holds for two groups of nodes that have never had a safe link
+between them.
 
-**A built overlay** begins with links that are all safe, at both ends; nothing is said on them. To make the links of
+**A built overlay** begins with links that are all safe, at both ends; they carry no exchange. Making the links of
 10,000 nodes safe one after the other takes two floods each, some 10^9 messages.
 
-A path is the nodes that a control message has still to come to, the last one included. As every message it is a value:
-to take the next node off it does not change what is kept.
+A path lists the nodes that a control message has still to reach, including the last one. Like every message it is a
+value: taking the next node off it does not change a stored one.
 """
 
 from __future__ import annotations
@@ -52,28 +53,28 @@ from .wires import (
 )
 
 TRAVERSALS_MAX: Final = 4_096
-"""Floods that a node knows for having been here (``Repairs.forgets``). A flood is over within a second or two: room for
-some thousand links that are begun or tried again in that time, in a network where all hear of each."""
+"""Floods that a node remembers (``Repairs.forgets``). A flood is over within a second or two: room for some thousand
+links that begin or retry in that time, in a network where every node hears every flood."""
 
 DISCOVERY_TIMER: Final = "discovery"
 """The first field of its timers."""
 
 Path = tuple[Peer, ...]
 Buffered = tuple[Mid, int, int]
-"""A message in a sender's buffer: hops as it is sent, and the bytes of its payload."""
+"""A message in a sender's buffer: hops as sent, and the bytes of its payload."""
 
 
 @dataclass(frozen=True)
 class LinkingOptions:
-    """What the document gives no values for.
+    """Values that the document does not give.
 
     ``discovery_timeout``: seconds for an exchange: two floods and five ways along a path of the network, 12.5 ms a
-    crossing; in CPTCast each crossing may wait for an announced message (``timeout1``). A link that takes longer
-    begins again, so that too short a time never ends; too long a one delays only links whose path broke.
+    crossing; in CPTCast each crossing can wait for an announced message (``timeout1``). A link that takes longer begins
+    again, so an exchange with too short a time never ends; too long a time only delays links whose path broke.
 
-    ``max_discoveries``: so often it is begun again, before the membership is asked for another neighbour. A path breaks
-    when one of its links goes within the second or so that it is used; five times in a row that is the neighbour's own
-    fault: it is alone.
+    ``max_discoveries``: attempts before the node asks the membership for another neighbour. A path breaks when one of
+    its links goes within the second or so of its use; after five failures in a row the neighbour itself is the cause:
+    it is alone.
     """
 
     discovery_timeout: float = 2.0
@@ -82,7 +83,7 @@ class LinkingOptions:
 
 
 class ReceiverBuffers:
-    """The messages that N2 delivers while a link from N1 is made safe: B_alpha until pi comes, then B_pi."""
+    """The messages that N2 delivers while a link from N1 becomes safe: B_alpha until pi comes, then B_pi."""
 
     __slots__ = ("alpha", "pi")
 
@@ -118,17 +119,17 @@ class Linking(Expecting):
     def __init__(self, desk: Desk, me: Peer, neighbours: Iterable[Peer], linking: LinkingOptions) -> None:
         super().__init__(desk, me)
         self.linking = linking
-        self.links: dict[Peer, bool] = {}  # that are up, and whether this node was new when they came up
-        self.early: dict[Peer, bool] = {}  # HELLOs that came before their links did
+        self.links: dict[Peer, bool] = {}  # links that are up, and whether this node was new at that time
+        self.early: dict[Peer, bool] = {}  # HELLOs that came before their links
         self.nothing_delivered = True
         self.controls = 0  # control messages made so far
         self.unsafe_in: dict[Peer, Mid] = {}
         self.unsafe_out: dict[Peer, Mid] = {}
-        self.answered: dict[Peer, int] = {}  # the count of the DISCOVERY that was answered last
+        self.answered: dict[Peer, int] = {}  # the count of the DISCOVERY answered last
         self.traversals: dict[Mid, None] = {}  # oldest first
-        self.paths_out: dict[Peer, Path] = {}  # of the link to the peer
-        self.paths_in: dict[Peer, Path] = {} if linking.repairs.two_ways else self.paths_out  # of the link from it
-        self.discovery_timers: dict[Peer, tuple[str, Peer, int]] = {}  # the present one of each; earlier ones are over
+        self.paths_out: dict[Peer, Path] = {}  # for the link to the peer
+        self.paths_in: dict[Peer, Path] = {} if linking.repairs.two_ways else self.paths_out  # for the link from it
+        self.discovery_timers: dict[Peer, tuple[str, Peer, int]] = {}  # the present ones; earlier ones no longer count
         self.r_buffers: dict[Peer, ReceiverBuffers] = {}
         self.s_buffers: dict[Peer, list[Buffered]] = {}
         for peer in neighbours:
@@ -136,10 +137,10 @@ class Linking(Expecting):
             self.open_out(peer)
             self.hear(peer)
 
-    # What the protocol does with safe links
+    # The protocol's use of safe links
 
     def outgoing(self) -> Iterable[Peer]:
-        """Neighbours to which a safe link leads."""
+        """Return the neighbours to which a safe link leads."""
         raise NotImplementedError
 
     def is_outgoing(self, peer: Peer | None) -> bool:
@@ -147,17 +148,17 @@ class Linking(Expecting):
         raise NotImplementedError
 
     def open_out(self, peer: Peer) -> None:
-        """The link to the neighbour is safe."""
+        """Note that the link to the neighbour is safe."""
         raise NotImplementedError
 
     def send_in_order(self, peer: Peer, wire: Wire, size: int) -> None:
-        """Send a control message over a safe link, behind all messages that were sent or announced on it."""
+        """Send a control message over a safe link, after all messages sent or announced on it."""
         raise NotImplementedError
 
     # Links come and go
 
     def up(self, peer: Peer, dialled: bool) -> None:
-        if peer in self.links:  # of the built overlay
+        if peer in self.links:  # a link of the built overlay
             return
         is_new = self.nothing_delivered and not self.links
         self.links[peer] = is_new
@@ -167,7 +168,7 @@ class Linking(Expecting):
             self.neighbour_up(peer, is_new or other_is_new)
 
     def neighbour_up(self, peer: Peer, is_join: bool) -> None:
-        """Algorithm 2."""
+        """Handle NEIGHBOUR_UP (Algorithm 2)."""
         if is_join:
             self.open_out(peer)
             self.hear(peer)
@@ -175,7 +176,7 @@ class Linking(Expecting):
             self._discover(peer, 0, None)
 
     def down(self, peer: Peer) -> None:
-        """Algorithm 15, as far as it is about links. A protocol adds what it keeps of them."""
+        """Remove a neighbour's links (Algorithm 15). A protocol adds its own state."""
         kept: tuple[dict[Peer, Any], ...] = (
             self.links,
             self.early,
@@ -193,7 +194,7 @@ class Linking(Expecting):
         self.unhear(peer)
 
     def due(self, what: Any) -> None:
-        """Algorithm 3, lines 1-9."""
+        """Handle a timer (Algorithm 3, lines 1-9)."""
         _, peer, version = what
         if self.discovery_timers.get(peer) is not what:
             return
@@ -206,7 +207,7 @@ class Linking(Expecting):
     # Discovery
 
     def _discover(self, peer: Peer, version: int, after: Mid | None) -> None:
-        """Look for a safe path to the neighbour (Algorithm 2, lines 18-22). ``after``: the REDISCOVERY that it follows
+        """Look for a safe path to the neighbour (Algorithm 2, lines 18-22). ``after``: the REDISCOVERY before it
         (Algorithm 5, lines 15-19)."""
         timer = self.discovery_timers[peer] = (DISCOVERY_TIMER, peer, version)
         self.desk.after(self.linking.discovery_timeout, timer)
@@ -216,7 +217,7 @@ class Linking(Expecting):
         self._flood((DISCOVERY, mid, self.me, peer, mid if after is None else after, (), ()), None)
 
     def control(self, sender: Peer, wire: Wire) -> None:
-        """Any message that is not about broadcasts, but B_beta."""
+        """Handle a message that is not about broadcasts, or is B_beta."""
         kind = wire[0]
         if kind == DISCOVERY:
             self._discovery(sender, wire)
@@ -241,7 +242,7 @@ class Linking(Expecting):
             raise AssertionError(f"a message of kind {kind}")
 
     def _discovery(self, sender: Peer, wire: Wire) -> None:
-        """Algorithm 4."""
+        """Handle a DISCOVERY (Algorithm 4)."""
         _, mid, origin, target, previous, path, way_back = wire
         if mid in self.traversals:
             return
@@ -258,7 +259,7 @@ class Linking(Expecting):
             self._send_control((ALPHA, alpha, self.me, origin, mid, way_back, path))
 
     def _answer(self, origin: Peer, mid: Mid, previous: Mid, path: Path) -> None:
-        """A path from ``origin`` has been found; look for one there (Algorithm 4, lines 9-17)."""
+        """Answer a found path from ``origin`` by looking for one back (Algorithm 4, lines 9-17)."""
         repairs = self.linking.repairs
         if repairs.strangers and origin not in self.links:
             return
@@ -277,7 +278,7 @@ class Linking(Expecting):
         self._flood((DISCOVERY, answer, self.me, origin, mid, (), path), None)
 
     def _rediscovery(self, sender: Peer, wire: Wire) -> None:
-        """Algorithm 5, lines 11-21."""
+        """Handle a REDISCOVERY (Algorithm 5, lines 11-21)."""
         _, mid, origin, target = wire
         if mid in self.traversals:
             return
@@ -289,7 +290,7 @@ class Linking(Expecting):
             self._flood(wire, sender)
 
     def _flood(self, wire: Wire, sender: Peer | None) -> None:
-        """Algorithm 3, lines 10-12."""
+        """Forward a flood (Algorithm 3, lines 10-12)."""
         size = REDISCOVERY_BYTES if wire[0] == REDISCOVERY else control_bytes(wire)
         send = self.desk.send
         for peer in self.outgoing():
@@ -305,10 +306,10 @@ class Linking(Expecting):
         if len(self.traversals) > TRAVERSALS_MAX and self.linking.repairs.forgets:
             del self.traversals[next(iter(self.traversals))]
 
-    # The exchange. ``origin`` is N1, ``target`` N2; either may be in the middle of another's path.
+    # The exchange. ``origin`` is N1, ``target`` N2; either can also be in the middle of another's path.
 
     def _send_control(self, wire: Wire) -> None:
-        """To the next node of its path, or ask N1 to look for another path (Algorithm 5, lines 1-10)."""
+        """Send to the next node of its path, or ask N1 to look for another path (Algorithm 5, lines 1-10)."""
         path = wire[5]
         if path and self.is_outgoing(path[0]):
             onward = (*wire[:5], path[1:], *wire[6:])
@@ -319,7 +320,7 @@ class Linking(Expecting):
             self._flood((REDISCOVERY, mid, wire[2], wire[3]), None)
 
     def _alpha(self, wire: Wire) -> None:
-        """Algorithm 6: N2 has all that N1 had delivered when it sent this. From now on it keeps what it delivers."""
+        """Algorithm 6: N2 has all that N1 had delivered when it sent this. From now on N2 buffers its deliveries."""
         _, mid, origin, target, previous, _, way_back = wire
         if target != self.me:
             self._send_control(wire)
@@ -331,7 +332,7 @@ class Linking(Expecting):
             self._send_control((BETA, beta, origin, target, mid, way_back))
 
     def _beta(self, wire: Wire) -> None:
-        """Algorithm 7: N1 has all that N2 had delivered. From now on it keeps what it delivers."""
+        """Algorithm 7: N1 has all that N2 had delivered. From now on N1 buffers its deliveries."""
         _, mid, origin, target, previous, _ = wire
         if origin != self.me:
             self._send_control(wire)
@@ -342,7 +343,8 @@ class Linking(Expecting):
             self._send_control((PI, pi, origin, target, mid, self.paths_out.get(target, ())))
 
     def _pi(self, wire: Wire) -> None:
-        """Algorithm 8: N2 has what N1 had delivered before its buffer began. What it delivers now N1 may yet send."""
+        """Algorithm 8: N2 has all that N1 had delivered before its buffer began. N1 can still send N2's next
+        deliveries."""
         _, mid, origin, target, previous, _ = wire
         if target != self.me:
             self._send_control(wire)
@@ -353,7 +355,7 @@ class Linking(Expecting):
             self._send_control((RHO, rho, origin, target, mid, self.paths_in.get(origin, ())))
 
     def _rho(self, wire: Wire) -> None:
-        """Algorithm 9: the link is safe from here on. First of all its buffer goes over it."""
+        """Algorithm 9: the link is safe from here on. First its buffer goes over it."""
         _, mid, origin, target, previous, _ = wire
         if origin != self.me:
             self._send_control(wire)
@@ -367,7 +369,8 @@ class Linking(Expecting):
             self.discovery_timers.pop(target, None)
 
     def _b_beta(self, sender: Peer, wire: Wire) -> None:
-        """Algorithm 10: N2 delivers what only N1 has had, and knows what N1 will send that it has had."""
+        """Algorithm 10: N2 delivers the messages that only N1 had, and notes those that N1 will send although N2 has
+        them."""
         _, previous, buffer = wire
         if self.unsafe_in.get(sender) != previous:
             return
@@ -387,8 +390,8 @@ class Linking(Expecting):
             self.discovery_timers.pop(sender, None)
 
     def keep(self, mid: Mid, hops: int, payload_bytes: int) -> None:
-        """Put a message that was delivered into the buffers of all exchanges (Algorithm 14, lines 3-7). ``hops``: as it
-        is sent on."""
+        """Put a delivered message into the buffers of all exchanges (Algorithm 14, lines 3-7). ``hops``: as
+        forwarded."""
         for buffer in self.s_buffers.values():
             buffer.append((mid, hops, payload_bytes))
         for buffers in self.r_buffers.values():

@@ -1,15 +1,15 @@
-"""Plumtree: payloads go by a tree, and announcements by all other links (Leitão, Pereira, Rodrigues 2007; sections
-2.2.3 and 3.4.2 of the document).
+"""Plumtree: payloads take a tree, and announcements all other links (Leitão, Pereira, Rodrigues 2007; sections 2.2.3
+and 3.4.2 of the document).
 
-Owns: which links are of the tree, who has announced what is missing, and payloads for those who ask. Must never:
-promise an order.
+Owns: the links of the tree, the announcers of missing messages, and payloads for requests. Must never: promise an
+order.
 
-A link is of the tree (*eager*) until it brings a payload that is here already; then both its ends make it *lazy*. A
-message that is announced and does not come within TIMEOUT1 is asked for, and its link is of the tree again; if it does
-not come within TIMEOUT2 either, the next that announced it is asked.
+A link belongs to the tree (*eager*) until it brings a payload that is here already; then both its ends make it *lazy*.
+If an announced message does not come within TIMEOUT1, the node requests it, and the link belongs to the tree again. If
+it does not come within TIMEOUT2 either, the node asks the next announcer.
 
-The paper's optimisation (a shorter way in place of the present one) is left out, as the document does not have it. When
-nobody is left to ask, the timer ends; the next announcement sets it again. (The paper does not say.)
+The paper's optimisation (a shorter way in place of the present one) is left out, because the document does not have it.
+If no announcer is left to ask, the timer ends; the next announcement sets it again. (The paper does not specify this.)
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from .wires import (
 )
 
 RECEIVED_MAX: Final = 10_000
-"""Messages that a node knows for having been here, and can send who asks. Whoever asks does so within some time-outs
-after the announcement; the experiments have at most some hundred broadcasts a second."""
+"""Messages that a node remembers, and can send on request. A request comes within some time-outs after the
+announcement; the experiments have at most some hundred broadcasts a second."""
 
 _PRUNE: Final = (PRUNE,)
 
 
 @dataclass(frozen=True)
 class PlumtreeOptions:
-    """Seconds; the document has no values for them.
+    """Seconds; the document gives no values.
 
-    ``timeout1``: how long an announced message may take to come by itself. The payload's way by the tree is longer
-    than the announcement's by some crossings of the network, 12.5 ms each; a time shorter than what it takes there
-    grafts links that the next message prunes again.
+    ``timeout1``: the time for an announced message to come unrequested. The payload's way over the tree is longer than
+    the announcement's by some crossings of the network, 12.5 ms each. A shorter time grafts links that the next message
+    prunes again.
 
-    ``timeout2``: how long one that was asked for may take to come. It is less: one round trip.
+    ``timeout2``: the time for a requested message to come. It is less: one round trip.
     """
 
     timeout1: float = 0.25
@@ -55,7 +55,7 @@ class PlumtreeOptions:
 
 
 class Plumtree(Node):
-    """``neighbours``: those that it has from the start. More are told of by ``up``."""
+    """``neighbours``: those that it has from the start. ``up`` reports more."""
 
     __slots__ = ("desk", "eager", "lazy", "me", "missing", "number", "options", "received_messages", "timers")
 
@@ -69,8 +69,8 @@ class Plumtree(Node):
         self.eager = dict.fromkeys(neighbours)
         self.lazy: dict[Peer, None] = {}
         self.received_messages: dict[Mid, tuple[int, int]] = {}  # hops, payload bytes; oldest first
-        self.missing: dict[Mid, list[Peer]] = {}  # who has announced it and was not asked yet, in that order
-        self.timers: dict[Mid, tuple[Mid]] = {}  # the present one of each; earlier ones are over
+        self.missing: dict[Mid, list[Peer]] = {}  # announcers without a request yet, in that order
+        self.timers: dict[Mid, tuple[Mid]] = {}  # the present one of each; earlier ones no longer count
 
     def up(self, peer: Peer, dialled: bool) -> None:
         if peer not in self.lazy:
@@ -137,13 +137,13 @@ class Plumtree(Node):
         self.desk.after(seconds, what)
 
     def _elongate(self, peer: Peer) -> None:
-        """The link is of the tree."""
+        """Add the link to the tree."""
         if peer in self.lazy:
             del self.lazy[peer]
             self.eager[peer] = None
 
     def _shorten(self, peer: Peer) -> None:
-        """The link is not of the tree."""
+        """Remove the link from the tree."""
         if peer in self.eager:
             del self.eager[peer]
             self.lazy[peer] = None

@@ -1,9 +1,9 @@
-"""PRC-broadcast as the document has it: a causal broadcast by flooding, where links come and go (Algorithms 1 to 10).
+"""PRC-broadcast as in the document: a causal broadcast by flooding, while links come and go (Algorithms 1 to 10).
 
-Owns: ``outView``. Must never: send over a link that has not been made safe.
+Owns: ``outView``. Must never: send over an unsafe link.
 
-A node sends every message by all its safe links, and forgets it when its copy has come from every neighbour that it
-hears. What makes a new link safe is in ``linking``.
+A node sends every message over all its safe links, and forgets it when every neighbour in ``inView`` has sent its copy.
+``linking`` makes new links safe.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .wires import GOSSIP, GOSSIP_BYTES, Mid
 
 
 class Prc(Linking):
-    """``neighbours``: those of a built overlay, safe in both directions. More are told of by ``up``."""
+    """``neighbours``: those of a built overlay, safe in both directions. ``up`` reports more."""
 
     __slots__ = ("out_view",)
 
@@ -34,7 +34,7 @@ class Prc(Linking):
             self.control(peer, wire)
 
     def forward(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
-        """Algorithm 1, lines 22-26, and Algorithm 14, lines 3-7."""
+        """Send over all safe links (Algorithm 1, lines 22-26, and Algorithm 14, lines 3-7)."""
         self.nothing_delivered = False
         hops += 1
         if self.s_buffers or self.r_buffers:
@@ -58,5 +58,5 @@ class Prc(Linking):
         self.out_view[peer] = None
 
     def send_in_order(self, peer: Peer, wire: Wire, size: int) -> None:
-        """A link is a queue, and nothing waits before it."""
+        """Send at once: a link is a queue, and nothing waits before it."""
         self.desk.send(peer, wire, size)

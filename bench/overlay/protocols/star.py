@@ -1,10 +1,10 @@
-"""A star: every message goes to one hub, which sends it to all others. What trees are compared with.
+"""A star: every message goes to one hub, which sends it to all others. It is the baseline for trees.
 
-Owns: who is the hub, and which leaves it has. Must never: be robust. When the hub is gone, so is the broadcast; a leaf
-that has no link to it is heard by nobody.
+Owns: the hub, and its leaves. Must never: be robust. Without the hub there is no broadcast; nobody hears a leaf that
+has no link to it.
 
-It is causal: the hub sends every leaf the same messages in one order, and a message that a leaf broadcasts after it has
-got others comes to the hub after those have left it.
+It is causal: the hub sends every leaf the same messages in one order, and a leaf's broadcast reaches the hub after the
+messages that the leaf had received have left it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from .wires import GOSSIP, GOSSIP_BYTES, UP, Mid
 
 
 class Star(Node):
-    """``hub``: the same at every node. ``neighbours``: links there are from the start, of the hub to its leaves or of a
-    leaf to the hub. ``unheard``: own messages for which there was no link."""
+    """``hub``: the same at every node. ``neighbours``: links that exist from the start, from the hub to its leaves or
+    from a leaf to the hub. ``unheard``: own messages without a link."""
 
     __slots__ = ("desk", "hub", "me", "number", "peers", "unheard")
 

@@ -1,6 +1,6 @@
-"""Figures of a whole evaluation, made by hand: they agree with the document, except for a test's changes.
+"""Handmade figures of a whole evaluation: they agree with the document, apart from a test's changes.
 
-Owns: the figures. Must never: pass for a measurement.
+Owns: the figures. Must never: be taken for results.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ Row = dict[str, Any]
 HITS = {"none": 0.0, "all": 1.0, "threshold": 0.5, "mean": 0.6, "buffer": 0.7, "owed": 1.0}
 COPIES = {"none": 0.0, "all": 40.0, "threshold": 100.0, "mean": 98.0, "buffer": 60.0, "owed": 40.0}
 
-#: The database's part of a latency, in ms, which only a distant Riak would have.
+#: The database's part of a latency, in ms, as only a distant Riak would have.
 DATABASE_MS = {"none": 40.0, "all": 0.01, "threshold": 20.0, "mean": 15.0, "buffer": 10.0, "owed": 0.01}
 
 
 def columns(rows: Iterable[Row]) -> Row:
-    """Return rows in the form that the job writes."""
+    """Return the rows in the job's form."""
     kept = list(rows)
     names = list(dict.fromkeys(name for row in kept for name in row))
     return {"names": names, "rows": [[row.get(name) for name in names] for row in kept]}
 
 
 def world(**changes: Any) -> Row:
-    """Return a row of one of the document's experiments."""
+    """Return a row of the document's experiments."""
     return {"records": 500, "exponent": 1.0, "returns": 20.0, "share": None} | changes
 
 
@@ -111,7 +111,7 @@ def live() -> list[Row]:
 
 
 def streams() -> tuple[list[Row], list[Row]]:
-    """Return rows of records and reads: means, and the lead of `owed`."""
+    """Return records and reads: means, and the lead of `owed`."""
     means, ahead = [], []
     for share in SHARES:
         for stream in STREAMS:
@@ -130,7 +130,7 @@ def streams() -> tuple[list[Row], list[Row]]:
 
 
 def requests() -> list[Row]:
-    """Return rows of plain requests, with libcachesim's."""
+    """Return plain requests, with libcachesim's hits."""
     return [
         {"exponent": exponent, "share": share, "policy": name, "seeds": 3}
         | {"rate": [0.5 + 0.2 * (name == BELADY), 0.01], "libcachesim": [0.501 + 0.2 * (name == BELADY), 0.01]}
@@ -152,7 +152,7 @@ FACTS = {
 
 
 def digests() -> tuple[Row, Row]:
-    """Return the kept digests: of the seeds, and of measurements."""
+    """Return the stored digests: of the seeds, and measured."""
     means, differences = documents()
     reads, ahead = streams()
     pure = {"requests": requests(), "document": means, "differences": differences, "reads": reads, "ahead": ahead}
@@ -160,7 +160,7 @@ def digests() -> tuple[Row, Row]:
 
 
 def found(kind: str = "", change: Callable[[Row], Row] = lambda row: row) -> Found:
-    """Return all figures, with each row of one kind changed."""
+    """Return all figures; ``change`` changes each row of one kind."""
     pure, measured = digests()
     for name, table in (pure | measured).items():
         if name == kind:

@@ -1,9 +1,9 @@
-"""Computes figures from rows without Spark: a second reading of the job's task, for comparison.
+"""Computes figures from rows without Spark: a second opinion on the job.
 
-A policy runs in up to four ways (`replay.Ways`). A policy can choose whether missed records come in again: for each
-stream and room, the way with more hits on average counts. `owed` learns which subscribers have read a record, and
-decides by nothing else. The other policies do not learn this, as published. Their results with this knowledge are kept
-separately.
+A policy has up to four ways (`replay.Ways`). Whether missed records come in again is the policy's own choice: the way
+with more hits on average counts, separately for each stream and room. `owed` knows which subscribers have had a record,
+which is all that it uses. The others do not, as their authors published them; their results with this knowledge are
+separate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Rate = tuple[float, float]
 """A mean, and half the width of its interval of 95 %."""
 
 Value = Callable[[Mapping[str, Any]], float]
-"""The examined value of a row."""
+"""A value of a row."""
 
 
 def by_read(row: Mapping[str, Any]) -> float:
@@ -30,22 +30,22 @@ def by_read(row: Mapping[str, Any]) -> float:
 
 
 def by_record(row: Mapping[str, Any]) -> float:
-    """Return the mean share of hits among a record's reads, over the records."""
+    """Return the share of a record's reads that were hits, averaged over records."""
     return float(row["by_record"])
 
 
 def duplication(row: Mapping[str, Any]) -> float:
-    """Return the document's duplication factor: the average number of subscribers of a record in memory."""
+    """Return the document's duplication factor: the mean number of subscribers of a record in memory."""
     return float(row["copies"] / row["cached"]) if row["cached"] else 0.0
 
 
 def copies(row: Mapping[str, Any]) -> float:
-    """Return the average number of subscribers of a record in memory, over all records."""
+    """Return the mean number of subscribers of a record in memory, over all records."""
     return float(row["copies"] / row["records"])
 
 
 NO_POLICY: Final = (BELADY, BOUND, CEILING)
-"""The rows of policies that no broker can implement."""
+"""Policies that no broker can have."""
 
 
 class Best(NamedTuple):
@@ -60,7 +60,7 @@ class Best(NamedTuple):
 
 
 def better(rows: Iterable[Mapping[str, Any]]) -> Best:
-    """Choose from the rows of one policy with one stream."""
+    """Choose the better way from the rows of one policy with one stream."""
     ways: dict[bool, dict[int, Mapping[str, Any]]] = defaultdict(dict)
     for row in rows:
         ways[bool(row.get("reads_in"))][row["seed"]] = row
@@ -72,7 +72,7 @@ def better(rows: Iterable[Mapping[str, Any]]) -> Best:
 
 
 class Ahead(NamedTuple):
-    """The lead of `owed` in hits over another policy, seed by seed."""
+    """The lead of `owed` over another policy, seed by seed."""
 
     other: str
     rate: Rate
@@ -96,12 +96,13 @@ class Reads:
         return list(dict.fromkeys(name for one, name, _ in self._best if one == stream))
 
     def best(self, stream: Stream, policy: str, *, told: bool = False) -> Best | None:
-        """Return the policy's rows in its better way. ``told``: it learns which subscribers have read a record,
-        although it does not use this."""
+        """Return the policy in its better way. ``told``: it knows which subscribers have had a record, without using
+        this itself."""
         return self._best.get((stream, policy, told))
 
     def ahead(self, stream: Stream, *, told: bool = False, value: Value = by_read) -> Ahead:
-        """Return the lead over the best of all other practicable policies. ``told``: they also learn the readers."""
+        """Return the lead over the best other policy that a broker could have. ``told``: the others have the same
+        knowledge."""
         ours = self._best[stream, OWED, False].rows
         others = {
             name: best
@@ -110,7 +111,7 @@ class Reads:
         }
         other = max(others, key=lambda name: others[name].rate(value)[0])
         theirs = others[other].rows
-        seeds = sorted(ours.keys() & theirs.keys())  # some ways lack some seeds
+        seeds = sorted(ours.keys() & theirs.keys())  # not every seed has all ways
         return Ahead(other, interval([value(ours[seed]) - value(theirs[seed]) for seed in seeds]))
 
 
@@ -118,8 +119,8 @@ class Reads:
 
 
 def document(rows: Iterable[Row], value: Value, **wanted: Any) -> dict[tuple[str, str], dict[int, Rate]]:
-    """Return the values of each policy with its parameters, by the number of records. ``wanted``: the required columns
-    of rows."""
+    """Return for each policy with its parameters the rates by number of records. ``wanted``: the required values of
+    rows."""
     found: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
     for row in rows:
         if row["kind"] == "document" and all(row[name] == each for name, each in wanted.items()):

@@ -1,6 +1,6 @@
-"""Provides small streams, and the now-playing log if it exists.
+"""Small streams, and the now-playing log if there is one.
 
-Owns: the tests' access to both. Must never: read the log twice.
+Owns: the access of tests to these. Must never: read the log twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests import wants
 
 
 def stream(seed: int, records: int = 60, clients: int = 6, topics: int = 5, *, even: bool = True) -> Stream:
-    """Return a stream of some records that a few subscribers read. ``even``: all have the same size."""
+    """Return a stream of some records with a few subscribers. ``even``: all of one size."""
     numbers = random.Random(seed)
     subscribers = [numbers.sample(range(clients), numbers.randint(0, clients)) for _ in range(topics)]
     publications = [

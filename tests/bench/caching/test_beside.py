@@ -1,4 +1,4 @@
-"""Kept hits of libcachesim: the command asks once, here a stand-in program."""
+"""Stored hits of libcachesim: asked once, from a program that stands in for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ingeborg.bench.caching import beside, requests, simulator
 from ingeborg.bench.caching.cases import SHARES, Document, Requests
 from ingeborg.bench.caching.policies.named import BELADY, PLAIN
 
-#: Answers with the number of entries that fit, instead of hits.
+#: Answers with the number of entries that fit, in place of hits.
 PROGRAM = """
 import json, sys
 for line in sys.stdin:
@@ -27,7 +27,7 @@ def _small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text(PROGRAM, encoding="utf-8")
     monkeypatch.setattr(simulator, "PROGRAM", path)
     monkeypatch.setattr(requests, "zipf", lambda exponent, seed: [1, 2, 1, 3, 1, 1])
-    # In this process, where the two patches above apply.
+    # In this process, where the two patches apply.
     monkeypatch.setattr(units, "run", lambda work, jobs, processes: [work(job) for job in jobs])
 
 

@@ -21,7 +21,7 @@ from . import small
 
 
 def most_hits(stream: Stream, room: int) -> int:
-    """Return the most hits of all ways to keep some records after each event."""
+    """Try all ways to keep some of the records after each event; return the most hits."""
     events = list(stream.events)
 
     @remembered
@@ -54,8 +54,7 @@ def test_the_bound_by_hand() -> None:
         stream.readers.append(3)
         stream.events.append(record)
     stream.events.extend([~0, ~0, ~0, ~1, ~2])
-    # Counted by publications, 6 byte-steps exist, and 4, 0, 0, 2 and 0 are needed; by events 16, and 6, 2, 2, 10 and
-    # 10.
+    # By publications 6 byte-steps exist, and the reads need 4, 0, 0, 2 and 0; by events 16, and 6, 2, 2, 10 and 10.
     assert bound.hits(stream, 2) == 4
     assert most_hits(stream, 2) == 3
     assert bound.hits(stream, 1) == 0

@@ -1,4 +1,4 @@
-"""Verdicts on findings and goals, from figures made by hand, with one change at a time."""
+"""Judges findings and goals from handmade figures, with one changed at a time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_duplication_is_judged_as_the_most_and_as_similar() -> None:
 @pytest.mark.parametrize(
     ("changes", "verdict"),
     [
-        ({"latency_ms": 290.0, "database_ms": 0.1}, EQUAL),  # slower, and not by the database
+        ({"latency_ms": 290.0, "database_ms": 0.1}, EQUAL),  # slower, but not because of the database
         ({"latency_ms": 255.0, "database_ms": 5.0}, EQUAL),
         ({"latency_ms": 290.0, "database_ms": 5.0, "writing_ms": 30.0}, HOLDS),  # its writes wait for its reads
         ({"latency_ms": 200.0, "database_ms": -50.0}, FAILS),
@@ -137,7 +137,7 @@ def test_goals_are_met_or_missed_for_each_stream() -> None:
         return row | {"libcachesim": [0.51, 0.0]} if row["policy"] == "sieve" else row
 
     missed = {goal.text for goal in goals.goals(figured.found("requests", apart)) if not goal.found[0][2]}
-    assert missed == {"sieve beside libcachesim's"}
+    assert missed == {"sieve against libcachesim's"}
 
     def exact(row: Row) -> Row:
         return row | {"rate": [0.52, 0.0]} if row["policy"] == "tinylfu" else row

@@ -1,4 +1,4 @@
-"""The Spark job against the results of `naive` from the same rows."""
+"""Compares the Spark job with `naive`, which finds the same figures without it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNITS = [
 
 
 def reads() -> list[Row]:
-    """Return rows of two streams with random hits, so that each way is sometimes the better one."""
+    """Return rows of two streams with random hits, so that either way can be better."""
     numbers = random.Random(7)
     rows: list[Row] = []
     for stream in ("plays", "zipf 1"):

@@ -1,4 +1,4 @@
-"""The reader takes the log as it is, or names its error."""
+"""Reading the log returns its rows, or names its fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures come from the better way of a policy, over the seeds, and `owed` competes only with practicable policies."""
+"""Figures use the better way of a policy, over the seeds, and a broker could have the rivals of `owed`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_better_way_is_the_one_with_more_hits_on_average_over_all_seeds() ->
     assert best.reads_in
     assert best.rate() == pytest.approx((0.225, 12.706 * 0.05 / 2))
     assert best.rate(naive.by_record)[0] == pytest.approx(0.1125)
-    assert not better(ways("mean", False, (20, 20), (30, 10))).reads_in  # a tie: nothing comes in again
+    assert not better(ways("mean", False, (20, 20), (30, 10))).reads_in  # equal: no record comes in again
 
 
 def test_owed_is_set_beside_the_best_other_that_is_not_told_or_is() -> None:
@@ -91,6 +91,6 @@ def test_the_documents_figures_are_by_policy_parameters_and_records() -> None:
     found = naive.document(rows, naive.by_read, share=None)
     assert found == {("mean", "3"): {20: (pytest.approx(0.15), pytest.approx(0.6353)), 40: (0.5, 0.0)}}
     duplication = naive.document(rows, naive.duplication, share=None)["mean", "3"]
-    assert (duplication[20][0], duplication[40][0]) == (1.5, 0.0)  # from the better way; without records in memory: 0
+    assert (duplication[20][0], duplication[40][0]) == (1.5, 0.0)  # from the better way; 0 without a record in memory
     assert naive.document(rows, naive.copies, share=None)["mean", "3"][20][0] == 3.0
     assert naive.document(rows, naive.by_read, share=0.2) == {}

@@ -1,4 +1,4 @@
-"""The page has every experiment, finding and table, from figures made by hand."""
+"""The page has every experiment, finding and table, from handmade figures."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def test_everything_is_on_the_page() -> None:
         assert re.search(rf"<h4>{number}\. ", text)
     assert all(f">{part}</th>" in text for part in PARTS)
     for title in (
-        "What a latency is made of",
+        "The parts of a latency",
         "Plain requests",
-        "If the others were told, too",
-        "owed beside its goal",
+        "If the others knew as much",
+        "owed and its goal",
     ):
         assert title in text
     assert "2 cores, 8.0 GiB, Linux 6.1, Python 3.11, form of the code: interpreted." in text

@@ -16,7 +16,7 @@ from ingeborg.bench.caching.reads import CLIENTS, WISHES, Publication, Stream, a
 
 from . import small
 
-#: Hashes of the first 1,000 events, by exponent.
+#: Digests of the first 1,000 events, by exponent.
 PINNED_ZIPF = ["4842ed8928334c63", "1325ad764ffc227d", "083f5a50b887dd02"]
 
 
@@ -35,7 +35,7 @@ def test_a_record_is_read_after_it_is_published_and_once_by_each_at_most(seed: i
             assert ~event in published
     assert published == list(range(len(stream.sizes)))
     assert all(count <= stream.readers[record] for record, count in read_by(stream).items())
-    assert min(stream.readers, default=1) > 0  # the stream omits records without readers
+    assert min(stream.readers, default=1) > 0  # records without readers are left out
 
 
 def test_to_its_end_each_record_is_read_by_all() -> None:
@@ -73,7 +73,7 @@ def test_wishes_are_spread_by_zipfs_law_and_as_many_as_asked_for() -> None:
     assert sum(counts) == pytest.approx(CLIENTS * WISHES, rel=0.01)
     assert counts[0] / counts[31] == pytest.approx(32**0.8, rel=0.05)
     assert all(len(set(those)) == len(those) for those in subscribers[:100])
-    assert len(max(wishes(3, 2.9, random.Random(1), clients=10), key=len)) == 10  # at most all topics
+    assert len(max(wishes(3, 2.9, random.Random(1), clients=10), key=len)) == 10  # no more than there are
 
 
 def test_absences_have_the_mean_that_they_are_to_have() -> None:
@@ -84,7 +84,7 @@ def test_absences_have_the_mean_that_they_are_to_have() -> None:
 
 
 def test_the_synthetic_streams_are_the_same_for_the_same_seed() -> None:
-    """Pinned, because published figures come from these."""
+    """Pinned, because published figures depend on these streams."""
     assert [reads.zipf(exponent, 1, count=3_000).digest(1_000) for exponent in (0.8, 1.0, 1.2)] == PINNED_ZIPF
     assert reads.zipf(1.0, 1, count=3_000, even=False).digest(1_000) == "b4b2bf5d7fdef88e"
     assert reads.zipf(1.0, 2, count=3_000).digest(1_000) not in PINNED_ZIPF

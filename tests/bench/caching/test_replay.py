@@ -1,4 +1,4 @@
-"""A replay counts like a naive one; with room for everything only the rules decide."""
+"""A replay counts the same as a naive one; with room for all it follows from the rules alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ all_ways = st.builds(Ways, st.booleans(), st.booleans())
 
 
 def naive_lru(stream: Stream, room: int, way: Ways) -> tuple[int, int, int]:
-    """Return hits, records that came in at first, and records that ever came in."""
+    """Return hits, records that came in at first, and records that came in at any time."""
     inside: list[int] = []  # the oldest first
     left = list(stream.readers)
     hits = first = 0
@@ -70,7 +70,7 @@ def test_lru_is_replayed_as_a_list_is(seed: int, room: int, way: Ways, even: boo
 @given(st.integers(0, 1_000), st.integers(0, 200), st.booleans())
 def test_owed_is_replayed_as_looking_at_all_is(seed: int, room: int, reads_in: bool) -> None:
     stream = small.stream(seed, even=False)
-    inside: dict[int, int] = {}  # record -> since when it has had its worth
+    inside: dict[int, int] = {}  # record: the time since when it has its present worth
     left, hits, now = list(stream.readers), 0, 0
 
     def put(record: int) -> None:
@@ -96,7 +96,7 @@ def test_owed_is_replayed_as_looking_at_all_is(seed: int, room: int, reads_in: b
 
 
 class Noting(Rule):
-    """Admits all, and notes the utilities."""
+    """Admits every record, and notes the utilities."""
 
     def __init__(self) -> None:
         self.utilities: list[int] = []
@@ -112,8 +112,8 @@ def test_only_who_is_told_knows_how_many_have_not_had_a_record() -> None:
         stream.sizes.append(1)
         stream.readers.append(3)
         stream.events.append(record)
-    stream.events.extend([~0, ~1, ~0, ~1, ~0])  # with room for one, each is a miss
-    for told, utilities in ((False, [3] * 7), (True, [3, 3, 2, 2, 1, 1])):  # after the last no reader is left
+    stream.events.extend([~0, ~1, ~0, ~1, ~0])  # with room for one, all are misses
+    for told, utilities in ((False, [3] * 7), (True, [3, 3, 2, 2, 1, 1])):  # no reader is left after the last one
         rule = Noting()
         outcome = replay(stream, Ruled(rule), 1, Ways(reads_in=True, told=told))
         assert (rule.utilities, outcome.hits) == (utilities, 0)
@@ -137,7 +137,7 @@ def test_by_record_each_record_counts_as_much() -> None:
         stream.sizes.append(1)
         stream.readers.append(readers)
         stream.events.append(record)
-    stream.events.extend([~0, ~0, ~0, ~1])  # one of the four does not come again, and the third has no reader
+    stream.events.extend([~0, ~0, ~0, ~1])  # one of the four does not come again, and nobody reads the third
     outcome = replay(stream, Lru(), 1, Ways())  # only the last one stays
     assert (outcome.hits, outcome.reads, outcome.by_read, outcome.by_record) == (0, 4, 0.0, 0.0)
     outcome = replay(stream, Lru(), 2, Ways())  # the last two

@@ -11,7 +11,7 @@ from ingeborg.bench.caching.requests import following, zipf
 
 def test_the_same_seed_gives_the_same_requests_and_another_others() -> None:
     assert zipf(1.0, 1, 50, 200) == zipf(1.0, 1, 50, 200) != zipf(1.0, 2, 50, 200)
-    # Pinned, because published figures come from these.
+    # Pinned, because published figures depend on these.
     assert zipf(1.0, 1)[:10] == [1027, 1773, 284, 13, 172, 0, 1, 548, 175, 42]
 
 

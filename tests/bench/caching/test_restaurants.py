@@ -1,4 +1,4 @@
-"""The document's world, and its figures from before this code (seed 1)."""
+"""The document's world, and its figures from an earlier computation (seed 1)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_everybody_reads_each_record_that_it_wants() -> None:
 
 
 def test_a_stream_is_the_same_for_the_same_seed() -> None:
-    """Pinned, because published figures come from these."""
+    """Pinned, because published figures depend on this."""
     assert stream(world(500, 1), 1).digest(1_000) == "b001e05af7dd1928"
 
 

@@ -1,4 +1,4 @@
-"""Hit rates against libcachesim's, if the environment names an installation."""
+"""Compares hit rates with libcachesim's, if an environment with it is named."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from . import small
 
 VARIABLE = "INGEBORG_TEST_LIBCACHESIM"
 
-#: Answers like `simulator_program.py`, for FIFO.
+#: Answers as `simulator_program.py` does, for FIFO.
 PROGRAM = """
 import json, sys
 for line in sys.stdin:
@@ -70,7 +70,7 @@ def python() -> str:
     return path
 
 
-#: Rooms for the synthetic streams; below a hundred entries libcachesim's W-TinyLFU has no window.
+#: Room of the synthetic streams; with less than a hundred entries libcachesim's W-TinyLFU has no window.
 ITEMS = 10_000
 
 STREAMS = ("0.8", "1.0", "1.2", pytest.param("plays", marks=pytest.mark.slow))
@@ -85,8 +85,8 @@ def items_of(stream: str) -> list[int]:
 @pytest.mark.parametrize("stream", STREAMS)
 def test_hit_rates_are_libcachesims(python: str, stream: str) -> None:
     """LRU, SIEVE and GDSF have exactly the same hits. W-TinyLFU's depend on the sketch: libcachesim's adds to all
-    counters of a key, and so overcounts other keys more. With half of our counters the hit rate is within half a point,
-    with all of our counters not below."""
+    counters of a key, and so counts more requests for other keys. With half of our counters it is within half a point,
+    with all counters not below that."""
     items = items_of(stream)
     with Simulator(python) as asked:
         for share in (0.01, 0.1):
@@ -100,7 +100,7 @@ def test_hit_rates_are_libcachesims(python: str, stream: str) -> None:
             assert half == pytest.approx(theirs["tinylfu"], abs=0.005)
             assert ours["tinylfu"] > theirs["tinylfu"] - 0.005
             best = requests(items, Belady(following(items)), room).hits / len(items)
-            assert theirs["belady"] <= best < theirs["belady"] + 0.005  # our policy can refuse a newcomer
+            assert theirs["belady"] <= best < theirs["belady"] + 0.005  # ours need not admit a newcomer
             assert max(*ours.values(), *theirs.values()) <= best
 
 

@@ -1,4 +1,4 @@
-"""The results of one unit: the same bytes from the same seed, and only once."""
+"""A unit keeps its rows: the same bytes from the same seed, and only once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ LOG = "station,offset_s,artist,track,duration_s\n" + "".join(
 )
 
 
-#: The average number of topics that a subscriber wants, so that a record has a few subscribers.
+#: Mean number of topics that a subscriber wishes for, so that a record has a few subscribers.
 WISHES = 0.2
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Write a made-up log."""
+    """Return a made-up log."""
     path = tmp_path / "log.csv"
     path.write_text(LOG, encoding="utf-8")
     return path
@@ -32,7 +32,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the streams to a few events."""
+    """Use streams of a few events."""
     whole, items = reads.zipf, plain.zipf
     monkeypatch.setattr(reads, "zipf", lambda *found, **named: whole(*found, **named, topics=200, count=600))
     monkeypatch.setattr(plain, "zipf", lambda exponent, seed: items(exponent, seed, 500, 2_000))

@@ -1,4 +1,4 @@
-"""Nodes for the simulator's own tests: one that records its events, and one that floods."""
+"""Nodes for the simulator's own tests: one that records events, and one that floods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CONTROL = 20
 
 
 class Diary(Node):
-    """Records its events with their times."""
+    """Records each event, and its time."""
 
     def __init__(self, desk: Desk, me: Peer) -> None:
         self.desk = desk
@@ -40,7 +40,7 @@ class Diary(Node):
 
 
 class Flooding(Node):
-    """Forwards new messages over all links except the one that brought them, in no particular order."""
+    """Forwards new messages over all links except the incoming one; it keeps no order."""
 
     def __init__(self, desk: Desk, me: Peer) -> None:
         self.desk = desk

@@ -1,4 +1,4 @@
-"""Verdicts on sentences and goals, from rows made by hand, with one figure changed at a time."""
+"""Judges sentences and goals from handmade rows, with one figure changed at a time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def row(cell: Cell, **changes: Any) -> dict[str, Any]:
 
 
 def made(protocol: str = "", senders: int | None = None, **changes: Any) -> Cells:
-    """Return the rows of all cells, with those of one protocol changed."""
+    """Return all cells, with changes for one protocol."""
     return Cells(
         [
             row(cell, **changes) if cell.protocol == protocol and senders in (None, cell.senders) else row(cell)
@@ -62,7 +62,7 @@ def test_what_is_as_the_document_says_holds() -> None:
         ("cptcast", ALL, {"violations": 1}, "PRC-broadcast and CPTCast preserve", claims.FAILS),
         ("prc", None, {"redundancy": 3.0}, "PRC-broadcast has a nearly constant", claims.FAILS),
         ("plumtree", 1, {"redundancy": 0.2}, "With a single sender the RMR", claims.FAILS),
-        ("plumtree", ALL, {"redundancy": 1.5}, "With several senders it is notable", claims.FAILS),
+        ("plumtree", ALL, {"redundancy": 1.5}, "With several senders the RMR is notable", claims.FAILS),
         ("cptcast", 1, {"mean_ms": 90.0}, "With a single sender both", claims.FAILS),
         ("cptcast", 1, {"mean_ms": 90.0}, "With a single sender, causality", claims.FAILS),
         ("prc", None, {"mean_ms": 26.0}, "At 1 MB", claims.FAILS),
@@ -128,8 +128,8 @@ def test_goals_are_met_or_missed_for_each_number_of_senders() -> None:
         "reliability",
         "out of order",
         "RMR",
-        "mean latency beside a flood's",
-        "last hop beside a flood's",
+        "mean latency against a flood's",
+        "last hop against a flood's",
     }
     assert claims.goals(Cells([row(Cell("thesis", "grove", NODES))]), NODES) == []
 

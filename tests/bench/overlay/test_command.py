@@ -1,4 +1,4 @@
-"""`bench overlay` from its arguments to its tables: in processes, resumed, and with the same bytes again."""
+"""`bench overlay` from its arguments to its tables: in processes, resumed, and the same bytes again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CELLS = [Cell("thesis", protocol, 30, 2, broadcasts=5) for protocol in ("flood",
 
 @pytest.fixture
 def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the command the tests' session instead of one for each batch."""
+    """Use the tests' session in place of one for each batch."""
     from ingeborg.bench.overlay import job
 
     @contextlib.contextmanager
@@ -72,7 +72,7 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
     }
     assert len(kept) == 2 * len(CELLS) + 3
 
-    # As after an interruption behind its first cell.
+    # As if the run had been cut short after its first cell.
     out = tmp_path / "resumed"
     shutil.copytree(tmp_path / "whole", out, ignore=shutil.ignore_patterns(*(f"*{cell.name}*" for cell in CELLS[1:])))
     for name in (command.CELLS, command.SUMMARY, command.PAGE):
@@ -126,8 +126,8 @@ def test_a_digest_that_differs_from_the_row_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--nodes", "11"], "--nodes has to be from 12 to 20000"),
-        (["--nodes", "20001"], "--nodes has to be from 12 to 20000"),
+        (["--nodes", "11"], "--nodes must be from 12 to 20000"),
+        (["--nodes", "20001"], "--nodes must be from 12 to 20000"),
         (["--processes", "0"], "--processes has to be 1 or more"),
         (["--protocols", "star"], "crash has no cells of star"),
         (["--again"], "has no overlay.json.xz of bench overlay"),
@@ -136,7 +136,9 @@ def test_a_digest_that_differs_from_the_row_is_refused(
 def test_what_cannot_be_run_is_said_in_a_line(
     tmp_path: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["overlay", "crash", "--out", str(tmp_path), *arguments]) == (2 if "has to be" in words else 1)
+    assert cli.main(["overlay", "crash", "--out", str(tmp_path), *arguments]) == (
+        2 if re.search("has to be|must be", words) else 1
+    )
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1

@@ -1,4 +1,4 @@
-"""The drawing: an overlay with a tree that reaches every node."""
+"""The drawing has an overlay, and in it a tree that reaches every node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prepared overlay: symmetrical, connected, of the right degree, and always the same."""
+"""The given overlay is symmetrical, connected, of the right degree, and always the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan: the document's cells, each once, and each with its own name."""
+"""The plan has the document's cells, each once, and each with its own name."""
 
 from __future__ import annotations
 

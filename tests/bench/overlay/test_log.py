@@ -1,4 +1,4 @@
-"""The log of a simulated run: its rows, and a digest that agrees with the simulator's counts."""
+"""The log of a simulated run has the right rows, and the digest finds the simulator's counts in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FACTS = {"run": "r", "system": "flood", "variant": "", "workload": "overlay", "s
 
 
 def made(seed: int = 1, crashed: int | None = None) -> tuple[World, list[Phase], list[Life]]:
-    """Run two messages at first, then ten that count; one node can crash before all of these."""
+    """Run two first messages and ten that count; one node can crash before all these."""
     world = World(NODES, Flooding, seed)
     world.connect(overlay(NODES, 3, Random(seed)))
     phases = []
@@ -82,7 +82,7 @@ def test_a_broadcast_is_news_and_a_sent_row_and_each_other_node_receives_it(tmp_
 
 def test_a_node_that_is_not_owed_a_message_and_has_it_makes_up_for_nobody(tmp_path: Path) -> None:
     world, phases, lives = made()
-    lives[30] = Life(10**6, True)  # its first link within the log's time: the log owes it nothing
+    lives[30] = Life(10**6, True)  # its first link is later than the log: no message is due to it
     log.write(tmp_path / "log", FACTS, world.record, phases, lives)
     news = [event for event in rows(tmp_path / "log" / "events-000-0000.csv") if event["kind"] == "news"]
     assert {event["value"] for event in news} == {str(NODES - 1)}
@@ -146,7 +146,7 @@ def test_the_digest_finds_what_the_simulator_counted(tmp_path: Path, spark: Spar
     del found["phases"]["first"]
     assert [text.partition(" ")[0] for text in differences(row, found)] == ["first:", "run:", "run:", "run:"]
 
-    # If a root delivers its own message again, the log has a first receipt.
+    # If a root delivers its own message once more, the log has a first receipt.
     row["doubles"], delivered = 2, found["phases"]["run"]["delivered"]
     del row["phases"]["first"]
     for more, fits in ((-1, False), (0, True), (2, True), (3, False)):

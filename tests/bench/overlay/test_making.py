@@ -1,4 +1,4 @@
-"""Worlds for cells: with or without a membership, and how a node joins or switches a neighbour."""
+"""The worlds of cells: with or without a membership, joins of nodes, and switches of neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every figure, from records made by hand."""
+"""Every figure, from handmade records."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ SIZE = 100
 
 
 def record() -> Record:
-    """Return a record: root 0 sends a message in slot 10; 1 to 4 get it in 20, 30, 40, 50, over 1, 1, 2, 2 links. 4
-    gets it twice."""
+    """Root 0 sends one in slot 10; 1 to 4 get it in 20, 30, 40, 50, over 1, 1, 2, 2 links. 4 gets it twice."""
     found = Record()
     found.delivered(10, 0, 0, 1, 0)
     for node, hops in ((1, 1), (2, 1), (3, 2), (4, 2)):

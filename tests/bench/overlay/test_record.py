@@ -1,4 +1,4 @@
-"""The causal oracle, against one that keeps whole vectors and uses no tricks."""
+"""Compares the causal oracle with one that keeps whole vectors and knows no trick."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ingeborg.bench.overlay.record import DOUBLE, Record, Violation
 
 
 def record_of(*deliveries: tuple[int, int, int]) -> Record:
-    """Return a record of deliveries (node, root, number), one in each slot."""
+    """Record deliveries (node, root, number), one a slot."""
     record = Record()
     for slot, (node, root, number) in enumerate(deliveries):
         record.delivered(slot, node, root, number, 0 if node == root else 1)
@@ -38,7 +38,7 @@ def test_a_message_that_never_comes_is_lost_and_violates_nothing() -> None:
 
 
 def test_a_root_knows_what_the_messages_knew_that_it_got() -> None:
-    """0 sends a, 1 gets it and sends b, 2 gets only b and sends c: a node that gets c and then a has a late."""
+    """0 sends a, 1 gets it and sends b, 2 gets only b and sends c: a node that gets c and then a has a after c."""
     record = record_of((0, 0, 1), (1, 0, 1), (1, 1, 1), (2, 1, 1), (2, 2, 1), (3, 2, 1), (3, 0, 1))
     assert record.violations == 1
 

@@ -15,7 +15,7 @@ def test_ten_thousand_nodes_are_on_two_hundred_hosts_of_two_sites() -> None:
     assert {spot.host for spot in spots if spot.site == 1} == set(range(100, 200))
     assert all(sum(spot.host == host for spot in spots) == NODES_PER_HOST for host in (0, 99, 100, 199))
     nancy, rennes = sites.interfaces[0], sites.interfaces[100]
-    # 1 MB at 50 and at 20 Gbps.
+    # The times of 1 MB at 50 and at 20 Gbps.
     assert 1e6 * nancy.ns_per_byte == pytest.approx(160_000)
     assert 1e6 * rennes.ns_per_byte == pytest.approx(400_000)
 

@@ -1,4 +1,4 @@
-"""The tally counts messages on links by the names of their kinds."""
+"""The tally counts the traffic over the links by the names of its kinds."""
 
 from __future__ import annotations
 

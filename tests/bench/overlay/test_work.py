@@ -1,4 +1,4 @@
-"""A cell from its beginning to its row: each protocol in a small world, with the same bytes from the same seed."""
+"""A cell from its beginning to its row: each protocol in a small world, the same bytes from the same seed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ingeborg.bench.overlay.experiments import ALL, EXPERIMENTS, NODES_MIN, PROT
 from ingeborg.bench.overlay.run import DURING, FIRST, RUN, Run
 from ingeborg.bench.overlay.work import LOGS, ROWS
 
-#: Protocols that promise causal order, and those that keep it while no link comes or goes.
+#: Protocols that promise causal order; and those that keep it as long as no link comes or goes.
 CAUSAL = ("grove", "prc", "cptcast", "flood", "star")
 
-#: Protocols whose payloads follow a tree once it exists.
+#: Protocols whose payloads take a tree once it exists.
 TREES = ("grove", "plumtree", "cptcast", "star")
 
 SMALL = Cell("thesis", "flood", 60, 1, broadcasts=20)
@@ -54,7 +54,7 @@ def test_every_protocol_gets_every_message_to_all(protocol: str, senders: int) -
 def test_large_payloads_wait_for_interfaces() -> None:
     small, large = (row_of(replace(SMALL, nodes=200, payload_bytes=size))["phases"][RUN] for size in (1_000, 1_000_000))
     assert large["redundancy"] == small["redundancy"]
-    # Each of 50 nodes on a host gets 1 MB three times or more: at 20 Gbps at least 60 ms for the last node.
+    # Each of 50 nodes on a host gets 1 MB three times or more: at 20 Gbps this takes the last one 60 ms at least.
     assert large["max_ms"] > small["max_ms"] + 50
 
 

@@ -1,4 +1,4 @@
-"""The simulator: order on links, their ends, the cost of an interface, and the same bytes from the same seed."""
+"""The simulator: order on links, the ends of links, the cost of an interface, and the same bytes from the same seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ingeborg.bench.overlay.world import DETECT_S, UNREACHABLE_S, World
 
 from .nodes import CONTROL, Diary, Flooding
 
-#: The nodes of a world of four: two at each site.
+#: Numbers of a world of four: two nodes at each site.
 NANCY, NANCY_TOO, RENNES, RENNES_TOO = range(4)
 
 JITTER_S = JITTER_NS / 1e9
@@ -153,11 +153,11 @@ def test_the_end_of_a_link_does_not_overtake_what_waits_for_an_interface() -> No
 
 
 def test_a_new_link_is_not_mixed_up_with_the_old_one() -> None:
-    """A node dials the new link right after the end of the old one, and the dial can overtake this end."""
+    """A node dials again at once after the end of the old one, and its request can overtake that end."""
     for seed in range(30):
         world = diaries(seed=seed)
         world.connect([[RENNES], [], [NANCY], []])
-        for _ in range(20):  # did the end come late
+        for _ in range(20):  # make the end arrive late
             world.places[NANCY].send(RENNES, (0, "old"), CONTROL)
         world.places[NANCY].hang_up(RENNES)
         world.places[NANCY].dial(RENNES)
@@ -228,7 +228,7 @@ def test_a_severed_link_is_down_at_both_ends() -> None:
     world = diaries()
     world.connect([[RENNES], [], [NANCY], []])
     world.sever(NANCY, RENNES)
-    world.sever(NANCY, NANCY_TOO)  # no such link exists
+    world.sever(NANCY, NANCY_TOO)  # there is none
     world.run(2.0)
     assert diary(world, NANCY).what()[-1] == ("down", RENNES)
     assert diary(world, RENNES).what()[-1] == ("down", NANCY)
@@ -282,7 +282,7 @@ def test_a_flood_reaches_all_and_sends_every_link_but_one_of_each_node() -> None
     world.run(2.0)
     assert len(world.record.nodes) == 200
     links = sum(map(len, neighbours))
-    # Each node sends over all links except one, the root over all; copies can cross on their way.
+    # Each node sends over all links except one, its root over all; a copy can cross another one on its way.
     assert world.payload_bytes == 1_000 * (links - 199)
     assert world.events == world.messages == links - 199
 

@@ -1,7 +1,7 @@
-"""`python -m tests.bench.caching.live.double`: runs the Riak double in a separate process, until SIGTERM.
+"""`python -m tests.bench.caching.live.double`: the Riak double in a separate process, until SIGTERM.
 
-It prints its address: ``ready at riak:127.0.0.1:PORT,…``, which `python -m ingeborg.bench.caching.live --store` takes.
-It keeps everything in memory, and says nothing about the speed of a real Riak.
+It prints its address: ``ready at riak:127.0.0.1:PORT,…``, which `python -m ingeborg.bench.caching.live --store`
+accepts. It keeps everything in memory, and is no measure of a real Riak.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs the broker in this process, with its sockets and its database, and with publishers and subscribers."""
+"""The broker in this process, with its sockets and its database, and its publishers and subscribers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ingeborg.bench.caching.live.subscribing import Crowd
 from ingeborg.bench.caching.reads import Stream
 from ingeborg.protocol.outgoing import connect
 
-#: Seconds for everything together, even on a busy machine.
+#: Time limit for everything together: it takes seconds, even on a busy machine.
 PATIENCE_S = 60.0
 
 
 @dataclass
 class Played:
-    """The outcome. ``faults``: errors in the deliveries; ``stream``: the order of all events."""
+    """``faults``: errors in the subscribers' answers; ``stream``: the order of all events."""
 
     faults: list[str]
     batches: list[verdict.Batch]
@@ -46,7 +46,7 @@ async def played(
     reads: str = LOOP,
     begun: Callable[[Crowd, Server], None] = lambda crowd, server: None,
 ) -> Played:
-    """Play all records of the world at this rate; ``None``: as fast as possible. Raise the broker's exceptions."""
+    """Play all records of the world at that rate, ``None``: at full speed. Raises the broker's errors."""
     settings = Settings(
         strategy=strategy,
         parameters=parameters or {},
@@ -92,7 +92,7 @@ async def played(
         stopped.set()
         await asyncio.wait([serving])
         if not serving.cancelled():
-            serving.exception()  # seen
+            serving.exception()  # mark it as retrieved
     stream = Stream()
     stream.sizes.extend(map(len, drawn.payloads))
     stream.readers.extend(report["readers"])

@@ -1,5 +1,5 @@
-"""Every strategy, over real sockets and a real database: each subscriber gets its owed messages once and in order, and
-the memory has the same content as the pure policy, event by event."""
+"""Every strategy, over real sockets and a real database: each subscriber gets all due records, once and in order, and
+memory has the same records as the pure policy, event by event."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUBSCRIBERS = 40
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let subscribers poll often enough to read records while others come."""
+    """Make subscribers poll often, so that reads and publications interleave."""
     monkeypatch.setattr(subscribing, "POLL_S", 0.02)
 
 
@@ -37,7 +37,7 @@ def counted(found: Played) -> dict[str, int]:
 
 
 def replayed(found: Played, strategy: str, share: float | None) -> dict[str, int]:
-    """Return the counts of the pure policy for the same events."""
+    """Replay the same events through the pure policy."""
     stream = found.stream
     room = None if share is None else stream.room(share)
     policy = policy_of(strategy, {}, room, round(RECORDS * (share or 1.0)))
@@ -57,7 +57,7 @@ def replayed(found: Played, strategy: str, share: float | None) -> dict[str, int
 
 @pytest.mark.parametrize(
     ("strategy", "share"),
-    [each for each in product(STRATEGIES, CAPACITIES) if each != ("tinylfu", UNBOUNDED)],  # it needs a limited room
+    [each for each in product(STRATEGIES, CAPACITIES) if each != ("tinylfu", UNBOUNDED)],  # it needs to know the room
 )
 async def test_everybody_gets_everything_and_memory_is_the_pure_policys(
     strategy: str, share: float | None, drawn: drawing.Drawn, tmp_path: Path

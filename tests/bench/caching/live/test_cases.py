@@ -1,4 +1,4 @@
-"""The plan has each unit once, everything that the document needs, and nothing unavailable."""
+"""The plan has each unit once, everything that the document requires, and nothing that does not exist."""
 
 from __future__ import annotations
 

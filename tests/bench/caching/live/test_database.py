@@ -1,4 +1,4 @@
-"""A database returns written data, from LMDB and from Riak; missing data raises an error that names it."""
+"""LMDB and Riak return written records; a missing one is an error that names it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = ("loop", "thread", "riak")
 
 
 async def databases(kind: str, directory: Path) -> AsyncGenerator[Database, None]:
-    """Yield an open database, and close it afterwards."""
+    """Open a database, and close it afterwards."""
     if kind != "riak":
         database: Database = Lmdb(directory / "store", {"loop": LOOP, "thread": THREAD}[kind])
         await database.open()

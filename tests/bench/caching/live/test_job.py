@@ -1,4 +1,4 @@
-"""Units through the command: it runs each once, digests it with the project's job, and keeps it if both agree."""
+"""Units through the command: run once, digested by the project's job, and stored if both agree."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNITS = [
 
 @pytest.fixture
 def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the job the tests' session instead of a new one."""
+    """Use the tests' session in place of a separate one."""
     from ingeborg.bench.caching.live import job
 
     @contextlib.contextmanager
@@ -49,7 +49,7 @@ def test_units_are_run_once_and_the_digest_of_their_logs_agrees_with_them(
     assert command.main(["--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "4 units, 0 of them done before" in said
-    assert "1 units are left out, as there is no Kafka: give --kafka" in said
+    assert "1 units are left out without a Kafka: give --kafka" in said
     rows = [orjson.loads(work.path_of(tmp_path, work.ROWS, unit).read_bytes()) for unit in UNITS[:3]]
     digests = [orjson.loads(work.path_of(tmp_path, work.DIGESTED, unit).read_bytes()) for unit in UNITS[:3]]
     assert [row["unit"] for row in rows] == [found["unit"] for found in digests] == [unit.name for unit in UNITS[:3]]

@@ -1,4 +1,4 @@
-"""With a real Kafka in front: all records come once, in order, and its topic is gone afterwards."""
+"""With a real Kafka in front all records come once and in order, and its topic is gone afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.loadgen.backends.conftest import Server, Servers, session_kafka
 
 @pytest.fixture
 def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Servers:
-    """Start the session's Kafka; skip without one."""
+    """Return the session's Kafka; skip without a Kafka to start."""
     wants.module("aiokafka", "peers")
     return session_kafka(request.config, tmp_path_factory)
 

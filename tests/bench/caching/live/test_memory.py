@@ -1,4 +1,4 @@
-"""Payloads stay in memory as long as their entries, and the counts equal those of the pure replay."""
+"""Payloads stay in memory as long as their entries, and the counts are those of the pure replay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOM, ENTRIES = 900, 30
 
 
 def events(seed: int) -> Stream:
-    """Return a stream of records of different sizes; some subscribers read each, in any order after its publication."""
+    """Return records of different sizes, with some reads each, in any order after the publication."""
     chance = random.Random(seed)
     stream = Stream()
     owed: list[int] = []

@@ -1,4 +1,4 @@
-"""A unit on real processes: its results, and its failures, which come soon, with a reason, and leave no process."""
+"""A unit on real processes: its results, and its failures: soon, with a reason, and without a process left over."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ingeborg.bench.starting import Child, awaited, environment, python
 from tests.riak.double import RiakDouble
 
 SMALL = 30
-"""Subscribers."""
+"""Number of subscribers."""
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ async def test_records_by_way_of_riak(tmp_path: Path) -> None:
 async def fails(
     directory: Path, begun: Callable[[Crowd, Child], None], one: Unit, places: Places = run.NOWHERE
 ) -> tuple[str, str]:
-    """Return the error's text and the log of a failing unit. Check that the broker is gone."""
+    """Return the error's message and the log's reason; check that the broker is gone."""
     children: list[psutil.Process] = []
 
     def note(crowd: Crowd, child: Child) -> None:
@@ -133,7 +133,7 @@ async def test_a_broker_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(("more", "thing"), [({"via": KAFKA}, "Kafka"), ({"database": RIAK}, "Riak")])
 async def test_without_the_server_that_a_unit_wants(more: dict[str, Any], thing: str, tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match=f"there is no {thing}"):
+    with pytest.raises(BenchError, match=f"the unit needs a {thing}"):
         await measure(unit(**more), tmp_path / "log", tmp_path / "scratch")
 
 
@@ -187,7 +187,7 @@ def test_names_that_are_of_no_unit(tmp_path: Path, capsys: pytest.CaptureFixture
     assert command.main(["--out", str(tmp_path), "--only", "latency-*-n7-*"]) == 1
     assert "no unit is called latency-*-n7-*" in capsys.readouterr().err
     assert command.main(["--out", str(tmp_path), "--store", "riak"]) == 2
-    assert "--store has to be" in capsys.readouterr().err
+    assert "--store must be" in capsys.readouterr().err
     assert command.main(["--out", str(tmp_path), "--list", "--only", "*sweep*", "*kafka-n1000-owed*"]) == 0
     assert capsys.readouterr().out.split() == [
         "latency-lmdb-kafka-n1000-owed-unbounded-seed1",

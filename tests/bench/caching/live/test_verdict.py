@@ -1,4 +1,4 @@
-"""The verdict finds and names wrong deliveries: nothing lost, strange, doubled or out of order passes."""
+"""The verdict finds and names every fault of deliveries: losses, unknown records, repetitions and wrong order."""
 
 from __future__ import annotations
 

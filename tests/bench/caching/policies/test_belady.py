@@ -1,4 +1,4 @@
-"""Belady's policy against all possible ways, for short streams."""
+"""Compares Belady's policy with all possible ways, for short streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingeborg.broker.core.caches.sieve import Sieve
 
 
 def most_hits(items: list[int], room: int) -> int:
-    """Return the most hits of all ways to keep some records after each request."""
+    """Try all ways to keep some of the items after each request; return the most hits."""
 
     @remembered
     def from_here(at: int, inside: frozenset[int]) -> int:

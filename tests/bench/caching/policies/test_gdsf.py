@@ -1,4 +1,4 @@
-"""GDSF against a list scanned in full."""
+"""Compares GDSF with a list and its linear search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.broker.core.caches.driven import beside, steps
 
 
 class Listed:
-    """A list of key, size, uses and worth; the entry whose worth was set first comes first."""
+    """Key, size, uses and worth; earlier settings of worth come first."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[int, int, int, float]] = []
@@ -52,5 +52,6 @@ def test_what_is_not_used_any_more_ages() -> None:
     for key in range(2, 10):
         policy.admit(Entry(key, 1, 0))
         victims.append(policy.victim().key)
-    # Each newcomer is worth one more than the last victim: the fifth equals five uses, whose older entry goes.
+    # Each newcomer is worth one more than the last victim. The fifth is worth five uses, and older entries with five
+    # uses go.
     assert victims == [1, 2, 3, 4, 0, 5, 6, 7, 8]

@@ -1,4 +1,4 @@
-"""A rule decides which entries come in, and LRU which go."""
+"""A rule decides admissions, and LRU decides evictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document's rules against the same formulas in fractions, and cases that a tie decides."""
+"""Compares the document's rules with the same formulas in fractions, also where a tie decides."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_all_and_nothing() -> None:
 
 
 def test_a_record_with_as_many_subscribers_as_the_one_before_does_not_come_in() -> None:
-    assert 0.7 * 3 + 0.3 * 3 < 3  # so floats would let it in
+    assert 0.7 * 3 + 0.3 * 3 < 3  # so floats would admit it
     assert admitted(Buffer("0.7", "0.3"), [3, 3, 3]) == [True, False, False]
 
 

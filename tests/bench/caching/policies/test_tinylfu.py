@@ -1,4 +1,4 @@
-"""W-TinyLFU against three lists; both share the sketch, which has its own test."""
+"""Compares W-TinyLFU with three lists; both use the same sketch, which has its own tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Listed:
             self.probation.append(self.protected.pop(0))
 
     def victim(self) -> int:
-        # Surplus entries of the window go into the main part while it has room.
+        # Surplus entries of the window go into the main part while that has room.
         while True:
             main = self.probation or self.protected
             if not self.window or (taken(self.window) <= self.window_room and main):
@@ -75,7 +75,7 @@ def test_victims_are_those_of_lists(found: list[tuple[int, int, int, int]], room
 
 
 def full(*keys: int) -> Cache:
-    """Return a cache of five entries, one in the window, after these keys."""
+    """Return a cache of five entries, one of which is in the window, after these requests."""
     cache = Cache(TinyLfu(5, 5), 5)
     for key in keys:
         if cache.get(key) is None:

@@ -1,10 +1,11 @@
-"""A world of a few nodes in which anything can happen next, and a naive judge of deliveries.
+"""A world of a few nodes in which any event can happen next, and a naive judge of the deliveries.
 
-Owns: links as queues with a random order among them; every node's deliveries, in order; the wrong deliveries. Must
-never: know a protocol, or reuse code of the simulator, because it is the second opinion.
+Owns: links as queues, whose relative order is drawn; the deliveries of every node, in order; the nodes that can lack a
+message. Must never: know a protocol, or reuse anything of the simulator's, because it is the second opinion.
 
-A link comes and goes separately at each end. When it goes, it loses its messages under way, and an end that does not
-know yet keeps sending into the void. Timers fire at random, however early: nothing may depend on time.
+A link comes and goes at each end separately. Messages under way at its end are lost, and an end that does not know yet
+keeps sending into nothing. Timers go off whenever the draw says so, however early, because no result can depend on
+time.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from ingeborg.bench.overlay.chance import Drawn
 from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
 
 Hold = Callable[[Peer, Peer, Wire], bool]
-"""Does this message from one node to another have to wait?"""
+"""Decides for a message from one node to another: must it wait?"""
 
 STEPS_MAX = 20_000
-"""The steps of one world. Some thousand suffice, so a world that takes more does not end."""
+"""Limit of events in one world, where some thousand suffice. A world that takes more does not end."""
 
 Mid = tuple[Peer, int]
 Make = Callable[[Desk, Peer, Sequence[Peer]], Node]
@@ -29,11 +30,11 @@ Make = Callable[[Desk, Peer, Sequence[Peer]], Node]
 
 
 class EndlessError(AssertionError):
-    """The world never comes to rest."""
+    """The world never runs out of work."""
 
 
 class Sent(NamedTuple):
-    """A message, or (``wire`` None) news that the link is up (``size`` 1) or down (0)."""
+    """A message, or (``wire`` None) the link's coming up (``size`` 1) or going down (0)."""
 
     wire: Wire | None
     size: int
@@ -77,8 +78,8 @@ class SmallDesk(Desk):
 
 
 class Judge:
-    """Records deliveries and their dependencies. ``founders``: nodes that existed from the start, and so must have
-    everything."""
+    """The deliveries at each node, and the messages that must precede them. ``founders``: nodes that existed from the
+    start, and so must get everything."""
 
     def __init__(self, founders: Iterable[Peer]) -> None:
         self.founders = list(founders)
@@ -96,7 +97,7 @@ class Judge:
         assert (hops == 0) == (node == mid[0]) or mid in order[:-1]
 
     def doubles(self) -> list[tuple[Peer, Mid]]:
-        """Return nodes and the messages that they delivered more than once."""
+        """Return the nodes that have delivered a message more than once."""
         return [
             (node, mid)
             for node, order in self.order.items()
@@ -105,9 +106,8 @@ class Judge:
         ]
 
     def disorder(self) -> list[tuple[Peer, Mid, Mid]]:
-        """Return nodes that delivered the second message before the first, on which it depends: the second's root had
-        delivered the first when it sent the second. (A node that joined later does not need older messages; but then it
-        must not get them afterwards.)"""
+        """Return the nodes that have delivered the second message without the first, which the second's root had when
+        it sent it. (A node that has joined need not have earlier messages, but then it must not get them later.)"""
         found = []
         for node, order in self.order.items():
             before: set[Mid] = set()
@@ -120,7 +120,7 @@ class Judge:
         return found
 
     def lacking(self, nodes: Iterable[Peer], roots: Iterable[Peer] | None = None) -> list[tuple[Peer, Mid]]:
-        """Return nodes and the messages that they have not delivered, from these roots or from all."""
+        """Return the messages that nodes lack, from these roots or from all."""
         of = None if roots is None else set(roots)
         return [
             (node, mid)
@@ -131,7 +131,7 @@ class Judge:
 
 
 class World:
-    """The world. ``names``: its nodes; ``built``: pairs of nodes with a link from the start."""
+    """``names``: its nodes; ``built``: pairs with a link from the start."""
 
     def __init__(
         self, make: Make, names: Sequence[Peer], built: Iterable[tuple[Peer, Peer]], random: Random | None = None
@@ -142,8 +142,8 @@ class World:
         self.timers: list[Timer] = []
         self.serial = 0
         self.steps = 0
-        self.sessions: dict[frozenset[Peer], int] = {}  # links that are up, as the network knows
-        self.ends: dict[tuple[Peer, Peer], int] = {}  # as the first of the two knows
+        self.sessions: dict[frozenset[Peer], int] = {}  # living links, as the network sees them
+        self.ends: dict[tuple[Peer, Peer], int] = {}  # living links, as the first of the two sees them
         self.ways: dict[tuple[Peer, Peer], deque[Sent]] = {}
         self.sent: list[tuple[Peer, Peer, Wire]] = []
         self.desks: dict[Peer, SmallDesk] = {}
@@ -164,10 +164,10 @@ class World:
         self.judge.order.setdefault(name, [])
         return node
 
-    # Events from outside
+    # Faults
 
     def link(self, one: Peer, other: Peer) -> None:
-        """Open a link; each end notices in its turn."""
+        """Open a link; each end learns of it in its turn."""
         pair = frozenset((one, other))
         if pair in self.sessions or one not in self.nodes or other not in self.nodes:
             return
@@ -177,14 +177,14 @@ class World:
             self._way(way).append(Sent(None, 1, self.serial))
 
     def cut(self, one: Peer, other: Peer) -> None:
-        """End a link and lose its messages under way; each end notices in its turn."""
+        """End a link: messages under way are lost; each end learns of it in its turn."""
         session = self.sessions.pop(frozenset((one, other)), None)
         if session is not None:
             self._end((one, other), session)
             self._end((other, one), session)
 
     def hang_up(self, one: Peer, other: Peer) -> None:
-        """Let the first node end the link; it gets no notice."""
+        """Let the first end the link; it gets no report."""
         session = self.ends.pop((one, other), None)
         if session is not None and self.sessions.get(frozenset((one, other))) == session:
             del self.sessions[frozenset((one, other))]
@@ -193,7 +193,7 @@ class World:
         self.ways[other, one] = deque(each for each in way if each.session != session)
 
     def _end(self, way: tuple[Peer, Peer], session: int) -> None:
-        """Tell the far end of the way, unless it never learnt that the link is up."""
+        """Report the end at the far side, unless that side never learned that the link is up."""
         queue = self._way(way)
         told_of_up = not any(each.wire is None and each.size == 1 and each.session == session for each in queue)
         kept = [each for each in queue if each.session != session]
@@ -202,7 +202,7 @@ class World:
         self.ways[way] = deque(kept)
 
     def crash(self, name: Peer) -> None:
-        """Remove the node with its links."""
+        """Remove the node, with its links."""
         for pair in [pair for pair in self.sessions if name in pair]:
             self.cut(*pair)
         del self.nodes[name]
@@ -211,7 +211,7 @@ class World:
             del self.ways[way]
 
     def broadcast(self, name: Peer, payload_bytes: int = 100) -> Mid:
-        """Let a node broadcast; return the message's id."""
+        """Make it broadcast; return the message's id."""
         before = len(self.judge.past)
         self.nodes[name].broadcast(payload_bytes)
         assert len(self.judge.past) == before + 1
@@ -225,14 +225,14 @@ class World:
         if self.sessions.get(frozenset((frm, to))) == session:
             self._way((frm, to)).append(Sent(wire, size, session))
 
-    # Steps
+    # Next events
 
     def busy(self) -> list[tuple[Peer, Peer]]:
-        """Return the ways with messages on them."""
+        """Return the non-empty ways."""
         return [way for way, queue in self.ways.items() if queue]
 
     def pass_on(self, frm: Peer, to: Peer) -> Wire | None:
-        """Let the next message on this way arrive."""
+        """Deliver the next item on this way."""
         wire, size, session = self._way((frm, to)).popleft()
         self._count()
         node = self.nodes[to]
@@ -257,7 +257,7 @@ class World:
         self.nodes[timer.node].due(timer.what)
 
     def step(self) -> bool:
-        """Do anything. Return False if nothing is left to do."""
+        """Do any event. False: there is none."""
         busy = self.busy()
         if self.timers and (not busy or self.random.random() < 0.02):
             self.fire()
@@ -268,8 +268,8 @@ class World:
         return True
 
     def flow(self, hold: Hold | None = None) -> None:
-        """Let everything under way arrive, without firing a timer. ``hold``: selects messages that wait, together with
-        those behind them."""
+        """Deliver everything under way without firing a timer. ``hold``: keeps back a message, and everything behind it
+        on its way."""
         while busy := [way for way in self.busy() if hold is None or not self._held(way, hold)]:
             self.pass_on(*self.random.choice(busy))
 
@@ -278,7 +278,7 @@ class World:
         return wire is not None and hold(*way, wire)
 
     def settle(self) -> None:
-        """Go on until nothing is left to do; a timer fires when nothing is under way. Raise EndlessError."""
+        """Run until no work is left; fire a timer if nothing is under way. Raises EndlessError."""
         self.flow()
         while self.timers:
             self.fire()
@@ -299,12 +299,12 @@ def ring(nodes: int) -> list[tuple[Peer, Peer]]:
 
 
 def chords(nodes: int) -> list[tuple[Peer, Peer]]:
-    """Return all other pairs: links that can come and go."""
+    """Return all other pairs: each is a link that can come and go."""
     return [(one, other) for one in range(nodes) for other in range(one + 2, nodes) if (one, other) != (0, nodes - 1)]
 
 
 def wander(world: World, pairs: Sequence[tuple[Peer, Peer]], senders: Sequence[Peer], rounds: int) -> None:
-    """Let anything happen: messages arrive, timers fire, some nodes broadcast, links between these pairs come and
+    """Let anything happen: messages arrive, timers go off, some nodes broadcast, links between these pairs come and
     go."""
     random = world.random
     for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""CPTCast: delivers once and causally by a tree; figure 3.4; and the purpose of its repairs."""
+"""CPTCast delivers once and causally over a tree; figure 3.4; and the purpose of its repairs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def sent(world: World, kind: int) -> list[tuple[Peer, Peer]]:
 
 
 def make_lazy(world: World, *pairs: tuple[Peer, Peer]) -> None:
-    """Make both ends of these links lazy, as after a superfluous message."""
+    """Make both ends of these links lazy, as if a redundant message had come over it."""
     for one, other in pairs:
         for frm, to in ((one, other), (other, one)):
             world.desks[frm].send(to, (PRUNE,), 1)
@@ -46,7 +46,7 @@ def make_lazy(world: World, *pairs: tuple[Peer, Peer]) -> None:
 
 
 def wandered(seed: int, nodes: int, make: Make) -> World:
-    """Return a world after links between its nodes came and went; a circle of links stayed."""
+    """Return a world after links between its nodes have come and gone; a circle of links has stayed."""
     world = World(make, range(nodes), ring(nodes), Random(seed))
     wander(world, chords(nodes), range(nodes), 500)
     world.settle()
@@ -54,7 +54,7 @@ def wandered(seed: int, nodes: int, make: Make) -> World:
 
 
 def nothing_is_left(world: World) -> None:
-    """Check that all links are safe in both directions, and that no node keeps state of a message or exchange."""
+    """Check that all links are safe in both directions, and that no node keeps a message or an exchange."""
     for name in world.nodes:
         node = node_of(world, name)
         assert sorted(node.links, key=str) == sorted(node.outgoing(), key=str) == sorted(node.in_view, key=str)
@@ -125,12 +125,12 @@ def test_the_first_message_makes_a_tree_and_the_second_goes_by_it() -> None:
     world.settle()
     assert len(sent(world, GOSSIP)) == 5
     assert sent(world, GRAFT) == sent(world, PRUNE) == []
-    # Every link brings every message once, each way: whole, or as an announcement.
+    # Every link brings every message once in each direction: whole, or as a notice that it is here.
     assert len(sent(world, GOSSIP)) + len(sent(world, IHAVE)) == 2 * 15
 
 
 def test_one_announcement_is_under_way_on_a_lazy_link_and_the_next_follows_its_answer() -> None:
-    """Two nodes hear each other through a third, and announce waiting messages one by one."""
+    """Two nodes that hear each other through a third announce the waiting messages one by one."""
     world = World(CptCast, "abc", [("a", "b"), ("b", "c"), ("a", "c")])
     make_lazy(world, ("a", "b"))
     world.sent.clear()
@@ -147,7 +147,7 @@ def test_one_announcement_is_under_way_on_a_lazy_link_and_the_next_follows_its_a
 
 
 def line() -> World:
-    """Return a world with ``b`` between two nodes, with lazy links."""
+    """Return ``b`` between two nodes, with lazy links."""
     world = World(CptCast, "abc", [("a", "b"), ("b", "c")])
     make_lazy(world, ("a", "b"), ("b", "c"))
     world.sent.clear()
@@ -165,7 +165,7 @@ def test_a_message_that_does_not_come_is_asked_for_and_the_tree_mended() -> None
     assert (list(b.eager), b.missing, b.grafted) == (["a"], {mid: []}, {mid: ["a"]})
     world.flow()
     assert list(node_of(world, "a").eager) == ["b"]
-    # The message arrived: its timer is off (Algorithm 14, line 13), and no state is left.
+    # It has come: its timer no longer counts (Algorithm 14, line 13), and no node keeps it.
     assert world.judge.order["b"] == [mid]
     assert not any((b.timers, b.missing, b.grafted))
 
@@ -180,7 +180,7 @@ def test_a_lazy_link_that_brings_what_is_new_is_of_the_tree_again() -> None:
 
 
 def test_who_was_asked_and_is_too_late_gets_no_payload() -> None:
-    """Algorithm 14, lines 19-22: it still sends the message, and learns that it has arrived."""
+    """Algorithm 14, lines 19-22: it still sends the message, and learns that the message has come."""
     world = World(CptCast, "abc", [("a", "b"), ("b", "c"), ("a", "c")])
     make_lazy(world, ("a", "b"))
     mid = world.broadcast("a")
@@ -247,18 +247,18 @@ def test_a_new_node_is_new_until_it_has_delivered_something() -> None:
 
 
 def figure_3_4(waiting: bool) -> tuple[World, list[Mid]]:
-    """Play figure 3.4 with N1 and N2 and a lazy link."""
+    """Return N1 and N2 with only a lazy link."""
     world = World(made(waiting=waiting), ["N1", "N2"], [("N1", "N2")])
     make_lazy(world, ("N1", "N2"))
     world.sent.clear()
     # (a) N1 broadcasts m1 and announces it.
     m1 = world.broadcast("N1")
     world.pass_on("N1", "N2")
-    # (b) N1 broadcasts m2. N2's timer for m1 is over: GRAFT.
+    # (b) N1 broadcasts m2. N2's timer for m1 has gone off: GRAFT.
     m2 = world.broadcast("N1")
     world.fire()
     assert sent(world, GRAFT) == [("N2", "N1")]
-    # (c) N1 sends m1, and broadcasts m3. N2's timer for m2, if it knows it, is over.
+    # (c) N1 sends m1, and broadcasts m3. N2's timer for m2, if N2 has heard of it, has gone off.
     world.pass_on("N2", "N1")
     m3 = world.broadcast("N1")
     world.flow()
@@ -291,7 +291,7 @@ def test_a_control_message_waits_behind_what_is_announced() -> None:
     node = node_of(world, "a")
     node.send_in_order("b", ("control",), 9)
     assert list(node.lazy["b"]) == [("a", 1), ("a", 2), ("control",)]
-    # An answer to the second announcement alone lets the control message go.
+    # Only an answer to the second announcement releases the control message.
     node.received("b", (IHAVE, ("a", 1)), 0)
     assert list(node.lazy["b"]) == [("a", 2), ("control",)]
     world.sent.clear()
@@ -361,15 +361,15 @@ def test_repair_removes_found_keeps_what_was_not_answered(removes_found: bool) -
     world = World(made(replace(REPAIRED, removes_found=removes_found)), "abc", [("a", "b"), ("b", "c"), ("a", "c")])
     make_lazy(world, ("a", "b"))
     a, b = node_of(world, "a"), node_of(world, "b")
-    # Each announces its own message to the other, and then gets the other's through c.
+    # Each announces its own message to the other, and then gets the other's by c.
     mine, yours = world.broadcast("a"), world.broadcast("b")
     world.flow(lambda frm, to, wire: {frm, to} == {"a", "b"})
     assert list(a.lazy["b"]) == [mine, yours]
     assert list(b.lazy["a"]) == [yours, mine]
-    # The announcements cross: each finds the other's message among its waiting ones.
+    # The announcements cross: each finds the other's message among the waiting ones.
     world.settle()
     assert (a.lazy["b"] == b.lazy["a"] == {}) == removes_found
-    # If a node removes another entry than it found, the rest waits for an answer that has come already.
+    # If the removed message is not the found one, the rest waits for an answer that has come already.
     last = world.broadcast("a")
     world.flow(lambda frm, to, wire: (frm, to) == ("c", "b"))
     world.crash("c")
@@ -389,7 +389,7 @@ def test_as_printed_what_is_removed_in_place_of_what_was_found_costs_all_three_p
 
 
 class Overtakes(CptCast):
-    """Plants a fault: a payload on an eager link does not wait behind announced messages."""
+    """Sends a payload on an eager link without waiting behind an announced message."""
 
     def forward(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
         kept = {peer: dict(waiting) for peer, waiting in self.eager.items() if waiting}
@@ -401,14 +401,14 @@ class Overtakes(CptCast):
 
 
 class NeverAnswers(CptCast):
-    """Plants a fault: a node does not tell announcers that it has the message."""
+    """Never tells announcers that it has their message."""
 
     def _acknowledge(self, announcement: Wire, mid: Mid, sender: Peer) -> list[Peer]:
         return [*self.missing.pop(mid, []), *self.grafted.pop(mid, [])]
 
 
 class PrunesItsParent(CptCast):
-    """Plants a fault: a node cuts the link that has just brought a new message."""
+    """Cuts the link that has just brought a new message."""
 
     def _first(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None, expects: bool) -> None:
         super()._first(mid, hops, payload_bytes, sender, expects)
@@ -422,8 +422,7 @@ def test_a_payload_that_overtakes_an_announcement_is_found() -> None:
 
 
 class PrunesBeforeItCanAnswer(CptCast):
-    """Plants a fault: a node stops a neighbour's payloads although no safe link leads there yet. (The half of
-    ``Repairs.safe_only``.)"""
+    """Stops a neighbour's payloads before a safe link leads there. (The half of ``Repairs.safe_only``.)"""
 
     def _prune(self, peer: Peer) -> None:
         self.desk.send(peer, (PRUNE,), 1)
@@ -462,7 +461,7 @@ def test_a_prune_of_the_parent_is_found_by_what_every_message_then_costs() -> No
 @finds("A timer is shorter than the latency of the tree.")
 @pytest.mark.parametrize(("timeout1", "grafts"), [(1.0, False), (0.05, True)])
 def test_a_timer_below_the_trees_latency_is_found_by_grafts_for_what_was_coming(timeout1: float, grafts: bool) -> None:
-    """The world is a line of eager links of 0.1 s each, and a lazy one from its first node to its last."""
+    """A line of eager links of 0.1 s each, and a lazy link from its first node to its last."""
 
     def make(desk: Desk, me: Peer, neighbours: Sequence[Peer]) -> CptCast:
         return CptCast(desk, me, neighbours, CptCastOptions(timeout1=timeout1))

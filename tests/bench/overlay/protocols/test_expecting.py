@@ -1,4 +1,4 @@
-"""The memory of Algorithm 1, against the document's own: a set of messages for each neighbour."""
+"""Compares the memory of Algorithm 1 with the document's own: a set of messages for each neighbour."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ PEERS = ("a", "b", "c", "d")
 
 
 class Remembers(Expecting):
-    """A node that sends nothing."""
+    """Sends nothing."""
 
     def forward(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
         assert self.desk is not None
 
 
 class Printed:
-    """Implements Algorithm 1 line by line, and lines 4 and 7 of Algorithm 15."""
+    """Follows Algorithm 1 line by line, and lines 4 and 7 of Algorithm 15."""
 
     def __init__(self) -> None:
         self.in_view: set[Peer] = set()
         self.expected: dict[Peer, set[Mid]] = {}
 
     def receive(self, mid: Mid, sender: Peer | None) -> bool:
-        """Receive a message; return whether the node delivers it."""
+        """Is the message delivered?"""
         if not any(mid in self.expected.get(peer, ()) for peer in self.in_view):
             for peer in self.in_view:
                 if peer != sender:

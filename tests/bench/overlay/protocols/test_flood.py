@@ -1,4 +1,4 @@
-"""Flooding, with permanent and with changing neighbours."""
+"""Flooding, with and without changes of neighbours."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def test_figure_3_2_a_message_is_delivered_twice_where_links_come() -> None:
     # (a) N1 broadcasts m1, and expects it from N2 and N3.
     m1 = world.broadcast("N1")
     assert n1.expected_from("N2") == n1.expected_from("N3") == {m1}
-    # (b) N2 has it, and does not expect it from any node.
+    # (b) N2 has it, and expects no further copy.
     world.pass_on("N1", "N2")
     assert world.judge.order["N2"] == [m1]
     assert n2.expected == {}
-    # (c) N3 adds a link to N2, and only then gets m1.
+    # (c) N3 adds a link to N2, and gets m1 only afterwards.
     world.link("N3", "N2")
     world.pass_on("N3", "N2")
     world.pass_on("N2", "N3")

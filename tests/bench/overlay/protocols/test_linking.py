@@ -1,4 +1,4 @@
-"""How a link becomes safe: figure 3.3, joins, broken paths, and the purpose of the repairs.
+"""Making a link safe: figure 3.3, joins, broken paths, and the purpose of the repairs.
 
 All tests use PRC, which only adds sending over all links.
 """
@@ -48,12 +48,12 @@ def node_of(world: World, name: Peer) -> Prc:
 
 
 def is_safe(world: World, one: Peer, other: Peer) -> bool:
-    """Is the link to the other safe at both ends?"""
+    """Is the link to the other safe at both of its ends?"""
     return node_of(world, one).is_outgoing(other) and one in node_of(world, other).in_view
 
 
 def about(kind: int, origin: Peer, target: Peer) -> Callable[[Peer, Peer, Wire], bool]:
-    """Select messages of this kind about the link between the two, in this direction."""
+    """Match messages of this kind about the link between the two, in this direction."""
     return lambda frm, to, wire: wire[0] == kind and wire[2:4] == (origin, target)
 
 
@@ -61,7 +61,7 @@ def about(kind: int, origin: Peer, target: Peer) -> Callable[[Peer, Peer, Wire],
 
 
 def carry(world: World, way: Sequence[Peer], want: Callable[[Wire], bool]) -> Wire:
-    """Let messages arrive along this way, up to and including the wanted one."""
+    """Deliver messages along this way up to and including the wanted one."""
     wire: Wire | None = None
     for frm, to in pairwise(way):
         while (wire := world.pass_on(frm, to)) is None or not want(wire):
@@ -82,8 +82,8 @@ def test_figure_3_3_step_by_step() -> None:
     def message(mid: tuple[Peer, int]) -> Callable[[Wire], bool]:
         return lambda wire: wire[:2] == (GOSSIP, mid)
 
-    # The link comes up. N1 receives N2's HELLO and looks for a path. N1's HELLO stays under way until B_beta is behind
-    # it, so that N2 does not start on its own link to N1 yet.
+    # The link comes up. N1 hears N2's HELLO and looks for a path; N1's HELLO stays under way until B_beta is behind it,
+    # so that N2 does nothing yet about its own link to N1.
     world.link("N1", "N2")
     world.pass_on("N2", "N1")
     world.pass_on("N1", "N2")
@@ -92,8 +92,8 @@ def test_figure_3_3_step_by_step() -> None:
     carry(world, there, control(DISCOVERY))
     assert n2.unsafe_in == {"N1": ("N2", 1)}
 
-    # m1a: when alpha comes, N2 has N1's deliveries before alpha. m2a: when beta comes, N1 has N2's deliveries before
-    # beta.
+    # m1a: delivered by N1 before alpha; N2 has it when alpha comes. m2a: delivered by N2 before beta; N1 has it when
+    # beta comes.
     m1a = world.broadcast("N1")
     carry(world, back, control(DISCOVERY))
     assert n1.paths_out == {"N2": ("N3", "N2")}
@@ -127,8 +127,8 @@ def test_figure_3_3_step_by_step() -> None:
     assert n1.is_outgoing("N2")
     assert pi_alone not in order1
 
-    # Over the new link: N2 delivers messages that only B_beta has, expects those that only B_pi has, and ignores the
-    # rest.
+    # Over the new link: N2 delivers the messages that only B_beta has, expects those that only B_pi has, and ignores
+    # the rest.
     assert world.pass_on("N1", "N2") == (HELLO, False)
     before = list(order2)
     assert sum(each.size for each in world.ways["N1", "N2"]) == 3 * 100  # payloads go along
@@ -171,7 +171,7 @@ def test_no_message_goes_over_a_link_that_is_not_safe() -> None:
 def test_the_links_of_a_built_overlay_are_safe_and_nothing_is_said_on_them() -> None:
     world = World(Prc, range(4), ring(4))
     for one, other in ring(4):
-        # As in the simulator, which announces links that the node started with.
+        # As the simulator does: it reports links that the node was made with.
         world.nodes[one].up(other, True)
         world.nodes[other].up(one, False)
         assert is_safe(world, one, other)
@@ -209,7 +209,7 @@ def test_its_second_link_is_not() -> None:
 def test_a_new_node_is_new_until_it_has_delivered_something() -> None:
     world = World(Prc, range(3), ring(3))
     world.add("new")
-    for contact in (1, 2):  # the first goes before it has sent anything
+    for contact in (1, 2):  # the first is gone before it has said anything
         world.link("new", contact)
         world.flow()
         assert is_safe(world, "new", contact)
@@ -254,7 +254,7 @@ def test_a_hello_may_come_before_its_link() -> None:
 
 
 def square() -> World:
-    """Return N1 and N2 with a new link, and two other ways between them."""
+    """Return N1 and N2 with a new link, and two ways between them."""
     return World(Prc, ["N1", "N2", "N3", "N4"], [("N1", "N3"), ("N3", "N2"), ("N1", "N4"), ("N4", "N2")])
 
 
@@ -273,7 +273,7 @@ def test_a_broken_path_has_its_origin_look_for_another() -> None:
     assert REDISCOVERY in kinds
     assert is_safe(world, "N1", "N2")
     assert is_safe(world, "N2", "N1")
-    assert world.timers  # no timer had to fire
+    assert world.timers  # no timer had to go off
 
 
 def test_a_lost_control_message_has_the_exchange_begun_again() -> None:
@@ -303,7 +303,7 @@ def test_a_neighbour_to_which_no_path_leads_is_given_up() -> None:
 
 
 def test_a_link_that_is_gone_may_be_said_to_be_gone_again() -> None:
-    """A membership that must find another neighbour reports the loss itself."""
+    """A membership that must provide another neighbour reports this itself."""
     world = World(Prc, range(4), ring(4))
     node = node_of(world, 0)
     for _ in range(2):
@@ -350,13 +350,13 @@ def test_as_printed_one_directions_end_takes_away_the_others_path_and_timer(two_
     def direct(frm: Peer, to: Peer, wire: Wire) -> bool:
         return (frm, to) == ("N1", "N2")
 
-    # The exchange for the link from N1 ends, except for messages over the link itself.
+    # The exchange for the link from N1 comes to its end, except for the messages over the link itself.
     world.link("N1", "N2")
     world.pass_on("N2", "N1")
     world.pass_on("N1", "N2")
     world.flow(direct)
     assert world.pass_on("N1", "N2") == (HELLO, False)
-    # N2 learns of the link, and its own exchange gets as far as beta. Then B_beta comes, and then beta.
+    # N2 learns of the link, and its own exchange reaches beta. Then B_beta comes, and then beta.
     world.flow(lambda *way: direct(*way) or way[2][0] == BETA)
     carry(world, ("N1", "N2"), lambda wire: wire[0] == B_BETA)
     assert ("N1" in n2.paths_out, "N1" in n2.discovery_timers) == (two_ways, two_ways)
@@ -372,7 +372,7 @@ def test_as_printed_a_repeated_discovery_ends_the_receivers_own_exchange(two_way
     world.link("N1", "N2")
     while not (n2.r_buffers and n2.unsafe_out):  # N2 is in the middle of both exchanges
         world.pass_on(*world.busy()[0])
-    # N1 begins again, because of a REDISCOVERY from any node.
+    # N1 begins again: any node's REDISCOVERY has caused it.
     n2.received("N3", (DISCOVERY, ("N1", 90), "N1", "N2", ("N3", 90), ("N3",), ()), 0)
     assert ("N1" in n2.unsafe_out) == two_ways
     assert ("N1" in n2.r_buffers) == (not two_ways)
@@ -386,7 +386,7 @@ def test_repair_in_turn_leaves_a_late_discovery_unanswered(in_turn: bool) -> Non
     rho_4, rho_1 = about(RHO, "N4", "N2"), about(RHO, "N1", "N2")
 
     def late(frm: Peer, to: Peer, wire: Wire) -> bool:
-        """Select N1's first DISCOVERY, on its last hop."""
+        """Match N1's first DISCOVERY, on its last hop."""
         return (frm, to) == ("N3", "N2") and wire[:2] == (DISCOVERY, first)
 
     def asks(frm: Peer, to: Peer, wire: Wire) -> bool:
@@ -395,11 +395,11 @@ def test_repair_in_turn_leaves_a_late_discovery_unanswered(in_turn: bool) -> Non
     # The link from N4 to N2 is nearly safe: rho is on its way back.
     world.link("N4", "N2")
     world.flow(rho_4)
-    # N1 begins a link to N2. Its DISCOVERY waits between N3 and N2. N4 also has it, but no link to forward it.
+    # N1 begins a link to N2. Its DISCOVERY is delayed between N3 and N2. N4 has it too, but no link to forward it.
     world.link("N1", "N2")
     world.flow(lambda *way: rho_4(*way) or asks(*way))
     first = n1.unsafe_out["N2"]
-    # The link from N4 is safe. So N1's second DISCOVERY reaches N2 through N4, and this exchange gets as far as rho.
+    # The link from N4 is safe. So N1's second DISCOVERY reaches N2 through N4, and that exchange goes on as far as rho.
     world.flow(late)
     world.fire(next(timer for timer in world.timers if n1.discovery_timers["N2"] is timer.what))
     world.flow(lambda *way: late(*way) or rho_1(*way))
@@ -425,7 +425,7 @@ def test_repair_strangers_keeps_no_buffer_for_a_node_that_is_gone(strangers: boo
     )
     world.link("N1", "N2")
     world.flow(about(DISCOVERY, "N1", "N2"))
-    # The link goes. N2 knows it, N1 does not yet.
+    # The link goes. N2 learns of it, N1 not yet.
     world.cut("N1", "N2")
     world.pass_on("N1", "N2")
     while busy := [way for way in world.busy() if way != ("N2", "N1")]:

@@ -1,4 +1,4 @@
-"""Plumtree: its tree, and repairs of the tree."""
+"""Plumtree: its tree, and the repair of the tree."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def test_the_first_message_makes_a_tree_and_the_second_goes_by_it() -> None:
     world.flow()
     assert len(sent(world, GOSSIP)) == 5
     assert sent(world, PRUNE) == []
-    # Over every other link, from the end that has it first, or from both.
+    # Over every other link, from the first end to have it, or from both.
     assert len(sent(world, IHAVE)) >= 15 - 5
     world.settle()
     assert sent(world, GRAFT) == []
 
 
 def triangle() -> World:
-    """Return a world in which ``c`` hears ``a`` by the tree, and ``b`` by announcements."""
+    """``c`` hears ``a`` over the tree, and ``b`` through announcements."""
     world = World(Plumtree, "abc", [("a", "b"), ("b", "c"), ("a", "c")])
     world.broadcast("a")
     for way in (("a", "b"), ("a", "c"), ("b", "c"), ("c", "b")):
@@ -139,7 +139,7 @@ def test_who_is_gone_is_not_asked() -> None:
 
 
 def test_a_link_that_comes_up_again_stays_what_it_is() -> None:
-    """The node gets the news twice: from its maker, and from the world."""
+    """Both the node's creator and the world report it."""
     world = World(Plumtree, "ab", [("a", "b")])
     node = node_of(world, "a")
     node.received("b", (PRUNE,), 0)
@@ -180,7 +180,7 @@ def test_only_the_latest_messages_are_kept(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class PrunesItsParent(Plumtree):
-    """Plants a fault: a node cuts the link that has just brought a new message."""
+    """Cuts the link that has just brought a new message."""
 
     def _take(self, mid: tuple[Peer, int], hops: int, payload_bytes: int, sender: Peer | None) -> None:
         super()._take(mid, hops, payload_bytes, sender)
@@ -203,7 +203,7 @@ def test_a_prune_of_the_parent_is_found_by_what_every_message_then_costs() -> No
 
 
 class KeepsNothing(Plumtree):
-    """Plants a fault: requests for messages get nothing."""
+    """Sends nothing on request."""
 
     def _grafted(self, peer: Peer, mid: tuple[Peer, int]) -> None:
         self._elongate(peer)

@@ -1,4 +1,4 @@
-"""PRC: delivers once and causally while any links come and go."""
+"""PRC delivers once and causally while any links come and go."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def node_of(world: World, name: Peer) -> Prc:
 
 
 def wandered(seed: int, nodes: int, make: Make = Prc) -> World:
-    """Return a world after links between its nodes came and went; a circle of links stayed."""
+    """Return a world after links between its nodes have come and gone; a circle of links has stayed."""
     world = World(make, range(nodes), ring(nodes), Random(seed))
     wander(world, chords(nodes), range(nodes), 500)
     world.settle()
@@ -33,7 +33,7 @@ def wandered(seed: int, nodes: int, make: Make = Prc) -> World:
 
 
 def nothing_is_left(world: World) -> None:
-    """Check that all links are safe in both directions, and that no node keeps state of a message or exchange."""
+    """Check that all links are safe in both directions, and that no node keeps a message or an exchange."""
     for name in world.nodes:
         node = node_of(world, name)
         assert sorted(node.links, key=str) == sorted(node.out_view, key=str) == sorted(node.in_view, key=str)
@@ -116,14 +116,14 @@ def test_every_node_sends_by_all_its_links() -> None:
 
 
 class TrustsNewLinks(Prc):
-    """Plants a fault: a node takes a link for safe as soon as it is up."""
+    """Treats a link as safe as soon as it is up."""
 
     def neighbour_up(self, peer: Peer, is_join: bool) -> None:
         super().neighbour_up(peer, True)
 
 
 class ForgetsBPi(Prc):
-    """Plants a fault: a node does not expect its own messages that N1 has yet to send."""
+    """Does not expect the messages that N1 has still to send although it has them."""
 
     def _pi(self, wire: Wire) -> None:
         super()._pi(wire)
@@ -138,7 +138,7 @@ class ForgetsBPi(Prc):
 
 
 class LosesItsBuffer(Prc):
-    """Plants a fault: a node sends B_beta empty."""
+    """Sends B_beta empty."""
 
     def _rho(self, wire: Wire) -> None:
         if wire[2] == self.me and wire[3] in self.s_buffers:

@@ -1,4 +1,4 @@
-"""The list of repairs. The tests of each protocol show the purpose of its repairs."""
+"""The list of repairs. The tests of each repaired protocol show their purpose."""
 
 from __future__ import annotations
 
