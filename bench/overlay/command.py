@@ -154,7 +154,7 @@ class _Progress:
         self._said = time.monotonic()
 
     def cell(self, of_batch_s: float) -> None:
-        """Count one more simulated cell, at this time after the begin of its batch."""
+        """Count one more simulated cell, at this time after the start of its batch."""
         self._done += 1
         now = time.monotonic()
         if now - self._said < SAY_S and self._done < self._cells:

@@ -1,6 +1,6 @@
 """The nodes of a cell: their protocol, on which overlay, with or without a membership.
 
-Owns: the table of protocols, the begin of a world, and the joining of a node. Must never: run a world.
+Owns: the table of protocols, the start of a world, and the joining of a node. Must never: run a world.
 
 Without faults the membership has nothing to do: nodes have the neighbours that its views would reach. With faults each
 node is a HyParView with the protocol above it. Its active view is that of the existing overlay, and its passive view is
@@ -52,7 +52,7 @@ _COUNTED: Final = ("duplicates", "prunes", "grafts", "restarts", "gaps", "forgot
 
 
 def neighbours_of(cell: Cell) -> list[list[int]]:
-    """Return the overlay at the begin of its world."""
+    """Return the overlay at the start of its world."""
     if cell.protocol == "star":
         return [list(range(1, cell.nodes)), *([HUB] for _ in range(1, cell.nodes))]
     return overlay(cell.nodes, degree(cell.nodes), Random(f"overlay {cell.seed}"))

@@ -24,7 +24,7 @@ MESSAGE_BYTES_MAX: Final = 256 << 20
 
 class Answer(NamedTuple):
     """The answer to a poll, before the database is read: a payload that is not in memory is ``None``. ``more``: records
-    wait for the next poll. ``asked_ns``: the begin of the poll; ``looked_ns``: the end of the search in memory."""
+    wait for the next poll. ``asked_ns``: the start of the poll; ``looked_ns``: the end of the search in memory."""
 
     numbers: Sequence[int]
     payloads: Sequence[bytes | None]

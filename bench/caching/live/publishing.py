@@ -75,7 +75,7 @@ class Publishing:
             at = until
 
     async def at_full_speed(self, way: Way) -> None:
-        """Send one write after the other. A record's intended time is the begin of its write."""
+        """Send one write after the other. A record's intended time is the start of its write."""
         for at in range(0, len(self._payloads), AT_ONCE):
             some = self._payloads[at : at + AT_ONCE]
             begun_ns = time.monotonic_ns()
