@@ -48,7 +48,7 @@ def page(pure: Json, measured: Json) -> str:
         parts += [_told(found), _others(found), *_swept(found)]
     parts += [_heading("How it was measured"), _method(found, measured.get("facts", {}))]
     footer = Html("<footer><p>bench caching; every figure comes from a row that the command keeps.</p></footer>")
-    return framed("What to keep in memory", "Evaluation", lead, [part for part in parts if part], footer)
+    return framed("Which records to keep in memory", "Evaluation", lead, [part for part in parts if part], footer)
 
 
 def _heading(text: str) -> Html:

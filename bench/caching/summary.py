@@ -24,7 +24,7 @@ ORDER: Final = ("lru", "sieve", "tinylfu", "gdsf", *STRATEGIES[2:5], *OURS, BELA
 def markdown(pure: Json, measured: Json) -> str:
     """Return the whole summary."""
     found = Found(pure, measured)
-    lines = ["# What to keep in memory", "", "The document's findings, and what was found here.", ""]
+    lines = ["# Which records to keep in memory", "", "The document's findings, and ours.", ""]
     rows = [
         [f"{claim.number}. {claim.text}", "; ".join(f"{reading}: {verdict}" for reading, verdict in claim.verdicts)]
         for claim in claims.judged(found)

@@ -45,7 +45,7 @@ SAMPLED: Final = 20
 
 FIRST, RUN, DURING, AFTER = "first", "run", "during", "after"
 """Phases of messages: the first of each sender; those that count; and, among these, those during a fault and after
-it"""
+it."""
 
 
 class Run:

@@ -39,8 +39,8 @@ CONTACTS: Final = 3
 """Nodes in an answer of the registry, because one of these can crash before the dial."""
 
 EVENTS_MAX: Final = 2_000_000_000
-"""Events of one run. The longest cell of the plan has some 60 million; a protocol that reaches this limit does not
-end"""
+"""Events of one run. The longest cell of the plan has some 60 million; a protocol that reaches this limit never
+ends."""
 
 Make = Callable[[Desk, int], Node]
 """Makes the node of this number at this desk."""

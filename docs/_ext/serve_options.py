@@ -3,8 +3,7 @@
 Owns: the form in which an option appears. Must never: say anything about an option that its table does not.
 
 ``serve-options`` lists the options of `ingeborg serve`: with ``:typed:`` those of the command line; without it, those
-that
-only files and variables have. ``autoscale-settings`` lists the rows of an autoscaler's file.
+that only files and variables have. ``autoscale-settings`` lists the rows of an autoscaler's file.
 """
 
 from __future__ import annotations

@@ -141,8 +141,8 @@ class Page:
 
 
 class Chromium:
-    """The browser of this process and its only page, which tests use one after the other: a browser of its own takes a
-    test a second of a core, and so does a page with a context of its own. It ends with the process."""
+    """The browser of this process and its only page, which tests use one after the other. A separate browser takes a
+    second of a core for each test, and so does a page with a separate context. The browser ends with the process."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="ingeborg-chromium-")
@@ -179,8 +179,8 @@ _running: list[Chromium] = []
 
 @asynccontextmanager
 async def browsing(*, alone: bool = False) -> AsyncIterator[Page]:
-    """An empty page, of a browser that remembers nothing. ``alone``: of one that has never shown anything, and is ended
-    with it. Skips the test where there is no Chromium."""
+    """Yield an empty page, in a browser that remembers nothing. ``alone``: in a browser that has never shown a page,
+    and that ends with this one. Skips the test without Chromium."""
     browser = Chromium() if alone else _shared()
     is_kept = False
     try:

@@ -3,7 +3,8 @@
 Owns: a small window for newcomers, and a segmented LRU behind it. Must never: count exactly (`sketch.py`).
 
 Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy" (ACM Transactions on Storage, 2017),
-A newcomer goes into the window. An entry that leaves the window competes for the main part with the entry that would
+sections 3 and 4. A newcomer goes into the window. An entry that leaves the window competes for the main part with the
+entry that would
 have to go from there.
 """
 

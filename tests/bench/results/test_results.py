@@ -1,4 +1,4 @@
-"""The result sets of the repository: their pages come from the kept files, and everything together stays small."""
+"""The result sets of the repository: their pages are made of what they keep, and all of it together stays light."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ AUTOSCALES = sets(autoscale.DIGEST)
 SUMMARY, PAGE = "summary.md", "report.html"
 
 MEASURED_BYTES_MAX = 500_000
-"""The most bytes of all measurements, in `bench/results` and `docs/soak`: users who clone this broker to try it do not
-need its measurements."""
+"""Of all that was measured, in `bench/results` and `docs/soak`: who clones this broker to try it does not want its
+measurements first."""
 
 CHECKOUT_BYTES_MAX = 11_400_000
-"""The most bytes of all tracked files. Nearly all are source, which grows with the project, and this limit makes the
-growth visible. Raise it for a new capability with its tests and pages, after making smaller what can be; never for
-measurements."""
+"""Of all tracked files. Nearly all of it is source: it grows with what is built, and this says by how much. It is
+raised when a capability comes in that has its tests and pages, after what can be made lighter has been; never for what
+was measured."""
 
 SET_BYTES_MAX = 400_000
 PAGE_BYTES_MAX = 700_000
@@ -44,13 +44,13 @@ ANEW = "the code of reports has changed what a summary says: look at it and its 
 
 
 def tracked() -> dict[Path, int]:
-    """Return the bytes of each tracked file on disk."""
+    """Bytes of each tracked file, as it is on disk."""
     try:
         done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, timeout=30)
     except (OSError, subprocess.CalledProcessError):
         wants.skip("git and its repository", "clone the repository instead of unpacking an archive")
     files = [ROOT / name for name in done.stdout.decode().split("\0") if name]
-    # A link counts with its own bytes; its target counts separately.
+    # A link's own bytes: what it leads to is counted where it is.
     return {path: path.lstat().st_size for path in files if path.is_symlink() or path.is_file()}
 
 
@@ -123,23 +123,23 @@ def test_an_autoscaling_is_made_again_of_its_digest(folder: Path, tmp_path: Path
 def test_an_overlay_is_made_again_of_its_cells(folder: Path, tmp_path: Path) -> None:
     shutil.copy(folder / overlay.CELLS, tmp_path / overlay.CELLS)
     assert cli.main(["overlay", "thesis", "--again", "--out", str(tmp_path)]) == 0
-    # Its summary has a row for each cell, which makes it longer than the rest of the set together, so it is not kept.
+    # Each cell has a row in its summary, which is longer than all else of the set together, and not kept.
     assert (tmp_path / SUMMARY).read_text(encoding="utf-8").startswith("# Broadcast among simulated nodes")
     page = page_made_again(tmp_path)
-    # It shows means over intervals, while the summary has each cell.
-    for title in ("Figure 4.2a", "Figure 4.3", "grove beside its goals", "with other timers", "crashes at once"):
+    # It shows means over intervals, where the summary has each cell.
+    for title in ("Figure 4.2a", "Figure 4.3", "grove and its goals", "with other timers", "crashes at once"):
         assert title in page
 
 
 def made_again(folder: Path, made: Path) -> None:
-    """Check as below, and that the page has all figures of the summary."""
+    """As below, and all figures of the summary are on the page."""
     page = summary_made_again(folder, made)
     text = (made / SUMMARY).read_text(encoding="utf-8")
     assert set(figures(text)) <= set(figures(page)), f"{folder.name}: figures that are not on the page"
 
 
 def summary_made_again(folder: Path, made: Path) -> str:
-    """Check that the summary can be reproduced to the byte. Return the page."""
+    """The summary is made again to the byte. Returns the page."""
     text = (made / SUMMARY).read_text(encoding="utf-8")
     there = (folder / SUMMARY).read_text(encoding="utf-8")
     assert figures(text) == figures(there), f"{folder.name}: other figures"
@@ -148,12 +148,12 @@ def summary_made_again(folder: Path, made: Path) -> str:
 
 
 def page_made_again(made: Path) -> str:
-    """Return the page, and check that it is small."""
+    """The page, which is light."""
     page = (made / PAGE).read_text(encoding="utf-8")
     assert len(page.encode()) <= PAGE_BYTES_MAX
     return page
 
 
 def figures(text: str) -> list[str]:
-    """Return the numbers that a reader sees, in order."""
+    """The numbers that a reader sees, in their order."""
     return re.findall(r"\d[\d.,]*", re.sub(r"<style>.*?</style>|<[^>]*>", " ", text, flags=re.DOTALL))
