@@ -1,6 +1,6 @@
-"""Starting a process of ours beside this one: the same Python, the same packages, a socket as its standard input.
+"""Starts a process of this program: the same Python, the same packages, and a socket as its standard input.
 
-Owns: how it is started. Must never: look after it.
+Owns: how the process starts. Must never: look after it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: The folder from which this module, and so any of ours, can be imported by the name that it has here.
+#: The folder from which our modules can be imported by the names that they have here.
 _ROOT = str(Path(__file__).parents[__name__.count(".")])
 
 
 def spawn(
     module: str, stdin: socket.socket, *arguments: str, descriptors: tuple[int, ...] = ()
 ) -> subprocess.Popen[bytes]:
-    """``python -m module arguments…``. A session of its own, so that a terminal's Ctrl-C is for this process alone,
-    which may need it to the end. Its standard error is this one's. Takes some 1 ms. ``descriptors``: it has these,
-    too."""
+    """Run ``python -m module arguments…`` with the open ``descriptors``. Takes about 1 ms.
+
+    The process gets its own session, because it may have to run until the end: a terminal's Ctrl-C then reaches only
+    this process. It shares this process's standard error.
+    """
     path = os.pathsep.join(part for part in (_ROOT, os.environ.get("PYTHONPATH")) if part)
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],

@@ -1,6 +1,6 @@
 """This program's version, as `pyproject.toml` has it.
 
-Owns: the number. Must never: be computed: an endpoint tells it to others, whether it is installed or not.
+Owns: the number. Must never: be computed: an endpoint tells it to others, installed or not.
 """
 
 VERSION = "0.1.0"

@@ -1,9 +1,9 @@
-"""A command that reads an embedded store, in a process of its own: damage may end the process that reads.
+"""Runs a command that reads an embedded store in a process of its own, since damage can kill the reader.
 
-Owns: the child, and what is said where it dies of damage. Must never: look into the store.
+Owns: the child, and the message if it dies of damage. Must never: look into the store.
 
-LMDB has no checksums. Where a page is not as LMDB left it, it calls ``abort``, or reads where nothing is. No reader can
-catch that. So the command runs in a child, and its parent tells what happened.
+LMDB has no checksums. If a page is damaged, LMDB calls ``abort``, or reads an invalid address. No reader can catch
+that. So the command runs in a child, and the parent reports what happened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..shell.machine import die_with_parent
 from ..store.embedded.files import RESTORE
 from ..store.embedded.writer_link import DAMAGE_SIGNALS
 
-#: Signals that the parent waits for: of the child's end, and those that end a command.
+#: Signals that the parent waits for: the child's end, and those that end a command.
 _AWAITED = frozenset((signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 FAILED = 1
@@ -31,12 +31,12 @@ def run(command: str, directory: Path, work: Callable[[], int]) -> int:
 
     Args:
         command: The name of the command, for the message.
-        directory: Of the store that the work reads.
-        work: What to do. Its result is the exit code.
+        directory: The directory of the store that the work reads.
+        work: The work, whose result is the exit code.
 
     Returns:
-        The exit code: the child's, or 1 where it died of damage. Where another signal ended the child, the same one
-        ends this process.
+        The child's exit code, or 1 if it died of damage. If another signal ended the child, the same signal ends this
+        process.
     """
     if not hasattr(signal, "sigwaitinfo"):  # a system where damage ends the command without a word
         return work()
@@ -56,20 +56,21 @@ def run(command: str, directory: Path, work: Callable[[], int]) -> int:
     if code >= 0:
         return code
     if -code not in DAMAGE_SIGNALS:
-        if -code != signal.SIGKILL:  # which is always so
+        if -code != signal.SIGKILL:  # whose default cannot be changed
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     print(
         f"ingeborg {command}: the store in {directory} is damaged, or its disk fails: the process that read it died of "
-        f"{signal.Signals(-code).name}\ningeborg {command}: not everything was done. "
-        f"`ingeborg doctor --store lmdb:{directory}` tells which file it is; stop every endpoint of it, and {RESTORE}",
+        f"{signal.Signals(-code).name}\ningeborg {command}: the command did not finish. "
+        f"`ingeborg doctor --store lmdb:{directory}` names the damaged file; stop every endpoint of the store, "
+        f"and {RESTORE}",
         file=sys.stderr,
     )
     return FAILED
 
 
 def _work(parent: int, work: Callable[[], int]) -> None:
-    """The child's life. It never returns: what called ``run`` goes on in the parent alone."""
+    """Do the work and exit. This never returns: only the parent returns to the caller of ``run``."""
     code = FAILED
     try:
         die_with_parent(parent)
@@ -87,9 +88,9 @@ def _work(parent: int, work: Callable[[], int]) -> None:
 
 
 def _wait(child: int) -> int:
-    """Until the child has ended. Returns how.
+    """Wait until the child has ended, and return its wait status.
 
-    A signal of the terminal has come to the child, too; one that was sent to this process alone is passed on.
+    The terminal sends its signals to the child as well. A signal that was sent to this process alone is passed on.
     """
     while True:
         came = signal.sigwaitinfo(_AWAITED)
@@ -97,5 +98,5 @@ def _wait(child: int) -> int:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 return status
-        elif came.si_code <= 0:  # from kill(2) and its like, and not from the kernel
+        elif came.si_code <= 0:  # sent by a process, as with kill(2), not by the kernel
             os.kill(child, came.si_signo)

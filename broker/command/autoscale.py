@@ -1,7 +1,7 @@
-"""`ingeborg autoscale FILE`: its options, and what its exit code says.
+"""`ingeborg autoscale FILE`: its options and exit codes.
 
 Owns: the options' spelling and help, and the form of the log: the autoscaler does not know the broker's. Must never:
-import an autoscaler's packages before it is asked for one.
+import the autoscaler's packages before the command runs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 DONE, FAILED, USAGE, RESIGNED = 0, 1, 2, 3
 PARTS = ("all", "controller", "monitor", "member")
 
-TEXT = "scale a consumer group of Kafka by what is written into its partitions"
+TEXT = "scale a Kafka consumer group by the write rates of its partitions"
 
 _EXIT_CODES = """\
 exit codes:
-  0  ended by a signal, in order
-  1  failed: the reason is on standard error
+  0  a signal ended it in good order
+  1  it failed: the reason is on standard error
   2  wrong usage, or a mistake in the file
-  3  a newer controller of this group has begun
+  3  a newer controller of this group has started
 """
 
 
@@ -30,7 +30,8 @@ def add(commands: Any) -> None:
     options = commands.add_parser(
         "autoscale",
         help=TEXT,
-        description=f"{TEXT[0].upper()}{TEXT[1:]} (docs/autoscaling.md). FILE says which, and who runs its members.",
+        description=f"{TEXT[0].upper()}{TEXT[1:]} (docs/autoscaling.md). FILE names the group and the scaler that "
+        "runs its members.",
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,
@@ -40,30 +41,30 @@ def add(commands: Any) -> None:
         "--part",
         choices=PARTS,
         default="all",
-        help="what to run: controller and monitor in one process (all), one of them, or one member (default: all)",
+        help="the part to run: controller and monitor in one process (all), either alone, or one member (default: all)",
     )
     options.add_argument(
         "--name",
         default="",
         metavar="NAME",
-        help="of a member, as its scaler knows it (default: INGEBORG_MEMBER_NAME, or host name and process)",
+        help="the member's name, as its scaler knows it (default: INGEBORG_MEMBER_NAME, or host name and process id)",
     )
-    options.add_argument("--dry-run", action="store_true", default=False, help="say what would be done, and do nothing")
+    options.add_argument("--dry-run", action="store_true", default=False, help="print what it would do, and do nothing")
     options.add_argument("--watch", action="store_true", default=False, help="show members as bars on the terminal")
     options.add_argument(
-        "--journal", type=Path, default=None, metavar="FILE", help="append what happens to it, one JSON object a line"
+        "--journal", type=Path, default=None, metavar="FILE", help="append events to this file, one JSON object a line"
     )
-    options.add_argument("--log-format", choices=("text", "json"), default="text", help="of log lines (default: text)")
+    options.add_argument("--log-format", choices=("text", "json"), default="text", help="log format (default: text)")
     options.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
         default="info",
-        help="from which on lines are logged (default: info)",
+        help="lowest level that is logged (default: info)",
     )
 
 
 def run(arguments: dict[str, Any]) -> int:
-    """Returns the exit code."""
+    """Run the autoscaler, and return the exit code."""
     try:
         from ingeborg.autoscaler import run as autoscaler
 
@@ -75,7 +76,7 @@ def run(arguments: dict[str, Any]) -> int:
         print(f"ingeborg autoscale: {error.name} is not installed: {install}", file=sys.stderr)
         return USAGE
     if (arguments["dry_run"] or arguments["watch"]) and arguments["part"] not in ("all", "controller"):
-        print("ingeborg autoscale: --dry-run and --watch are for the controller", file=sys.stderr)
+        print("ingeborg autoscale: --dry-run and --watch work with the controller only", file=sys.stderr)
         return USAGE
     logs.set_up(arguments.pop("log_format"), arguments.pop("log_level"))
     return autoscaler.main(**arguments)

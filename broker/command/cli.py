@@ -21,7 +21,7 @@ from . import autoscale, commands, config
 
 DEFAULT_URL = "ws://127.0.0.1:9000"
 
-#: Of `serve`'s options those that say where a store is and how to get in.
+#: the options of `serve` that locate a store and give access to it
 _STORE_OPTIONS = {
     "--store": "STORE",
     "--riak-user": "USER",
@@ -31,7 +31,7 @@ _STORE_OPTIONS = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's grammar."""
+    """Return the command line's grammar."""
     root = argparse.ArgumentParser(
         prog="ingeborg", description="A publish/subscribe broker for millions of topics, over WebSocket and JSON."
     )
@@ -54,26 +54,26 @@ def parser() -> argparse.ArgumentParser:
     _client(options)
     options.add_argument("topics", metavar="TOPIC", nargs="*")
     options.add_argument("--topics-file", metavar="FILE", help="more topics, one a line")
-    options.add_argument("--count", metavar="N", type=_positive, help="end after so many notifications")
+    options.add_argument("--count", metavar="N", type=_positive, help="end after N notifications")
     options.add_argument(
         "--until",
         choices=("disconnect",),
         metavar="disconnect",
-        help="the subscriptions end by themselves when the client has listened nowhere for the endpoints' grace "
-        "time: for an ID that is not used again. Without it, and without --ttl-s, they stay",
+        help="the subscriptions end once the client has listened nowhere for the endpoints' grace time: for an ID "
+        "that you do not use again. Without --until and --ttl-s they stay",
     )
     options.add_argument(
         "--ttl-s",
         metavar="SECONDS",
         type=_positive,
-        help="the subscriptions end after this time, 30 days at most; with --until as well, whichever comes first",
+        help="the subscriptions end after this time, 30 days at most; with --until, at the earlier of the two ends",
     )
     options.add_argument(
         "--filter",
         metavar="JSON",
         help="only messages whose payload matches (docs/filters.md), such as "
-        """'{"restaurant": ["Dominos"], "discount": [{"numeric": [">=", 30]}]}'; @FILE: it is in this file. The ID """
-        "keeps what it already has at these topics, unless you add --replace",
+        """'{"restaurant": ["Dominos"], "discount": [{"numeric": [">=", 30]}]}'; @FILE reads it from a file. The """
+        "ID keeps the subscriptions that it already has at these topics, unless you add --replace",
     )
     options.add_argument(
         "--replace",
@@ -83,15 +83,15 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--recover",
         metavar="FILE",
-        help="print what the ID has missed, too, of what is kept. FILE holds how far it has come; it is made if it is "
-        "absent, and of one ID only. Where messages may be lacking a line on standard error says so",
+        help="also print the retained messages that the ID has missed. FILE holds its position; each ID needs its own "
+        "FILE, and a missing FILE is created. Where messages may be missing, a line on standard error says so",
     )
     options.add_argument(
         "--last",
         metavar="N",
         type=_positive,
-        help="print the N latest retained messages of each TOPIC first, 1000 at most; to have all that was missed, "
-        "--recover",
+        help="first print the N latest retained messages of each TOPIC, 1000 at most; use --recover to get all that "
+        "the ID has missed",
     )
 
     text = "publish a payload to a topic"
@@ -101,39 +101,39 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "payload",
         metavar="PAYLOAD",
-        help="JSON if it parses, else a string; -: lines of the input, empty ones left out",
+        help="JSON if it parses, else a string; -: publish each line of standard input, except empty ones",
     )
-    options.add_argument("--ack", action="store_true", help="wait until it has been handed over, and say so")
+    options.add_argument("--ack", action="store_true", help="print the acknowledgement of each publish")
     options.add_argument(
         "--dedup",
         metavar="WHAT",
         default="true",
-        help="what a payload may be a duplicate of. true (the default): the same payload, whoever published it within "
-        "the time-to-live; retry: nothing but its own first try, for what changes back and forth; false: nothing; "
-        "anything else is the message's own key",
+        help="when the message counts as a duplicate. true (the default): anyone published the same payload within "
+        "the time-to-live; retry: it is a retry of this same publish, for values that change back and forth; false: "
+        "never; any other text is the message's own key",
     )
     options.add_argument(
         "--keep-s",
         metavar="SECONDS",
         type=_positive,
-        help="so long it is kept for those who miss it, a day at most; the cluster has to keep a history "
-        "(`ingeborg cluster`)",
+        help="retain the message this long, a day at most, for clients that miss it; the cluster has to keep a "
+        "history (`ingeborg cluster`)",
     )
 
-    text = "print what is kept of a topic, one JSON object a line, the oldest first"
+    text = "print a topic's retained messages, one JSON object a line, the oldest first"
     options = subcommands.add_parser("history", help=text, description=_sentence(text) + ".")
     _client(options)
     options.add_argument("topic", metavar="TOPIC")
     which = options.add_mutually_exclusive_group()
-    which.add_argument("--last", metavar="N", type=_positive, help="the N latest messages, 1000 at most (100)")
+    which.add_argument("--last", metavar="N", type=_positive, help="the N latest messages, 1000 at most (default: 100)")
     which.add_argument(
         "--since",
         metavar="MID",
-        help="all behind the message with this mid; where some of them are forgotten that is said, and the exit code "
-        "is 1",
+        help="all messages after the one with this mid; if some of them are no longer retained, a line on standard "
+        "error says so and the exit code is 1",
     )
     options.add_argument(
-        "--filter", metavar="JSON", help="only messages that match, as of `ingeborg sub`; @FILE: it is in this file"
+        "--filter", metavar="JSON", help="only messages that match, as for `ingeborg sub`; @FILE reads it from a file"
     )
 
     text = "put subscriptions from JSON lines into a store that no endpoint is using"
@@ -141,14 +141,14 @@ def parser() -> argparse.ArgumentParser:
         "import",
         help=text,
         description=f'{_sentence(text)}. A line is {{"client_id": "…", "topic": "…"}}, or has a list of topics, '
-        'or is {"topic": "…", "client_ids": […], "subscriptions": […]}, as `ingeborg export` writes them; a line again '
-        'is harmless. Next to a "client_id" a line may have "filter", "until": "disconnect" and "ends_at" (Unix time '
+        'or is {"topic": "…", "client_ids": […], "subscriptions": […]}, as `ingeborg export` writes it; you can import '
+        'a line again. Next to a "client_id" a line can have "filter", "until": "disconnect" and "ends_at" (Unix time '
         "in seconds). The import skips and counts subscriptions that have already ended.",
         argument_default=argparse.SUPPRESS,
     )
     options.add_argument("file", metavar="FILE", help="-: standard input")
     _store(options)
-    options.add_argument("--json", action="store_true", help="the outcome as one line of JSON, and no progress")
+    options.add_argument("--json", action="store_true", help="print the outcome as one line of JSON, and no progress")
 
     text = "write all subscriptions of a store as JSON lines, also while endpoints use it"
     options = subcommands.add_parser(
@@ -156,15 +156,17 @@ def parser() -> argparse.ArgumentParser:
         help=text,
         description=f'{_sentence(text)}. A line is {{"topic": "…", "client_ids": […], "subscriptions": […]}}, which '
         "`ingeborg import` reads: clients that have neither a filter nor an end there, and all other subscriptions. A "
-        "topic with many subscribers has several lines. The export has every subscription that exists from beginning "
-        "to end. FILE gets its name once it is complete. On Riak the export reads all partition objects "
+        "topic with many subscribers has several lines. The export contains every subscription that exists throughout "
+        "the run. FILE gets its name once it is complete. On Riak the export reads all partition objects "
         "(docs/riak.md).",
         argument_default=argparse.SUPPRESS,
     )
-    options.add_argument("file", metavar="FILE", nargs="?", default="-", help="-: standard output (-)")
+    options.add_argument("file", metavar="FILE", nargs="?", default="-", help="-: standard output (default: -)")
     _store(options)
     options.add_argument(
-        "--json", action="store_true", help="the outcome as one line of JSON (on standard error), and no progress"
+        "--json",
+        action="store_true",
+        help="print the outcome as one line of JSON on standard error, and no progress",
     )
 
     text = "show the settings that all endpoints of a cluster share, or record a new one"
@@ -172,8 +174,8 @@ def parser() -> argparse.ArgumentParser:
         "cluster",
         help=text,
         description=f"{_sentence(text)}. The first endpoint of a store records its --replication and --history there. "
-        "Endpoints take a new value when they restart, and it counts once every living endpoint has it: restart them "
-        "one by one (docs/upgrading.md).",
+        "Endpoints take a new value when they restart, and it takes effect once every living endpoint has it: restart "
+        "them one by one (docs/upgrading.md).",
         argument_default=argparse.SUPPRESS,
     )
     _store(options)
@@ -188,40 +190,58 @@ def parser() -> argparse.ArgumentParser:
     _store(options)
     options.add_argument("--json", action="store_true", help="one line of JSON instead of a list")
 
-    text = "make a token for trying out"
+    text = "make a token to try things out"
     options = subcommands.add_parser(
         "token",
         help=text,
-        description=f"{_sentence(text)}, and print it. PREFIX is what topics begin with: order/4 begins order/42, too, "
-        "and '' every topic. {sub} in a TOPIC or PREFIX is the client's own id; a PREFIX has to go on behind it "
-        "(user/{sub}/). An issuer of your own makes tokens in the same way, with any JWT library (docs/security.md).",
+        description=f"{_sentence(text)}, and print it. A PREFIX covers all topics that begin with it: order/4 covers "
+        "order/42 too, and '' covers every topic. {sub} in a TOPIC or PREFIX stands for the client's own id; in a "
+        "PREFIX more text has to follow it (user/{sub}/). Your own issuer makes tokens in the same way, with any JWT "
+        "library (docs/security.md).",
     )
-    options.add_argument("keys", metavar="FILE", help="the JWK set that `ingeborg serve --auth-keys` is given")
-    options.add_argument("client_id", metavar="CLIENT", nargs="?", help="its id; ending in *: what its ids begin with")
-    options.add_argument("--new-keys", action="store_true", help="make FILE, with a new HS256 key")
+    options.add_argument("keys", metavar="FILE", help="the JWK set that you give to `ingeborg serve --auth-keys`")
+    options.add_argument(
+        "client_id",
+        metavar="CLIENT",
+        nargs="?",
+        help="the client's id; if it ends in *, the prefix of the ids that the client can take",
+    )
+    options.add_argument("--new-keys", action="store_true", help="create FILE with a new HS256 key")
     for command, may in (
         ("publish", "publish to"),
         ("subscribe", "subscribe to"),
-        ("presence", "ask who has subscribed to"),
+        ("presence", "list the subscribers of"),
     ):
-        for flag, metavar, what in (("", "TOPIC", "this very topic"), ("-prefix", "PREFIX", "all that begin so")):
+        for flag, metavar, what in (
+            ("", "TOPIC", "exactly this topic"),
+            ("-prefix", "PREFIX", "all topics with this prefix"),
+        ):
             options.add_argument(
-                f"--{command}{flag}", metavar=metavar, action="append", default=[], help=f"it may {may} {what}"
+                f"--{command}{flag}", metavar=metavar, action="append", default=[], help=f"permit it to {may} {what}"
             )
-    options.add_argument("--broadcast", action="store_true", help="it may broadcast")
-    options.add_argument("--inspect", action="store_true", help="it may look at endpoints and subscribers (/console)")
-    options.add_argument("--revoke", action="store_true", help="it may take tokens back (`ingeborg revoke`)")
-    options.add_argument("--jti", metavar="ID", help="the token's own id, to revoke it by (a random one)")
-    options.add_argument("--lifetime", metavar="SECONDS", type=_positive, default=3600, help="until it expires (3600)")
-    options.add_argument("--kid", metavar="ID", help="of the key to sign with (the first that can)")
-    options.add_argument("--json", action="store_true", help='the token as one line of JSON: {"token": …}')
+    options.add_argument("--broadcast", action="store_true", help="permit it to broadcast")
+    options.add_argument(
+        "--inspect", action="store_true", help="permit it to inspect endpoints and subscribers (/console)"
+    )
+    options.add_argument("--revoke", action="store_true", help="permit it to revoke tokens (`ingeborg revoke`)")
+    options.add_argument("--jti", metavar="ID", help="the token's own id, to revoke it by (default: a random one)")
+    options.add_argument(
+        "--lifetime",
+        metavar="SECONDS",
+        type=_positive,
+        default=3600,
+        help="seconds until the token expires (default: 3600)",
+    )
+    options.add_argument("--kid", metavar="ID", help="id of the key to sign with (default: the first that can sign)")
+    options.add_argument("--json", action="store_true", help='print the token as one line of JSON: {"token": …}')
 
-    text = "take back a token, or all that a subject has, before they expire"
+    text = "revoke a token, or all tokens of a subject, before they expire"
     options = subcommands.add_parser(
         "revoke",
         help=text,
-        description=f"{_sentence(text)}. Who has one is sent away within a second, by every endpoint, and let in "
-        "nowhere. --token-file holds your own token, which has to permit it (`ingeborg token --revoke`).",
+        description=f"{_sentence(text)}. Within a second every endpoint closes the connections that use such a token, "
+        "and accepts the token no longer. --token-file holds your own token, which has to permit revoking "
+        "(`ingeborg token --revoke`).",
     )
     _client(options)
     named = options.add_mutually_exclusive_group(required=True)
@@ -229,7 +249,7 @@ def parser() -> argparse.ArgumentParser:
     named.add_argument(
         "--subject",
         metavar="SUB",
-        help="all tokens of exactly this sub that have been issued up to now",
+        help="all tokens with exactly this sub that were issued up to now",
     )
     named.add_argument(
         "--token", metavar="FILE", help="the token in this file (-: standard input): its jti, until its exp"
@@ -238,26 +258,27 @@ def parser() -> argparse.ArgumentParser:
         "--expires-at",
         metavar="SECONDS",
         type=float,
-        help="until when it is remembered, as the token's exp (with --token that, else in 30 days; in 400 at the most)",
+        help="Unix time until which endpoints remember the revocation, usually the token's exp (default: its exp with "
+        "--token, else 30 days from now; 400 days at most)",
     )
-    options.add_argument("--json", action="store_true", help="the outcome as one line of JSON")
+    options.add_argument("--json", action="store_true", help="print the outcome as one line of JSON")
 
     text = "show the endpoints, their clients and rates"
     options = subcommands.add_parser("status", help=text, description=_sentence(text) + ".")
-    options.add_argument("--url", default=DEFAULT_URL, metavar="URL", help=f"of any endpoint ({DEFAULT_URL})")
-    options.add_argument("--json", action="store_true", help="one line of JSON instead of a table")
+    options.add_argument("--url", default=DEFAULT_URL, metavar="URL", help=f"URL of any endpoint ({DEFAULT_URL})")
+    options.add_argument("--json", action="store_true", help="print one line of JSON instead of a table")
 
-    text = "check a set-up, and say how to mend what is wrong; nothing is changed"
+    text = "check a set-up and say how to fix what is wrong, without changing anything"
     options = subcommands.add_parser(
         "doctor",
         help=text,
-        description=f"{_sentence(text)}. Give it what `ingeborg serve` is given: options, variables, file. It looks at "
-        "the store, the files, the ports, the limits of this machine and at the other endpoints.",
+        description=f"{_sentence(text)}. Give it the options, variables and file that you give to `ingeborg serve`. It "
+        "checks the store, the files, the ports, the limits of this machine and the other endpoints.",
         argument_default=argparse.SUPPRESS,
     )
     _serve_options(options)
-    options.add_argument("--connections", metavar="N", type=_positive, help="how many an endpoint is to hold")
-    options.add_argument("--json", action="store_true", help="one line of JSON instead of a list")
+    options.add_argument("--connections", metavar="N", type=_positive, help="connections that one endpoint has to hold")
+    options.add_argument("--json", action="store_true", help="print one line of JSON instead of a list")
 
     autoscale.add(subcommands)
     return root
@@ -279,11 +300,11 @@ def _store(options: argparse.ArgumentParser) -> None:
 
 def _client(options: argparse.ArgumentParser) -> None:
     options.add_argument(
-        "--url", default=DEFAULT_URL, metavar="URL", type=_websocket_url, help=f"of an endpoint ({DEFAULT_URL})"
+        "--url", default=DEFAULT_URL, metavar="URL", type=_websocket_url, help=f"URL of an endpoint ({DEFAULT_URL})"
     )
-    options.add_argument("--client-id", required=True, metavar="ID", help="who this client is")
+    options.add_argument("--client-id", required=True, metavar="ID", help="the client's id")
     options.add_argument(  # never the token itself: everybody on the machine can read an option's value
-        "--token-file", metavar="FILE", help="with the token, where the endpoint wants one (else: INGEBORG_TOKEN)"
+        "--token-file", metavar="FILE", help="file with the token, if the endpoint needs one (default: INGEBORG_TOKEN)"
     )
 
 

@@ -1,6 +1,6 @@
-"""`ingeborg cluster`: the settings that a store records for all its endpoints, and the change of one.
+"""`ingeborg cluster`: shows the settings that a store records for all its endpoints, and changes one.
 
-Owns: what the command says about them. Must never: make a store, or write to one that is only to be looked at.
+Owns: the command's output and messages. Must never: make a store, or write to it without a change to record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def run(
     out: TextIO | None = None,
     told: TextIO | None = None,
 ) -> int:
-    """Print the recorded settings, after a change if there is one to make.
+    """Print the recorded settings, after making the change if one is given.
 
     Args:
         reading: The store, made for reading only and not opened yet.
@@ -36,7 +36,7 @@ async def run(
         change: The name of a setting and its new value.
         as_json: Print one line of JSON instead of text.
         out: Gets the settings; standard output by default.
-        told: Gets everything that the command says to a person; standard error by default.
+        told: Gets the messages for the person; standard error by default.
 
     Returns:
         The exit code.
@@ -46,7 +46,7 @@ async def run(
         print(f"ingeborg cluster: {why}", file=told)
         return USAGE
     try:
-        # For reading first: opened for writing, a store that is not there would be made.
+        # For reading first: opening for writing would create a missing store.
         recorded = await _with(reading)
         if change is not None and recorded is None:
             print(f"ingeborg cluster: {NONE_YET}: start it with --{change[0]} {change[1]}", file=told)
@@ -68,14 +68,14 @@ async def run(
         return OK
     name, value = change
     if values[name] != value:
-        print(f"ingeborg cluster: someone else has recorded {name} {values[name]} meanwhile", file=told)
+        print(f"ingeborg cluster: someone else has set {name} to {values[name]} meanwhile", file=told)
         return FAILED
     print(f"ingeborg cluster: {_outcome(name, value, was_so)}", file=told)
     return OK
 
 
 def _wrong(store: Store, name: str, value: str) -> str | None:
-    """Why this change cannot be made."""
+    """Say why this change cannot be made; ``None``: it can."""
     if name not in CHOICES:
         return f"there is no setting {name!r}, but {' and '.join(CHOICES)}"
     if value not in CHOICES[name]:
@@ -86,7 +86,7 @@ def _wrong(store: Store, name: str, value: str) -> str | None:
 
 
 async def _with(store: Store, change: tuple[str, str] | None = None) -> Settings | None:
-    """Open the store, record the change if there is one, and close it; the settings that are recorded then."""
+    """Open the store, record the change if one is given, and close it; return the settings that it then records."""
     try:
         await store.open()
         recorded = await store.settings()
@@ -100,8 +100,8 @@ async def _with(store: Store, change: tuple[str, str] | None = None) -> Settings
 
 def _outcome(name: str, value: str, was_so: bool) -> str:
     if was_so:
-        return f"{name} was {value} already"
+        return f"{name} is {value} already"
     return (
-        f"{name} {value} is recorded. Endpoints take it when they restart, and it counts once every living endpoint "
-        "has it: restart them one by one"
+        f"{name} {value} is recorded. Endpoints take it when they restart, and it takes effect once every living "
+        "endpoint has it: restart them one by one"
     )

@@ -1,9 +1,9 @@
-"""What ``ingeborg sub``, ``pub``, ``history``, ``revoke``, ``token`` and ``status`` do; the command line is ``cli``'s.
+"""``ingeborg sub``, ``pub``, ``history``, ``revoke``, ``token`` and ``status``; ``cli`` parses their options.
 
 Owns: their input, output and exit codes (0: done; 1: refused or failed; 2: wrong usage). Must never: know the inside of
 an endpoint: these are clients like any other, and work against an endpoint of another machine or version.
 
-Results go to standard output, everything said to the person to standard error.
+Results go to standard output, messages for the person to standard error.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ OK = 0
 FAILED = 1
 USAGE = 2
 
-#: A million topics may take the store a while; nobody waits longer than this for one frame of them.
+#: The longest wait for one frame of topics: the store can take a while for a million.
 _SUBSCRIBE_TIMEOUT_S = 300.0
-#: Names this many subscriptions that have ended, or topics that may lack messages.
+#: The most ended subscriptions, or topics with missing messages, that one line names.
 _NAMED_MAX = 10
-#: Between the two scrapes that rates are taken from.
+#: Time between the two scrapes for the rates.
 _RATE_INTERVAL_S = 1.0
 
 
-#: The name of a metric, as a page of metrics declares it.
+#: A metric's name, as a metrics page declares it.
 _DECLARED = re.compile(r"^# TYPE (\S+)", re.MULTILINE)
 
 
 class _Unusable(Exception):
-    """An option whose value is none, or names nothing; the text says which, and why."""
+    """An option has an invalid value, or names a file that does not exist. The text says which, and why."""
 
 
 def _say(text: str) -> None:
@@ -71,8 +71,8 @@ def _say(text: str) -> None:
 
 
 class How(NamedTuple):
-    """How ``sub`` subscribes: ``Client.subscribe`` has the fields. ``filter``: as JSON text, or ``@`` and the name of
-    the file that has it."""
+    """How ``sub`` subscribes: the fields are those of ``Client.subscribe``. ``filter``: JSON text, or ``@`` and the
+    name of a file with it."""
 
     until: str | None = None
     ttl_s: int | None = None
@@ -80,7 +80,7 @@ class How(NamedTuple):
     replace: bool = False
 
     def options(self) -> dict[str, Any]:
-        """What ``Client.subscribe`` is given. Raises ``_Unusable``."""
+        """Return the arguments for ``Client.subscribe``. Raises ``_Unusable``."""
         return self._replace(filter=_read_filter(self.filter))._asdict()
 
 
@@ -100,11 +100,11 @@ async def sub(
     token: str | None = None,
     out: TextIO | None = None,
 ) -> int:
-    """Subscribe, listen, and print each notification as one line of JSON; end after ``count`` of them, if given.
+    """Subscribe, listen, and print each notification as one line of JSON; end after ``count`` notifications, if given.
 
-    ``topics_file``: one topic a line, UTF-8, empty lines left out; ``-`` is standard input. ``recover``: the file with
-    the position, from which on what is kept is printed, too. ``last``: so many retained messages of each topic come
-    first.
+    ``topics_file``: one topic a line, UTF-8, empty lines ignored; ``-`` is standard input. ``recover``: the file with
+    the position; the command also prints the retained messages after it. ``last``: it first prints this many retained
+    messages of each topic.
     """
     out = out or sys.stdout
     try:
@@ -117,16 +117,16 @@ async def sub(
         _say(f"ingeborg sub: cannot read the topics in {topics_file}: {error}")
         return USAGE
 
-    said = ""  # why it is connected nowhere, as was said last
+    said = ""  # last printed reason for being disconnected
 
     def lost(error: ConnectionLost) -> None:
         nonlocal said
         said = ""
-        _say(f"ingeborg sub: connection lost, connecting again: {error}")
+        _say(f"ingeborg sub: connection lost, reconnecting: {error}")
 
     def unreachable(error: ConnectFailed) -> None:
         nonlocal said
-        if str(error) != said:  # it may be the same one for hours
+        if str(error) != said:  # the reason can stay the same for hours
             said = str(error)
             _say(f"ingeborg sub: still not connected: {said}")
 
@@ -136,10 +136,10 @@ async def sub(
             for each in subscriptions[:_NAMED_MAX]
         ]
         named = ", ".join(names) + (", …" if count > len(names) else "")
-        _say(f"ingeborg sub: ended by themselves, and not subscribed to again: {count} subscriptions: {named}")
+        _say(f"ingeborg sub: {count} subscriptions have ended, and are not renewed: {named}")
 
     def gap(gap: Gap) -> None:
-        _say(f"ingeborg sub: messages may be lacking here, of {_concerned(gap, wanted)}: read anew what they are about")
+        _say(f"ingeborg sub: messages may be missing here, of {_concerned(gap, wanted)}: read the current state again")
 
     def unsaved(error: OSError) -> None:
         _say(f"ingeborg sub: cannot save the position in {recover}, trying again: {error.strerror}")
@@ -153,8 +153,8 @@ async def sub(
             await client.listen()
         _say(f"ingeborg sub: listening at {url}, {len(wanted)} topics subscribed to")
 
-    #: Does it listen before it subscribes? Some end while nobody listens, and many take their time; and what is kept is
-    #: sent to who listens.
+    #: Does the client listen before it subscribes? Subscriptions until disconnect can end while nobody listens, and
+    #: many subscriptions take a while. Endpoints send retained messages only to a listening client.
     first = how.until is not None or last is not None or recover is not None
     left = count
     beginning: asyncio.Task[None] | None = None
@@ -172,7 +172,7 @@ async def sub(
         ) as client:
             if last is None:
                 await begin(client)
-            else:  # the kept ones come before the reply, and may be more than wait for the iterator
+            else:  # retained messages come before the reply, and can be more than the iterator's queue holds
                 beginning = asyncio.create_task(_or_close(client, begin(client)))
             async for notification in client:
                 print(_line(notification), file=out, flush=True)
@@ -192,7 +192,7 @@ async def sub(
     except OSError as error:
         if recover is None:
             raise
-        _say(f"ingeborg sub: {error}; what was printed last may be printed again")
+        _say(f"ingeborg sub: {error}; the last lines can be printed again next time")
         return FAILED
     finally:
         if beginning is not None:
@@ -202,7 +202,7 @@ async def sub(
 
 
 async def _or_close(client: Client, doing: Coroutine[Any, Any, None]) -> None:
-    """What fails ends the client's iteration, too."""
+    """Await ``doing``; if it fails, close the client, which also ends its iteration."""
     try:
         await doing
     except (ClientError, ProtocolError, ValueError):
@@ -211,7 +211,7 @@ async def _or_close(client: Client, doing: Coroutine[Any, Any, None]) -> None:
 
 
 def _line(notification: Notification) -> str:
-    """As JSON, with the message's name where it has one."""
+    """Return the notification as JSON, with its mid if it has one."""
     fields: dict[str, Any] = {"key": notification.key, "broadcast": notification.broadcast}
     if notification.mid is not None:
         fields["mid"] = notification.mid
@@ -221,7 +221,7 @@ def _line(notification: Notification) -> str:
 
 
 def _concerned(gap: Gap, topics: Sequence[str]) -> str:
-    """What may be lacking, of these topics and of others that the client has had before."""
+    """Name the topics that may lack messages, among these and others that the client has had before."""
     named = gap.topics
     if named is None and gap.slots:
         named = [topic for topic in topics if gap.concerns(topic)]
@@ -250,13 +250,13 @@ def token(
     revoke: bool = False,
     jti: str | None = None,
 ) -> int:
-    """Print a token for the client, or make the file of keys first, or only that. ``json``: in a line of JSON."""
+    """Make the file of keys if asked, and print a token for the client if one is named. ``json``: as a JSON line."""
     path = Path(keys).expanduser()
     try:
         if new_keys:
-            _say(f"ingeborg token: made {path}, with the HS256 key {auth.new_keys(path)}")
+            _say(f"ingeborg token: created {path}, with the HS256 key {auth.new_keys(path)}")
         elif client_id is None:
-            _say("ingeborg token: for which CLIENT? (Or --new-keys, to make the file.)")
+            _say("ingeborg token: name the CLIENT, or give --new-keys to create the file")
             return USAGE
         if client_id is not None:
             permissions: dict[str, Any] = {"publish": publish_prefix, "subscribe": subscribe_prefix}
@@ -283,8 +283,8 @@ async def revoke(
     as_json: bool = False,
     out: TextIO | None = None,
 ) -> int:
-    """Take back a token, or a subject's, and say until when that is remembered. ``token``: the file that holds the one;
-    ``expires_at``: Unix time in seconds."""
+    """Revoke a token, or those of a subject, and print until when endpoints remember it. ``token``: the file with the
+    token to revoke; ``expires_at``: Unix time in seconds."""
     out = out or sys.stdout
     try:
         if token is not None:
@@ -299,8 +299,8 @@ async def revoke(
         if error.code != TOKEN_REVOKED.code:
             _say(f"ingeborg revoke: {error}")
             return FAILED
-        # Its reply is among what the connection is not sent any more.
-        _say("ingeborg revoke: the token that asked is revoked itself: every endpoint knows within ten seconds")
+        # The endpoint closes the connection before it sends the reply.
+        _say("ingeborg revoke: your own token is among those revoked; every endpoint learns it within ten seconds")
         return OK
     except (ClientError, ProtocolError, ValueError) as error:
         _say(f"ingeborg revoke: {error}")
@@ -310,24 +310,24 @@ async def revoke(
         print(printable(orjson.dumps({**named, "expires_at": revoked.expires_at}).decode()), file=out)
         return OK
     what = f"token {jti}" if jti is not None else f"tokens of {subject} issued until {_time(revoked.issued_until)}"
-    said = f"revoked: {what}; every endpoint knows, and remembers it until {_time(revoked.expires_at)}"
+    said = f"revoked: {what}; every endpoint knows it, and remembers it until {_time(revoked.expires_at)}"
     print(printable(said), file=out)
     return OK
 
 
 def _named_by(path: str) -> tuple[str, float | None]:
-    """The id and the end of the token in the file. Raises ``_Unusable``."""
+    """Return the id and the expiry of the token in the file. Raises ``_Unusable``."""
     try:
         text = (sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()).decode()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise _Unusable(f"--token {path}: {why}; it is a file that holds the token") from None
+        raise _Unusable(f"--token {path}: {why}; give a file that holds the token") from None
     try:
         jti, expires_at = auth.id_and_end(text.strip("\ufeff \t\r\n"))
     except TokenError as error:
         raise _Unusable(f"--token {path}: {error}") from None
     if jti is None:
-        raise _Unusable(f"--token {path}: the token has no jti: revoke all of its subject, with --subject")
+        raise _Unusable(f"--token {path}: the token has no jti; revoke all tokens of its subject with --subject")
     return jti, expires_at
 
 
@@ -336,7 +336,7 @@ def _time(unix_s: int | None) -> str:
 
 
 def _read_filter(text: str | None) -> Any:
-    """The filter that JSON says, here or in a file; ``None``: none is given. Raises ``_Unusable``."""
+    """Return the filter from JSON text, or from a file; ``None`` without a filter. Raises ``_Unusable``."""
     if text is None:
         return None
     where = "--filter"
@@ -346,7 +346,7 @@ def _read_filter(text: str | None) -> Any:
             text = Path(text[1:]).read_text(encoding="utf-8-sig")
         filter = decode(text.encode())
     except OSError as error:
-        raise _Unusable(f"{where}: {error.strerror}; behind the @ stands the name of a file with the filter") from None
+        raise _Unusable(f"{where}: {error.strerror}; after the @, give the name of a file with the filter") from None
     except UnicodeError:
         raise _Unusable(f"{where}: it is not UTF-8") from None
     except ProtocolError as error:
@@ -380,9 +380,10 @@ async def pub(
 ) -> int:
     """Publish ``payload_text``, or each line of standard input (``lines``) if it is ``-``.
 
-    The payload is JSON if it parses, else the text as a string. Acknowledgements are always asked for, so that the exit
-    code is true; ``ack`` prints them, one line of JSON each. ``dedup``: of ``Client.publish``, its two flags as they
-    are in JSON. ``keep_s``: so many seconds it is kept. Stops at the first publish that fails.
+    The payload is JSON if it parses, else the text as a string. The client always requests acknowledgements, so that
+    the exit code tells the truth; ``ack`` prints each as one line of JSON. ``dedup``: as in ``Client.publish``, with
+    its two flags spelled as in JSON. ``keep_s``: seconds for which endpoints retain the message. Stops at the first
+    publish that fails.
     """
     said = {"true": True, "false": False}.get(dedup, dedup)
     out = out or sys.stdout
@@ -391,7 +392,7 @@ async def pub(
         async with Client(url, client_id, token=token) as client:
             async for number, text in _payload_texts(payload_text, lines):  # noqa: B007
                 if len(text) > FRAME_BYTES_MAX:
-                    raise ValueError(f"more than {FRAME_BYTES_MAX} bytes do not fit a frame")
+                    raise ValueError(f"a payload of more than {FRAME_BYTES_MAX} bytes does not fit into a frame")
                 duplicate = await client.publish(topic, _payload(text), ack=True, dedup=said, keep_s=keep_s)
                 if ack:
                     line = orjson.dumps({"result": "success", "duplicate": duplicate})
@@ -407,19 +408,19 @@ async def pub(
 
 
 async def _payload_texts(payload_text: str, lines: BinaryIO | None) -> AsyncIterator[tuple[int, bytes]]:
-    """Each with the number of its line; empty ones are passed over. A line too long for a frame comes cut off."""
+    """Yield each payload with the number of its line, except empty lines. A line too long for a frame is cut off."""
     number = 1
     if payload_text != "-":
         yield number, payload_text.encode()
         return
     stream = lines or sys.stdin.buffer
     loop = asyncio.get_running_loop()
-    # One line at a time, in a thread since a terminal or a pipe blocks: memory stays bounded by one frame.
+    # In a thread, since a terminal or a pipe blocks; one line at a time, so that memory holds one frame at most.
     while True:
         try:
             line = await loop.run_in_executor(None, stream.readline, FRAME_BYTES_MAX + 1)
         except OSError as error:
-            raise _Unusable(f"standard input: {error.strerror}; - publishes its lines") from None
+            raise _Unusable(f"cannot read standard input: {error.strerror}; PAYLOAD - publishes its lines") from None
         if not line:
             return
         text = line.removesuffix(b"\n").removesuffix(b"\r")
@@ -431,8 +432,8 @@ async def _payload_texts(payload_text: str, lines: BinaryIO | None) -> AsyncIter
 
 
 def _payload(text: bytes) -> Any:
-    """The value, if the text is JSON; else the text itself. ``bad_json``: it is JSON that an endpoint would refuse;
-    ``UnicodeDecodeError``: it is not UTF-8."""
+    """Return the value if the text is JSON, else the text. Raises ``ProtocolError`` (``bad_json``) for JSON that an
+    endpoint would refuse, and ``UnicodeDecodeError`` for text that is not UTF-8."""
     said = text.decode()
     return decode(b'{"payload":%b}' % text)["payload"] if _is_json(said) else said
 
@@ -441,14 +442,14 @@ def _is_json(text: str) -> bool:
     try:
         json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_json)
     except RecursionError:
-        return True  # lists or objects nested too deep for any frame: `decode` refuses them
+        return True  # too deeply nested for any frame: `decode` refuses it
     except ValueError:
         return False
     return True
 
 
 def _no_json(constant: str) -> None:
-    """Python reads NaN and infinities, which JSON has not."""
+    """Refuse NaN and infinities, which Python accepts and JSON does not have."""
     raise ValueError(constant)
 
 
@@ -463,10 +464,10 @@ async def history(
     token: str | None = None,
     out: TextIO | None = None,
 ) -> int:
-    """Print what is kept of the topic, the oldest first, one line of JSON each: the ``last`` so many (100, if it is not
-    said), or all behind the message ``since``, of those that match the ``filter``.
+    """Print the topic's retained messages that match the ``filter``, the oldest first, as one line of JSON each.
 
-    With ``since`` 1 is returned, too, where not all is kept any more that came behind it; what there is, is printed.
+    ``last``: the number of latest messages (100 by default). ``since``: print all messages after the one with this mid
+    instead. If endpoints no longer retain all of these, the command prints the rest and returns 1.
     """
     out = out or sys.stdout
     left = None if since is not None else HISTORY_LIMIT_DEFAULT if last is None else last
@@ -494,20 +495,23 @@ async def history(
         _say(f"ingeborg history: {error}")
         return FAILED
     if not is_whole:
-        _say("ingeborg history: not all behind that message is kept, or it is not known: read anew what they are about")
+        _say(
+            "ingeborg history: some messages after that one are no longer retained, or it is unknown: read the current "
+            "state again"
+        )
         return FAILED
     return OK
 
 
 class _Scrape(NamedTuple):
-    """One endpoint at one instant. ``values``: sums over the labels, by metric name."""
+    """One endpoint's figures at one instant. ``values``: sums over the labels, by metric name."""
 
     at_s: float
     name: str
     routing: str
     store: str
-    form: str  # of its code
-    settings: dict[str, str]  # of the cluster, that it goes by
+    form: str  # its code's form, pure Python or compiled
+    settings: dict[str, str]  # cluster settings in effect there
     ready: str
     values: dict[str, float]
     peers: dict[str, tuple[str, bool]]  # name → (url, link up)
@@ -515,10 +519,10 @@ class _Scrape(NamedTuple):
 
 class _Column(NamedTuple):
     title: str
-    key: str  # in JSON
+    key: str  # name in JSON
     metric: str
     rate: bool = False  # per second, over the time between two scrapes
-    scale: float = 1.0  # from the key's unit to the title's
+    scale: float = 1.0  # factor from the key's unit to the title's
 
 
 _COLUMNS = (
@@ -537,8 +541,8 @@ _COLUMNS = (
 async def status(url: str, as_json: bool = False, *, out: TextIO | None = None) -> int:
     """Print a table of the cluster as the endpoint at ``url`` knows it: one row per endpoint, rates over one second.
 
-    ``as_json``: as one line of JSON, where what is not known is ``null``. 0 when that endpoint answered and is ready, 1
-    otherwise.
+    ``as_json``: print one line of JSON, with ``null`` for unknown values. Returns 0 if that endpoint answered and is
+    ready, else 1.
     """
     out = out or sys.stdout
     try:
@@ -606,7 +610,7 @@ async def _scrape(url: str) -> _Scrape:
         elif sample.name == "ingeborg_peer_up":
             peers[sample.labels.get("name", "?")] = (sample.labels.get("url", ""), sample.value == 1)
     if not info:
-        raise PageError(f"{url}/metrics: no `ingeborg_info` there; is this an endpoint?")
+        raise PageError(f"{url}/metrics: the page has no `ingeborg_info`; is this an endpoint?")
     readiness = "ready" if ready.status == 200 else "not ready: " + " ".join(ready.text.split())[:80]
     return _Scrape(
         at_s,
@@ -627,7 +631,7 @@ def _value(column: _Column, old: _Scrape, new: _Scrape) -> float | None:
         return None
     if not column.rate:
         return int(value)  # counts and bytes
-    # A restart in between would make it negative: then nothing is known, rather than something wrong.
+    # After a restart in between the rate would be negative: an unknown rate is better than a wrong one.
     rate = (value - old.values.get(column.metric, 0.0)) / max(new.at_s - old.at_s, 1e-9)
     return rate if rate >= 0 else None
 

@@ -26,54 +26,55 @@ from ..core.settings import CHOICES, with_words, words
 
 ENVIRONMENT_PREFIX = "INGEBORG_"
 
-#: Where the name stands in a URL, a metric and a log line.
+#: An endpoint's name: it appears in a URL, a metric and a log line.
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
-#: Endpoint processes one supervisor looks after: beyond the cores of a large machine there is nothing to win.
+#: Endpoint processes of one supervisor. More than the cores of a large machine gain nothing.
 ENDPOINTS_MAX = 256
 
 
-#: What connections may hold of the memory, where nobody has said how much: one part of so many. Caches take some
-#: 700 MB beside it, and what has been sent is held by the kernel, too.
+#: By default connections can hold one part in this many of the memory. Caches take about 700 MB more, and the kernel
+#: also holds what has been sent.
 HELD_PART = 4
 
-#: And at least so many frames of the greatest size: one is there several times while it is received and read.
+#: The least that connections can hold, in frames of the greatest size: memory holds a frame several times while the
+#: endpoint receives and reads it.
 HELD_FRAMES_MIN = 4
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
-#: With a limit each `subscribe` reads all topics that the client has: some 10 ms of the store's time for so many.
+#: With a limit each `subscribe` reads all topics that the client has: for this many, about 10 ms of the store's time.
 SUBSCRIPTIONS_MAX = 100_000
 
 
-#: More than any list of nodes or networks, and what a path may be on Linux.
+#: Longer than any list of nodes or networks, and as long as a path can be on Linux.
 TEXT_CHARS_MAX = 4096
 
-#: What would break a line of a log or of an error, act on a terminal, or end a path within (U+0000).
+#: Characters that would break a line of a log or an error, act on a terminal, or cut a path short (U+0000).
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
-#: Numbers of a configuration are those of 64 bits, as TOML has them.
+#: A configuration has integers of 64 bits, as TOML does.
 _INTEGERS = range(-(2**63), 2**63)
 
 #: An endpoint maps two environments of the embedded store. Two larger ones do not fit into the 2^47 bytes of addresses
 #: that a process has on x86-64.
 MAP_SIZE_BYTES_MAX = 1 << 45
 
-#: Times are no shorter, in seconds: what is divided by one must not get out of hand.
+#: The shortest time that an option takes, in seconds: a quotient by a shorter one would get out of hand.
 LEAST_S = 0.001
 
 
-#: A client's handshake has no more time.
+#: A client's handshake has this much time, in seconds.
 AUTH_TIMEOUT_MAX_S = 5.0
 
-#: Headers that are sent on to `auth-url`: more than any server looks at.
+#: Headers that the endpoint forwards to `auth-url`: more than any server reads.
 AUTH_HEADERS_MAX = 16
 
 #: A header's name (RFC 9110 section 5.6.2).
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,64}")
 
-#: Headers that are of one connection, or of the length and form of what comes over it; and those that a client may have
-#: written where a server takes them for a proxy's word.
+#: Headers of one connection, or of the length and encoding of its body; and those that a client can write and a server
+#: takes for a proxy's word.
 NOT_SENT_ON = frozenset(
     (
         *("accept-encoding", "connection", "content-length", "expect", "host", "keep-alive", "proxy-connection"),
@@ -84,11 +85,11 @@ NOT_SENT_ON = frozenset(
 
 
 class ConfigError(Exception):
-    """An option is wrong; the text names it, where it came from, and what it should be."""
+    """An option is wrong. The text names it, its source, and the right form."""
 
 
 def data_folder() -> Path:
-    """The user's folder for data (XDG base directories). Raises ``ConfigError``."""
+    """Return the user's folder for data (XDG base directories). Raises ``ConfigError``."""
     try:
         return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "ingeborg"
     except RuntimeError:
@@ -97,7 +98,7 @@ def data_folder() -> Path:
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """Everything `serve` can be told. The command line, its help and the reference in the docs are made from this."""
+    """Every option of `serve`. The command line, its help and the reference in the docs are made from this class."""
 
     host: str = option("127.0.0.1", "address to listen on", "ADDRESS")
     port: int = option(9000, "port to listen on, the first of several; 0: any free", "PORT")
@@ -107,142 +108,161 @@ class ServeOptions:
     endpoints: int = option(1, "processes to run, on consecutive ports", "N")
     share_port: bool = option(
         False,
-        "all endpoints of this command accept clients on the one port; links, metrics and health of each are at its "
+        "all endpoints of this command accept clients on one port; each serves links, metrics and health at its own "
         "internal address",
         flag=True,
     )
-    name: str = option("", "of the endpoint, stable; NAME-1 … NAME-N for several; empty: host name and port", "NAME")
-    advertise: str = option("", "where the other endpoints reach this one; empty: from host and port", "URL")
+    name: str = option(
+        "", "the endpoint's stable name; NAME-1 … NAME-N for several; empty: made of host name and port", "NAME"
+    )
+    advertise: str = option("", "URL at which the other endpoints reach this one; empty: from host and port", "URL")
     routing: str = option("home", "home, or the thesis's lookup per message", "home|lookup")
-    dedup_ttl: float = option(60.0, "a payload repeated within so many seconds is dropped; 0: none is", "SECONDS")
-    grace: float = option(60.0, "subscriptions until disconnect end so many seconds after their client went", "SECONDS")
+    dedup_ttl: float = option(
+        60.0, "drop a payload that is repeated within this many seconds; 0: drop no duplicates", "SECONDS"
+    )
+    grace: float = option(
+        60.0, "subscriptions until disconnect end this many seconds after their client left", "SECONDS"
+    )
     presence: str = option(
         "",
-        "topics that begin so have presence: who joins and leaves them is told on presence:TOPIC; the same at all "
-        "endpoints; empty: none",
+        "topics with these prefixes have presence: the endpoint reports joins and leaves on presence:TOPIC; the same "
+        "at all endpoints; empty: none",
         "PREFIX[,PREFIX…]",
     )
     replication: str = option(
         "",
-        "on: a second endpoint keeps each slot's duplicates and messages under way, so that a crash doubles and loses "
-        "no message that has dedup; a setting of the cluster, as `ingeborg cluster` shows it; empty: as the cluster "
-        "has it, a new one off",
+        "on: a second endpoint keeps each slot's duplicates and in-flight messages, so that a crash neither doubles "
+        "nor loses a message that has dedup; a setting of the cluster (`ingeborg cluster` shows it); empty: the "
+        "cluster's value, off in a new cluster",
         "on|off",
     )
     internal_address: str = option(
         "",
-        "for the other endpoints' links and /metrics, which are nowhere else then; the first of several; empty: at "
-        "the port, links of this machine's endpoints only; with --share-port 127.0.0.1 and the ports after it",
+        "the only address for the other endpoints' links and for /metrics; the first of several; empty: both are at "
+        "the port, which accepts links from this machine only; with --share-port 127.0.0.1 and the ports after it",
         "HOST:PORT",
     )
     peer_secret_file: str = option("", "the endpoints' shared secret; empty: generated in the data directory", "FILE")
-    tls_cert: str = option("", "PEM, the chain included: speak TLS, wss:// and https://", "FILE")
+    tls_cert: str = option("", "PEM with the whole chain: serve TLS, wss:// and https://", "FILE")
     tls_key: str = option("", "PEM: the certificate's key", "FILE")
     auth_keys: str = option(
-        "", "JWK set: clients need a token signed with one of its keys (`ingeborg token`); empty: nobody does", "FILE"
+        "", "JWK set: clients need a token signed with one of its keys (`ingeborg token`); empty: no token", "FILE"
     )
     auth_url: str = option(
         "",
-        "in place of auth-keys: asked, when a client connects, whether it may and what for (SPEC section 1.5); "
-        "empty: nobody is",
+        "instead of auth-keys: the endpoint asks this URL whether a client may connect and what it may do (SPEC "
+        "section 1.5); empty: it asks nobody",
         "URL",
     )
     auth_headers: str = option(
         "authorization, cookie",
-        "of the client's request, sent on to auth-url; with authorization, an access_token of the query is, too",
+        "headers of the client's request that the endpoint forwards to auth-url; with authorization, it also forwards "
+        "an access_token from the query",
         "NAME[,NAME…]",
     )
     auth_timeout: float = option(
-        2.0, "seconds that auth-url has to answer", "SECONDS", least=LEAST_S, most=AUTH_TIMEOUT_MAX_S
+        2.0, "seconds within which auth-url has to answer", "SECONDS", least=LEAST_S, most=AUTH_TIMEOUT_MAX_S
     )
     insecure: bool = option(
-        False, "without auth-keys or auth-url, listen on an address that others reach, too", flag=True
+        False, "without auth-keys or auth-url, also listen on an address that other machines reach", flag=True
     )
-    allowed_origins: str = option("", "of pages that may connect, beside this machine's own; *: any", "URL[,URL…]")
-    trusted_proxies: str = option("", "whose X-Forwarded-For is believed; empty: nobody's", "NETWORK[,NETWORK…]")
-    drain_time: float = option(5.0, "seconds over which clients are told to go at an orderly end")
-    log_format: str = option("text", "of log lines: text or json", "text|json")
-    log_level: str = option("info", "from which on lines are logged: debug, info, warning or error", "LEVEL")
-    compression: bool = option(False, "permessage-deflate")
+    allowed_origins: str = option(
+        "", "origins of pages that may connect, in addition to localhost pages; *: any", "URL[,URL…]"
+    )
+    trusted_proxies: str = option(
+        "", "networks of proxies whose X-Forwarded-For the endpoint trusts; empty: none", "NETWORK[,NETWORK…]"
+    )
+    drain_time: float = option(5.0, "seconds over which an endpoint that shuts down sends its clients away")
+    log_format: str = option("text", "format of log lines: text or json", "text|json")
+    log_level: str = option("info", "lowest level that is logged: debug, info, warning or error", "LEVEL")
+    compression: bool = option(False, "offer permessage-deflate")
     ping_interval: float = option(25.0, "seconds between two pings of a connection")
     slow_consumer: str = option(
-        "close", "what becomes of a connection whose outbox is full: close, or drop_oldest of its notifications"
+        "close", "how to treat a connection whose outbox is full: close it, or drop_oldest of its notifications"
     )
     max_connections_per_address: int = option(
         1_000,
-        "clients' connections of one address at once (of IPv6 its /64); not of this machine",
+        "concurrent client connections from one address (IPv6: from one /64); this machine is exempt",
         least=1,
     )
     max_commands_per_second: int = option(
         20_000,
-        "commands of one connection, each topic of a list counting as one; more are read later; not of this machine; "
-        "0: any number",
+        "commands of one connection, where each topic of a list counts as one; the endpoint reads more only later; "
+        "this machine is exempt; 0: any number",
         least=0,
     )
     max_subscriptions: int = option(0, "topics of one client (100,000 at most); 0: any number")
-    max_frame_bytes: int = option(16 << 20, "bytes of a client's message", least=1)
+    max_frame_bytes: int = option(16 << 20, "bytes of one frame from a client", least=1)
     max_payload_bytes: int = option(1 << 20, "bytes of a payload in canonical JSON", least=1)
-    max_outbox_bytes: int = option(16 << 20, "bytes that a reader may be behind", least=1)
+    max_outbox_bytes: int = option(16 << 20, "bytes that a reader may lag behind", least=1)
     max_held_bytes: int = option(
         0,
-        "bytes that all clients' connections of one endpoint may hold together; then the greatest holders go; 0: a "
-        "quarter of the memory of the machine, or of the control group, for all endpoints of one `serve` together",
+        "bytes that all client connections of one endpoint may hold together; beyond that it closes those that hold "
+        "most; 0: all endpoints of one `serve` share a quarter of the memory of the machine, or of the control group",
         least=0,
     )
-    max_inflight: int = option(20_000, "publishes under way; then publishers are read more slowly", least=1)
+    max_inflight: int = option(
+        20_000, "publishes in flight; beyond that the endpoint reads publishers more slowly", least=1
+    )
     max_inflight_bytes: int = option(
-        64 << 20, "bytes of their payloads, and of what a link's peer has not confirmed", least=1
+        64 << 20, "bytes of payloads in flight, and of data that a link's peer has not confirmed", least=1
     )
     max_routes: int = option(50_000, "topics in the routing cache", least=1)
-    max_route_ids: int = option(2_000_000, "subscriber ids in it", least=1)
-    max_filter_bytes: int = option(512 << 20, "bytes of its topics' filters", least=1)
+    max_route_ids: int = option(2_000_000, "subscriber ids in the routing cache", least=1)
+    max_filter_bytes: int = option(512 << 20, "bytes of filters in the routing cache", least=1)
     history: str = option(
         "",
-        "where messages are kept for clients that miss them: off, nowhere; memory, of their home and with "
-        "--replication on "
-        "of a second endpoint; store, in the embedded store as well, where they outlast the end of all endpoints; a "
-        "setting of the cluster, as `ingeborg cluster` shows it; empty: as the cluster has it, a new one off",
+        "where messages are retained for clients that miss them: off, nowhere; memory, in the memory of their home, "
+        "and with --replication on also of a second endpoint; store, in the embedded store as well, where they outlast "
+        "the end of all endpoints; a setting of the cluster (`ingeborg cluster` shows it); empty: the cluster's value, "
+        "off in a new cluster",
         "off|memory|store",
     )
     history_bytes: int = option(
-        256 << 20, "most bytes of retained messages in memory; 0: this endpoint keeps none itself", "BYTES", least=0
+        256 << 20, "most bytes of retained messages in memory; 0: this endpoint retains none", "BYTES", least=0
     )
-    history_size: int = option(100, "retained messages of one topic, the latest", "N", least=1, most=10_000)
+    history_size: int = option(100, "most retained messages of one topic, the latest ones", "N", least=1, most=10_000)
     history_topics: str = option(
         "",
-        "topics that begin so are kept for so many seconds though their publishers do not ask for it; the first that "
-        "fits counts; the same at all endpoints; empty: none",
+        "retain messages of topics with this prefix for this many seconds, even if their publishers do not ask for "
+        "it; the first prefix that fits counts; the same at all endpoints; empty: none",
         "PREFIX=SECONDS[,…]",
     )
     max_locations: int = option(500_000, "clients in the location cache", least=1)
     max_duplicate_keys: int = option(1_000_000, "payload hashes in the table of duplicates", least=1)
-    riak_namespace: str = option("ingeborg", "what bucket names begin with: one per broker on the Riak cluster")
-    riak_node_confirms: int = option(2, "machines that have to have a write; 1 for a cluster of one node")
-    riak_user: str = option("", "of Riak's security: connections are TLS, never plain text", "USER")
-    riak_password_file: str = option("", "its password, alone in a file that others cannot read", "FILE")
-    riak_ca_file: str = option("", "PEM: who signs the nodes' certificates; empty: the system's authorities", "FILE")
-    riak_cert_file: str = option("", "PEM, the chain included: shown to Riak, for its source `certificate`", "FILE")
+    riak_namespace: str = option("ingeborg", "prefix of bucket names: one per broker on the Riak cluster")
+    riak_node_confirms: int = option(2, "machines that have to confirm a write; 1 for a cluster of one node")
+    riak_user: str = option("", "user for Riak's security; with it all connections use TLS, never plain text", "USER")
+    riak_password_file: str = option(
+        "", "a file that holds only the user's password, and that other users cannot read", "FILE"
+    )
+    riak_ca_file: str = option(
+        "", "PEM: the authority that signs the nodes' certificates; empty: the system's authorities", "FILE"
+    )
+    riak_cert_file: str = option(
+        "", "PEM with the whole chain: the client certificate for Riak's source `certificate`", "FILE"
+    )
     riak_key_file: str = option("", "PEM: that certificate's key", "FILE")
     map_size_bytes: int = option(64 << 30, "most that an LMDB environment may grow to: address space, not disk")
 
     def held_bytes(self, memory_bytes: int) -> int:
-        """``max_held_bytes`` of each endpoint, on a machine with so much memory where nobody has said it."""
+        """Return ``max_held_bytes`` of each endpoint. ``memory_bytes``: the machine's, for the default."""
         part = memory_bytes // HELD_PART // self.endpoints
         return self.max_held_bytes or max(part, HELD_FRAMES_MIN * self.max_frame_bytes)
 
     @property
     def proxies(self) -> list[IPv4Network | IPv6Network]:
-        """``trusted_proxies``, one by one. ``ValueError``."""
+        """The networks of ``trusted_proxies``. Raises ``ValueError``."""
         return [ip_network(network.strip()) for network in self.trusted_proxies.split(",") if network.strip()]
 
     @property
     def origins(self) -> list[str]:
-        """``allowed_origins``, one by one."""
+        """The origins in ``allowed_origins``."""
         return [origin.strip() for origin in self.allowed_origins.split(",") if origin.strip()]
 
     @property
     def presence_prefixes(self) -> tuple[str, ...]:
-        """``presence``, one by one, each once."""
+        """The prefixes in ``presence``, without repeats."""
         return tuple(dict.fromkeys(prefix.strip() for prefix in self.presence.split(",") if prefix.strip()))
 
     @property
@@ -252,7 +272,7 @@ class ServeOptions:
 
     @property
     def retained_topics(self) -> tuple[tuple[str, int], ...]:
-        """``history_topics``, one by one. ``ValueError`` says what is wrong."""
+        """The prefixes and seconds of ``history_topics``. Raises ``ValueError``, whose text says what is wrong."""
         found: list[tuple[str, int]] = []
         for entry in self.history_topics.split(","):
             if not entry.strip():
@@ -267,17 +287,17 @@ class ServeOptions:
 
     @property
     def headers_sent_on(self) -> tuple[str, ...]:
-        """``auth_headers``, one by one, in lower case, each once."""
+        """The names in ``auth_headers``, in lower case, without repeats."""
         return tuple(dict.fromkeys(name.strip().lower() for name in self.auth_headers.split(",") if name.strip()))
 
     @property
     def wants_token(self) -> bool:
-        """Has a client to say who he is?"""
+        """Does a client need a token?"""
         return bool(self.auth_keys or self.auth_url)
 
     @property
     def internal(self) -> tuple[str, int] | None:
-        """Host and port of ``internal_address``, of the first endpoint; ``None`` without one, or where it is none."""
+        """Host and port of the first endpoint's internal address; ``None`` if it has none, or an invalid one."""
         address = self.internal_address
         if self.share_port and not address:
             address = f"127.0.0.1:{self.port + 1 if self.port else 0}"
@@ -288,17 +308,17 @@ class ServeOptions:
 
     @property
     def client_ports(self) -> int:
-        """How many ports clients come to, from ``port`` on."""
+        """The number of ports for clients, from ``port`` on."""
         return 1 if self.share_port else self.endpoints
 
     @property
     def store_url(self) -> str:
-        """The store, defaults filled in."""
+        """The store's URL, with the default filled in."""
         return self.store or f"lmdb:{data_folder() / 'store'}"
 
 
 def _convert(row: Field[Any], name: str, value: Any, source: str) -> Any:
-    """The option's value in its type. ``name``: as it is spelled in the ``source``."""
+    """Convert the value to the option's type. ``name``: its spelling in the ``source``."""
     try:
         found = converted(row, value)
         if row.type == "int" and found not in _INTEGERS:
@@ -309,26 +329,26 @@ def _convert(row: Field[Any], name: str, value: Any, source: str) -> Any:
         if len(found) > TEXT_CHARS_MAX:
             raise ConfigError(f"{source}: {name} has to be at most {TEXT_CHARS_MAX} characters, not {len(found)}")
         if _CONTROL.search(found):
-            raise ConfigError(f"{source}: {name} has to be without control characters, not {shown(found)}")
+            raise ConfigError(f"{source}: {name} must not contain control characters: {shown(found)}")
     return found
 
 
 def load(command_line: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> ServeOptions:
-    """Put the sources together. ``command_line`` holds the options that were given. Raises ``ConfigError``."""
+    """Merge the sources. ``command_line`` holds only the given options. Raises ``ConfigError``."""
     rows = {row.name: row for row in fields(ServeOptions)}
     values: dict[str, Any] = {}
     if file is not None:
         try:
             with file.open("rb") as opened:
                 table = tomllib.load(opened)
-        # ValueError: not TOML, or not UTF-8; RecursionError: lists in lists, a thousand deep.
+        # ValueError: not TOML, or not UTF-8; RecursionError: a thousand nested lists.
         except (OSError, ValueError, RecursionError) as error:
             why = f"{error.strerror}" if isinstance(error, OSError) else f"{error}; it has to be TOML: name = value"
             raise ConfigError(f"--config {file}: {why}") from None
         for key, value in table.items():
             name = key.replace("-", "_")
             if name not in rows:
-                raise ConfigError(f"--config {file}: no option {shown(key)}; there are {', '.join(rows)}")
+                raise ConfigError(f"--config {file}: unknown option {shown(key)}; the options are {', '.join(rows)}")
             values[name] = _convert(rows[name], key, value, str(file))
     for name, row in rows.items():
         variable = ENVIRONMENT_PREFIX + name.upper()
@@ -350,13 +370,13 @@ def _check(options: ServeOptions) -> None:
     if not 1 <= options.endpoints <= ENDPOINTS_MAX:
         raise wrong("endpoints", f"has to be from 1 to {ENDPOINTS_MAX}")
     if options.share_port and os.name != "posix":
-        raise wrong("share_port", "processes of this system do not inherit a listening socket; leave it out")
+        raise wrong("share_port", "on this system a process cannot inherit a listening socket; leave the option out")
     if options.client_ports > 1 and options.port == 0:
         raise wrong("port", "several endpoints need a first port; the others get the ones after it")
     if options.port + options.client_ports - 1 > 65535:
-        raise wrong("port", f"there are no {options.endpoints} ports from it on")
+        raise wrong("port", f"there are fewer than {options.endpoints} ports from it on")
     if options.endpoints > 1 and options.advertise:
-        raise wrong("advertise", "is one endpoint's; with several endpoints each advertises its own host and port")
+        raise wrong("advertise", "is for a single endpoint; several endpoints each advertise their own host and port")
     if options.name and not _NAME.fullmatch(options.name):
         raise wrong("name", "has to be 1 to 64 letters, digits, dots, colons, hyphens or underscores")
     if options.advertise and not _is_endpoint_url(options.advertise):
@@ -375,29 +395,29 @@ def _check(options: ServeOptions) -> None:
     except ValueError as error:
         raise wrong("history_topics", str(error)) from None
     if retained_topics and options.history == "off":
-        raise wrong("history_topics", "needs history memory or store: with history off nothing is kept")
+        raise wrong("history_topics", "needs history memory or store: with history off endpoints retain nothing")
     if retained_topics and not options.history_bytes:
-        raise wrong("history_topics", "needs history-bytes: without them nothing is kept")
+        raise wrong("history_topics", "needs history-bytes above 0: with 0 this endpoint retains nothing")
     if options.presence and options.routing != "home":
-        raise wrong("presence", "needs routing home: with lookup no endpoint knows who joins and leaves a topic")
+        raise wrong("presence", "needs routing home: with lookup no endpoint sees clients join and leave a topic")
     for prefix in options.presence_prefixes:
         if prefix.startswith(PRESENCE):
-            raise wrong("presence", f"{shown(prefix)}: nothing is told of topics that begin with {PRESENCE}")
+            raise wrong("presence", f"{shown(prefix)}: topics that begin with {PRESENCE} have no presence of their own")
         try:
             check_topic(PRESENCE + prefix).encode()
         except (ProtocolError, UnicodeEncodeError):
             most = TOPIC_BYTES_MAX - len(PRESENCE)
             raise wrong("presence", f"each prefix has to be UTF-8, of {most} bytes at most") from None
     if options.auth_url and options.auth_keys:
-        raise ConfigError("auth-url and auth-keys: give one of them, for tokens are checked there or with these keys")
+        raise ConfigError("auth-url and auth-keys: give only one; either the URL checks clients, or the keys do")
     if options.auth_url and not _is_http_url(options.auth_url):
         like = "has to be like https://radio.example/may-connect, without a user, a password or a fragment"
-        raise ConfigError(f"auth-url: {like}")  # and not shown: it may hold a secret
+        raise ConfigError(f"auth-url: {like}")  # without the URL: it may hold a secret
     for name in options.headers_sent_on:
         if not _HEADER.fullmatch(name):
             raise wrong("auth_headers", f"{shown(name)} has to be a header's name, such as cookie")
         if name in NOT_SENT_ON:
-            raise wrong("auth_headers", f"{name} is not sent on: auth-url could not trust it, or not read the request")
+            raise wrong("auth_headers", f"{name} cannot be forwarded: auth-url could not trust it, or read the request")
     if not 1 <= len(options.headers_sent_on) <= AUTH_HEADERS_MAX:
         raise wrong("auth_headers", f"has to be 1 to {AUTH_HEADERS_MAX} names, such as authorization, cookie")
     for origin in options.origins:
@@ -410,11 +430,12 @@ def _check(options: ServeOptions) -> None:
     if options.internal_address and options.internal is None:
         raise wrong("internal_address", "has to be HOST:PORT")
     if options.internal is not None and options.internal[1] + options.endpoints - 1 > 65535:
-        missing = f"there are no {options.endpoints} ports {'from it on' if options.internal_address else 'after it'}"
+        after = "from it on" if options.internal_address else "after it"
+        missing = f"there are fewer than {options.endpoints} ports {after}"
         raise wrong("internal_address" if options.internal_address else "port", missing)
     if options.internal is not None and options.internal[1] and _overlap(options, options.internal[1]):
         raise wrong(
-            "internal_address", f"its {options.endpoints} ports overlap those of clients, from {options.port} on"
+            "internal_address", f"its {options.endpoints} ports overlap those for clients, from {options.port} on"
         )
     if options.client_ports > 1 and options.internal is not None and options.internal[1] == 0:
         raise wrong("internal_address", "several endpoints need a first port; the others get the ones after it")
@@ -454,28 +475,28 @@ def _check(options: ServeOptions) -> None:
 
 
 def misfits(options: ServeOptions, settings: Settings) -> Iterator[tuple[str, str]]:
-    """The settings that an endpoint with these options cannot carry out: the name of each, and what it needs."""
+    """Yield the settings that an endpoint with these options cannot carry out: the name, and what it needs."""
     if settings.replication and options.routing != "home":
         yield "replication", "needs routing home: with lookup there are no homes"
     if settings.replication and not options.dedup_ttl:
-        yield "replication", "needs a dedup-ttl: without one nothing is known of payloads that could be kept"
+        yield "replication", "needs a dedup-ttl: without one endpoints have no duplicates to replicate"
     if settings.history != "off" and options.routing != "home":
-        yield "history", "needs routing home: with lookup there are no homes that keep messages"
+        yield "history", "needs routing home: with lookup there are no homes that retain messages"
     if settings.history == "store" and not options.store_url.startswith("lmdb:"):
         yield "history", "needs the embedded store, lmdb:DIR: Riak has no journal"
 
 
 def disagreement(options: ServeOptions, recorded: Settings) -> str | None:
-    """Why an endpoint with these options cannot join a cluster with these settings; ``None``: it can."""
+    """Say why an endpoint with these options cannot join a cluster with these settings; ``None``: it can."""
     has = words(recorded)
     for name, value in options.asked.items():
         if has[name] != value:
             return (
-                f"the cluster has {name} {has[name]}, as its store records, and this endpoint was started with {name} "
-                f"{value}: start it without --{name}, or change the cluster with `ingeborg cluster set {name} {value}`"
+                f"the cluster's store records {name} {has[name]}, but this endpoint was started with {name} {value}: "
+                f"start it without --{name}, or change the cluster with `ingeborg cluster set {name} {value}`"
             )
     for name, needs in misfits(options, recorded):
-        return f"the cluster has {name} {has[name]}, as its store records, which {needs}"
+        return f"the cluster's store records {name} {has[name]}, which {needs}"
     return None
 
 
@@ -484,11 +505,11 @@ def _overlap(options: ServeOptions, internal: int) -> bool:
 
 
 def _home(path: str, option: str) -> Path:
-    """The path, of somebody's home directory where it begins with ``~``."""
+    """Return the path, with a leading ``~`` expanded. Raises ``ConfigError``."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise ConfigError(f"{option} {shown(path)}: whose home directory is that?") from None
+        raise ConfigError(f"{option} {shown(path)}: no home directory is known for this user") from None
 
 
 def _is_endpoint_url(url: str) -> bool:
@@ -513,7 +534,7 @@ def _is_http_url(url: str) -> bool:
 
 
 def parse_store(url: str) -> tuple[str, Any]:
-    """``("lmdb", Path)`` or ``("riak", [(host, port), …])``. Raises ``ConfigError``."""
+    """Return ``("lmdb", Path)`` or ``("riak", [(host, port), …])``. Raises ``ConfigError``."""
     kind, _, rest = url.partition(":")
     if kind == "lmdb" and rest:
         return "lmdb", _home(rest, "store")
@@ -529,5 +550,5 @@ def parse_store(url: str) -> tuple[str, Any]:
 
 
 def default_name(port: int) -> str:
-    """Stable over restarts, and different for every endpoint of a network that has sensible host names."""
+    """Return a name that survives restarts and, given sensible host names, is unique on the network."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:50] + f"-{port}"

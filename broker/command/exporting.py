@@ -1,14 +1,14 @@
-"""`ingeborg export`: all subscriptions of a store as JSON lines, such as `ingeborg import` reads.
+"""`ingeborg export`: writes all subscriptions of a store as JSON lines, which `ingeborg import` reads.
 
-Owns: the lines, where they go, what is said of the progress. Must never: write to the store, hold more than a page of
-it, or call an output whole that is not: a file has its name only once everything is in it, and the exit code is 1
-before that.
+Owns: the lines, their destination, the progress messages. Must never: write to the store, hold more than a page of
+subscriptions, or present an incomplete output as complete: a file gets its name only once everything is in it, and the
+exit code is 1 otherwise.
 
 A line is ``{"topic": "…", "client_ids": ["…"], "subscriptions": [{…}]}``: stores keep subscriber sets, so they list
 subscriptions by topic. ``client_ids`` have a subscription without filter and term. ``subscriptions`` are all others,
-each with ``client_id``, and with ``filter``, ``"until": "disconnect"`` and ``ends_at`` (Unix time in seconds) where it
-has them. Either list may be absent. A topic with more subscriptions than a page holds has several lines. Endpoints may
-use the store meanwhile; ``Store.all_subscriptions`` says what it promises then.
+each with ``client_id``, and optionally ``filter``, ``"until": "disconnect"`` and ``ends_at`` (Unix time in seconds).
+Either list can be absent. A topic with more subscriptions than a page holds has several lines. Endpoints can use the
+store meanwhile; ``Store.all_subscriptions`` says what it promises then.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from ..store.base import Store, StoreError, Subscription, TopicPage
 
 SAY_EVERY_S = 1.0
 
-#: What a pipe that has room takes without making its writer wait (pipe(7), ``PIPE_BUF``).
+#: The most bytes that a pipe with room takes without blocking its writer (pipe(7), ``PIPE_BUF``).
 PIPE_BYTES = 4096
 
 OK, FAILED = 0, 1
 
 
 class Exported(NamedTuple):
-    """How much was written. Of the ``subscriptions``, ``expiring`` have a term and ``filtered`` have a filter."""
+    """The outcome of an export. ``expiring`` subscriptions have a term, and ``filtered`` ones a filter."""
 
     lines: int
     subscriptions: int
@@ -52,14 +52,15 @@ class Exported(NamedTuple):
 
 
 def among_them(expiring: int, filtered: int) -> str:
-    """In words, in brackets, with a space before: how many of some subscriptions have a term, and how many a filter."""
+    """Return a text in brackets, after a space: how many subscriptions have a term, and how many a filter."""
     texts = ((expiring, "that end"), (filtered, "with filters"))
-    among = ", ".join(f"{count:,} of them {text}" for count, text in texts if count)
+    among = ", ".join(f"{count:,} {text}" for count, text in texts if count)
     return f" ({among})" if among else ""
 
 
 class Lines:
-    """A file, a pipe or a terminal, by its descriptor. What is in it ends with a whole line, also after a failure."""
+    """Writes lines to the descriptor of a file, a pipe or a terminal. Even after a failure a file ends with a whole
+    line."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -68,7 +69,7 @@ class Lines:
         self._waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
 
     async def write(self, lines: bytes) -> None:
-        """Whole lines. ``OSError``; a reader that takes its time is waited for, and the loop goes on."""
+        """Write whole lines, waiting for a slow reader without blocking the loop. Raises ``OSError``."""
         at = 0
         try:
             while at < len(lines):
@@ -76,7 +77,7 @@ class Lines:
                     await self._room()
                 at += os.write(self._fd, lines[at : at + PIPE_BYTES] if self._waits else lines[at:])
         except OSError:
-            rest = at - (lines.rfind(b"\n", 0, at) + 1)  # of a line that did not get to its end
+            rest = at - (lines.rfind(b"\n", 0, at) + 1)  # bytes of the unfinished line
             if self._regular and rest:
                 os.ftruncate(self._fd, os.lseek(self._fd, 0, os.SEEK_CUR) - rest)
             raise
@@ -97,7 +98,7 @@ class Lines:
 
 
 async def dump(store: Store, lines: Lines, told: TextIO | None) -> Exported:
-    """Everything in an open store. ``StoreError``, ``OSError``. ``told``: where progress is said, if anywhere."""
+    """Write everything in an open store. ``told``: gets progress messages. Raises ``StoreError``, ``OSError``."""
     began_s = said_s = time.monotonic()
     count = subscriptions = expiring = filtered = 0
 
@@ -140,7 +141,7 @@ def _fields(subscription: Subscription) -> dict[str, Any]:
 
 
 async def run(store: Store, path: str, *, as_json: bool = False, told: TextIO | None = None) -> int:
-    """The command; ``path``: ``-`` is standard output. All that is said goes to ``told``. Returns the exit code."""
+    """Run the command. ``path``: ``-`` is standard output. ``told``: gets all messages. Returns the exit code."""
     told = told or sys.stderr
     try:
         await store.open()
@@ -154,15 +155,15 @@ async def run(store: Store, path: str, *, as_json: bool = False, told: TextIO | 
         finally:
             await store.close()
     except StoreError as error:
-        print(f"ingeborg export: {error}\ningeborg export: not everything was written; run it again", file=told)
+        print(f"ingeborg export: {error}\ningeborg export: the output is incomplete; run the export again", file=told)
         return FAILED
     except BrokenPipeError:
-        print("ingeborg export: whoever read it has gone; not everything was written", file=told)
+        print("ingeborg export: the program that read the output has ended; the output is incomplete", file=told)
         return FAILED
     except OSError as error:
         print(
-            f"ingeborg export: cannot write {error.filename or path}: {error.strerror}; not everything was written: "
-            "make room or give another FILE, and run it again",
+            f"ingeborg export: cannot write {error.filename or path}: {error.strerror}; the output is incomplete: "
+            "make room or give another FILE, and run the export again",
             file=told,
         )
         return FAILED
@@ -176,20 +177,20 @@ async def _to(path: str, store: Store, told: TextIO | None) -> Exported:
         return await dump(store, Lines(sys.stdout.fileno()), told)
     target = Path(path)
     aside = _aside(target)
-    # Who listens to what is nobody else's business: 600.
+    # Mode 600: subscriptions are private.
     if aside == target:
         fd = os.open(aside, os.O_WRONLY)
     else:
-        aside.unlink(missing_ok=True)  # of one that was killed
+        aside.unlink(missing_ok=True)  # left by an export that was killed
         fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         exported = await dump(store, Lines(fd), told)
         if aside != target:
             os.fsync(fd)
             if not os.path.samestat(os.fstat(fd), aside.stat()):
-                raise FileExistsError(errno.EEXIST, "another export to it has begun", str(aside))
+                raise FileExistsError(errno.EEXIST, "another export to the same file has started", str(aside))
     finally:
-        with suppress(OSError):  # what matters has been synced, or has failed already
+        with suppress(OSError):  # the data is synced already, or the export has failed
             os.close(fd)
     if aside != target:
         aside.replace(target)
@@ -197,5 +198,5 @@ async def _to(path: str, store: Store, told: TextIO | None) -> Exported:
 
 
 def _aside(target: Path) -> Path:
-    """Where it is written until it is whole: beside it, but for what is no file (a device, a pipe with a name)."""
+    """Return the path for the incomplete output: next to the target, or the target if it is a device or a pipe."""
     return target if target.exists() and not target.is_file() else target.with_name(target.name + ".part")

@@ -1,13 +1,13 @@
-"""`ingeborg import`: subscriptions from JSON lines straight into a store that no endpoint uses meanwhile.
+"""`ingeborg import`: puts subscriptions from JSON lines into a store that no endpoint uses meanwhile.
 
-Owns: reading and checking the lines, batches for the store, what is said of the progress. Must never: write to a store
-with living endpoints: their caches would not know, and publishes would miss the new subscribers.
+Owns: reading and checking the lines, batches for the store, the progress messages. Must never: write to a store with
+living endpoints: their caches would not know, and publishes would miss the new subscribers.
 
-A line is of a client, ``{"client_id": "…", "topic": "…"}``, with a topic or a list of them, and with ``filter``,
-``"until": "disconnect"`` and ``ends_at`` (Unix time in seconds) where its subscriptions have them. Or it is of a topic,
-``{"topic": "…", "client_ids": […], "subscriptions": […]}``, as `ingeborg export` writes them. They are checked as a
-``subscribe`` is (SPEC section 2). Adding is idempotent: a file may be imported again, from any line on. The import
-skips subscriptions that have ended already, and counts them.
+A line describes either a client or a topic. A client's line is ``{"client_id": "…", "topic": "…"}``, with a topic or a
+list of topics, and optionally with ``filter``, ``"until": "disconnect"`` and ``ends_at`` (Unix time in seconds). A
+topic's line is ``{"topic": "…", "client_ids": […], "subscriptions": […]}``, as `ingeborg export` writes it. The import
+checks both as endpoints check a ``subscribe`` (SPEC section 2). Adding is idempotent: a file can be imported again,
+from any line on. The import skips subscriptions that have ended already, and counts them.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from ingeborg.protocol.wire import decode
 from ..store.base import Store, StoreError, Subscribe, Term
 from .exporting import among_them
 
-#: Subscriptions handed to the store at once, and how often that may be under way: 20 MB of topics of usual length. The
-#: embedded store writes large batches in the order of its pages.
+#: Subscriptions in a batch for the store, and concurrent batches: 20 MB of topics of usual length. The embedded store
+#: writes large batches in the order of its pages.
 BATCH, BATCHES_AT_ONCE = 100_000, 2
-#: Lines are read so many bytes at a time; a line may have as many as a client's frame.
+#: Bytes read at a time, and the longest line, which is as long as a client's frame.
 READ_BYTES, LINE_BYTES_MAX = 1 << 20, 16 << 20
-#: Two looks at the registry so far apart tell living endpoints from dead ones: they show a sign of life each second.
+#: Time between two looks at the registry, which tell living endpoints from dead ones: heartbeats move each second.
 LOOK_S = 2.5
 SAY_EVERY_S = 1.0
-#: Of `ends_at`, in Unix seconds: the year 2286. What is above it is meant in milliseconds.
+#: The limit of `ends_at`, in Unix seconds: the year 2286. A larger number is meant in milliseconds.
 ENDS_AT_MAX = 10_000_000_000
 
 OK, FAILED = 0, 1
@@ -49,10 +49,10 @@ class Batch:
     def __init__(self) -> None:
         self.last_line = 0
         self.rows: list[Subscribe] = []
-        self.size = 0  # subscriptions in all of them
-        self.expiring = 0  # of these have a term
-        self.filtered = 0  # of these have a filter
-        self.expired = 0  # further ones, which have ended already and are not among the rows
+        self.size = 0  # subscriptions in all rows
+        self.expiring = 0  # subscriptions with a term
+        self.filtered = 0  # subscriptions with a filter
+        self.expired = 0  # subscriptions that have ended already, which are not among the rows
 
     def add(self, row: Subscribe, unix_s: float) -> None:
         """Add the row, or count it as expired."""
@@ -67,12 +67,12 @@ class Batch:
 
 
 class ImportFailed(Exception):
-    """Why it ended, in words."""
+    """The import cannot go on. The text says why."""
 
 
 class Imported(NamedTuple):
-    """How much the store was given. Of the ``subscriptions``, ``expiring`` have a term and ``filtered`` have a filter.
-    It was not given ``expired`` further ones, which had ended already."""
+    """The outcome of an import. ``expiring`` subscriptions have a term, and ``filtered`` ones a filter. The import
+    skipped ``expired`` further ones, which had ended already."""
 
     lines: int
     subscriptions: int
@@ -83,14 +83,14 @@ class Imported(NamedTuple):
 
     def __str__(self) -> str:
         rate = self.subscriptions / max(self.seconds, 1e-9)
-        expired = f"; {self.expired:,} were over and are left out" if self.expired else ""
+        expired = f"; skipped {self.expired:,} that had already ended" if self.expired else ""
         among = among_them(self.expiring, self.filtered)
-        counts = f"{self.subscriptions:,} subscriptions{among} of {self.lines:,} lines"
+        counts = f"{self.subscriptions:,} subscriptions{among} from {self.lines:,} lines"
         return f"{counts} in {self.seconds:.1f} s ({rate:,.0f} a second){expired}"
 
 
 async def living(store: Store) -> list[str]:
-    """Names of the endpoints that use the store."""
+    """Return the names of the endpoints that use the store."""
     before = {endpoint.incarnation: endpoint.heartbeat for endpoint in await store.endpoints()}
     if not before:
         return []
@@ -101,7 +101,7 @@ async def living(store: Store) -> list[str]:
 
 
 async def _batches(lines: BinaryIO) -> AsyncIterator[Batch]:
-    """``ImportFailed``: a bad line."""
+    """Yield the lines' subscriptions in batches. Raises ``ImportFailed`` for a bad line."""
     loop = asyncio.get_running_loop()
     unix_s = time.time()
     number = 0
@@ -119,8 +119,8 @@ async def _batches(lines: BinaryIO) -> AsyncIterator[Batch]:
                 if batch.last_line:
                     yield batch
                 raise ImportFailed(
-                    f"line {number}: {error}; everything before it is in the store: mend the line, and import the file "
-                    "again"
+                    f"line {number}: {error}; everything before it is in the store: correct the line, and import the "
+                    "file again"
                 ) from None
             for row in found:
                 batch.add(row, unix_s)
@@ -133,7 +133,7 @@ async def _batches(lines: BinaryIO) -> AsyncIterator[Batch]:
 
 
 def _read(lines: BinaryIO) -> list[bytes]:
-    """Some lines; of one that is too long, its beginning."""
+    """Read some lines; a line that is too long comes cut off."""
     part: list[bytes] = []
     size = 0
     try:
@@ -148,7 +148,7 @@ def _read(lines: BinaryIO) -> list[bytes]:
 def _line(line: bytes) -> list[Subscribe]:
     if len(line) > LINE_BYTES_MAX:
         raise ProtocolError(
-            "too_large", f"longer than {LINE_BYTES_MAX} bytes; one client, or topic, may have several lines"
+            "too_large", f"longer than {LINE_BYTES_MAX} bytes; split it: a client or a topic can have several lines"
         )
     value = decode(line)
     if not value.keys() & {"client_ids", "filtered_ids", "subscriptions"}:
@@ -161,7 +161,7 @@ def _line(line: bytes) -> list[Subscribe]:
     if "client_id" in value:
         raise ProtocolError("bad_state", "Key 'client_id' does not go with a list of clients")
     topics = [check_topic(topic)]
-    # The old export format has these fields once for all ids of a line; those with a filter are ``filtered_ids``.
+    # The old export format has these fields once for all ids of a line; ids with a filter are in ``filtered_ids``.
     how = _how(value)
     if ("filtered_ids" in value) is not (how[0] is not None):
         raise ProtocolError("bad_state", "Key 'filter' goes with a 'client_id', or with 'filtered_ids'")
@@ -195,8 +195,8 @@ def _items(value: dict[str, Any], key: str, row: Callable[[Any], Subscribe]) -> 
 
 
 def _how(value: dict[str, Any]) -> tuple[str | None, Term | None]:
-    """The filter and the term of one client, or of all ids in a line of the old format."""
-    for key, text in (("replace", "a line takes nothing out"), ("ttl_s", "a line has 'ends_at', Unix time in seconds")):
+    """Return the filter and the term of one client, or of all ids in a line of the old format."""
+    for key, text in (("replace", "a line removes nothing"), ("ttl_s", "a line has 'ends_at', Unix time in seconds")):
         if key in value:
             raise ProtocolError("bad_state", f"Key '{key}' is for commands: {text}")
     return canonical_filter(value["filter"]) if "filter" in value else None, _term(value)
@@ -206,7 +206,7 @@ def _term(value: dict[str, Any]) -> Term | None:
     if "until" not in value and "ends_at" not in value:
         return None
     if value.get("until", "disconnect") != "disconnect":
-        raise ProtocolError("bad_state", "Key 'until' has to be \"disconnect\"; leave it out for what stays")
+        raise ProtocolError("bad_state", "Key 'until' has to be \"disconnect\"; without it the subscription stays")
     ends_at = value.get("ends_at", 0.0)
     if "ends_at" in value and (type(ends_at) not in (int, float) or not 0 < ends_at < ENDS_AT_MAX):
         raise ProtocolError(
@@ -216,8 +216,8 @@ def _term(value: dict[str, Any]) -> Term | None:
 
 
 async def load(lines: BinaryIO, store: Store, told: TextIO, *, progress: bool = True) -> Imported:
-    """Everything into an open store. ``ImportFailed``, ``StoreError``; what was handed over before is in. ``told``:
-    where the progress is said, if that is wanted."""
+    """Put everything into an open store. ``told``: gets the progress messages. Raises ``ImportFailed`` and
+    ``StoreError``; the store then has all earlier batches."""
     began_s = said_s = time.monotonic()
     under_way: dict[asyncio.Task[None], Batch] = {}
     line = done = expiring = filtered = expired = 0
@@ -262,15 +262,15 @@ async def _write(store: Store, rows: list[Subscribe]) -> None:
 async def run(
     lines: BinaryIO, store: Store, *, as_json: bool = False, out: TextIO | None = None, told: TextIO | None = None
 ) -> int:
-    """The command: results to ``out``, everything said to the person to ``told``. Returns the exit code."""
+    """Run the command. ``out``: gets the result. ``told``: gets the messages. Returns the exit code."""
     out, told = out or sys.stdout, told or sys.stderr
     try:
         await store.open()
         try:
             if names := await living(store):
                 raise ImportFailed(
-                    f"the store is in use by {', '.join(names)}, whose caches would not know of new subscriptions: "
-                    "stop the endpoints first, or subscribe through one of them"
+                    f"these endpoints use the store: {', '.join(names)}. Their caches would miss the new "
+                    "subscriptions: stop the endpoints first, or subscribe through one"
                 )
             imported = await load(lines, store, told, progress=not as_json)
         finally:
@@ -278,7 +278,7 @@ async def run(
     except (ImportFailed, StoreError) as error:
         print(f"ingeborg import: {error}", file=told)
         if isinstance(error, StoreError):
-            print("ingeborg import: `ingeborg doctor` looks for what is wrong with the store", file=told)
+            print("ingeborg import: run `ingeborg doctor` to find what is wrong with the store", file=told)
         return FAILED
     print(orjson.dumps(imported._asdict()).decode() if as_json else f"imported {imported}", file=out)
     return OK

@@ -1,6 +1,6 @@
-"""What an endpoint's process gets from the supervisor that started it: descriptors, and variables that name them.
+"""The descriptors that an endpoint's process inherits from its supervisor, and the variables that name them.
 
-Owns: these variables, and their checks: whoever else sets one is told so. Must never: start a process.
+Owns: these variables, and their checks, which refuse a value that no supervisor has set. Must never: start a process.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from .config import ConfigError
 
 #: The descriptor that closes when the supervisor is gone.
 SUPERVISOR_FD = "INGEBORG_SUPERVISOR_FD"
-#: The table that all its processes share, and which entry there is this one's: ``FD:ENTRY``.
+#: The status table that all its processes share, and this process's entry: ``FD:ENTRY``.
 STATUS_TABLE_FD = "INGEBORG_STATUS_TABLE_FD"
 #: The listening socket that all its processes share.
 PORT_FD = "INGEBORG_PORT_FD"
 
 
 class Inherited(NamedTuple):
-    """``pipe``: closes when the supervisor is gone; ``entry``: in its status table; ``port``: the socket that is
-    shared, if one is."""
+    """``pipe``: closes when the supervisor is gone. ``entry``: this process's, in the status table. ``port``: the
+    shared socket, if there is one."""
 
     pipe: int
     entry: StatusEntry
@@ -32,8 +32,8 @@ class Inherited(NamedTuple):
 
 
 def inherited(environment: MutableMapping[str, str]) -> Inherited | None:
-    """What the variables say; they are taken out. ``None``: no supervisor has started this process. Raises
-    ``ConfigError``: they are set by others than us."""
+    """Take the variables out of the environment, and return what they name. ``None``: no supervisor has started this
+    process. Raises ``ConfigError`` if something other than a supervisor has set them."""
     pipe, status_table, port = (environment.pop(name, None) for name in (SUPERVISOR_FD, STATUS_TABLE_FD, PORT_FD))
     if not pipe and not status_table and not port:
         return None
@@ -55,7 +55,7 @@ def _entry(text: str) -> StatusEntry:
     try:
         fd, _, number = text.partition(":")
         entry = StatusTable(int(fd)).entry(int(number))
-        os.set_inheritable(int(fd), False)  # what this process starts has no business with it
+        os.set_inheritable(int(fd), False)  # this process's children must not have it
         return entry
     except (ValueError, OverflowError, OSError) as error:
         raise _wrong(STATUS_TABLE_FD, text, f"a supervisor's table and an entry there ({error})") from None

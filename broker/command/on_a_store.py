@@ -1,7 +1,7 @@
 """The commands that open a store: `ingeborg serve | import | export | cluster | doctor`.
 
-Owns: what these do with their options before they run. Must never: parse a command line. They need the packages of the
-extra `server`; a client's commands do without this module.
+Owns: the way from their options to their run. Must never: parse a command line. They need the packages of the extra
+`server`; a client's commands do without this module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _options(arguments: dict[str, Any], environment: dict[str, str]) -> config.S
 
 
 def _reads(command: str, options: config.ServeOptions, work: Callable[[], int]) -> int:
-    """Do the work of a command that reads the store. Where it is an embedded one, apart: its damage may be fatal."""
+    """Do the work of a command that reads the store: for an embedded one in a child, since damage can be fatal."""
     kind, where = config.parse_store(options.store_url)
     return apart.run(command, where, work) if kind == "lmdb" else work()
 
@@ -54,7 +54,7 @@ def _cluster(arguments: dict[str, Any]) -> int:
 
 
 def _doctor(arguments: dict[str, Any]) -> int:
-    from .doctor import command as doctor  # here: it knows every store there is, and no other command needs it
+    from .doctor import command as doctor  # here: it imports every kind of store, and no other command needs it
 
     as_json, connections = arguments.pop("json", False), arguments.pop("connections", None)
     try:
@@ -90,7 +90,7 @@ def _serve(arguments: dict[str, str]) -> int:
         return 2
     logs.set_up(options.log_format, options.log_level)
     if given is None and (options.endpoints > 1 or options.share_port):
-        # Asked here once, and not by each of the endpoints, which would all say it.
+        # Check once here: otherwise each of the endpoints would report the disagreement.
         if options.asked and (code := _reads("serve", options, lambda: uvloop.run(serve.agrees(options)))):
             return code
         return supervisor.run(options)
@@ -104,4 +104,4 @@ COMMANDS: Final[Mapping[str, Callable[[dict[str, Any]], int]]] = {
     "cluster": _cluster,
     "doctor": _doctor,
 }
-"""Each takes the parsed options and returns the exit code: 0 done, 1 failed, 2 wrong usage."""
+"""The commands by name. Each takes the parsed options and returns the exit code: 0 done, 1 failed, 2 wrong usage."""

@@ -1,6 +1,6 @@
-"""Who the broker is to Riak: the user, its password and the certificates, from the files that the options name.
+"""The broker's credentials for Riak: the user, its password and the certificates, from the files that the options name.
 
-Owns: reading them, at the start and when they have changed. Must never: show a password or a key.
+Owns: reading the files, at the start and after a change. Must never: show a password or a key.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from .config import ConfigError, ServeOptions
 
 log = logging.getLogger("ingeborg.riak")
 
-#: The files are looked at for changes so often, in seconds, and only when a connection is made.
+#: Least time between two looks for changed files, in seconds. It looks only when it makes a connection.
 LOOK_S = 5.0
 
-#: More is not a password but another file.
+#: A longer file is not a password.
 PASSWORD_BYTES_MAX = 1_024
 
 
 def riak_credentials(options: ServeOptions) -> RiakCredentials | None:
-    """Those that the options name, or ``None``: then it is plain text. ``ConfigError``."""
+    """Return the credentials that the options name, or ``None`` for plain text. Raises ``ConfigError``."""
     if not options.riak_user:
         for name in ("riak_password_file", "riak_ca_file", "riak_cert_file", "riak_key_file"):
             if getattr(options, name):
-                raise ConfigError(f"{name.replace('_', '-')} needs riak-user: over TLS Riak lets nobody in without one")
+                raise ConfigError(f"{name.replace('_', '-')} needs riak-user: over TLS Riak requires a user")
         return None
     if not options.riak_password_file and not options.riak_cert_file:
         raise ConfigError("riak-user needs riak-password-file, or riak-cert-file and riak-key-file")
@@ -40,7 +40,8 @@ def riak_credentials(options: ServeOptions) -> RiakCredentials | None:
 
 
 class RiakCredentials:
-    """``ConfigError`` where the files cannot be used at the start; later it is logged, and what was read stays."""
+    """The credentials, read again after a change. Raises ``ConfigError`` if the files are unusable at the start. Later
+    it logs that, and keeps the previous credentials."""
 
     def __init__(self, options: ServeOptions) -> None:
         self._options = options
@@ -50,13 +51,13 @@ class RiakCredentials:
         self._current = _read(options)
 
     def current(self) -> Credentials:
-        """As the files are by now; for a new connection."""
+        """Return the credentials for a new connection, after a look at the files."""
         if self._files.changed(time.monotonic()):
             try:
                 self._current = _read(self._options)
-            except (ConfigError, OSError) as error:  # OSError: it is being replaced at this moment
+            except (ConfigError, OSError) as error:  # OSError: somebody is replacing the file right now
                 self._files.again()
-                log.error("what Riak is told stays as it was: %s", error)
+                log.error("keeping the previous credentials for Riak: %s", error)
             else:
                 log.info("riak-user %s: password and certificates read again", self._options.riak_user)
         return self._current
@@ -98,5 +99,5 @@ def _password(name: str) -> bytes:
 def _secret(option: str, name: str) -> Path:
     path = readable(option, Path(name).expanduser())
     if path.stat().st_mode & stat.S_IROTH:
-        log.warning("%s %s: everybody on this machine can read it; chmod o-r takes that away", option, path)
+        log.warning("%s %s: everybody on this machine can read it; prevent that with chmod o-r", option, path)
     return path

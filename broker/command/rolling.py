@@ -1,7 +1,7 @@
-"""A rolling restart: SIGHUP has a supervisor end and start its endpoints again, one after the other.
+"""A rolling restart: on SIGHUP a supervisor restarts its endpoints, one after the other.
 
-Owns: whose turn it is, and when the next one's comes. Must never: wait, or end an endpoint while another one is not
-there.
+Owns: the order of the restarts, and when the next one begins. Must never: wait, or end an endpoint while another one is
+not ready.
 """
 
 from __future__ import annotations
@@ -12,75 +12,75 @@ from typing import Protocol
 
 log = logging.getLogger("ingeborg.supervisor")
 
-#: How long an endpoint may take to be ready again, and the others before one is told to end, in seconds: a start takes
-#: some seconds, and a name may have to be waited for.
+#: Time for an endpoint to be ready again, and for the others to be ready before the next one ends, in seconds. A start
+#: takes some seconds, and the endpoint sometimes has to wait until its name is free.
 READY_S = 60.0
 
 
 class Restarted(Protocol):
-    """An endpoint's process, as far as this concerns."""
+    """An endpoint's process, as a rolling restart needs it."""
 
-    given_up: bool  # it is not started again
+    given_up: bool  # True: the supervisor does not start it again
 
     @property
     def name(self) -> str:
-        """Of the endpoint."""
+        """The endpoint's name."""
 
     def ready(self) -> bool:
-        """Does it take part, and accept clients?"""
+        """Does the endpoint take part in the cluster, and accept clients?"""
 
     def tell_to_end(self) -> bool:
-        """In order. Is there a process that could be told?"""
+        """Tell the process to shut down in order. Returns whether it runs."""
 
     def kill(self) -> None:
-        """At once."""
+        """End the process at once."""
 
 
 class Rolling:
-    """One supervisor's. ``end_s``: how long an endpoint may take to end in order."""
+    """The restarts of one supervisor. ``end_s``: time for an endpoint to shut down, in seconds."""
 
     def __init__(self, children: Sequence[Restarted], end_s: float) -> None:
         self._children = children
         self._end_s = end_s
-        self._left: list[Restarted] = []  # whose turn has not come yet
-        self._again = False  # all of them once more, after this time
+        self._left: list[Restarted] = []  # those still to restart
+        self._again = False  # True: restart all once more afterwards
         self._current: Restarted | None = None
-        self._ended = False  # the current one has, and is starting
+        self._ended = False  # True: the current one has ended, and starts again
         self._deadline = 0.0
 
     def ask(self, now: float) -> None:
-        """Restart all. ``now``: monotonic, in seconds."""
+        """Begin to restart all. ``now``: monotonic, in seconds."""
         if self._left or self._current is not None:
             self._again = True
-            log.info("told to restart the endpoints while they are being restarted: once more, after this time")
+            log.info("SIGHUP during a restart of the endpoints: restarting them once more afterwards")
             return
         log.info("restarting the endpoints, one after the other")
         self._left = [child for child in self._children if not child.given_up]
         self._deadline = now + READY_S
 
     def step(self, now: float) -> None:
-        """See how far it is, and go on."""
+        """Do what is due. Call it several times a second."""
         if self._current is None:
             if self._left:
                 self._next(now)
         elif not self._ended:
             if now >= self._deadline:
-                log.error("endpoint %s has not ended within %.0f s: it is killed", self._current.name, self._end_s)
+                log.error("endpoint %s has not ended within %.0f s: killing it", self._current.name, self._end_s)
                 self._current.kill()
                 self._deadline = now + self._end_s
         elif self._current.ready():
-            log.info("endpoint %s is restarted, and ready", self._current.name)
+            log.info("endpoint %s has restarted and is ready", self._current.name)
             self._current = None
             self._deadline = now + READY_S
             if not self._left:
                 self._finish(now)
         elif self._current.given_up:
-            self._break_off(f"endpoint {self._current.name} is given up")
+            self._break_off(f"the supervisor gave up endpoint {self._current.name}")
         elif now >= self._deadline:
             self._break_off(f"endpoint {self._current.name} is not ready after {READY_S:.0f} s")
 
     def took(self, child: Restarted, now: float) -> bool:
-        """The child's process has ended. Was it told to, by this? Then it is to be started at once."""
+        """Note that the child's process has ended. Returns whether this restart ended it; then start it at once."""
         if child is not self._current or self._ended:
             return False
         self._ended = True
@@ -89,7 +89,7 @@ class Rolling:
 
     def _next(self, now: float) -> None:
         child, *left = self._left
-        if child.given_up:  # since it was asked for
+        if child.given_up:  # after the restart was requested
             self._left = left
             if not left:
                 self._finish(now)
@@ -99,21 +99,21 @@ class Rolling:
             self._left, self._current, self._ended = left, child, False
             self._deadline = now + self._end_s
             log.info("restarting endpoint %s", child.name)
-            if not child.tell_to_end():  # it has ended by itself, and is about to be started
+            if not child.tell_to_end():  # it has ended on its own, and is about to start
                 self.took(child, now)
         elif now >= self._deadline:
             self._break_off(f"endpoint {', '.join(missing)} is not ready after {READY_S:.0f} s")
 
     def _break_off(self, why: str) -> None:
         log.error(
-            "the restart is broken off: %s; those whose turn has not come go on as they are: mend what its log says, "
+            "the restart has stopped: %s; the remaining endpoints run on without a restart: fix what its log says, "
             "then send SIGHUP again",
             why,
         )
         self._left, self._current, self._again = [], None, False
 
     def _finish(self, now: float) -> None:
-        log.info("all endpoints are restarted")
+        log.info("all endpoints have restarted")
         if self._again:
             self._again = False
             self.ask(now)

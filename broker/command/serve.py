@@ -1,6 +1,6 @@
-"""`ingeborg serve` of one endpoint: from options to a running endpoint, to its orderly end.
+"""`ingeborg serve` for one endpoint: from the options to a running endpoint and its orderly end.
 
-Owns: the process of one endpoint: its store, its secret, its signals. Must never: look after other processes
+Owns: the process of one endpoint: its store, its secret, its signals. Must never: manage other processes
 (``supervisor`` does).
 """
 
@@ -50,22 +50,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ingeborg")
 
-#: Messages and connections live and die by their reference counts; cycles are left by faults only. A collection looks
-#: at hundreds of thousands of cached objects for nothing: it comes a hundredth as often as by default.
+#: Reference counts free messages and connections; only faults leave cycles. A collection would examine hundreds of
+#: thousands of cached objects for nothing, so it runs a hundredth as often as by default.
 GC_THRESHOLDS = (70_000, 20, 20)
 
-#: Python counts what it makes less what it lets go of. Where 200,000 clients listen anew, and their former places are
-#: let go of, that comes to nothing; then it looks at a million new objects at once, for 0.2 s. So what is new is looked
-#: at once so often, in seconds, whatever has been counted.
+#: Time between two collections of new objects, in seconds. Python decides by the number of objects made less those
+#: freed. If 200,000 clients listen again, and their former places are freed, that number stays near zero. Then one
+#: collection examines a million new objects, for 0.2 s. So new objects are examined this often, without counting.
 NEW_OBJECTS_S = 0.05
 
-#: What the system says where there is no room for a file.
+#: the system's errors if there is no room for a file
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-#: The exit code of an endpoint whose name is another's. To start it again would only be to ask again.
+#: The exit code of an endpoint whose name another one has. Starting it again would not change that.
 NAME_TAKEN = 3
 
-#: A second Ctrl-C counts from so long after the first order to end, in seconds: of what is run by `npm` and its like
+#: Least time from the first order to end to a second Ctrl-C that counts, in seconds. Under `npm` and similar wrappers
 #: each Ctrl-C comes twice within some milliseconds, from the terminal and from the wrapper.
 AGAIN_S = 0.5
 
@@ -77,15 +77,16 @@ SECRET_BYTES_MIN = 16
 
 
 class Told:
-    """The orders to end that a process gets by signals. ``clock``: monotonic seconds."""
+    """The orders to end that signals give a process. ``clock``: monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._first_at: float | None = None
 
     def at_once(self, number: int) -> bool:
-        """This signal has come: does it want the end at once? Only a person who presses Ctrl-C again (SIGINT) does.
-        Service managers and wrappers send SIGTERM twice and mean an orderly end; SIGKILL is there for another one."""
+        """Take this signal. Returns whether the process has to end at once: only a person who presses Ctrl-C again
+        (SIGINT) wants that. Service managers and wrappers send SIGTERM twice and still mean an orderly end; they can
+        use SIGKILL."""
         now = self._clock()
         if self._first_at is None:
             self._first_at = now
@@ -94,7 +95,7 @@ class Told:
 
 
 def secret_path(options: ServeOptions) -> Path:
-    """Where the endpoints' shared secret is, or will be."""
+    """Return the path of the endpoints' shared secret, which does not have to exist yet."""
     if options.peer_secret_file:
         return Path(options.peer_secret_file).expanduser()
     kind, where = parse_store(options.store_url)
@@ -103,8 +104,8 @@ def secret_path(options: ServeOptions) -> Path:
 
 
 def read_secret(options: ServeOptions) -> bytes:
-    """The shared secret of the endpoints. Generated where none is given: all processes that share a store directory
-    (embedded) or a user (Riak) find the same. Raises ``ConfigError``.
+    """Return the endpoints' shared secret, generating it if none is given. All processes that share a store directory
+    (embedded) or a user (Riak) find the same one. Raises ``ConfigError``.
     """
     path = secret_path(options)
     if not options.peer_secret_file:
@@ -115,19 +116,19 @@ def read_secret(options: ServeOptions) -> bytes:
                 _make_secret(path)
             elif others_may(found.st_mode):
                 path.chmod(0o600)
-                log.warning("other users of this machine could read %s: from now on only its owner can", path)
+                log.warning("other users of this machine could read %s; now only its owner can", path)
         except (OSError, StoreError) as error:
             text = why_not_written(path.parent, error) if getattr(error, "errno", None) in FULL else str(error)
             raise ConfigError(
                 f"cannot keep the endpoints' secret in {path.parent}: {text}; give --store lmdb:DIR with a DIR that "
-                "this user may write, or --peer-secret-file"
+                "this user can write to, or --peer-secret-file"
             ) from None
     try:
         secret = path.read_bytes().strip()
     except OSError as error:
         raise ConfigError(
             f"peer-secret-file {path}: {error.strerror}; make one with: (umask 077; openssl rand -hex 32 > {path}), "
-            "the same for all endpoints"
+            "and use the same file for all endpoints"
         ) from None
     if len(secret) < SECRET_BYTES_MIN:
         raise ConfigError(
@@ -137,7 +138,8 @@ def read_secret(options: ServeOptions) -> bytes:
 
 
 def _make_secret(path: Path) -> None:
-    """Written aside and linked into place: whoever is first wins, and nobody reads half of it. ``OSError``."""
+    """Write the secret to a draft and link that into place: the first process wins, and no process reads half a secret.
+    Raises ``OSError``."""
     draft = path.parent / f".peer-secret-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -149,15 +151,15 @@ def _make_secret(path: Path) -> None:
 
 
 def make_store(options: ServeOptions, *, read_only: bool = False, death_fd: int = -1) -> Store:
-    """The store the options name, not opened yet. ``read_only``: it has to be there already, and is not changed.
-    ``death_fd``: for an embedded one that an endpoint reads, see ``store/embedded/writer.py``.
+    """Return the store that the options name, not opened yet. ``read_only``: the store has to exist, and stays
+    unchanged. ``death_fd``: for an embedded store that an endpoint reads; see ``store/embedded/writer.py``.
 
     Raises ``ConfigError``.
     """
     kind, where = parse_store(options.store_url)
     if kind == "lmdb":
         return EmbeddedStore(where, map_size_bytes=options.map_size_bytes, read_only=read_only, death_fd=death_fd)
-    # Here and not above: whoever has no Riak does without its driver and Protocol Buffers, 15 ms and 3 MB.
+    # Here and not above: without Riak this saves the driver and Protocol Buffers, 15 ms and 3 MB.
     from ..store.riak import RiakStore, Secured
     from .riak_credentials import riak_credentials
 
@@ -172,14 +174,15 @@ def make_store(options: ServeOptions, *, read_only: bool = False, death_fd: int 
 
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """The listening socket. Raises ``ConfigError``. ``shared``: for all endpoints of one supervisor, which inherit it.
-    Another supervisor cannot have the port too: the kernel would deal connections to both, ready or not (ADR 27)."""
+    """Return the listening socket. ``shared``: all endpoints of one supervisor inherit it. Another supervisor cannot
+    have the same port: the kernel would distribute connections to both, ready or not (ADR 27). Raises
+    ``ConfigError``."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         sock = socket.socket(family, kind, protocol)
-    except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host can be so
+    except (OSError, UnicodeError) as error:  # UnicodeError: not a possible host name
         raise ConfigError(f"host {host!r}: {error}; it has to be a name or an address of this machine") from None
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -188,10 +191,10 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
         sock.setblocking(False)
     except OSError as error:
         sock.close()
-        of_one = "endpoints of a shared port are started by one command, with --endpoints N; else " if shared else ""
+        of_one = "start all endpoints of a shared port with one command and --endpoints N; else " if shared else ""
         todo = {
             errno.EADDRINUSE: f"; {of_one}give another --port, or end what holds it (ss -ltnp 'sport = :{port}')",
-            errno.EADDRNOTAVAIL: "; --host has to be an address of this machine, or 0.0.0.0 for all of them",
+            errno.EADDRNOTAVAIL: "; --host has to be an address of this machine, or 0.0.0.0 for all",
             errno.EACCES: "; give a --port from 1024 on",
         }.get(error.errno or 0, "")
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}{todo}") from None
@@ -199,19 +202,19 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def advertised(options: ServeOptions, port: int) -> str:
-    """The URL that peers are told, with the port that it is at."""
+    """Return the URL that the endpoint advertises to its peers, with its actual port."""
     if options.advertise:
         return options.advertise.rstrip("/")
     return url_at(options, options.host if options.internal is None else options.internal[0], port)
 
 
 def planned_url(options: ServeOptions) -> str:
-    """What peers will be told, of an endpoint that does not run yet and whose ports are given."""
+    """Return the URL that an endpoint with given ports will advertise once it runs."""
     return advertised(options, options.port if options.internal is None else options.internal[1])
 
 
 def url_at(options: ServeOptions, host: str, port: int) -> str:
-    """The URL of an address that is listened on, as others on the network have it."""
+    """Return the URL at which others on the network reach a listening address."""
     if host in ("", "0.0.0.0", "::"):
         host = socket.gethostname()
     scheme = "wss" if options.tls_cert else "ws"
@@ -219,11 +222,11 @@ def url_at(options: ServeOptions, host: str, port: int) -> str:
 
 
 def alone_at_url(options: ServeOptions) -> bool:
-    """Listening, are we the only ones who can be at the URL that peers are told? Then an endpoint that is registered
-    there under our name is one that has died, and its name need not be waited for (ADR 15).
+    """Can only this endpoint be at its advertised URL while it listens? Then an endpoint that is registered there under
+    its name has died, and it does not have to wait for its name (ADR 15).
 
-    Not where others may have been told the same: at a URL that was given, or, on a store that several machines share,
-    at a loopback address or one made of the host's name, which copies of a machine have in common.
+    Others can advertise the same URL if it was given. On a store that several machines share, this also holds for a
+    loopback address, or one made of the host name, which copies of a machine have in common.
     """
     if options.advertise:
         return False
@@ -237,10 +240,10 @@ def alone_at_url(options: ServeOptions) -> bool:
 
 
 def _calling(options: ServeOptions) -> Calling | None:
-    """Whom to ask who may connect."""
+    """Return the caller of ``auth-url``, if one is set."""
     if not options.auth_url:
         return None
-    # Here and not above: whoever asks nobody does without aiohttp, 0.1 s and 9 MB.
+    # Here and not above: without auth-url this saves aiohttp, 0.1 s and 9 MB.
     from ..access.calling import Calling
 
     return Calling(options.auth_url, options.auth_timeout)
@@ -250,14 +253,14 @@ async def settled(options: ServeOptions, store: Store) -> Settings:
     """Open the store, and agree with it on the cluster's settings. The first endpoint of a cluster records its own.
 
     Args:
-        options: Of the endpoint.
-        store: Its store. It is open when this returns, and closed when this raises.
+        options: The endpoint's options.
+        store: The endpoint's store, open when this returns, and closed when this raises.
 
     Returns:
         The settings that the store records.
 
     Raises:
-        ConfigError: The endpoint was started with other settings, or cannot carry out those that are recorded.
+        ConfigError: The endpoint was started with other settings, or cannot carry out the recorded ones.
         StoreError: The store cannot be used.
     """
     try:
@@ -270,15 +273,16 @@ async def settled(options: ServeOptions, store: Store) -> Settings:
         await store.close()
         raise
     if options.retained_topics and recorded.history == "off":
-        log.warning("history-topics are without effect: the cluster has history off, as its store records")
+        log.warning("history-topics has no effect: the cluster's store records history off")
     return recorded
 
 
 async def agrees(options: ServeOptions) -> int:
-    """Ask the store whether endpoints with these options can join its cluster, before one is started.
+    """Check whether endpoints with these options can join the store's cluster, before any of them starts.
 
     Returns:
-        0, also where the store cannot be read: the endpoints say so, and try again; or 2, and standard error says why.
+        2 if they cannot, and standard error says why; else 0. If the store cannot be read, it is 0 as well: the
+        endpoints report that and try again.
     """
     try:
         store = make_store(options, read_only=True)
@@ -300,14 +304,14 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
     end: asyncio.Future[str | None] = loop.create_future()
 
     def finish(why: str | None) -> None:
-        if not end.done():  # else it goes on with that
+        if not end.done():  # the first reason counts
             end.set_result(why)
 
     told = Told()
 
     def tell(number: int) -> None:
         if told.at_once(number):
-            log.warning("told to end twice: ending at once")
+            log.warning("second order to end: ending at once")
             logging.shutdown()
             os._exit(1)
         finish(None)
@@ -325,9 +329,9 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
     if not options.wants_token and not options.insecure and not is_loopback(sock.getsockname()[0]):
         sock.close()
         raise ConfigError(
-            f"host {options.host!r}: whoever reaches this address could read and publish everything; give --auth-keys "
-            "FILE, so that clients need a token, --auth-url URL, which is asked who may connect, or --insecure, where "
-            "only friends reach it"
+            f"host {options.host!r}: everyone who reaches this address could read and publish everything; give "
+            "--auth-keys FILE, so that clients need a token, --auth-url URL, so that endpoints ask it about each "
+            "client, or --insecure, if only people you trust reach it"
         )
     port = sock.getsockname()[1]
     internal = listen(*options.internal) if options.internal is not None else None
@@ -396,7 +400,7 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
         if options.internal is not None and internal is not None:
             inside = url_at(options, options.internal[0], internal.getsockname()[1])
             at = f"{url_at(options, options.host, port)}/ (internal: {inside}/)"
-        # In one write, which an unbuffered `print` does not do: the endpoints of a supervisor share the stream.
+        # In a single write, unlike an unbuffered `print`: the endpoints of a supervisor share the stream.
         outlet = Outlet(writing(sys.stdout))
         outlet.put(f"ingeborg: endpoint {me.name} ready at {at}\n".encode())
         outlet.close()
@@ -410,22 +414,22 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
     if calling is not None:
         await calling.close()
     if isinstance(store, EmbeddedStore) and store.lost:
-        return 2  # not to be started again by itself: where the directory was removed, with an empty store
+        return 2  # no automatic restart: if the directory was removed, it would begin with an empty store
     return 0 if why is None else NAME_TAKEN
 
 
 def _end_at_once() -> None:
-    """As ``kill -9`` does, with an exit code and with the log written: the core can do nothing in order any more."""
+    """End as with ``kill -9``, but with an exit code and a written log: after its failure the core cannot shut down."""
     logging.shutdown()
     os._exit(CORE_FAILED)
 
 
 def _watch_supervisor(fd: int, gone: Callable[[], None]) -> None:
-    """``gone`` is called when the supervisor's end of the pipe closes: even ``kill -9`` of it leaves nobody behind."""
+    """Call ``gone`` when the supervisor's end of the pipe closes: even ``kill -9`` leaves no endpoint behind."""
     loop = asyncio.get_running_loop()
 
     def end_of_file() -> None:
-        loop.remove_reader(fd)  # else it is called again and again
+        loop.remove_reader(fd)  # else the loop calls this again and again
         gone()
 
     loop.add_reader(fd, end_of_file)
@@ -433,16 +437,16 @@ def _watch_supervisor(fd: int, gone: Callable[[], None]) -> None:
 
 @functools.cache
 def _last_words() -> int:
-    """Have Python say what this process dies of, should it be a fault of memory: on damage in a file that LMDB has
-    mapped. Returns the end of the pipe where that is to be read; both ends are there for as long as the process is."""
+    """Have Python report a memory fault that kills this process, caused by damage in a file that LMDB has mapped.
+    Returns the end of the pipe where that report can be read. Both ends stay open as long as the process lives."""
     there, here = os.pipe()
     faulthandler.enable(here, all_threads=False)
     return there
 
 
 def look_at_new_objects(loop: asyncio.AbstractEventLoop) -> None:
-    """Now, and every ``NEW_OBJECTS_S``: have the collector look at what was made since. After that only a full
-    collection looks at it, which Python makes when all that lives has grown by a quarter."""
+    """Collect the objects made since the last time, now and every ``NEW_OBJECTS_S``. Later only a full collection
+    examines them, which Python runs when the number of living objects has grown by a quarter."""
     gc.collect(1)
     loop.call_later(NEW_OBJECTS_S, look_at_new_objects, loop)
 
@@ -452,15 +456,16 @@ def run(
     given: Inherited | None = None,
     endpoint: Callable[..., EndpointServer] = EndpointServer,
 ) -> int:
-    """Serve until told to end. Returns the exit code. ``given``: by a supervisor, which tells by its own end, too.
-    ``endpoint``: makes the server. Measurements and tests give it more states of slots than the product has."""
+    """Serve until an order to end comes. Returns the exit code. ``given``: inherited from a supervisor, whose own end
+    is such an order too. ``endpoint``: makes the server. Measurements and tests give it more states of slots than the
+    product has."""
 
     async def main() -> int:
         look_at_new_objects(asyncio.get_running_loop())
         return await _serve(options, given, endpoint)
 
     gc.set_threshold(*GC_THRESHOLDS)
-    gc.freeze()  # what is there by now stays to the end, and need not be looked at
+    gc.freeze()  # existing objects stay to the end: the collector can skip them
     machine.return_large_memory()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

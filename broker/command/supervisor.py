@@ -1,4 +1,4 @@
-"""`ingeborg serve --endpoints N`: N endpoint processes, kept running, restarted in turn, ended together.
+"""`ingeborg serve --endpoints N`: keeps N endpoint processes running, restarts them in turn, ends them together.
 
 They are on consecutive ports, or all on one (ADR 27). Owns: the processes, and the socket and status table that they
 share. Must never: handle a message, or accept a connection; each process is an endpoint like any other and finds the
@@ -30,22 +30,22 @@ from .serve import NAME_TAKEN, Told, listen
 
 log = logging.getLogger("ingeborg.supervisor")
 
-#: A process that died is started again after this long, doubled every time it dies within ``STABLE_S``, in seconds.
+#: Time until a process that died starts again, in seconds. It doubles each time the process dies within ``STABLE_S``.
 RESTART_FIRST_S = 0.2
 RESTART_MAX_S = 10.0
 STABLE_S = 30.0
 
-#: How long the processes may take to end in order beside their ``drain_time``, before they are killed, in seconds.
+#: Time for the processes to shut down in addition to ``drain_time``, in seconds. Then the supervisor kills them.
 END_S = 20.0
 
 
-#: How long after the terminal has gone its SIGHUP may still come, in seconds: from a shell that ends as well.
+#: Time after the terminal has gone within which its SIGHUP can still come, in seconds: from a shell that ends as well.
 GONE_S = 5.0
 
 
 class Shared(NamedTuple):
-    """What all the processes inherit: the pipe that closes with the supervisor, the status table, and the socket that
-    they accept on, if they share one."""
+    """The descriptors that all processes inherit: the pipe that closes with the supervisor, the status table, and the
+    listening socket, if they share one."""
 
     pipe_read: int
     status_table: status_table.StatusTable
@@ -53,7 +53,7 @@ class Shared(NamedTuple):
 
 
 class Child:
-    """One endpoint process, over all its lives. ``entry``: in the status table."""
+    """One endpoint process, over all its lives. ``entry``: its number in the status table."""
 
     def __init__(self, options: ServeOptions, shared: Shared, entry: int = 0) -> None:
         self.options = options
@@ -61,34 +61,34 @@ class Child:
         self.process: subprocess.Popen[bytes] | None = None
         self.start_at = 0.0
         self.given_up = False
-        self.was_ready = False  # in its present life
-        self.ever_ready = False  # in any
+        self.was_ready = False  # ready in its present life
+        self.ever_ready = False  # ready in any life
         self._shared = shared
         self._wait_s = RESTART_FIRST_S
         self._started_at = 0.0
 
     @property
     def name(self) -> str:
-        """Of the endpoint."""
+        """The endpoint's name."""
         return self.options.name
 
     def ready(self) -> bool:
-        """Does it take part, and accept clients? By what it shows in the status table."""
+        """Does the status table show that the endpoint takes part in the cluster, and accepts clients?"""
         is_ready = self._shared.status_table.accepts(self.entry, time.monotonic())
         if is_ready:
             self.was_ready = self.ever_ready = True
         return is_ready
 
     def start(self) -> None:
-        """Start it; where that fails, later again."""
+        """Start the process; if that fails, try again later."""
         try:
             self._start()
-        except OSError as error:  # no process is to be had, or a new version is just being installed
+        except OSError as error:  # the system has no more processes, or somebody is just installing a new version
             log.error("endpoint %s cannot be started: %s", self.name, error)
-            self._later("was not started")
+            self._later("did not start")
 
     def _start(self) -> None:
-        """With its options in the environment: nothing to quote, nothing to parse twice."""
+        """Start it with its options in the environment, which need no quoting and no second parsing."""
         environment = {
             key: value
             for key, value in os.environ.items()
@@ -111,25 +111,25 @@ class Child:
             env=environment,
             pass_fds=fds,
             stdin=subprocess.DEVNULL,
-            # Signals of the terminal come to the supervisor alone, which passes them on once.
+            # The terminal signals only the supervisor, which passes each signal on once.
             start_new_session=True,
         )
 
     def tell_to_end(self) -> bool:
-        """In order, if it runs. Does it? A second time changes nothing."""
+        """Tell the process to shut down in order. Returns whether it runs. A second call changes nothing."""
         if self.process is None:
             return False
         self.process.send_signal(signal.SIGTERM)
         return True
 
     def kill(self) -> None:
-        """At once, if it runs."""
+        """End the process at once, if it runs."""
         if self.process is not None:
             self.process.kill()
 
     def ended(self) -> int | None:
-        """The exit code of a process that has ended and was not asked before. What it has counted in the status table
-        is cleared."""
+        """Return the exit code if the process has ended since the last call, and clear its counts in the status
+        table."""
         code = self.process.poll() if self.process is not None else None
         if code is not None:
             self.process = None
@@ -137,13 +137,13 @@ class Child:
         return code
 
     def died(self, code: int) -> None:
-        """Set when to start it again, if that is of any use."""
+        """Schedule the next start, unless another endpoint has the name."""
         if code == NAME_TAKEN:
             self.given_up = True
-            # Two supervisors that did not would end each other's endpoints for ever.
+            # Otherwise two supervisors would end each other's endpoints for ever.
             log.error(
-                "endpoint %s is given up: another one has its name (its last words say where); give every endpoint, "
-                "or every supervisor, a --name of its own",
+                "giving up endpoint %s: another one has its name (its last log line says where); give every endpoint, "
+                "or every supervisor, its own --name",
                 self.options.name,
             )
             return
@@ -159,7 +159,7 @@ class Child:
 
 
 def _options_of(options: ServeOptions, base: str, index: int) -> ServeOptions:
-    """Of the child of this index, which shares what there is to share by what it inherits."""
+    """Return the options of the child with this index. What the children share, it inherits as descriptors."""
     internal = ""
     if options.internal is not None:
         host, port = options.internal
@@ -176,8 +176,8 @@ def _options_of(options: ServeOptions, base: str, index: int) -> ServeOptions:
 
 
 def run(options: ServeOptions) -> int:
-    """Run the endpoints until told to end. Returns the exit code: 2 if one says that its options are wrong
-    or its store is lost, which is so for all of them; ``NAME_TAKEN`` if others have the names of all."""
+    """Run the endpoints until an order to end comes. Returns the exit code: 2 if one endpoint reports wrong options or
+    a lost store, which concerns all; ``NAME_TAKEN`` if others have the names of all."""
     try:
         port = listen(options.host, options.port, shared=True) if options.share_port else None
     except ConfigError as error:
@@ -191,7 +191,7 @@ def run(options: ServeOptions) -> int:
         pipe_read, status_table.make(options.endpoints, resource.getrlimit(resource.RLIMIT_NOFILE)[0]), port
     )
     children = [Child(_options_of(options, base, index), shared, index) for index in range(options.endpoints)]
-    asked: list[int] = []  # a second one: to end at once
+    asked: list[int] = []  # orders to end; after a second one the endpoints end at once
     told = Told()
     rolling = Rolling(children, _longest_s(options))
     rolls: list[int] = []
@@ -215,16 +215,17 @@ def run(options: ServeOptions) -> int:
                 if child.process is None and not child.given_up and child.start_at <= now:
                     child.start()
             for child in children:
-                child.ready()  # noted now: an endpoint that has ended shows nothing
+                child.ready()  # note it now: `ended` clears the status
                 code = child.ended()
                 if code is None:
                     continue
                 took = rolling.took(child, now)
-                # Of one that was ready: its store is lost. Of one that never was in any life: its options are wrong,
-                # and so are all others'. Else what is installed has changed, and those that run are not concerned.
+                # Exit code 2 after being ready means a lost store. From an endpoint that was never ready it means wrong
+                # options, which all others have as well. Otherwise the installed version has changed, which does not
+                # concern the running ones.
                 if code == 2 and (child.was_ready or not child.ever_ready):
                     log.error(
-                        "endpoint %s ended with exit code 2, for what it says above: all others end, too",
+                        "endpoint %s ended with exit code 2 for the reason above: ending all others as well",
                         child.options.name,
                     )
                     exit_code = 2
@@ -243,10 +244,10 @@ def run(options: ServeOptions) -> int:
                 rolling.ask(now)
             rolling.step(now)
             if not asked:
-                time.sleep(0.1)  # how long a death or a signal may go unnoticed
+                time.sleep(0.1)  # the longest that a death or a signal goes unnoticed
     finally:
         if port is not None:
-            port.close()  # when the endpoints have let go of it, too, who comes is refused, and does not wait
+            port.close()  # once the endpoints close it as well, the kernel refuses clients instead of queuing them
         if not _end(children, asked, _longest_s(options)):
             exit_code = 1
         os.close(pipe_write)
@@ -256,9 +257,8 @@ def run(options: ServeOptions) -> int:
 
 
 def reap(mine: Container[int]) -> None:
-    """Bury the dead whose parents have died before them, and whom nobody else would: they are children of process 1,
-    and in a container that is this one. Such are the writers of an endpoint that was killed. ``mine``: whose exit codes
-    somebody here waits for."""
+    """Reap ended processes whose parents died first, such as the writers of an endpoint that was killed. Process 1
+    inherits them, and in a container that is this one. ``mine``: children whose exit codes the caller collects."""
     if not hasattr(os, "waitid"):  # on macOS, which has no containers
         return
     while True:
@@ -266,13 +266,13 @@ def reap(mine: Container[int]) -> None:
             dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if dead is None or dead.si_pid in mine:  # the next call comes to those behind it
+        if dead is None or dead.si_pid in mine:  # a later call reaches those behind it
             return
         os.waitpid(dead.si_pid, 0)
 
 
 def _at(options: ServeOptions, port: int) -> ServeOptions:
-    """With the port that is shared, where any free one was asked for; the internal ones are any, too."""
+    """Return the options with the actual shared port, if they ask for any free one; internal ports stay any free."""
     if options.port:
         return options
     host, internal = options.internal or ("127.0.0.1", 0)
@@ -280,30 +280,30 @@ def _at(options: ServeOptions, port: int) -> ServeOptions:
 
 
 def _address(host: str, port: int) -> str:
-    """As options have it."""
+    """Return the address in the form of an option."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _longest_s(options: ServeOptions) -> float:
-    """How long the processes may take to end in order."""
+    """Return the time for the processes to shut down, in seconds."""
     return END_S + options.drain_time + (HANDSHAKES_S if options.share_port else 0.0)
 
 
 class Terminal:
-    """Whose SIGHUP it is: that of the terminal, which goes and ends what was started there, or somebody's wish for a
-    restart. It comes as the terminal goes, or not at all (a shell's `disown`); later ones are wishes."""
+    """Tells the two kinds of SIGHUP apart: a closing terminal, which ends everything started there, or a request for a
+    restart. The terminal's SIGHUP comes while it closes, or never (a shell's `disown`); later ones are requests."""
 
     def __init__(self) -> None:
-        self.ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # its going: `nohup`
+        self.ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # under `nohup`
         self._had = _has_terminal()
         self._gone_at: float | None = None
 
     def hung_up(self) -> bool:
-        """Is it going, now that a SIGHUP has come?"""
+        """Has the terminal gone?"""
         return self._had and not _has_terminal()
 
     def look(self, now: float) -> None:
-        """``now``: monotonic, in seconds. Call several times a second."""
+        """Note whether the terminal is there. ``now``: monotonic, in seconds. Call several times a second."""
         if not self.hung_up():
             self._gone_at = None
         elif self._gone_at is None:
@@ -313,7 +313,7 @@ class Terminal:
 
 
 def _has_terminal() -> bool:
-    """Is there a terminal that this process belongs to?"""
+    """Does this process have a controlling terminal?"""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:
@@ -322,7 +322,7 @@ def _has_terminal() -> bool:
 
 
 def _end(children: list[Child], asked: list[int], longest_s: float) -> bool:
-    """End the processes, in order where they manage it in time and nobody asks again. Did they?"""
+    """End the processes, in order if they manage it in time and no second order comes. Returns whether they did."""
     running = {child.name: child.process for child in children if child.process is not None}
     for child in children:
         child.tell_to_end()
@@ -331,10 +331,10 @@ def _end(children: list[Child], asked: list[int], longest_s: float) -> bool:
         if time.monotonic() < deadline and len(asked) < 2:
             time.sleep(0.05)
             continue
-        why = "told to end twice" if len(asked) > 1 else f"not ended within {longest_s:.0f} s"
+        why = "second order to end" if len(asked) > 1 else f"not ended within {longest_s:.0f} s"
         for name, process in running.items():
             if process.poll() is None:
-                log.error("%s: endpoint %s is killed", why, name)
+                log.error("%s: killing endpoint %s", why, name)
                 process.kill()
                 process.wait()
         return False

@@ -1,11 +1,11 @@
-"""Accepting connections: when this process takes one, how many at once, and what becomes of them when files run out.
+"""Accepts connections: when this process takes one, how many at once, and how it behaves when file descriptors run out.
 
-A port may be shared by several processes (ADR 27). Owns: the watch on a listening socket, and the connections that came
-by it, until they are over. Must never: listen, or keep what waits at a shared port from the other processes for longer
+Several processes can share a port (ADR 27). Owns: the watch on a listening socket, and the connections accepted from it
+until they end. Must never: listen, or keep a connection that waits at a shared port from the other processes for longer
 than they take to come.
 
-The last descriptors of the process are kept for what must go on when clients have used up all others: health pages,
-links, a process that reads large frames. A system gives the lowest descriptor that is free, so a new connection's own
+The process reserves its last descriptors for work that must go on when clients have used up all others: health pages,
+links, a process that reads large frames. The system gives out the lowest free descriptor, so a new connection's own
 number tells how many are left.
 """
 
@@ -36,76 +36,79 @@ from .status_table import Other, StatusEntry
 
 log = logging.getLogger("ingeborg.endpoint")
 
-#: Connections taken in one pass of the loop: some 3 ms, in which nobody else is served.
+#: Connections taken in one pass of the loop: about 3 ms, in which the loop serves nobody else.
 AT_ONCE = 32
 
-#: How many connections more than the mean of all a process may have before it leaves new ones to the others for a
-#: moment: one, and one more for each so many of the mean. Few connections may each be a busy one. If the others do not
-#: come, it takes a few.
+#: Connections that a process can have above the mean of all before it leaves new ones to the others for a moment: one,
+#: plus one for each ``SLACK_EACH`` of the mean. Each of a few connections may be a busy one. If the others do not come,
+#: the process takes a few.
 SLACK_EACH, A_FEW = 8, 4
-#: And before it leaves them for longer, and takes many if the others do not come.
+#: The same before it leaves new ones for longer; it then takes many if the others do not come.
 SLACK = 16
 
-#: How long it leaves them, in seconds: an idle process comes within a millisecond, a busy one after a turn of its loop.
+#: The moment, in seconds: an idle process comes within a millisecond, a busy one after a turn of its loop.
 MOMENT_S, PAUSE_S = 0.001, 0.005
-#: And how often in a row, while the others take some: it may be that they do not keep up.
+#: Pauses in a row while the others take some connections: perhaps they do not keep up.
 PAUSES_MAX = 4
 
-#: Descriptors that clients do not get, or one of so many where there are few. Connections may use the first half of
-#: them, for pages and links; the rest is for files and processes of the endpoint's own.
+#: Descriptors withheld from clients, or one part in this many where descriptors are few. Connections can use the first
+#: half of the reserve, for pages and links; the rest is for the endpoint's own files and processes.
 SPARE_FILES, SPARE_PART = 64, 8
-#: How long such a connection may take for its request, in seconds: it keeps others out.
+#: Time that a reserved connection has for its request, in seconds, since it keeps others out.
 SPARE_S = 1.0
 
-#: How long it pauses when the system cannot give it a connection, in seconds. The usual cause is a lack of memory.
-#: The others that share the port take what comes meanwhile.
+#: Pause when the system cannot give the process a connection, in seconds. The usual cause is a lack of memory. The
+#: other processes at the port take new connections meanwhile.
 FULL_S = 0.2
-#: What Linux says of a connection that has ended while it waited (accept(2)): there may be others behind it.
+#: Linux's errors for a connection that ended while it waited (accept(2)): others may wait behind it.
 GONE = frozenset(
     (
         *(errno.ECONNABORTED, errno.EPROTO, errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EPERM),
         *(errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH),
     )
 )
-#: Between two lines of the log that say so, in seconds.
+#: Interval between two log lines about it, in seconds.
 SAY_S = 30.0
 
-#: How long handshakes that are under way may take when it accepts no more, in seconds: three round trips of 300 ms.
-#: Whoever has not sent a request by then is told to go elsewhere when he does.
+#: Time that handshakes under way have once the process accepts no more, in seconds: three round trips of 300 ms. A
+#: client that sends its request later gets the answer to go elsewhere.
 HANDSHAKES_S = 1.0
 
 
 def files_max() -> int:
-    """How many descriptors this process may have (``ulimit -n``), which others may change while it runs."""
+    """Return how many descriptors this process can have (``ulimit -n``); others can change it while it runs."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def spare_files(most: int) -> int:
-    """How many of these clients do not get."""
+    """Return how many of these are withheld from clients."""
     return min(SPARE_FILES, most // SPARE_PART)
 
 
 class Share:
-    """How many of the connections that wait this process takes, by what all of them have. Pure.
+    """Decides how many waiting connections this process takes, from the counts of all processes. Pure.
 
-    Connections live long, so each process should have as many as any other. But nobody knows which processes will come
-    for what waits, and one that stands still will not. So one that has more than its share leaves them for a moment,
-    again while others take some, and then takes them all the same.
+    Connections live long, so each process should have as many as any other. But nobody knows which processes will take
+    the waiting connections, and a process that stands still will not. So a process that has more than its share leaves
+    them for a moment, repeats that while others take some, and then takes them after all.
     """
 
     def __init__(self) -> None:
-        self.pause_s = PAUSE_S  # the next one
+        self.pause_s = PAUSE_S  # length of the next pause
         self._pauses = 0  # in a row
-        self._taken = 0  # by the others, at the last one
+        self._taken = 0  # connections that the others had taken at the last pause
 
     def all_taken(self) -> None:
-        """After a pause nothing waits."""
+        """Note that nothing waits after a pause."""
         self._pauses = 0
 
     def turn(self, connections: int, others: Sequence[Other], is_full: bool = False) -> int:
-        """Something waits: take so many now. 0: pause for ``pause_s``, then look whether something waits still.
-        ``is_full``: this process would have to refuse what it takes, so it leaves it to others as long as they come."""
+        """Return how many of the waiting connections to take now; 0: pause for ``pause_s``, then check again.
+
+        ``is_full``: this process would have to refuse the connections, so it leaves them to others as long as they
+        come.
+        """
         if not others:
             return AT_ONCE
         mean = (connections + sum(other.connections for other in others)) / (len(others) + 1)
@@ -127,9 +130,11 @@ class Share:
 
 
 class Accepting:
-    """One listening socket of an endpoint. ``tls``: further arguments of ``connect_accepted_socket``; ``counts``: the
-    core's counters; ``entry``: in the status table of those who share the socket, ``None``: nobody does; ``internal``:
-    it is the internal address."""
+    """One listening socket of an endpoint.
+
+    ``tls``: further arguments of ``connect_accepted_socket``; ``counts``: the core's counters; ``entry``: in the status
+    table, ``None`` if no other process shares the socket; ``internal``: the socket is at the internal address.
+    """
 
     def __init__(
         self,
@@ -152,7 +157,7 @@ class Accepting:
         self._pause: asyncio.TimerHandle | None = None
         self._taken = 0
         self._connections: set[AcceptedSocket] = set()
-        self._opening: set[AcceptedSocket] = set()  # their handshakes are not over
+        self._opening: set[AcceptedSocket] = set()  # still in their handshakes
         self._opened = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._saying = Sparing(SAY_S)
@@ -162,7 +167,7 @@ class Accepting:
         sock.setblocking(False)
 
     def follow(self, ready: bool) -> None:
-        """Take connections, or leave them to others."""
+        """Accept connections, or leave them to others."""
         if ready is not self._open:
             self._open = ready
             if ready:
@@ -171,8 +176,10 @@ class Accepting:
                 self._look_away()
 
     async def end(self) -> None:
-        """Take no more, and let go of the socket, which stays open for as long as others have it; handshakes under way
-        have ``HANDSHAKES_S`` to end."""
+        """Accept no more, give handshakes under way ``HANDSHAKES_S`` to end, and let go of the socket.
+
+        The socket stays open for as long as other processes have it.
+        """
         self.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(HANDSHAKES_S):
@@ -190,14 +197,14 @@ class Accepting:
         self._loop.add_reader(self._sock.fileno(), self._come)
 
     def _look_away(self, for_s: float | None = None, then: Callable[[], None] | None = None) -> None:
-        """Let what comes wake up the others only."""
+        """Let new connections wake up only the other processes."""
         self._loop.remove_reader(self._sock.fileno())
         if self._pause is not None:
             self._pause.cancel()
         self._pause = None if for_s is None or then is None else self._loop.call_later(for_s, then)
 
     def _come(self) -> None:
-        """Something waits."""
+        """Take some of the waiting connections."""
         most = AT_ONCE
         if self._entry is not None:
             others = self._entry.others(time.monotonic())
@@ -209,7 +216,7 @@ class Accepting:
             try:
                 sock, _ = self._sock.accept()
             except BlockingIOError:
-                break  # another process has been first
+                break  # another process was first
             except OSError as error:
                 if error.errno in GONE:
                     continue
@@ -221,7 +228,7 @@ class Accepting:
             self._watch()
 
     def _come_again(self) -> None:
-        """Does something wait that was left to the others?"""
+        """After a pause, take what still waits."""
         if self._waits.poll(0):
             self._come()
         else:
@@ -229,7 +236,7 @@ class Accepting:
             self._watch()
 
     def _is_full(self) -> bool:
-        """Would the next connection get a descriptor that clients do not get?"""
+        """Would the next connection get a reserved descriptor?"""
         try:
             next_one = os.dup(self._sock.fileno())
         except OSError:
@@ -258,12 +265,12 @@ class Accepting:
         tls = {**self._tls, "ssl_handshake_timeout": SPARE_S} if self._tls and client.spare else self._tls
         try:
             await self._loop.connect_accepted_socket(lambda: client, sock, **tls)
-        except OSError as error:  # TLS's errors are such
+        except OSError as error:  # TLS errors included
             log.debug("a connection ended before its handshake began: %s", error)
             self.over(client)
 
     def no_file(self) -> None:
-        """A client is not let in, since clients have all the descriptors that they get."""
+        """Refuse a client, since clients have all the descriptors that they can get."""
         most = files_max()
         self._refused(
             "no file",
@@ -281,7 +288,7 @@ class Accepting:
             self._entry.show_counts(len(self._connections), self._taken)
 
     def settled(self, client: AcceptedSocket) -> None:
-        """The handshake is over, in whichever way."""
+        """The handshake is over, successful or not."""
         self._opening.discard(client)
         if not self._opening:
             self._opened.set()
@@ -294,8 +301,7 @@ class Accepting:
 
 
 class AcceptedSocket(ClientSocket):
-    """A connection that came by a listening socket. ``spare``: it has one of the descriptors that clients do not
-    get."""
+    """A connection accepted from a listening socket. ``spare``: it has a reserved descriptor."""
 
     def __init__(self, clients: Clients, accepting: Accepting, internal: bool, spare: bool) -> None:
         super().__init__(clients, internal)
@@ -318,7 +324,7 @@ class AcceptedSocket(ClientSocket):
         return super()._client_comes(request, address)
 
     def _become_peer(self, request: Request) -> None:
-        """See ``ClientSocket``. From here on another protocol has the connection."""
+        """See ``ClientSocket``. From here on another protocol owns the connection."""
         super()._become_peer(request)
         self._accepting.over(self)
 

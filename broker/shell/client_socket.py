@@ -1,7 +1,7 @@
-"""The clients' connections: from bytes to the core's events, and from its effects to bytes.
+"""The clients' connections: turns bytes into the core's events, and the core's effects into bytes.
 
-Owns: the clients' sockets, whose turn it is to be taken from, and what a request turns out to be. Must never: decide
-what the core could decide.
+Owns: the clients' sockets, the order in which they are read, and how to handle each request. Must never: make a
+decision that the core could make.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ from .status import Status
 
 log = logging.getLogger("ingeborg.endpoint")
 
-#: What a connection is written in one turn where it has to be compressed, in bytes: 2 ms. A longer frame is not.
+#: Bytes written to a connection in one turn if they have to be compressed: 2 ms. Longer frames are not compressed.
 COMPRESS_BYTES = 64 << 10
 
-#: Connections that bring a chunk of a large message in one pass of the loop: of up to 256 KiB each, 1 ms together.
+#: Connections that deliver a chunk of a large message in one pass of the loop: up to 256 KiB each, 1 ms together.
 LARGE_AT_ONCE = 8
 
-#: Connections that are told in one pass of the loop that they are not let in: 1 ms.
+#: Connections refused in one pass of the loop: 1 ms.
 ANSWERS_AT_ONCE = 16
 
-#: A message on a connection with permessage-deflate, in bytes when it has been inflated: what a few hundred bytes may
-#: become before anybody can look at it, in some 8 ms.
+#: The largest message on a connection with permessage-deflate, in bytes after inflation. A few hundred bytes can become
+#: this much before any check sees them, in about 8 ms.
 INFLATED_BYTES_MAX = 2 << 20
 
 
 _SUBPROTOCOLS = [Subprotocol(LINES)]
 
-#: By two facts of a connection: it speaks in lines; the endpoint compresses what it sends there.
+#: By two facts of a connection: the client sends lines; the endpoint compresses its messages.
 _CODECS: dict[tuple[bool, bool], Codec] = {
     (False, False): TextFrames(),
     (False, True): Codec(),
@@ -71,7 +71,7 @@ _CODECS: dict[tuple[bool, bool], Codec] = {
 
 @dataclass(frozen=True)
 class Terms:
-    """What clients' connections are like. ``large_bytes``: a longer message is read away from the loop."""
+    """Limits and options of clients' connections. ``large_bytes``: a separate process parses longer messages."""
 
     frame_bytes_max: int
     large_bytes: int
@@ -79,7 +79,7 @@ class Terms:
 
 
 class ClientSocket(Socket):
-    """A client's connection. Until its request has come it may turn out to be HTTP, or a peer."""
+    """A client's connection. Until its request has arrived it can turn out to be HTTP, or a peer."""
 
     quantum_bytes = QUANTUM_BYTES
 
@@ -94,7 +94,7 @@ class ClientSocket(Socket):
         )
         super().__init__(self.ws)
         self.large_bytes = terms.large_bytes
-        self.compressing = False  # what it is sent
+        self.compressing = False  # messages to the client
         self.codec = _CODECS[False, False]
         self.internal = internal  # it came to the internal address
         self._clients = clients
@@ -102,16 +102,16 @@ class ClientSocket(Socket):
         self._driver = clients.driver
         self._router = clients.driver.router
         self._reads = True
-        self._reads_later = False  # it is read again when it is its turn to bring a large chunk
-        self._stalled = False  # lines of it wait until the router takes more of it
-        self._asking: asyncio.Task[None] | None = None  # whether it may connect
-        self.grant: Grant | None = None  # what its token permits; None: everything
-        self.address: str | None = None  # under which it is counted
+        self._reads_later = False  # reading resumes when its turn for a large chunk comes
+        self._stalled = False  # some of its lines wait until the router takes more
+        self._asking: asyncio.Task[None] | None = None  # about whether it can connect
+        self.grant: Grant | None = None  # the token's permissions; None: everything
+        self.address: str | None = None  # the address that counts it
         self.connection: Connection | None = None
 
     def handshake(self, event: Request | Response) -> None:
-        """A WebSocket client, a GET of a reserved path, or a peer. A response: to what is no request."""
-        if self.ws.eof_sent:  # what came behind the request, in the same chunk, has broken the protocol already
+        """Handle a WebSocket client, a GET of a reserved path, or a peer. A response answers a malformed request."""
+        if self.ws.eof_sent:  # bytes after the request, in the same chunk, have already broken the protocol
             return
         if isinstance(event, Response):
             self._count_refused()
@@ -121,10 +121,10 @@ class ClientSocket(Socket):
         path = path_of(event)
         response = clients.pages.answer(event, path, self.internal)
         if response is None:
-            peer = self.transport.get_extra_info("peername")  # None: it is gone already
+            peer = self.transport.get_extra_info("peername")  # None: already gone
             address = peer[0] if peer else ""
             try:
-                if self.ws.has_body:  # what follows a handshake are frames, and nobody is to take the body for these
+                if self.ws.has_body:  # frames follow a handshake, and nobody must take the body for them
                     raise Refused(http.HTTPStatus.BAD_REQUEST, "A request with a body opens no WebSocket")
                 if path == PEER_PATH:
                     here = self.transport.get_extra_info("sockname")
@@ -142,22 +142,22 @@ class ClientSocket(Socket):
             self._respond_later(response)
 
     def _client_comes(self, request: Request, address: str) -> Response | Later:
-        """Raises ``Refused``."""
+        """Admit the client, or find out that somebody has to decide. Raises ``Refused``."""
         access = self._clients.access
         admitted = access.admit(request)
-        # Before somebody is asked: one address has no more questions under way than it may have connections.
+        # Before the question goes out: an address has no more pending questions than it can have connections.
         self.address = access.arrived(request, address)
         response = self.ws.accept(request)
         if response.status_code == 400:
-            response.headers["Sec-WebSocket-Version"] = "13"  # RFC 6455 section 4.4: it may be why
+            response.headers["Sec-WebSocket-Version"] = "13"  # RFC 6455 section 4.4: the version may be the reason
         if not isinstance(admitted, Question):
             self.grant = admitted
             return response
-        # Nor is anybody asked about what is no handshake.
+        # Only a handshake is worth a question.
         return partial(self._let_in, admitted, response) if response.status_code == 101 else response
 
     async def _let_in(self, question: Question, response: Response) -> Response:
-        """The response, if the client may connect."""
+        """Return the response once the answer permits the client to connect, else a refusal."""
         try:
             self.grant = await self._clients.access.answer(question)
         except Refused as refused:
@@ -191,7 +191,7 @@ class ClientSocket(Socket):
             self.connection = clients.connected(self)
 
     def _respond_later(self, later: Later) -> None:
-        """Nothing is read meanwhile. The time for the handshake goes on, and ends the connection."""
+        """Read nothing meanwhile. The time limit of the handshake runs on, and ends the connection."""
         self._response_pending = True
         self._clients.asking.add(self)
         self._asking = asyncio.get_running_loop().create_task(self._respond_when_known(later))
@@ -203,20 +203,20 @@ class ClientSocket(Socket):
             self._respond(response)
             self.send_protocol()
         except Exception:
-            log.exception("whether a connection may be made could not be found out; it is cut")
+            log.exception("the check whether a client can connect failed; the endpoint cuts its connection")
             self._stop_asking()
             self._rest = None
             self.transport.abort()
-        self._clients.wait_for_turn(self)  # what has come behind the request
+        self._clients.wait_for_turn(self)  # for the bytes after the request
         self._driver.turn()
 
     def _stop_asking(self) -> None:
         self._response_pending = False
-        self._asking = None  # they hold each other
+        self._asking = None  # the two hold each other
         self._clients.asking.discard(self)
 
     def turn_away(self) -> None:
-        """Nobody who is still asked about is let in any more."""
+        """Refuse the client if its question is still pending."""
         if self._asking is not None:
             self._asking.cancel()
             self._stop_asking()
@@ -225,8 +225,10 @@ class ClientSocket(Socket):
             self._clients.wait_for_turn(self)
 
     def _links_come_in(self, address: str, here: str) -> None:
-        """At our address ``here``, and from that one? A machine that connects to an address of its own comes from
-        it. Raises ``Refused``."""
+        """Check that a link can come in at our address ``here`` from ``address``. Raises ``Refused``.
+
+        A machine that connects to one of its own addresses comes from that address.
+        """
         if not self.internal and self._clients.status.internal:
             raise Refused(http.HTTPStatus.NOT_FOUND, "Links come in at this endpoint's internal address only")
         if not self.internal and not is_loopback(address) and address != here:
@@ -238,16 +240,16 @@ class ClientSocket(Socket):
         self.send_protocol()
         if self.ws.state is OPEN:
             self.settled()
-            # The request has been read; from here on it is frames, with a limit of their own.
+            # The request is complete; from here on frames follow, with their own limit.
             ws = ServerProtocol(state=OPEN, max_size=HANDSHAKE_BYTES_MAX, logger=library_log)
             PeerSocket(self._clients.peers, ws, None).adopt(self.transport)
 
     def large_message(self, message: LargeMessage) -> None:
-        """A command in a large frame."""
+        """Handle a command in a large frame."""
         self.message(Large(message.blocks, message.size, message.is_text))
 
     def messages_come(self, messages: list[bytes]) -> None:
-        """Commands."""
+        """Handle commands."""
         connection = self.connection
         if connection is None:
             return
@@ -259,7 +261,7 @@ class ClientSocket(Socket):
             self._driver.failed("a client's frame", connection=connection.number, request=request)
 
     def message(self, data: bytes | Large) -> None:
-        """A command that came in a frame of its own kind: large, in fragments, or compressed."""
+        """Handle a command in an unusual frame: large, fragmented, or compressed."""
         connection = self.connection
         if connection is None:
             return
@@ -278,39 +280,39 @@ class ClientSocket(Socket):
             self._router.unread(connection, self.unread, time.monotonic())
             if self._large is not None or self._passing:
                 self._read_later()
-        if self.ws.state is not OPEN:  # it is on its way in or out
+        if self.ws.state is not OPEN:  # the connection opens or closes
             self._read_later()
         self._driver.turn()
 
     def _read_later(self) -> None:
-        """A large message comes, or what is passed over: else libuv reads 32 chunks of it in one pass of the loop."""
+        """Pause reading during a large or skipped message: otherwise libuv reads 32 of its chunks in one pass."""
         if not self._reads_later and not self._lost:
             self._reads_later = True
             self.read_or_not()
             self._clients.read_later(self)
 
     def read_now(self) -> None:
-        """Its turn has come to bring a chunk."""
+        """Read a chunk now that its turn has come."""
         self._reads_later = False
         self.read_or_not()
 
     def head_comes(self, data: bytes) -> None:
-        """Those who are connected come before those who want to be."""
+        """Serve connected clients before those that connect."""
         self.take_later(data)
 
     def rest_waits(self) -> None:
-        """It gets on in its turn, and TCP makes it wait so long."""
+        """Wait for a turn; meanwhile TCP holds the sender back."""
         self._clients.wait_for_turn(self)
         self.read_or_not()
 
     def next_turn(self) -> bool:
-        """It has come. True: it wants another one."""
+        """Use the turn. Returns whether the connection needs another one."""
         if self.lined and self._paused and not self._lost:
             self._stalled = True
             return False
         self.take_on()
         if self.waits:
-            return self._asking is None  # else it waits for an answer first
+            return self._asking is None  # otherwise it waits for an answer first
         self.read_or_not()
         return False
 
@@ -319,7 +321,7 @@ class ClientSocket(Socket):
         return self.connection is not None and self.connection.paused
 
     def read_or_not(self) -> None:
-        """Read on, or not: as long as something read before waits for its turn, or the router has had enough."""
+        """Read on, unless data read before waits for its turn, or the router is behind."""
         paused = self._paused
         if self._stalled and (self._lost or not paused):
             self._stalled = False
@@ -333,7 +335,7 @@ class ClientSocket(Socket):
                 self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """What had come of it before is taken all the same, if it was let in."""
+        """Still take what had arrived before, if the client was admitted."""
         if self._asking is not None:
             self._asking.cancel()
             self._stop_asking()
@@ -354,19 +356,19 @@ class ClientSocket(Socket):
             self._router.ponged(self.connection, time.monotonic())
 
     def pause_writing(self) -> None:
-        """The client does not take what it is sent as fast as it comes."""
+        """The client does not read its messages as fast as they come."""
         super().pause_writing()
         if self.connection is not None:
             self._router.blocked(self.connection, self.transport.get_write_buffer_size(), time.monotonic())
 
     def writable(self) -> None:
-        """It takes more again."""
+        """The client reads fast enough again."""
         if self.connection is not None:
             self._router.drained(self.connection, time.monotonic())
             self._driver.turn()
 
     def write(self, frames: list[bytes]) -> None:
-        """Frames of its outbox, in one write, or one for each message that is compressed."""
+        """Write frames of the outbox: in one write, or one for each message that is compressed."""
         if self.ws.state is not OPEN:
             self._router.counters.drops["connection_closed"] += len(frames)
             return
@@ -384,17 +386,17 @@ class ClientSocket(Socket):
         elif self.lined is None:
             self.transport.write(b"".join(frames))
         else:
-            self.transport.writelines(frames)  # few, and long ones are not to be copied
+            self.transport.writelines(frames)  # few and long: joining would copy them
 
     def send_protocol(self) -> None:
-        """What is out of the outbox comes before a close, or the answer to one; a pong may overtake it."""
+        """Send what has left the outbox before a close, or the answer to one; a pong can overtake it."""
         if self.connection is not None and self.connection.outbox.leaving_bytes and self.ws.state is not OPEN:
             for buffer in self.codec.written(self._router.rest(self.connection, time.monotonic())):
                 self.transport.write(text_frame(buffer) if self.compressing else buffer)
         super().send_protocol()
 
     def let_go(self, code: CloseCode) -> None:
-        """Close it, and hold nothing for it. Where the client does not read what it has been sent, it will not read the
+        """Close the connection, and hold nothing for it. A client that does not read its messages will not read the
         close either."""
         self.fail(code)
         self.discard()
@@ -405,7 +407,7 @@ class ClientSocket(Socket):
 
     @property
     def close_code(self) -> str:
-        """What ended the connection: a code of ours or of the client's library, else ``other``; 1006: none was said."""
+        """The code that ended the connection: ours or of the client's library, else ``other``; 1006: none was given."""
         first = (
             self.ws.close_sent if self.ws.close_rcvd is None or not self.ws.close_rcvd_then_sent else self.ws.close_rcvd
         )
@@ -427,9 +429,9 @@ class Clients:
         self.status = status
         self.terms = terms
         self.sockets: dict[Connection, ClientSocket] = {}
-        self.asking: set[ClientSocket] = set()  # those of which somebody is asked whether they may connect
+        self.asking: set[ClientSocket] = set()  # whose admission somebody else decides, still pending
         self._numbers = itertools.count(1)
-        self._read_later: deque[ClientSocket] = deque()  # connections that bring large chunks, until it is their turn
+        self._read_later: deque[ClientSocket] = deque()  # connections with large chunks, until their turn
         self._waiting = RoundRobin[ClientSocket](ClientSocket.next_turn, time.monotonic)
         self._all_gone: asyncio.Event = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -467,7 +469,8 @@ class Clients:
         self.driver.turn()
 
     async def turn_away(self) -> None:
-        """Whoever waits to be let in is told that this endpoint is shutting down; a few in each pass of the loop."""
+        """Answer clients that wait for admission that this endpoint is shutting down; a few in each pass of the
+        loop."""
         while self.asking:
             for client in list(itertools.islice(self.asking, ANSWERS_AT_ONCE)):
                 client.turn_away()
@@ -480,7 +483,7 @@ class Clients:
             await self._all_gone.wait()
 
     def cut(self) -> None:
-        """End the connections that are still there."""
+        """End the remaining connections."""
         for client in list(self.sockets.values()):
             client.transport.abort()
 
@@ -498,7 +501,7 @@ class Clients:
         if client is not None and (close.code is HELD_TOO_MUCH or close.code is TOKEN_REVOKED):
             client.let_go(close.code)
         elif client is not None:
-            # What a client has sent before it hears that it is to go still counts, though it gets no reply.
+            # Commands that a client sent before it learns that it has to go still count, though it gets no reply.
             client.close(close.code, deaf=close.code is not GOING_AWAY)
 
     def _pause_or_resume(self, act: PauseOrResume) -> None:
@@ -511,10 +514,10 @@ class Clients:
         if client is not None:
             client.ping()
 
-    # Whose turn it is
+    # Turns
 
     def wait_for_turn(self, client: ClientSocket) -> None:
-        """More has come of the client than it may have taken at once."""
+        """Queue a client that has sent more than it can have taken at once."""
         if self._waiting.add(client):
             self._loop.call_soon(self._next_turns)
 
@@ -523,7 +526,7 @@ class Clients:
             self._loop.call_soon(self._next_turns)
 
     def read_later(self, client: ClientSocket) -> None:
-        """It brings large chunks: of a few connections one each in a pass of the loop."""
+        """Queue a client that sends large chunks: in each pass of the loop, a few such clients get one chunk each."""
         self._read_later.append(client)
         if len(self._read_later) == 1:
             self._loop.call_soon(self._read_some)

@@ -1,11 +1,11 @@
 """The loop around the core: events in with the time, turns, effects out, store calls, ticks.
 
-Owns: when a turn ends, and that every effect is carried out by whoever said that it does. Must never: decide, or know a
+Owns: when a turn ends, and that every effect reaches the part that carries it out. Must never: decide, or know a
 socket.
 
-A *turn* ends all events that one pass of the loop brought: ``turn()`` is asked for by every event and runs once, so
-that what they led to leaves in one write per connection, one frame per link, and one call to the store for all sets,
-locations or listens that it is about.
+A *turn* ends all events that one pass of the loop brought: every event calls ``turn()``, which runs once. So the
+effects of these events leave in one write per connection, one frame per link, and one call to the store for all their
+sets, locations or listens.
 """
 
 from __future__ import annotations
@@ -27,21 +27,24 @@ from .logs import Sparing
 
 log = logging.getLogger("ingeborg.endpoint")
 
-#: Between two ticks of the core, in seconds: what time-outs are exact to.
+#: Interval between two ticks of the core, in seconds: the precision of time-outs.
 TICK_S = 0.1
 
-#: Between two lines of the log that say why an operation of the store fails, in seconds.
+#: Interval between two log lines that say why a store operation fails, in seconds.
 SAY_S = 30.0
 
-#: Errors that are no failure of the store: the asker is told, or the endpoint ends and says so.
+#: Errors that are not failures of the store: the caller gets the error, or the endpoint ends and says so.
 _TOLD = (ValueError, TooManyFilters, TooManyRevocations, StoreLost, Superseded)
 
 A = TypeVar("A", bound=Act)
 
 
 class Driver:
-    """One endpoint's. ``each_tick``: is called every ``TICK_S`` with the time. ``on_broken``: has this process end at
-    once, since the core has failed; without, the error goes on to the loop."""
+    """The driver of one endpoint.
+
+    ``each_tick``: runs every ``TICK_S`` with the time. ``on_broken``: has this process end at once, since the core has
+    failed; without it, the error goes on to the loop.
+    """
 
     def __init__(
         self,
@@ -58,7 +61,7 @@ class Driver:
         self._acts: dict[type, Callable[[Any], None]] = {}
         self._write: Callable[[list[tuple[Connection, list[bytes]]]], None] = lambda writes: None
         self._send: Callable[[str, list[bytes]], None] = lambda incarnation, frames: None
-        #: What the store may be able to say without waiting.
+        #: Questions that the store can perhaps answer without waiting.
         self._now: dict[str, Callable[..., Any]] = {
             "subscribers": store.subscribers_now,
             "locations": store.locations_now,
@@ -75,28 +78,28 @@ class Driver:
         self._loop = asyncio.get_running_loop()
 
     def carry_out(self, kind: type[A], do: Callable[[A], None]) -> None:
-        """Acts of this kind are carried out by ``do``."""
+        """Have ``do`` carry out acts of this kind."""
         self._acts[kind] = do
 
     def write_with(self, write: Callable[[list[tuple[Connection, list[bytes]]]], None]) -> None:
-        """This writes to the clients' sockets."""
+        """Have this function write to the clients' sockets."""
         self._write = write
 
     def send_with(self, send: Callable[[str, list[bytes]], None]) -> None:
-        """This writes to the peers' links."""
+        """Have this function write to the peers' links."""
         self._send = send
 
     # Time
 
     def start(self) -> None:
-        """Begin to tick."""
+        """Start to tick."""
         if self._on_broken is not None:
             self._loop.set_exception_handler(self._unhandled)
         self._tick_due = time.monotonic()
         self._tick()
 
     async def stop(self) -> None:
-        """Tick no more; what the store has been given has a second to end."""
+        """Stop ticking, and give the store a second to finish the calls that it has."""
         self._stops = True
         if self._tick_handle is not None:
             self._tick_handle.cancel()
@@ -118,7 +121,7 @@ class Driver:
     # Turns
 
     def turn(self) -> None:
-        """Something happened: end the turn when this pass of the loop is over."""
+        """Note that something happened: end the turn when this pass of the loop is over."""
         if not self._turn_due:
             self._turn_due = True
             self._loop.call_soon(self._end_turn)
@@ -143,13 +146,13 @@ class Driver:
         for act in effects.acts:
             try:
                 self._acts[type(act)](act)
-            except Exception:  # one act's fault is not the others': a lost `PauseOrResume` would never be made good
+            except Exception:  # one act's fault must not stop the others: nobody would repeat a lost `PauseOrResume`
                 self.failed(f"a {type(act).__name__}")
         if effects.more:
             self._loop.call_soon(self._work)
 
     def _asked(self) -> list[StoreCall]:
-        """Have the messages of this turn told what the store can say at once; the calls that have to wait for it."""
+        """Answer this turn's questions that the store can answer at once; return the calls that have to wait for it."""
         router, waiting = self.router, []
         while calls := router.asks(time.monotonic()):
             for call in calls:
@@ -187,17 +190,17 @@ class Driver:
         self.turn()
 
     def _store_failure(self, call: StoreCall, error: Exception) -> Exception:
-        """The error for the router. Clients do not learn the reason, so the log says it."""
+        """Return the error for the router. Clients do not learn the reason, so the log has it."""
         if isinstance(error, StoreError) and not isinstance(error, _TOLD):
             if not (error.is_logged or self._stops) and self._saying.is_due(call.operation):
                 log.warning("the store failed in %s: %s", call.operation, error)
-        elif not isinstance(error, _TOLD):  # a fault of ours
+        elif not isinstance(error, _TOLD):  # our own fault
             log.error("the store failed in %s", call.operation, exc_info=error)
         return error
 
     def failed(self, where: str, **ids: Any) -> None:
-        """A fault of ours, which is being handled. In the core it ends the endpoint: what the core holds may be half a
-        change. Elsewhere the event is lost, said and counted, and the endpoint goes on."""
+        """Handle the current exception, our own fault. In the core it ends the endpoint, which may hold half a change.
+        Elsewhere the event is lost, logged and counted, and the endpoint goes on."""
         self.router.counters.counts["turns_failed"] += 1
         error = sys.exception()
         assert error is not None
@@ -209,7 +212,7 @@ class Driver:
             self._end(self._on_broken, error, where, ids)
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What came up to the loop."""
+        """Handle an error that reached the loop."""
         error = context.get("exception")
         if isinstance(error, Exception) and self._on_broken is not None and _is_of_the_core(error):
             self._end(self._on_broken, error, "an event", {})
@@ -223,7 +226,7 @@ class Driver:
 
 
 def _is_of_the_core(error: BaseException) -> bool:
-    """Has it come through a function of the core?"""
+    """Has the error passed through a function of the core?"""
     trace = error.__traceback__
     while trace is not None:
         if "/broker/core/" in trace.tb_frame.f_code.co_filename:

@@ -1,7 +1,7 @@
-"""Log lines: for people, or one JSON object each; with the ids of the connection and the request they are about.
+"""Log lines: text for people, or one JSON object each, with the ids of their connection and request.
 
-Owns: their form, and that nobody waits for whoever reads them. Must never: see a token, a key or a payload; what is
-logged is chosen where it is logged.
+Owns: the form of lines, and that nobody waits for the log's reader. Must never: see a token, a key or a payload; the
+code that logs chooses the content.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from ingeborg.protocol.redaction import redacted
 from .outlet import Outlet, writing
 from .terminal import indented
 
-#: What a line may say beside its text, in this order.
+#: The fields of a line besides its text, in this order.
 FIELDS = ("connection", "request", "command", "code", "address")
 
-#: The loop says of each write that goes nowhere that it does. Over TLS a peer that ended TCP without a word, and reads
-#: nothing, has it say so for each message until the pings are missed: one line of a kind in so many seconds will do.
+#: The loop logs each write that goes nowhere. Over TLS, a peer that ended TCP silently and reads nothing causes such a
+#: line for each message until it misses its pings: one line of a kind in this many seconds is enough.
 SELDOM_S = 30.0
 PER_WRITE = ("SSL connection is closed", "socket.send() raised exception.")
 
-#: An id of a request that is longer is cut: it is the client's, and may be anything.
+#: The greatest length of a request's id in a line: clients choose ids, so the line cuts longer ones.
 ID_CHARS_MAX = 128
 
 
-#: How long the end of the process waits for its last lines to be written, in seconds.
+#: Time that the end of the process waits for its last lines, in seconds.
 FLUSH_S = 1.0
 
 
@@ -41,21 +41,22 @@ class TextFormatter(logging.Formatter):
     """``… INFO ingeborg.endpoint: text connection=7 request="a"``."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line, without what follows it of an exception."""
+        """Format the line, without the traceback that may follow it."""
         said = [f" {name}={json.dumps(getattr(record, name))}" for name in FIELDS if hasattr(record, name)]
         return indented(super().formatMessage(record)) + "".join(said)
 
 
 class Seldom(logging.Filter):
-    """Passes each of ``PER_WRITE`` once in ``SELDOM_S``, with how many were left out since, and all else."""
+    """Passes each of ``PER_WRITE`` once in ``SELDOM_S``, with the number left out since, and passes everything else."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._said: dict[str, tuple[float, int]] = {}  # by text: when, and how often it was not since
+        # by text: when the last line passed, and how many were left out since
+        self._said: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is logged."""
+        """Decide whether to log the record."""
         if record.msg not in PER_WRITE:
             return True
         now = self._clock()
@@ -70,7 +71,7 @@ class Seldom(logging.Filter):
 
 
 class Sparing:
-    """Whether a line of a kind is due: the first one is, and then one in ``every_s`` seconds."""
+    """Decides whether a line of a kind is due: the first one, and then one in ``every_s`` seconds."""
 
     def __init__(self, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._every_s = every_s
@@ -78,7 +79,7 @@ class Sparing:
         self._silent_until: dict[str, float] = {}
 
     def is_due(self, kind: str = "") -> bool:
-        """A line of the kind could be said. ``kind``: of few."""
+        """Ask whether to log a line of this kind now. ``kind``: one of a few."""
         now = self._clock()
         if now < self._silent_until.get(kind, now):
             return False
@@ -87,14 +88,14 @@ class Sparing:
 
 
 class Handler(logging.Handler):
-    """Lines for the outlet of a stream. The stream gets them in their order, and nobody waits for it."""
+    """Puts lines into the outlet of a stream, in their order. Nobody waits for the stream."""
 
     def __init__(self, outlet: Outlet) -> None:
         super().__init__()
         self.outlet = outlet
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Have it written."""
+        """Pass the record's line to the outlet."""
         try:
             line = redacted(self.format(record))
         except Exception:
@@ -103,22 +104,22 @@ class Handler(logging.Handler):
             self.outlet.put(f"{line}\n".encode(errors="backslashreplace"))
 
     def flush(self) -> None:
-        """Wait for what is under way, for a moment."""
+        """Wait a moment for lines under way."""
         self.outlet.flush(FLUSH_S)
 
     def close(self) -> None:
-        """It gets no more lines."""
+        """Accept no more lines."""
         self.outlet.close()
         super().close()
 
 
 def lines_dropped() -> int:
-    """Lines of this process's log that could not be written, since the log was set up."""
+    """Return how many lines of this process's log could not be written since the log was set up."""
     return sum(handler.outlet.dropped for handler in logging.root.handlers if isinstance(handler, Handler))
 
 
 def set_up(form: str, level: str, name: str = "") -> None:
-    """Log to standard error as ``form`` (``text``, ``json``) from ``level`` on. ``name``: the endpoint's, in every
+    """Log to standard error as ``form`` (``text``, ``json``) from ``level`` on. ``name``: the endpoint's name, in every
     JSON line."""
     formatter: logging.Formatter
     if form == "json":
@@ -133,7 +134,7 @@ def set_up(form: str, level: str, name: str = "") -> None:
         formatter = TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def notice(dropped: int) -> bytes:
-        text = f"{dropped} lines of this log were dropped, since whoever reads it stood still"
+        text = f"{dropped} lines of this log were dropped, since its reader stood still"
         fields = {"name": "ingeborg", "levelno": logging.WARNING, "levelname": "WARNING", "msg": text}
         record = logging.makeLogRecord(fields)
         return f"{formatter.format(record)}\n".encode()
@@ -147,7 +148,7 @@ def set_up(form: str, level: str, name: str = "") -> None:
 
 
 def request_id(frame: bytes) -> Any:
-    """The id in a client's frame, for a log line; ``None`` where there is none to be found."""
+    """Find the id in a client's frame, for a log line; ``None`` if it has none."""
     try:
         number = orjson.loads(frame)["id"]
     except (ValueError, KeyError, TypeError, IndexError):
@@ -156,5 +157,5 @@ def request_id(frame: bytes) -> Any:
 
 
 def cut(number: Any) -> Any:
-    """An id as it goes into a line."""
+    """Return the id as a log line shows it."""
     return number[:ID_CHARS_MAX] if isinstance(number, str) else number

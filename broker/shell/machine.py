@@ -1,6 +1,6 @@
-"""What this machine, or the control group that this process is in, has of memory, and what of it the process takes.
+"""Memory: how much this machine or this process's control group has, and how much the process uses.
 
-Owns: how the system, and its C library, are asked. Must never: decide what to do about the answer.
+Owns: the questions to the system and its C library. Must never: decide what to do about the answer.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import signal
 import sys
 from pathlib import Path
 
-#: `M_MMAP_THRESHOLD`, `M_TRIM_THRESHOLD` (mallopt(3)): from what size on memory comes from the system, and how much of
-#: the heap's end is kept, in bytes.
+#: `M_MMAP_THRESHOLD`, `M_TRIM_THRESHOLD` (mallopt(3)): the size from which memory comes straight from the system, and
+#: the bytes that the heap's end keeps.
 MALLOC_OPTIONS = ((-3, 512 * 1024), (-1, 1024 * 1024))
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def memory_bytes(root: Path = Path("/")) -> int:
-    """The least of what the machine has and what the process's control groups permit (version 2, or 1).
+    """Return the least of the machine's memory and the limits of the process's control groups (version 2, or 1).
 
-    ``root``: of the file system that is asked.
+    ``root``: the root of the file system.
     """
     limits = [os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES]
     groups = root / "sys/fs/cgroup"
@@ -34,7 +34,7 @@ def memory_bytes(root: Path = Path("/")) -> int:
             base, name = groups / "memory", "memory.limit_in_bytes"
         else:
             continue
-        # A group has what all groups above it permit. In a container its own is often shown as the uppermost.
+        # The limits of all groups above a group apply to it. A container often sees its own group as the uppermost.
         folder = base / path.lstrip("/")
         for group in (folder, *folder.parents):
             if not group.is_relative_to(base):
@@ -46,22 +46,22 @@ def memory_bytes(root: Path = Path("/")) -> int:
 
 
 def resident_bytes() -> int:
-    """What the process takes of the machine's memory. Where the system does not say so: more than there can be."""
+    """Return the memory that the process uses. If the system does not tell, return more than there can be."""
     fields = _text(Path("/proc/self/statm")).split()
     return int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else sys.maxsize
 
 
 def dies_first() -> None:
-    """Where a machine or a control group has no memory left, the kernel is to kill this process before all others."""
+    """Have the kernel kill this process before all others when a machine or control group runs out of memory."""
     with contextlib.suppress(OSError):  # not on Linux, or not permitted
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel end this process when its parent ends, however that ends (prctl(2), ``PR_SET_PDEATHSIG``).
+    """Have the kernel end this process when its parent ends in any way (prctl(2), ``PR_SET_PDEATHSIG``).
 
     Args:
-        parent: Its process id. Where it has ended already, so does this process.
+        parent: The parent's process id. If it has already ended, this process ends at once.
     """
     with contextlib.suppress(AttributeError, OSError):  # not on Linux
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
@@ -70,9 +70,9 @@ def die_with_parent(parent: int) -> None:
 
 
 def return_large_memory() -> None:
-    """Have large blocks mapped and unmapped one by one. By default glibc does so until the first large block is freed;
-    then those of up to 32 MiB go to the heap, where the frames of a large subscribe leave holes of some 35 MB."""
-    with contextlib.suppress(AttributeError, OSError):  # another C library: it has ways of its own
+    """Have large blocks mapped and unmapped one by one. By default glibc does so until the first large block is freed.
+    Then blocks of up to 32 MiB go to the heap, where the frames of a large subscribe leave holes of about 35 MB."""
+    with contextlib.suppress(AttributeError, OSError):  # another C library, with its own methods
         for option, size in MALLOC_OPTIONS:
             ctypes.CDLL(None).mallopt(option, size)
 

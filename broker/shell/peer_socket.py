@@ -1,19 +1,19 @@
-"""Connections between endpoints: who dials, how both prove that they know the shared secret, what carries the link.
+"""Connections between endpoints: who dials, how both sides prove the shared secret, and the sockets under the link.
 
 Owns: the sockets of the links. Must never: look into a frame after the handshake (``core.links`` does).
 
-A link's connection is a WebSocket at the reserved path ``/_peer`` of the port that clients use, or of the internal one
-where there is one. Of two endpoints the one with the smaller incarnation dials; after a second without a link, the
-other does. Then, in MessagePack:
+A link's connection is a WebSocket at the reserved path ``/_peer``, at the internal port if there is one, else at the
+clients' port. The endpoint with the smaller incarnation dials; after a second without a link, the other one does. The
+handshake follows in MessagePack:
 
 1. acceptor: ``["challenge", VERSION, nonce, capabilities, settings]``
 2. dialler: ``["hello", VERSION, nonce, name, incarnation, url, capabilities, settings, proof]``
 3. acceptor: ``["welcome", name, incarnation, url, proof]``
 
 A proof is HMAC-SHA256 under the shared secret of the role, both nonces, the prover's own three fields, and both sides'
-capabilities and settings. So neither side can be played back at the other.
+capabilities and settings. So nobody can replay one side's proof as the other's.
 
-``capabilities`` names what a peer has to know beyond VERSION (``core.links.capabilities``). ``settings`` is
+``capabilities`` names what a peer has to support beyond VERSION (``core.links.capabilities``). ``settings`` is
 ``[grace time in seconds, replication, history]``.
 """
 
@@ -52,81 +52,80 @@ from .tls import Trust
 
 log = logging.getLogger("ingeborg.peers")
 
-#: The version of the handshake, the links and the requests; endpoints of different versions do not talk.
+#: The version of the handshake, the links and the requests; endpoints of different versions do not talk to each other.
 VERSION = 8
 
-#: The path clients may not use.
+#: The path that clients cannot use.
 PEER_PATH = "/_peer"
 
 #: A link's frame is at most a batch of items; an item is at most a payload, or a slice of a command.
 FRAME_BYTES_MAX = 256 << 20
 
-#: Before a peer has proved itself it is anybody: a hello is a few hundred bytes.
+#: An unproven peer could be anybody: a hello has a few hundred bytes.
 HANDSHAKE_BYTES_MAX = 4096
 
-#: Of what a link brings so much is taken in one pass of the loop, in bytes, to the end of the frame: some hundred
-#: messages, or a thousand clients that listen. Unbounded it would be four times as much, and
-#: all others would wait.
+#: Bytes taken from a link in one pass of the loop, to the end of the frame: some hundred messages, or a thousand
+#: clients that listen. Without this limit it would be four times as much, and all others would wait.
 LINK_BYTES_AT_ONCE = 64 << 10
 
-#: The same reason for want of a link is logged so often, in seconds, and so many reasons are remembered for that.
+#: Interval in seconds between two log lines with the same reason for a missing link, and the most reasons remembered.
 COMPLAINT_S = 30.0
 COMPLAINTS_MAX = 1_000
 
-#: Of what an HTTP answer says why there is no link, for the log.
+#: The most characters of an HTTP answer that the log shows as the reason for a missing link.
 ANSWER_CHARS_MAX = 200
 
-#: How long a TCP connection to a peer may take, in seconds.
+#: Time limit for a TCP connection to a peer, in seconds.
 DIAL_TIMEOUT_S = 2.0
 
 
-#: What one side tells of itself: its capabilities and settings, as they are sent.
+#: One side's capabilities and settings, in the form in which it sends them.
 Told = tuple[list[str], list[Any]]
 
 
 def proof(
     secret: bytes, role: bytes, nonces: tuple[bytes, bytes], endpoint: Endpoint, told: tuple[Told, Told]
 ) -> bytes:
-    """What shows that its sender knows the secret and is this endpoint, in this role and this handshake. ``told``: what
-    the acceptor and the dialler tell of themselves."""
+    """Compute the proof that its sender knows the secret and is this endpoint, in this role and this handshake.
+    ``told``: what the acceptor and the dialler tell about themselves."""
     fields = ormsgpack.packb([role, *nonces, endpoint.name, endpoint.incarnation, endpoint.url, *told])
     return hmac.new(secret, fields, hashlib.sha256).digest()
 
 
 class PeerSocket(Socket):
-    """One connection of a link, of either side."""
+    """One connection of a link, at either side."""
 
     quantum_bytes = LINK_BYTES_AT_ONCE
 
     def __init__(self, peers: Peers, ws: ClientProtocol | ServerProtocol, dialled: Endpoint | None) -> None:
         super().__init__(ws)
         self._peers = peers
-        self._dialled = dialled  # whom we meant to reach; None: we were dialled
+        self._dialled = dialled  # the endpoint that we dialled; None: the peer dialled us
         self._nonce = secrets.token_bytes(16)
         self.endpoint: Endpoint | None = None  # the peer, once it has proved itself
-        self.introduced = asyncio.Event()  # it has, or never will over this connection
+        self.introduced = asyncio.Event()  # set once the peer has proved itself, or never will over this connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Dialled: ask for the upgrade."""
+        """Having dialled, ask for the upgrade."""
         super().connection_made(transport)
         assert isinstance(self.ws, ClientProtocol)
         self.ws.send_request(self.ws.connect())
         self.send_protocol()
 
     def adopt(self, transport: asyncio.Transport) -> None:
-        """Being dialled: take over the transport of a connection that was upgraded at the reserved path."""
+        """Having been dialled, take over the transport of a connection that was upgraded at the reserved path."""
         super().connection_made(transport)
         transport.set_protocol(self)
         self._say(["challenge", VERSION, self._nonce, *self._peers.told])
 
     def handshake(self, event: Request | Response) -> None:
-        """The acceptor's answer to our request is checked by the protocol, which ends what it does not accept."""
+        """Do nothing: the protocol checks the acceptor's answer to our request, and ends what it does not accept."""
         if self.ws.state is not OPEN and isinstance(event, Response):
             said = (event.body or b"").decode(errors="replace").strip()[:ANSWER_CHARS_MAX]
             self._complain(f"it answers {event.status_code}: {said!r}")
 
     def message(self, data: bytes) -> None:
-        """A frame of the link, or of the handshake before it; none is text."""
+        """Handle a frame of the link, or of the handshake before it; none is text."""
         if self._text:
             self.fail(PROTOCOL_VIOLATION)
         elif self.endpoint is not None:
@@ -161,7 +160,7 @@ class PeerSocket(Socket):
                 return
             mine = proof(secret, b"acceptor", self._nonces, me, self._told)
             self._say(["welcome", me.name, me.incarnation, me.url, mine])
-            # The hello was the last frame before our welcome; from here on frames are a link's.
+            # The hello was the last frame before our welcome; after it come the link's frames.
             self.ws = ServerProtocol(state=OPEN, max_size=FRAME_BYTES_MAX, logger=library_log)
             self._proved(endpoint, self._told[1])
         elif kind == "welcome" and self._dialled is not None:
@@ -177,7 +176,7 @@ class PeerSocket(Socket):
             self._refuse("a handshake out of order")
 
     def _refuses(self, theirs: Told) -> bool:
-        """Does the peer need what this version does not know?"""
+        """Does the peer need something that this version does not know?"""
         names = unknown(theirs[0])
         if names:
             self._refuse(f"it needs {', '.join(names)}, which this version does not know: start a version that does")
@@ -204,7 +203,8 @@ class PeerSocket(Socket):
         self.send([ormsgpack.packb(fields)])
 
     def send(self, frames: list[bytes]) -> None:
-        """Write frames of the link. What they hold is bounded by the link, which keeps them until confirmed."""
+        """Write frames of the link. The link bounds the data that they hold: it keeps them until the peer confirms
+        them."""
         if self.ws.state is not OPEN:
             return
         if self._dialled is None:
@@ -217,7 +217,7 @@ class PeerSocket(Socket):
         self._peers.turn()
 
     def rest_waits(self) -> None:
-        """It is taken in the next passes, and TCP makes the peer wait so long."""
+        """Take the rest in the next passes; meanwhile TCP holds the peer back."""
         if not self.transport.is_closing():
             self.transport.pause_reading()
         asyncio.get_running_loop().call_soon(self._go_on)
@@ -230,7 +230,7 @@ class PeerSocket(Socket):
             self.transport.resume_reading()
 
     def closed(self) -> None:
-        """The connection is gone; the link may go on over another."""
+        """The connection is gone; the link can go on over another."""
         self.introduced.set()
         if self.endpoint is not None:
             self._peers.down(self, self.endpoint)
@@ -239,7 +239,7 @@ class PeerSocket(Socket):
 
 
 def _told(fields: list[Any]) -> Told:
-    """What a handshake tells of its sender. Raises ``ValueError`` where it does not tell it so."""
+    """Return what a handshake says about its sender. Raises ``ValueError`` if it is malformed."""
     names, settings = fields
     if type(names) is not list or len(names) > CAPABILITIES_MAX or not all(type(name) is str for name in names):
         raise ValueError("not capabilities")
@@ -255,7 +255,8 @@ def _told(fields: list[Any]) -> Told:
 
 
 class Peers:
-    """The connections that carry this endpoint's links, by the peer's incarnation. ``secret``: what the peers share."""
+    """The connections that carry this endpoint's links, by the peer's incarnation. ``secret``: all endpoints share
+    it."""
 
     def __init__(self, driver: Driver, secret: bytes) -> None:
         self.secret = secret
@@ -267,21 +268,21 @@ class Peers:
         self.sockets: dict[str, PeerSocket] = {}
         self._dialling: set[asyncio.Task[None]] = set()
         self._trust: Trust | None = None
-        self._complained: dict[tuple[str, str], float] = {}  # of whom and why -> when it was last said
+        self._complained: dict[tuple[str, str], float] = {}  # peer and reason -> when it was last logged
         driver.send_with(self._send)
         driver.carry_out(Dial, self._begin_to_dial)
         driver.carry_out(DropLink, lambda act: self._drop(act.incarnation))
 
     def turn(self) -> None:
-        """Something came: end the turn."""
+        """Note that something came: end the turn."""
         self._driver.turn()
 
     def count_error(self, code: str) -> None:
-        """A fault of a peer's connection."""
+        """Handle our own fault in a peer's connection."""
         self._router.counters.errors[code] += 1
 
     def complain(self, whom: str, why: str) -> None:
-        """Say why there is no link, now and then: it is tried again every second."""
+        """Log why a link is missing, now and then: the endpoint dials again every second."""
         now = time.monotonic()
         if now - self._complained.get((whom, why), -math.inf) < COMPLAINT_S:
             return
@@ -298,7 +299,7 @@ class Peers:
     def _dialled(self, task: asyncio.Task[None]) -> None:
         self._dialling.discard(task)
         if not task.cancelled():
-            task.result()  # a fault of ours comes up to the loop now, and not when the task is collected
+            task.result()  # our own faults reach the loop now, and not when the task is collected
 
     async def _dial(self, endpoint: Endpoint) -> None:
         loop = asyncio.get_running_loop()
@@ -314,14 +315,14 @@ class Peers:
                 )
         except ssl.SSLError as error:
             self._router.counters.counts["dials_failed"] += 1
-            self.complain(endpoint.url, f"its certificate, or its TLS, will not do: {error}")
+            self.complain(endpoint.url, f"its certificate or its TLS is not acceptable: {error}")
         except (OSError, TimeoutError, ValueError, InvalidURI) as error:
-            # Refused while a peer starts or ends: membership is what decides whether it is dead.
+            # Peers refuse while they start or end: membership decides whether a peer is dead.
             self._router.counters.counts["dials_failed"] += 1
             log.debug("cannot reach %s at %s: %s", endpoint.name, endpoint.url, error)
         else:
-            # A busy peer takes a while to introduce itself: a second connection would only be one more to do that on,
-            # and break the first. A silent one may be a connection that came to nothing, and another would not.
+            # A busy peer takes a while to introduce itself: a second connection would only add work, and break the
+            # first. A silent one may hold a connection that failed, where another would succeed.
             with suppress(TimeoutError):
                 async with asyncio.timeout(REDIAL_MAX_S):
                     await peer.introduced.wait()
@@ -330,11 +331,11 @@ class Peers:
 
     def _trusted(self) -> ssl.SSLContext:
         if self._trust is None:
-            self._trust = Trust()  # 10 ms: only an endpoint that dials over TLS takes them
+            self._trust = Trust()  # 10 ms: only an endpoint that dials over TLS needs it
         return self._trust.current()
 
     def up(self, socket: PeerSocket, endpoint: Endpoint, introduction: Introduction) -> None:
-        """The connection is authenticated; a former one of the same peer is of no use any more."""
+        """Adopt the authenticated connection; an earlier one of the same peer is useless now."""
         former = self.sockets.get(endpoint.incarnation)
         self.sockets[endpoint.incarnation] = socket
         if former is not None:
@@ -345,7 +346,7 @@ class Peers:
         self.turn()
 
     def _compare(self, endpoint: Endpoint, theirs: Introduction) -> None:
-        """Say so where the peer is set otherwise: what an operator has set may not be what counts."""
+        """Log that the peer has other settings: the operator's choice may not be in effect."""
         mine, name, me = self._introduction, endpoint.name, self.me.name
         if theirs.grace_s != mine.grace_s:
             text = "grace times differ: %s has %g s, %s has %g s; the least counts: give all endpoints the same --grace"
@@ -357,7 +358,7 @@ class Peers:
                 log.warning(text, setting, me, own, name, others[setting])
 
     def frame(self, socket: PeerSocket, data: bytes) -> None:
-        """A frame of a peer's link."""
+        """Handle a frame of a peer's link."""
         assert socket.endpoint is not None
         incarnation = socket.endpoint.incarnation
         if self.sockets.get(incarnation) is not socket:
@@ -369,7 +370,7 @@ class Peers:
             self._drop(incarnation)
 
     def down(self, socket: PeerSocket, endpoint: Endpoint) -> None:
-        """The connection is gone; if it was the one in use, so is the link's."""
+        """The connection is gone; if it was in use, the link loses it."""
         if self.sockets.get(endpoint.incarnation) is socket:
             del self.sockets[endpoint.incarnation]
             log.info("%s: the link to %s is down", self.me.name, endpoint.name)
@@ -377,7 +378,7 @@ class Peers:
             self.turn()
 
     def _send(self, incarnation: str, frames: list[bytes]) -> None:
-        """Write frames to the peer. Without a connection they are sent again when there is one."""
+        """Write frames to the peer. Without a connection, the link sends them again when there is one."""
         socket = self.sockets.get(incarnation)
         if socket is not None:
             socket.send(frames)

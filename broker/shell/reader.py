@@ -1,9 +1,10 @@
-"""The reader: a process that reads one endpoint's large frames for it (``core/connections/large.py``).
+"""The reader: a process that parses one endpoint's large frames for it (``core/connections/large.py``).
 
 Owns: the loop of this process. Must never: keep anything from one frame to the next, or outlive its endpoint.
 
-Over the socket that is its standard input come requests: two lengths of 4 bytes, the arguments, the frame. Each is
-answered with a length of 4 bytes and the outcome, before the next is read. When the endpoint's end closes, so does it.
+Requests come over the socket that is its standard input: two lengths of 4 bytes, the arguments, the frame. The reader
+answers each with a length of 4 bytes and the outcome, before it reads the next. When the endpoint closes its end, so
+does the reader.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from contextlib import suppress
 from ..core.connections.large import read_packed
 from .machine import dies_first, return_large_memory
 
-#: The reader yields to endpoints and clients where they want the same core: whoever sends 16 MiB can wait a little.
+#: The reader yields to endpoints and clients that need the same core: a client that sends 16 MiB can wait a little.
 NICENESS = 10
 
 
 def main() -> int:
-    """Answer until there is nobody to answer. Returns the exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the endpoint, which closes this one
+    """Answer until nobody is left to answer. Returns the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the endpoint, which closes this process
     os.nice(NICENESS)
     dies_first()
     return_large_memory()
     with (
-        suppress(ConnectionError),  # the endpoint was killed: whoever asked is gone too
+        suppress(ConnectionError),  # the endpoint was killed: the caller is gone as well
         socket.socket(fileno=os.dup(sys.stdin.fileno())) as connection,
         connection.makefile("rwb") as stream,
     ):

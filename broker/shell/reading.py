@@ -1,8 +1,8 @@
-"""The endpoint's side of the reader (``ingeborg.broker.shell.reader``): starts it when a large frame comes, gives it
-one at a time.
+"""The endpoint's side of the reader (``ingeborg.broker.shell.reader``): starts it when a large frame comes, and gives
+it one frame at a time.
 
-Owns: the child process, the frames that wait for it, the time-out, its end when it has had nothing to do. Must never:
-look into a frame, or block the event loop.
+Owns: the child process, the frames that wait for it, the time-out, and its end after idling. Must never: look into a
+frame, or block the event loop.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from .logs import Sparing
 
 log = logging.getLogger("ingeborg.reading")
 
-#: How long one frame may take, in seconds: 16 MiB take some 2 s, on a machine under full load ten times that.
+#: Time limit for one frame, in seconds: 16 MiB take about 2 s, or ten times that on a machine under full load.
 READ_TIMEOUT_S = 60.0
 
-#: A reader with nothing to do for so long, in seconds, is ended; its memory, up to some 450 MB, goes with it.
+#: Idle time after which a reader ends, in seconds; that frees its memory, up to about 450 MB.
 IDLE_S = 10.0
 
-#: What is said where it died or was too slow.
+#: The text of the error if the reader died or was too slow.
 FAILED = "The process that reads large frames failed"
 
-#: The text for a client while the process cannot be started, which may pass.
+#: The text for a client while the process cannot start, which may pass.
 NOT_STARTED = "The process that reads large messages cannot be started now: try again later, or send it in parts"
 
-#: Between two lines of the log that say so, in seconds.
+#: Interval between two log lines about it, in seconds.
 SAY_S = 30.0
 
 _LENGTH_BYTES = 4
@@ -47,14 +47,14 @@ class _Link(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
-        self._answer: asyncio.Future[memoryview] | None = None  # that is waited for
+        self._answer: asyncio.Future[memoryview] | None = None  # the awaited one
         self._held = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
     def ask(self, call: Read) -> asyncio.Future[memoryview]:
-        """Send a request; its answer. Raises ``ConnectionError`` where the process is known to be dead."""
+        """Send a request and return its answer. Raises ``ConnectionError`` if the process is known to be dead."""
         if self.transport.is_closing():
             raise ConnectionResetError("the reader process died")
         answer = self._answer = asyncio.get_running_loop().create_future()
@@ -62,7 +62,7 @@ class _Link(asyncio.Protocol):
         lengths = len(arguments).to_bytes(_LENGTH_BYTES, "big") + call.size.to_bytes(_LENGTH_BYTES, "big")
         self.transport.write(lengths + arguments)
         for piece in call.pieces:
-            self.transport.write(piece)  # kept as it is until the socket has it
+            self.transport.write(piece)  # unchanged until the socket has it
         return answer
 
     def data_received(self, data: bytes) -> None:
@@ -72,36 +72,36 @@ class _Link(asyncio.Protocol):
             end = _LENGTH_BYTES + int.from_bytes(held[:_LENGTH_BYTES], "big")
             if len(held) >= end:
                 words, self._held = memoryview(held)[_LENGTH_BYTES:end], bytearray()
-                answer, self._answer = self._answer, None  # not kept: it may have megabytes
+                answer, self._answer = self._answer, None  # released: it may have megabytes
                 if answer is not None and not answer.done():
                     answer.set_result(words)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionResetError("the reader process died"))
-            self._answer.exception()  # seen: nobody may be waiting
+            self._answer.exception()  # marked as seen: perhaps nobody waits
 
 
 class Reader:
-    """``wanted``: asked, when a frame's turn comes, whether anybody still wants it. ``done``: told each call's number
-    and outcome; ``None``: nobody did."""
+    """The frames for the reader. ``wanted``: tells, when a frame's turn comes, whether anybody still needs it.
+    ``done``: gets each call's number and outcome; ``None``: nobody needed it."""
 
     def __init__(self, wanted: Callable[[int], bool], done: Callable[[int, Outcome | None], None]) -> None:
         self._wanted = wanted
         self._done = done
-        self._waiting: dict[int, Read] = {}  # by number, in the order they came
-        self._oldest_next = False  # the smallest frame and the one that waits longest take turns
+        self._waiting: dict[int, Read] = {}  # by number, in the order of arrival
+        self._oldest_next = False  # the smallest frame and the one that has waited longest take turns
         self._task: asyncio.Task[None] | None = None
         self._came = asyncio.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._link: _Link | None = None
         self._saying = Sparing(SAY_S)
-        self.frames = 0  # that it has read
+        self.frames = 0  # frames read
         self.starts = 0
-        self.failures = 0  # frames that came to nothing here
+        self.failures = 0  # frames that the reader failed to read
 
     def metrics(self) -> list[Metric]:
-        """What it counts."""
+        """The reader's metrics."""
         frames = [(("read",), float(self.frames)), (("failed",), float(self.failures))]
         return [
             gauge("large_frames_waiting", "Frames that wait to be read away from the loop", self.waiting),
@@ -111,34 +111,35 @@ class Reader:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, if there is one."""
+        """The memory of the process, if there is one."""
         return None if self._process is None else self._process.pid
 
     @property
     def waiting(self) -> int:
-        """Frames that wait for their turn."""
+        """The number of frames that wait for their turn."""
         return len(self._waiting)
 
     def read(self, call: Read) -> None:
-        """Have the frame read when it is its turn."""
+        """Queue the frame."""
         self._waiting[call.number] = call
         self._came.set()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def forget(self, number: int) -> None:
-        """Nobody wants that frame read any more; nobody is told its outcome, but where it is being read."""
+        """Drop a frame that nobody needs any longer. Nobody learns its outcome, unless the reader already has it."""
         self._waiting.pop(number, None)
 
     async def close(self) -> None:
-        """End the process; what waits is not read any more."""
+        """End the process, and drop the waiting frames."""
         self._waiting.clear()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
 
     def _next(self) -> Read | None:
-        """Whoever sends little does not wait for all who send much, nor these for ever. ``None``: nobody wants any."""
+        """Choose the next frame: small ones do not wait for all large ones, nor do those starve. ``None``: none is
+        needed."""
         for number in [number for number in self._waiting if not self._wanted(number)]:
             del self._waiting[number]
             self._done(number, None)
@@ -167,7 +168,7 @@ class Reader:
             self._done(call.number, await self._outcome(call))
 
     async def _rest(self) -> None:
-        """Until there is something to do; the process ends when there has been nothing for a while."""
+        """Wait for a frame; end the process if none comes for a while."""
         self._came.clear()
         try:
             async with asyncio.timeout(None if self._link is None else IDLE_S):
@@ -176,8 +177,11 @@ class Reader:
             await self._bury()
 
     async def _outcome(self, call: Read) -> Outcome:
-        """What the process says of the frame. A process that was there before may have died of anything, also while
-        nobody asked it: the frame goes to a new one then. One that dies at it, too, has died of the frame."""
+        """Return the process's outcome for the frame.
+
+        A process that was there before can have died for any reason, also while idle: then the frame goes to a new one.
+        If that one dies as well, the frame is the cause.
+        """
         while True:
             was_there = self._link is not None
             try:
@@ -195,7 +199,7 @@ class Reader:
                 if was_there:
                     continue
                 why: Exception = error
-            except Exception as error:  # whatever it is, the frames behind this one are read
+            except Exception as error:  # for any error: the frames behind this one still need reading
                 await self._bury()
                 why = error
             self.failures += 1
@@ -221,7 +225,7 @@ class Reader:
         return link
 
     async def _bury(self) -> None:
-        """End the process, and return when it is dead; it keeps nothing that could be lost."""
+        """Kill the process, and return when it is dead; it holds nothing that could be lost."""
         if self._link is not None:
             self._link.transport.abort()
             self._link = None

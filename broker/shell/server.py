@@ -1,4 +1,4 @@
-"""One endpoint: a core, its driver, its store, its sockets, put together; how it starts, and how it ends.
+"""One endpoint: its core, driver, store and sockets put together; how it starts, and how it ends.
 
 Owns: the listening sockets, and the order in which things start and end. Must never: handle an event.
 """
@@ -39,24 +39,27 @@ from .tls import Certificate
 
 log = logging.getLogger("ingeborg.endpoint")
 
-#: How long the closing of what has not answered a close may take at an orderly end, in seconds.
+#: Time for connections that have not answered a close, at an orderly end, in seconds.
 CLOSE_S = 2.0
 
-#: How much longer than the core itself allows its end is waited for, in seconds: it may not get to run.
+#: Time that the server waits beyond the core's own limit for its end, in seconds: the core may not get to run.
 END_S = 5.0
 
-#: How long a TLS handshake may take, in seconds.
+#: Time limit for a TLS handshake, in seconds.
 TLS_S = 5.0
 
-#: Connections waiting to be accepted: a reconnect storm's worth.
+#: Connections that can wait to be accepted: a reconnect storm's worth.
 BACKLOG = 4096
 
 
 class EndpointServer:
-    """One endpoint process. ``secret`` is what the peers share; ``alone_at_url``: nobody else can be at the URL of
-    ``me``; ``states``: what belongs to slots, beside the core's own; ``entry``: in the supervisor's table; ``on_fatal``
-    is told why the process has to end: its name is another's, or the store is lost; ``on_broken`` ends it at once, for
-    its core has failed."""
+    """One endpoint process.
+
+    ``secret``: the peers share it; ``alone_at_url``: nobody else can be at the URL of ``me``; ``states``: the state of
+    slots besides the core's own; ``entry``: in the supervisor's table; ``on_fatal``: gets the reason why the process
+    has to end (another endpoint has its name, or the store is lost); ``on_broken``: ends the process at once, since its
+    core has failed.
+    """
 
     def __init__(
         self,
@@ -132,21 +135,23 @@ class EndpointServer:
         self._on_fatal = on_fatal
         self._reasons: list[str] = []  # why it was not ready, as last logged
         self._gone = asyncio.Event()
-        self._own: list[Accepting] = []  # from ports that nobody else accepts from
+        self._own: list[Accepting] = []  # at ports that no other process shares
         self._entry = entry
         self._ending = False
-        self._shared: Accepting | None = None  # from a port that it shares
+        self._shared: Accepting | None = None  # at the shared port
 
     # Start and end
 
     async def start(
         self, sock: socket.socket, internal: socket.socket | None = None, *, shared: bool = False, opened: bool = False
     ) -> None:
-        """Open the store, unless it has been ``opened``, and accept on the listening socket; ``ready`` is set once the
-        others have let this one in. ``internal``: a socket for the other endpoints and ``/metrics``, which are only
-        there then. ``shared``: other processes accept on the listening socket, too; this one does so while it is ready.
+        """Open the store, unless it has been ``opened``, and accept on the listening socket. ``ready`` is set once the
+        other endpoints have let this one in.
 
-        Raises ``StoreError`` where the store cannot be used; what was opened is closed again.
+        ``internal``: a socket for the other endpoints and ``/metrics``, which are then at no other address. ``shared``:
+        other processes accept on the listening socket as well; this one does so while it is ready.
+
+        Raises ``StoreError`` if the store is unusable; the server then closes what it has opened.
         """
         if not opened:
             await self.store.open()
@@ -156,7 +161,7 @@ class EndpointServer:
         self.status.internal = internal is not None
         counts = self.router.counters.counts
         if shared:
-            assert self._entry is not None, "who shares a port has an entry in the status table"
+            assert self._entry is not None, "a process that shares a port has an entry in the status table"
             self._shared = Accepting(sock, self.clients, tls, counts, entry=self._entry)
         else:
             self._own.append(Accepting(sock, self.clients, tls, counts))
@@ -167,10 +172,10 @@ class EndpointServer:
         self.driver.start()
 
     async def stop(self) -> None:
-        """Leave in order: be home of nothing, send the clients away, finish what is under way, close."""
+        """Leave in order: hand over all homes, send the clients away, finish the work under way, close."""
         self._ending = True
         self._show(time.monotonic())
-        if self._shared is not None:  # others take the next ones, and nobody is turned away
+        if self._shared is not None:  # other processes take the next clients, and nobody is turned away
             await self._shared.end()
         self.status.leaving = True
         self.router.leave(time.monotonic(), self._drain_s)
@@ -180,7 +185,7 @@ class EndpointServer:
             async with asyncio.timeout(self._transfer_s + self._drain_s + LEAVE_S + END_S):
                 await self._gone.wait()
         except TimeoutError:
-            log.error("the end did not get on; whatever is under way is lost")
+            log.error("the endpoint did not finish in time; it loses the work under way")
         for accepting in self._own:
             accepting.close()
         await self.peers.close()
@@ -200,7 +205,7 @@ class EndpointServer:
         status = self.status
         if self.router.members.joined and not status.knows_nothing_of_tokens and not status.awaits_position:
             status.has_begun = True
-            self._show(time.monotonic())  # whoever hears that it is ready finds it accepting
+            self._show(time.monotonic())  # a client that hears of the readiness finds it accepting
             self.ready.set()
 
     def _slots_transferred(self, act: SlotsTransferred) -> None:
@@ -209,7 +214,7 @@ class EndpointServer:
 
     def _left(self, act: Left) -> None:
         if not act.in_time:
-            log.warning("could not finish everything within %.0f s of the last client's going", LEAVE_S)
+            log.warning("could not finish everything within %.0f s after the last client left", LEAVE_S)
         self._gone.set()
 
     def _stop(self, act: Stop) -> None:
@@ -217,13 +222,13 @@ class EndpointServer:
             self._on_fatal(act.why)
             self._on_fatal = None
 
-    # Beside the core
+    # Around the core
 
     def _figures(self) -> dict[str, Any]:
         try:
             return operating.figures(self.status)
         except Exception:
-            log.exception("the endpoint's figures cannot be had")
+            log.exception("cannot read the endpoint's figures")
             raise
 
     def _frame_read(self, number: int, outcome: Outcome | None) -> None:
@@ -243,7 +248,7 @@ class EndpointServer:
         self._show(now)
 
     def _show(self, now: float) -> None:
-        """Tell those who share the port, and the supervisor; and accept from the port, or not."""
+        """Show this endpoint's state to the supervisor and to the processes at its port; accept there only if ready."""
         if self._entry is None:
             return
         ready = not self._ending and not self.status.not_ready()
@@ -252,7 +257,7 @@ class EndpointServer:
             self._shared.follow(ready)
 
     def _tell_readiness(self) -> None:
-        """Log what ``/readyz`` says, when it changes."""
+        """Log what ``/readyz`` says when it changes."""
         reasons = self.status.not_ready()
         if reasons != self._reasons and self.ready.is_set():
             self._reasons = reasons

@@ -1,6 +1,6 @@
-"""What an endpoint knows of itself, for those who ask: ready or not, and what it counts beside the core.
+"""An endpoint's report about itself: whether it is ready, and what it counts besides the core.
 
-Owns: the counts of the shell, the list of all metrics, and the word on readiness. Must never: change anything in the
+Owns: the shell's counts, the list of all metrics, and the verdict on readiness. Must never: change anything in the
 core.
 """
 
@@ -21,11 +21,11 @@ from ..version import VERSION
 from . import logs
 from .reading import Reader
 
-#: A ready endpoint's last sign of life in the store is no older than this, in seconds.
+#: The greatest age of a ready endpoint's last heartbeat in the store, in seconds.
 STORE_FRESH_S = 3.0
 
 
-#: What the sockets and the loop count in the core's counters.
+#: The names under which the sockets and the loop count in the core's counters.
 _COUNTED = {
     "connections_accepted": "Connections accepted",
     "connections_refused": "Connections refused: no token, a revoked one, auth-url, a page of another origin, too many "
@@ -38,7 +38,7 @@ _COUNTED = {
 
 
 class Status:
-    """One endpoint's."""
+    """The status of one endpoint."""
 
     def __init__(
         self, router: Router, store: Store, store_name: str, routing: str, reader: Reader, loop_lag: Histogram
@@ -49,32 +49,32 @@ class Status:
         self.routing = routing
         self.reader = reader
         self.loop_lag = loop_lag
-        self.closes: Counter[str] = Counter()  # clients' connections that are over, by close code
+        self.closes: Counter[str] = Counter()  # finished connections of clients, by close code
         self.started_unix_s = time.time()
-        self.internal = False  # it has an internal address
-        self.callback: Callback | None = None  # whom it asks whether clients may connect
-        self.wants_tokens = False  # it lets nobody in without
+        self.internal = False  # whether it has an internal address
+        self.callback: Callback | None = None  # the server that decides whether clients can connect
+        self.wants_tokens = False  # whether clients need a token
         self.leaving = False
-        self.has_begun = False  # it has been ready
+        self.has_begun = False  # whether it was ever ready
 
     @property
     def awaits_position(self) -> bool:
-        """Messages are kept, and positions cannot be told yet."""
+        """Whether it retains messages, but cannot tell positions yet."""
         retained = self.router.retained
         return retained.on and not retained.watermarks.known
 
     @property
     def knows_nothing_of_tokens(self) -> bool:
-        """It wants them, and has yet to find out which have been revoked."""
+        """Whether clients need tokens, but it does not know yet which are revoked."""
         return self.wants_tokens and not self.router.clients.revoking.knows
 
     def metrics(self) -> list[Metric]:
-        """All that this endpoint counts and measures: the core, and the shell around it."""
+        """Return all that this endpoint counts and measures: the core, and the shell around it."""
         router = self.router
         found = [self._about(), *router.metrics(), *self._of_sockets(), *self.reader.metrics()]
         operations = getattr(self.store, "counters", None)
         if operations:
-            found.append(counters_by("store", "What the store driver counts", "what", operations))
+            found.append(counters_by("store", "Events in the store driver", "what", operations))
         if self.callback is not None:
             found += self.callback.metrics()
         return [
@@ -83,7 +83,7 @@ class Status:
             histogram("loop_lag", "How late the loop's ticks of 100 ms come", self.loop_lag),
             counter(
                 "log_lines_dropped",
-                "Lines of the log that were dropped: whoever reads it stood still, or has gone",
+                "Log lines dropped because the reader stood still, or has gone",
                 logs.lines_dropped(),
             ),
         ]
@@ -101,7 +101,7 @@ class Status:
         return [*found, counters_by("connections_closed", closed, "code", self.closes)]
 
     def not_ready(self) -> list[str]:
-        """Why this endpoint should not be given new clients; nothing: it should."""
+        """Return the reasons why this endpoint should not get new clients; empty: it should."""
         reasons = []
         joining = self.router.joining
         if self.leaving:

@@ -1,11 +1,11 @@
-"""What the endpoint processes of one supervisor know of each other without a message: a table in shared memory, ADR 27.
+"""The status table in shared memory: what one supervisor's endpoints know of each other without messages, ADR 27.
 
-Owns: the table's layout, and who writes what of it. Must never: lock, or hold anything that has to outlive the
+Owns: the table's layout, and who writes which part. Must never: lock, or hold anything that has to outlive the
 supervisor.
 
-The supervisor makes it, and every process inherits its descriptor. A process has an *entry*, which it alone writes
-while it lives. Between two lives the supervisor does: it begins the next life, which clears what was counted. Each word
-is written in one piece, so that nobody reads half a number.
+The supervisor makes the table, and every process inherits its descriptor. A process has an *entry*, and only the
+process writes to it while it lives. Between two lives the supervisor does: it begins the next life, which clears the
+counts. Every write stores a whole word, so that nobody reads half a number.
 """
 
 from __future__ import annotations
@@ -22,28 +22,27 @@ from typing import NamedTuple
 
 from ..access.counting import KEY_BYTES, WAYS, SharedCount, table_bytes
 
-#: "Ingeborg", and the layout's version in the last byte: a child of another version refuses it.
+#: "Ingeborg", with the layout's version in the last byte: a child of another version refuses the table.
 _MAGIC = int.from_bytes(b"Ingebo\0\1", "little")
 
 _WORD = 8
-#: Of the whole: magic, entries, buckets, the hashes' key of two words, and three to spare.
+#: Words of the table's head: magic, entries, buckets, the hashes' key of two words, and three spare.
 _HEAD_WORDS = 8
-#: Of an entry: its life, state, beat, connections, and how many it has accepted; a line of the processor's cache each.
+#: Words of an entry: life, state, beat, connections, connections accepted; one line of the processor's cache each.
 _ENTRY_WORDS = 8
 _LIFE, _STATE, _BEAT, _CONNECTIONS, _TAKEN = range(5)
 
-#: A process that has not shown a sign of life for so long stands still, or is about to: it ticks every 0.1 s. In
-#: seconds.
+#: A process without a heartbeat for this long, in seconds, stands still, or is about to: it ticks every 0.1 s.
 FRESH_S = 1.0
 
-#: Open files that the table of addresses is made for at most: of more, some addresses would be counted by each process.
+#: The most open files that the table of addresses has room for: with more, each process counts some addresses alone.
 FILES_MAX = 1 << 20
-#: And at least: a table of less than a page saves nothing.
+#: The fewest: a table of less than a page saves nothing.
 FILES_MIN = 1 << 10
 
 
 class State(IntEnum):
-    """Of an entry's process. ``WAITING``: it has not been let in by the others, or cannot use the store."""
+    """The state of an entry's process. ``WAITING``: the others have not let it in, or it cannot use the store."""
 
     WAITING = 0
     ACCEPTING = 1
@@ -58,10 +57,10 @@ class Other(NamedTuple):
 
 
 class StatusTable:
-    """The supervisor's side; and what both sides know of the layout."""
+    """The supervisor's side, and the layout that both sides know."""
 
     def __init__(self, fd: int) -> None:
-        """Map the table that the descriptor leads to. Raises ``ValueError``: it is none."""
+        """Map the table behind the descriptor. Raises ``ValueError`` if it is not one."""
         self.fd = fd
         size = os.fstat(fd).st_size
         if size < _HEAD_WORDS * _WORD:
@@ -76,13 +75,13 @@ class StatusTable:
         self._words = memoryview(self._memory)[: _header_bytes(self.entries)].cast("Q")
 
     def close(self) -> None:
-        """Unmap it; the descriptor is closed, too."""
+        """Unmap the table, and close the descriptor."""
         self._words.release()
         self._memory.close()
         os.close(self.fd)
 
     def begin(self, entry: int) -> None:
-        """Nobody lives there: begin the next life. What the last one counted is no longer counted."""
+        """Begin the next life of an entry without a process. The last life's counts no longer apply."""
         self._set(entry, _STATE, State.WAITING)
         self._set(entry, _CONNECTIONS, 0)
         self._set(entry, _TAKEN, 0)
@@ -90,11 +89,11 @@ class StatusTable:
         self._set(entry, _LIFE, self.life(entry) + 1)
 
     def accepts(self, entry: int, now: float) -> bool:
-        """Is it ready, and does it move? ``now``: monotonic, in seconds."""
+        """Is the process ready and moving? ``now``: monotonic, in seconds."""
         return self._get(entry, _STATE) == State.ACCEPTING and self._get(entry, _BEAT) >= (now - FRESH_S) * 1000
 
     def life(self, entry: int) -> int:
-        """The number of its life, from 1 on; 0: the first one has not begun."""
+        """The number of the entry's life, from 1 on; 0: the first one has not begun."""
         return self._get(entry, _LIFE)
 
     def _get(self, entry: int, word: int) -> int:
@@ -104,37 +103,37 @@ class StatusTable:
         self._words[_HEAD_WORDS + entry * _ENTRY_WORDS + word] = value
 
     def entry(self, number: int) -> StatusEntry:
-        """A process's own. Raises ``ValueError``: there is none of that number."""
+        """Return a process's own entry. Raises ``ValueError`` if there is none with that number."""
         if not 0 <= number < self.entries:
             raise ValueError(f"it has no entry {number}")
         return StatusEntry(self, number)
 
     def counting(self, entry: int) -> SharedCount:
-        """Counts connections by address, at all processes."""
+        """Return the counter of connections by address, over all processes."""
         key = bytes(self._memory[3 * _WORD : 3 * _WORD + KEY_BYTES])
         start = _header_bytes(self.entries)
         return SharedCount(self._memory, start, self.buckets, self.entries, entry, key, self.life)
 
 
 class StatusEntry:
-    """One process's: what it tells the others, and what they tell."""
+    """One process's entry: tells the others about it, and reads theirs."""
 
     def __init__(self, table: StatusTable, number: int) -> None:
         self._table = table
         self._number = number
 
     def show(self, state: State, now: float) -> None:
-        """A sign of life, with its state. ``now``: monotonic, in seconds."""
+        """Write a heartbeat, with the state. ``now``: monotonic, in seconds."""
         self._table._set(self._number, _BEAT, int(now * 1000))
         self._table._set(self._number, _STATE, state)
 
     def show_counts(self, connections: int, taken: int) -> None:
-        """How many connections it has, and how many it has accepted since it began."""
+        """Write how many connections the process has, and how many it has accepted since it began."""
         self._table._set(self._number, _CONNECTIONS, connections)
         self._table._set(self._number, _TAKEN, taken)
 
     def others(self, now: float | None = None) -> Sequence[Other]:
-        """All others that accept and move."""
+        """Return all others that accept and move."""
         table, at = self._table, time.monotonic() if now is None else now
         return [
             Other(table._get(entry, _CONNECTIONS), table._get(entry, _TAKEN))
@@ -143,19 +142,19 @@ class StatusEntry:
         ]
 
     def counting(self) -> SharedCount:
-        """Counts connections by address, at all processes."""
+        """Return the counter of connections by address, over all processes."""
         return self._table.counting(self._number)
 
 
 def make(entries: int, files: int) -> StatusTable:
-    """A table for so many processes, of which each may open so many files. ``OSError``."""
+    """Make a table for this many processes, each of which can open ``files`` files. Raises ``OSError``."""
     buckets = -(-4 * min(max(files, FILES_MIN), FILES_MAX) // WAYS)
     if sys.platform == "linux":
         fd = os.memfd_create("ingeborg-status-table", os.MFD_CLOEXEC)
     else:
         with tempfile.TemporaryFile() as file:
             fd = os.dup(file.fileno())
-    # What nobody has written takes no memory, so the greatest table costs what its addresses do.
+    # Untouched pages take no memory, so the largest table costs only the addresses in use.
     os.ftruncate(fd, _bytes(entries, buckets))
     head = [_MAGIC, entries, buckets, secrets.randbits(64), secrets.randbits(64)]
     os.pwrite(fd, b"".join(word.to_bytes(_WORD, sys.byteorder) for word in head), 0)
@@ -163,7 +162,7 @@ def make(entries: int, files: int) -> StatusTable:
 
 
 def _header_bytes(entries: int) -> int:
-    """In whole pages."""
+    """Return the size of the head and the entries, in whole pages."""
     words = _HEAD_WORDS + entries * _ENTRY_WORDS
     return -(-words * _WORD // mmap.PAGESIZE) * mmap.PAGESIZE
 

@@ -1,4 +1,4 @@
-"""The endpoint's certificate, and how it trusts those of others.
+"""The endpoint's certificate, and its trust in others' certificates.
 
 Owns: TLS contexts, and reading certificates again when their files change. Must never: show a key.
 """
@@ -17,13 +17,15 @@ from .watched import WatchedFiles
 
 log = logging.getLogger("ingeborg.tls")
 
-#: The files are looked at for changes so often, in seconds.
+#: Interval between two checks of the files, in seconds.
 LOOK_S = 5.0
 
 
 class Certificate:
-    """A certificate chain and its key, two PEM files. ``context``: of the listening socket, TLS 1.2 and newer.
-    ``ConfigError`` where the files cannot be used at the start; later it is logged, and what was read stays."""
+    """A certificate chain and its key, two PEM files. ``context``: for the listening socket, TLS 1.2 and newer.
+
+    At the start, unusable files raise ``ConfigError``; later the log says so, and the previous certificate stays.
+    """
 
     def __init__(self, chain: str, key: str) -> None:
         if not chain or not key:
@@ -38,26 +40,26 @@ class Certificate:
         load_pair(context, ("tls-cert", self._chain), ("tls-key", self._key))
 
     def refresh(self, now: float) -> None:
-        """New connections get the certificate that is in the files by now. Call at every tick; ``now``: monotonic."""
+        """Give new connections the certificate that the files hold now. Call at every tick; ``now``: monotonic."""
         if not self._files.changed(now):
             return
         try:
-            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # half a pair would stay in the one in use
+            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # a half-loaded pair would stay in the context in use
             self._load(self.context)
         except ConfigError as error:
             self._files.again()
-            log.error("the certificate stays as it was: %s", error)
+            log.error("keeping the previous certificate: %s", error)
         else:
             log.info("tls-cert %s: read again", self._chain)
 
 
 def load_pair(context: ssl.SSLContext, chain: tuple[str, Path], key: tuple[str, Path]) -> None:
-    """Into the context a certificate chain and its key, each with the option that names it. ``ConfigError``."""
+    """Load a certificate chain and its key into the context, each with its option's name. Raises ``ConfigError``."""
     for option, path in (chain, key):
         readable(option, path)
     try:
-        context.load_cert_chain(chain[1], key[1], password="")  # an empty one: nobody is there to be asked
-    except (OSError, ValueError) as error:  # SSLError is an OSError
+        context.load_cert_chain(chain[1], key[1], password="")  # an empty password: nobody is there to type one
+    except (OSError, ValueError) as error:  # includes SSLError
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
         names = ", ".join(f"{option} {path}" for option, path in (chain, key))
         raise ConfigError(
@@ -66,7 +68,7 @@ def load_pair(context: ssl.SSLContext, chain: tuple[str, Path], key: tuple[str, 
 
 
 def readable(option: str, path: Path) -> Path:
-    """The path again, if the file can be read. ``ConfigError``."""
+    """Return the path if the file can be read. Raises ``ConfigError``."""
     try:
         path.open("rb").close()
     except OSError as error:
@@ -75,7 +77,7 @@ def readable(option: str, path: Path) -> Path:
 
 
 def trust() -> ssl.SSLContext:
-    """How a peer's certificate is verified: by the system's authorities, or those of ``SSL_CERT_FILE``."""
+    """Return a context that verifies peers' certificates by the system's authorities, or those of ``SSL_CERT_FILE``."""
     return ssl.create_default_context()
 
 
@@ -88,22 +90,22 @@ def authorities() -> list[Path]:
 
 
 def checked_trust() -> ssl.SSLContext:
-    """``trust``, which passes over a file that it cannot read. Raises ``ConfigError`` for such a file."""
+    """Return ``trust``'s context, and raise ``ConfigError`` for a file that it would skip as unreadable."""
     context = trust()
     paths = ssl.get_default_verify_paths()
     file = os.environ.get(paths.openssl_cafile_env) or paths.cafile
     if file is not None:
         try:
             context.load_verify_locations(file)
-        except OSError as error:  # SSLError is an OSError
+        except OSError as error:  # includes SSLError
             reason = getattr(error, "reason", None) or error.strerror
             raise ConfigError(f"{file}: has to hold the certificates of authorities in PEM ({reason})") from None
     return context
 
 
 class Trust:
-    """``trust``, read again when its files change. The log says which file cannot be used. While there is one, the
-    authorities that were read before stay. ``clock``: monotonic seconds."""
+    """``trust``, read again when its files change. If a file is unusable, the log names it, and the authorities read
+    before stay. ``clock``: monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -116,13 +118,13 @@ class Trust:
             self._context = trust()
 
     def current(self) -> ssl.SSLContext:
-        """For a new connection."""
+        """Return the context for a new connection."""
         if self._files.changed(self._clock()):
             try:
                 self._context = checked_trust()
             except ConfigError as error:
                 self._files.again()
-                log.error("the authorities stay as they were: %s", error)
+                log.error("keeping the previous authorities: %s", error)
             else:
                 log.info("authorities: read again")
         return self._context

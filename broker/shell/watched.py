@@ -1,6 +1,6 @@
-"""Files that are read again when they change: keys, certificates.
+"""Files to read again when they change: keys, certificates.
 
-Owns: when to look, and what counts as a change. Must never: read what is in them.
+Owns: when to look, and what counts as a change. Must never: read their content.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from pathlib import Path
 
 
 class WatchedFiles:
-    """Looked at ``every_s`` seconds at most. Make it before the files are read, so that no change is missed."""
+    """Checks files every ``every_s`` seconds at most. Make it before you read the files, so that it misses no
+    change."""
 
     def __init__(self, paths: Sequence[Path], every_s: float) -> None:
         self._paths = paths
@@ -20,7 +21,7 @@ class WatchedFiles:
         self._look_at = float("-inf")
 
     def changed(self, now: float) -> bool:
-        """Has one of them since it was last asked about? Going away is a change, too. ``now``: monotonic seconds."""
+        """Has a file changed since the last call? Its removal is a change. ``now``: monotonic seconds."""
         if now < self._look_at:
             return False
         self._look_at = now + self._every_s
@@ -28,7 +29,7 @@ class WatchedFiles:
         return self._stamps != before
 
     def again(self) -> None:
-        """What has changed could not be read: it counts as changed at the next look, too."""
+        """Report a change again at the next look, since the changed file could not be read."""
         self._stamps = []
 
 
@@ -36,5 +37,5 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
         stat = os.stat(path)
     except OSError:
-        return None  # whoever reads it will say why
+        return None  # the code that reads it will say why
     return stat.st_mtime_ns, stat.st_size, stat.st_ino

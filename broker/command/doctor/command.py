@@ -1,6 +1,6 @@
-"""`ingeborg doctor`: all checks at once, and what they found, as a list or as JSON.
+"""`ingeborg doctor`: runs all checks at once, and prints the findings as a list or as JSON.
 
-Owns: which checks belong to a set-up, their order in the output, the exit code. Must never: change anything.
+Owns: the checks that belong to a set-up, their order in the output, the exit code. Must never: change anything.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from .findings import CHECK_S, Finding, Level, ended, error, in_thread, ok
 
 OK, FAILED = 0, 1
 
-#: The endpoints of the registry are asked some at a time.
+#: A longer limit, since the check asks the registered endpoints some at a time.
 OTHERS_S = 60.0
 
 
 def misconfigured(reason: str) -> Finding:
-    """The options do not even make sense: nothing else can be looked at."""
-    return error("configuration", reason, "`ingeborg serve --help` has the options; docs/limits.md those of the file")
+    """Return the only finding for invalid options, with which no check can run."""
+    return error("configuration", reason, "see `ingeborg serve --help`, and docs/limits.md for the file's options")
 
 
 async def examine(options: ServeOptions, connections: int | None = None) -> list[Finding]:
-    """Everything that there is to find. ``connections``: how many an endpoint is to hold."""
+    """Run all checks, and return the findings. ``connections``: how many an endpoint has to hold."""
     kind, where = parse_store(options.store_url)
     checks: list[tuple[str, Awaitable[list[Finding]], float]] = []
-    wrong: list[Finding] = []  # what is so before anything is asked
+    wrong: list[Finding] = []  # findings before any check runs
 
     def add(check: str, findings: Awaitable[list[Finding]], limit_s: float = CHECK_S) -> None:
         checks.append((check, findings, limit_s))
@@ -80,46 +80,46 @@ async def examine(options: ServeOptions, connections: int | None = None) -> list
 
 
 async def _cluster(options: ServeOptions, directory: Path | None) -> list[Finding]:
-    """What the store says of the cluster: its settings, and its endpoints."""
+    """Check the cluster's settings and endpoints as the store records them."""
     checks = ("cluster settings", "other endpoints")
     if directory is not None:
-        await in_thread(directory.exists)  # one that hangs does not get to what follows
+        await in_thread(directory.exists)  # if the file system hangs, the rest of this check does not run
         if (directory / Lane.SOFT / "data.mdb").exists():
             damage, _ = await embedded.read_through(directory, Lane.SOFT, options.map_size_bytes)
             if damage is not None:  # reading it here might end this process
-                return [ok(check, "not asked: the registry cannot be read") for check in checks]
+                return [ok(check, "not checked: the registry cannot be read") for check in checks]
     store = serve.make_store(options, read_only=True)
     try:
         await store.open()
     except StoreError:
         await store.close()
-        return [ok(check, "not asked: there is no store to read") for check in checks]
+        return [ok(check, "not checked: there is no store to read") for check in checks]
     try:
         return [settings_found(options, await store.settings()), *await network.others(store, own_names(options))]
     except StoreError as failure:
-        return [error("cluster", f"the store cannot be read: {failure}", "mend the store first")]
+        return [error("cluster", f"the store cannot be read: {failure}", "repair the store first")]
     finally:
         await store.close()
 
 
 def settings_found(options: ServeOptions, recorded: Settings | None) -> Finding:
-    """The cluster settings that the store records, and whether an endpoint with these options can carry them out."""
+    """Check whether an endpoint with these options can carry out the cluster settings that the store records."""
     check = "cluster settings"
     if recorded is None:
-        return ok(check, "none are recorded yet: the first endpoint records its own")
+        return ok(check, "the store records none yet: the first endpoint records its own")
     if why := disagreement(options, recorded):
-        return error(check, why, "docs/upgrading.md says how a cluster takes another value")
+        return error(check, why, "docs/upgrading.md says how to change a cluster's settings")
     return ok(check, ", ".join(f"{name} {value}" for name, value in words(recorded).items()))
 
 
 def own_names(options: ServeOptions) -> list[str]:
-    """What the endpoints of these options are called: their ports are looked at already."""
+    """Return the names of the endpoints with these options; other checks cover their ports."""
     name = options.name or default_name(options.port)
     return [name] if options.endpoints == 1 else [f"{name}-{number + 1}" for number in range(options.endpoints)]
 
 
 def show(findings: list[Finding], *, as_json: bool, out: TextIO) -> int:
-    """Print them. 0: no error among them, 1: there is."""
+    """Print the findings. Returns 1 if one is an error, else 0."""
     errors = sum(finding.level == Level.ERROR for finding in findings)
     warnings = sum(finding.level == Level.WARNING for finding in findings)
     if as_json:
@@ -138,12 +138,12 @@ def show(findings: list[Finding], *, as_json: bool, out: TextIO) -> int:
             print(f"{'':8} {printable(line)}", file=out)
         for number, line in enumerate(finding.todo.split("\n") if finding.todo else []):
             print(f"{'':8} {'→' if number == 0 else ' '} {printable(line)}", file=out)
-    print(f"{len(findings)} checked: {errors} errors, {warnings} warnings", file=out)
+    print(f"{len(findings)} findings: {errors} errors, {warnings} warnings", file=out)
     return FAILED if errors else OK
 
 
 async def run(
     options: ServeOptions, connections: int | None = None, *, as_json: bool = False, out: TextIO | None = None
 ) -> int:
-    """The command. Returns the exit code."""
+    """Run the command. Returns the exit code."""
     return show(await examine(options, connections), as_json=as_json, out=out or sys.stdout)

@@ -1,6 +1,6 @@
-"""The embedded store's directory: is it there, writable, on a disk of this machine, with room.
+"""Checks the embedded store's directory: that it is there, writable, private, on a local disk, and has room.
 
-Owns: what is looked at. Must never: make a store, or leave anything behind: the one file written is taken away again.
+Owns: these checks. Must never: make a store, or leave anything behind: it removes the one file that it writes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...store.embedded.layout import Lane
 from ...store.embedded.store import EmbeddedStore
 from .findings import Finding, error, in_thread, ok, warning
 
-#: File systems of other machines: their locks and memory maps are not those of this one, and LMDB needs both.
+#: Network file systems, which do not share locks and memory maps with other machines; LMDB needs both.
 REMOTE = frozenset(
     (
         "nfs",
@@ -42,24 +42,24 @@ REMOTE = frozenset(
 )
 MEMORY = frozenset(("tmpfs", "ramfs"))
 
-#: Under the first an endpoint stops within minutes of writing; under the second it is time to act.
+#: Below the first an endpoint stops within minutes of writing; below the second it is time to act.
 FREE_BYTES_ERROR, FREE_BYTES_WARNING = 64 << 20, 1 << 30
 
-#: Of the map's size: beyond it the end is in sight.
+#: The share of the map from which the doctor warns.
 MAP_SHARE_WARNING = 0.8
 
-#: Once no endpoint runs, whoever removes the soft lane loses only retained messages, and which subscriptions have
+#: Removing the soft lane while no endpoint runs loses only retained messages, and the record of subscriptions that have
 #: ended.
 REMAKE = (
-    "stop every endpoint of it, rm -r its directory soft (where clients listen, which endpoints learn again; "
-    "subscriptions until disconnect; which subscriptions have ended; and retained messages), and start again"
+    "stop every endpoint of the store, rm -r its directory soft (client locations, which endpoints learn again; "
+    "subscriptions until disconnect; the record of ended subscriptions; and retained messages), and start again"
 )
 
 MOUNTS = Path("/proc/self/mountinfo")
 
 
 def directory(path: Path) -> list[Finding]:
-    """Whether this user can write there."""
+    """Check whether this user can write to the directory."""
     check = "store directory"
     there = _nearest(path)
     if not there.is_dir():
@@ -73,7 +73,7 @@ def directory(path: Path) -> list[Finding]:
         todo = f"ls -ld {there}; give it to this user ({_user()}), or start endpoints as its owner"
         return [error(check, f"cannot write in {there}: {failure.strerror}", todo)]
     if there != path:
-        return [ok(check, f"{path} is not there yet: the first endpoint makes it, and may")]
+        return [ok(check, f"{path} does not exist yet: the first endpoint can make it")]
     foreign = [
         file
         for lane in Lane
@@ -86,51 +86,51 @@ def directory(path: Path) -> list[Finding]:
 
 
 def privacy(path: Path) -> list[Finding]:
-    """Whether other users of the machine can read the store, or stop its writers: who reads lock files can do that."""
+    """Check whether other users can read the store, or stop its writers, which takes only read access to lock files."""
     check = "store's privacy"
     if not path.is_dir():
-        return [ok(check, "nothing is there yet: it will be for its owner only")]
+        return [ok(check, "the store does not exist yet: only its owner will have access")]
     loose: list[tuple[Path, int]] = []
     for place in (*(path / lane for lane in Lane), path):
         if not place.is_dir():
             continue
         owner, mode = place.stat().st_uid, place.stat().st_mode
         if place != path and os.geteuid() not in (0, owner):
-            seen = f"{place} belongs to user {files.user_name(owner)}, and a store is for one user alone"
+            seen = f"{place} belongs to user {files.user_name(owner)}, and only one user can use a store"
             return [error(check, seen, f"run endpoints as that user, or chown -R {_user()} {path}")]
-        # In a directory that holds more than the store others may be; but not take the lanes' directories away.
+        # Others may use a directory that holds more than the store, but must not be able to remove the lanes.
         ours = place != path or files.is_stores_alone(path)
         if (files.others_may(mode) if ours else mode & 0o022) and not (place == path and mode & stat.S_ISVTX):
             loose.append((place, mode))
-        # Within a directory that is its owner's alone nobody else gets at a file.
+        # A directory that only its owner can enter protects the files in it.
         inside = [place / name for name in files.ENVIRONMENT_FILES if place != path and files.others_may(mode)]
         found = [(file, file.lstat().st_mode) for file in inside if os.path.lexists(file)]
         loose += [(file, mode) for file, mode in found if files.others_may(mode)]
     if not loose:
-        return [ok(check, f"{path}, for its owner only")]
+        return [ok(check, f"only its owner has access to {path}")]
     file, mode = loose[0]
-    seen = f"other users of this machine can open {file} (mode {stat.S_IMODE(mode):o}): read it, or stop its writers"
-    return [error(check, seen, f"chmod -R go= {path}; an endpoint does so for a store of its own when it starts")]
+    seen = f"other users of this machine can open {file} (mode {stat.S_IMODE(mode):o}): to read it, or stop its writers"
+    return [error(check, seen, f"chmod -R go= {path}; an endpoint does so at its start if it owns the store")]
 
 
 def file_system(path: Path, mounts: Path = MOUNTS) -> list[Finding]:
-    """Whether it is a disk of this machine."""
+    """Check whether the store is on a disk of this machine."""
     check = "store's file system"
     kind = kind_of_file_system(_nearest(path).resolve(), mounts)
     if kind in REMOTE:
-        seen = f"{path} is on {kind}: LMDB would lose data there as soon as two machines use it, or its locks fail"
+        seen = f"{path} is on {kind}: LMDB loses data there if two machines use it, or if its locks fail"
         return [error(check, seen, "give a directory on a local disk: --store lmdb:DIR; for several machines use Riak")]
     if kind in MEMORY:
         return [
             warning(
-                check, f"{path} is on {kind}: gone at the next boot", "give a directory on a disk: --store lmdb:DIR"
+                check, f"{path} is on {kind}, which a reboot clears", "give a directory on a disk: --store lmdb:DIR"
             )
         ]
-    return [ok(check, kind or "this system does not say which")]
+    return [ok(check, kind or "unknown: this system does not tell")]
 
 
 def kind_of_file_system(path: Path, mounts: Path = MOUNTS) -> str:
-    """What is mounted where the path is; nothing where the system does not say. Source: proc(5), mountinfo."""
+    """Return the type of the file system that holds the path, or "" if unknown. Source: proc(5), mountinfo."""
     found, length = "", -1
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -139,13 +139,13 @@ def kind_of_file_system(path: Path, mounts: Path = MOUNTS) -> str:
     for line in lines:
         before, _, after = line.partition(" - ")
         point = Path(before.split(" ")[4].encode().decode("unicode_escape"))  # a space is \040
-        if path.is_relative_to(point) and len(point.parts) >= length:  # the last one of a place is on top
+        if path.is_relative_to(point) and len(point.parts) >= length:  # the last mount at a point hides earlier ones
             found, length = after.split(" ")[0], len(point.parts)
     return found
 
 
 def room(path: Path, map_size_bytes: int) -> list[Finding]:
-    """Free bytes of the disk; how far the environments have grown; address space for their maps."""
+    """Check the free bytes of the disk, the size of the environments, and address space for their maps."""
     check = "room for the store"
     there = _nearest(path)
     disk = os.statvfs(there)
@@ -159,7 +159,7 @@ def room(path: Path, map_size_bytes: int) -> list[Finding]:
         findings.append(warning(check, words, f"make room on the disk of {there} (df -h {there}) before it is full"))
     else:
         limit = "the map" if map_size_bytes - max(used.values()) < free else "the disk"
-        findings.append(ok(check, f"{words}; {limit} is what ends it ({_mib(map_size_bytes)} of map-size-bytes)"))
+        findings.append(ok(check, f"{words}; {limit} limits it first (map-size-bytes is {_mib(map_size_bytes)})"))
     for lane, size in used.items():
         if size > MAP_SHARE_WARNING * map_size_bytes:
             seen = f"{lane}/data.mdb has grown to {_mib(size)} of {_mib(map_size_bytes)}"
@@ -167,24 +167,22 @@ def room(path: Path, map_size_bytes: int) -> list[Finding]:
             findings.append((error if size >= map_size_bytes else warning)("store's map", seen, todo))
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
     if space != resource.RLIM_INFINITY and space < 2 * map_size_bytes:  # two environments
-        seen = f"a process may have {_mib(space)} of address space; two maps of {_mib(map_size_bytes)} do not fit"
+        seen = f"a process can have {_mib(space)} of address space; two maps of {_mib(map_size_bytes)} do not fit"
         todo = f"ulimit -v unlimited, or INGEBORG_MAP_SIZE_BYTES={max(space // 4, 1 << 20)}"
         findings.append(error("address space", seen, todo))
     return findings
 
 
 async def contents(path: Path, map_size_bytes: int) -> list[Finding]:
-    """Whether what is there can be read, as this version's."""
+    """Check whether this version can read the store."""
     check = "store's contents"
-    # In a thread: a file system that hangs does not get to what follows.
+    # In a thread: if the file system hangs, the rest of this check does not run.
     if failure := await in_thread(lambda: _not_whole(path)):
         return [failure]
     if not await in_thread((path / Lane.DURABLE / "data.mdb").exists):
         return [ok(check, "none yet")]
     if missing := [lane for lane in Lane if (path / lane).exists() and not (path / lane / "lock.mdb").exists()]:
-        return [
-            ok(check, f"not looked at: {missing[0]}/lock.mdb is not there (a copy?), and the first endpoint makes it")
-        ]
+        return [ok(check, f"not checked: {missing[0]}/lock.mdb is missing (a copy?); the first endpoint makes it")]
     seen = []
     for lane in Lane:
         if not (path / lane / "data.mdb").exists():
@@ -201,14 +199,14 @@ async def contents(path: Path, map_size_bytes: int) -> list[Finding]:
         finally:
             await store.close()
     except StoreError as failure:
-        return [error(check, str(failure), "see the text; a copy of the directory from a backup has to be whole")]
+        return [error(check, str(failure), "see the text; a directory restored from a backup has to be complete")]
     if kept:
-        seen.append(f"{kept:,} messages are kept")
-    return [ok(check, f"{'; '.join(seen)}; of this version's layout; {count} endpoints are registered")]
+        seen.append(f"{kept:,} retained messages")
+    return [ok(check, f"{'; '.join(seen)}; this version's layout; {count} endpoints are registered")]
 
 
 def _not_whole(path: Path) -> Finding | None:
-    """What is wrong with the files themselves."""
+    """Return a finding if a file of the store is damaged or missing."""
     check = "store's contents"
     for lane in Lane:
         data = path / lane / "data.mdb"
@@ -217,16 +215,16 @@ def _not_whole(path: Path) -> Finding | None:
             made = lane is Lane.DURABLE and files.is_made(path)
         except (StoreError, OSError) as failure:
             if lane is Lane.DURABLE:
-                return error(check, str(failure), f"stop every endpoint of it, and {files.RESTORE}")
+                return error(check, str(failure), f"stop every endpoint of the store, and {files.RESTORE}")
             return error(check, str(failure), REMAKE)
         if made and not whole:
-            seen = f"{data} is {'empty' if data.exists() else 'not there'}, though a store was made here"
-            return error(check, seen, f"put it back from a backup; or, to begin with none, rm {path / files.MADE}")
+            seen = f"{data} is {'empty' if data.exists() else 'missing'}, though a store was made here"
+            return error(check, seen, f"restore it from a backup; or, to start with a new one, rm {path / files.MADE}")
     return None
 
 
 async def read_through(path: Path, lane: Lane, map_size_bytes: int) -> tuple[Finding | None, str]:
-    """Read the lane in a process of its own, which damage may kill: what is wrong with it, or how much was read."""
+    """Read the lane in a process of its own, since damage can kill it. Return a finding, or how much it read."""
     check, data = "store's contents", path / lane / "data.mdb"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "ingeborg.broker.command.doctor.reading", str(path), lane.value, str(map_size_bytes)),
@@ -240,7 +238,7 @@ async def read_through(path: Path, lane: Lane, map_size_bytes: int) -> tuple[Fin
         if process.returncode is None:  # the check's time is over
             process.kill()
             await process.wait()
-    todo = f"stop every endpoint of it, and {files.RESTORE}" if lane is Lane.DURABLE else REMAKE
+    todo = f"stop every endpoint of the store, and {files.RESTORE}" if lane is Lane.DURABLE else REMAKE
     code = process.returncode or 0
     if code < 0:
         seen = f"{data} is damaged, or its disk fails: a process that read it died of {signal.Signals(-code).name}"
@@ -248,15 +246,15 @@ async def read_through(path: Path, lane: Lane, map_size_bytes: int) -> tuple[Fin
     try:
         report = orjson.loads(said)
     except orjson.JSONDecodeError:
-        return error(check, f"{data} cannot be read: the process that does ended with {code}", todo), ""
+        return error(check, f"{data} cannot be read: the reading process ended with exit code {code}", todo), ""
     if "error" in report:
         return error(check, f"{data} cannot be read: {report['error']}", todo), ""
-    rest = "" if report["whole"] else " read, and the rest not looked at"
+    rest = "" if report["whole"] else " read, and the rest skipped"
     return None, f"{report['entries']:,} entries{rest}"
 
 
 def _nearest(path: Path) -> Path:
-    """The path, or the first directory above it that is there."""
+    """Return the path, or the closest directory above it that exists."""
     return next((place for place in (path, *path.absolute().parents) if place.exists()), path)
 
 

@@ -1,7 +1,7 @@
-"""The files that an endpoint reads: the shared secret, the clients' keys, the certificate.
+"""Checks the files that an endpoint reads: the shared secret, the clients' keys, the certificate.
 
-Owns: whether they can be used, by whom they can be read, and how long the certificate lasts. Must never: show what is
-in a secret one, or make one.
+Owns: the checks that they are usable and private, and that the certificate stays valid. Must never: show the content
+of a secret file, or make one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .. import serve
 from ..config import ConfigError, ServeOptions, parse_store
 from .findings import Finding, error, ok, warning
 
-#: Enough to have a certificate renewed without haste.
+#: Time enough to renew a certificate without haste.
 EXPIRY_WARNING = datetime.timedelta(days=30)
 
 
 def secrecy(check: str, path: Path) -> Finding | None:
-    """A finding where others than its owner can read the file."""
+    """Return a finding if other users than its owner can read the file."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & stat.S_IROTH:
         return error(check, f"{path} can be read by everybody on this machine (mode {mode:o})", f"chmod 600 {path}")
@@ -38,7 +38,7 @@ def secrecy(check: str, path: Path) -> Finding | None:
 
 
 def secret(options: ServeOptions) -> list[Finding]:
-    """The endpoints' shared secret."""
+    """Check the endpoints' shared secret."""
     check, path = "shared secret", serve.secret_path(options)
     given = bool(options.peer_secret_file)
     make = f"(umask 077; openssl rand -hex 32 > {path})"
@@ -46,35 +46,35 @@ def secret(options: ServeOptions) -> list[Finding]:
         held = path.read_bytes().strip()
     except FileNotFoundError:
         if given:
-            return [error(check, f"{path} is not there", f"{make}, and copy it to every machine with an endpoint")]
+            return [error(check, f"{path} does not exist", f"{make}, and copy it to every machine with an endpoint")]
         if parse_store(options.store_url)[0] == "riak":
-            seen = f"none is given: each machine will make one of its own at {path}, and its endpoints refuse others"
+            seen = f"none is given: each machine will make its own at {path}, and refuse endpoints of other machines"
             return [warning(check, seen, f"{make}, copy it to every machine, and name it with --peer-secret-file")]
-        return [ok(check, f"the first endpoint that starts makes it, at {path}")]
+        return [ok(check, f"the first endpoint that starts makes it at {path}")]
     except OSError as failure:
-        return [error(check, f"{path}: {failure.strerror}", f"ls -l {path}; it has to be readable by this user")]
+        return [error(check, f"{path}: {failure.strerror}", f"ls -l {path}; make it readable for this user")]
     if len(held) < serve.SECRET_BYTES_MIN:
-        return [error(check, f"{path} has {len(held)} bytes; {serve.SECRET_BYTES_MIN} at least", make)]
+        return [error(check, f"{path} has {len(held)} bytes, fewer than {serve.SECRET_BYTES_MIN}", make)]
     return [secrecy(check, path) or ok(check, f"{path}, for its owner only")]
 
 
 def keys(options: ServeOptions) -> list[Finding]:
-    """What clients' tokens are checked with."""
+    """Check the keys, or the URL, that check clients' tokens."""
     check = "clients' keys"
     if options.auth_url:
         url = urlsplit(options.auth_url)
-        seen = f"none: {url.hostname} is asked who may connect"
+        seen = f"none: endpoints ask {url.hostname} whether a client may connect"
         if url.scheme.lower() == "http" and not (url.hostname == "localhost" or is_loopback(url.hostname or "")):
-            seen += ", over HTTP: whoever is between reads clients' tokens and cookies"
-            return [warning(check, seen, "give --auth-url an https:// URL, or have that network to yourself")]
+            seen += ", over HTTP: anyone on the path can read clients' tokens and cookies"
+            return [warning(check, seen, "give --auth-url an https:// URL, or use a network that nobody else is on")]
         return [ok(check, seen)]
     if not options.auth_keys:
         if _local(options):
-            return [ok(check, f"none: whoever runs programs on this machine may do everything (host {options.host})")]
+            return [ok(check, f"none: every program on this machine can do everything (host {options.host})")]
         if options.insecure:
-            seen = f"none, and --insecure: whoever reaches {options.host} reads and publishes everything"
+            seen = f"none, and --insecure: everyone who reaches {options.host} can read and publish everything"
             return [warning(check, seen, "ingeborg token keys.json --new-keys, then --auth-keys keys.json")]
-        seen = f"none, and the host {options.host} is reached by others: `ingeborg serve` refuses to start"
+        seen = f"none, and other machines reach the host {options.host}: `ingeborg serve` refuses to start"
         return [error(check, seen, "ingeborg token keys.json --new-keys, then --auth-keys keys.json (or --insecure)")]
     path = Path(options.auth_keys).expanduser()
     try:
@@ -84,13 +84,13 @@ def keys(options: ServeOptions) -> list[Finding]:
             error(
                 check,
                 str(failure),
-                "docs/security.md says what it has to be; a new one: ingeborg token NEW-FILE --new-keys",
+                "docs/security.md describes the file; to make a new one: ingeborg token NEW-FILE --new-keys",
             )
         ]
     private = [key for key in found if isinstance(key.key, bytes) or hasattr(key.key, "public_key")]
     if private and (finding := secrecy(check, path)):
         return [finding]
-    return [ok(check, f"{path}: {len(found)} keys, {len(private)} of them can sign")]
+    return [ok(check, f"{path}: {len(found)} keys, of which {len(private)} can sign")]
 
 
 def _local(options: ServeOptions) -> bool:
@@ -102,13 +102,13 @@ def _now() -> datetime.datetime:
 
 
 def certificate(options: ServeOptions, now: Callable[[], datetime.datetime] = _now) -> list[Finding]:
-    """The certificate and its key: usable, for how long, and whether other endpoints will take it."""
+    """Check the certificate and its key: usable, valid for long enough, and accepted by other endpoints."""
     check = "certificate"
     if not options.tls_cert and not options.tls_key:
         if _local(options) and (options.internal is None or is_loopback(options.internal[0])):
             return [ok(check, "none: nothing leaves this machine")]
-        seen = f"none: what crosses the network to {options.host} can be read, tokens too"
-        return [warning(check, seen, "--tls-cert FILE --tls-key FILE, or a proxy with TLS in front")]
+        seen = f"none: anyone on the network path to {options.host} can read everything, including tokens"
+        return [warning(check, seen, "give --tls-cert FILE --tls-key FILE, or put a proxy with TLS in front")]
     try:
         pair = Certificate(options.tls_cert, options.tls_key)
         chain = x509.load_pem_x509_certificates(Path(options.tls_cert).expanduser().read_bytes())
@@ -122,7 +122,7 @@ def certificate(options: ServeOptions, now: Callable[[], datetime.datetime] = _n
 
 
 def _expiry(check: str, chain: list[x509.Certificate], now: datetime.datetime) -> Finding:
-    # The first to end ends the chain.
+    # The chain ends with the first certificate that ends.
     end = min(link.not_valid_after_utc for link in chain)
     begin = max(link.not_valid_before_utc for link in chain)
     renew = "renew it, and replace both files: a running endpoint takes them within five seconds"
@@ -138,7 +138,7 @@ def _expiry(check: str, chain: list[x509.Certificate], now: datetime.datetime) -
 
 
 def _accepted(pair: Certificate, url: str) -> Finding:
-    """A handshake within this process, as another endpoint (or a client) at that URL would have it."""
+    """Do the handshake of another endpoint, or a client, at that URL, within this process."""
     check, host = "certificate for its URL", urlsplit(url).hostname or ""
     authorities = os.environ.get("SSL_CERT_FILE", "the system's")
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -156,11 +156,11 @@ def _accepted(pair: Certificate, url: str) -> Finding:
                 return error(
                     check,
                     f"other endpoints will not accept it at {url}: {failure.verify_message}",
-                    "advertise a host that it is for (--advertise wss://HOST:PORT), give the whole chain, and have "
+                    "advertise a host that it covers (--advertise wss://HOST:PORT), give the whole chain, and have "
                     f"SSL_CERT_FILE name its authority (now: {authorities})",
                 )
             except ssl.SSLError as failure:
-                return error(check, f"no handshake with it: {failure.reason}", "give a certificate for servers")
+                return error(check, f"the handshake fails: {failure.reason}", "give a certificate for servers")
         if not waiting:
             break
     return ok(check, f"accepted for {url} with the authorities that this machine trusts")

@@ -1,6 +1,6 @@
-"""What `ingeborg doctor` finds: one record for each thing that was looked at.
+"""The findings of `ingeborg doctor`: one record for each thing that a check examined.
 
-Owns: its fields, the three levels, and how a check is run so that it ends. Must never: know a check.
+Owns: its fields, the three levels, and the time limit of a check. Must never: know a check.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-#: No check takes longer, in seconds: those that wait for others have shorter limits of their own.
+#: The most time for a check, in seconds: those that wait for others have shorter limits of their own.
 CHECK_S = 15.0
 
 
 class Level(enum.StrEnum):
-    """``warning``: it runs, but not as it should. ``error``: an endpoint will not start, or will not be of use."""
+    """``warning``: an endpoint runs, but not as it should. ``error``: it will not start, or will be of no use."""
 
     OK = "ok"
     WARNING = "warning"
@@ -26,7 +26,7 @@ class Level(enum.StrEnum):
 
 
 class Finding(NamedTuple):
-    """``check``: what was looked at. ``seen``: in words. ``todo``: how to mend it, a command where there is one."""
+    """``check``: the thing examined. ``seen``: the result in words. ``todo``: the fix, a command if possible."""
 
     check: str
     level: Level
@@ -35,23 +35,23 @@ class Finding(NamedTuple):
 
 
 def ok(check: str, seen: str) -> Finding:
-    """As it should be."""
+    """Return a finding of something in order."""
     return Finding(check, Level.OK, seen)
 
 
 def warning(check: str, seen: str, todo: str) -> Finding:
-    """It runs, but not as it should."""
+    """Return a finding of something that works, but not as it should."""
     return Finding(check, Level.WARNING, seen, todo)
 
 
 def error(check: str, seen: str, todo: str) -> Finding:
-    """It has to be mended."""
+    """Return a finding of something that has to be fixed."""
     return Finding(check, Level.ERROR, seen, todo)
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """What ``function`` returns or raises. In a thread that nobody waits for at the end of the process: a file system
-    that hangs, or a name server, cannot keep it."""
+    """Run ``function`` in a daemon thread, and return or raise its outcome. A file system or name server that hangs
+    cannot delay the end of the process."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -71,21 +71,19 @@ async def in_thread(function: Callable[[], T]) -> T:
         try:
             loop.call_soon_threadsafe(settle, *outcome)
         except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
+            pass  # the loop is closed: nobody waits for the outcome
 
     threading.Thread(target=work, daemon=True).start()
     return await done
 
 
 async def ended(check: str, findings: Awaitable[list[Finding]], limit_s: float = CHECK_S) -> list[Finding]:
-    """The findings of one check, whatever becomes of it."""
+    """Return the findings of one check; a check that fails or takes too long becomes an error."""
     try:
         async with asyncio.timeout(limit_s):
             return await findings
     except TimeoutError:
-        return [
-            error(check, f"nothing was known after {limit_s:g} s", "see why it does not answer: disk, network, names")
-        ]
+        return [error(check, f"no result after {limit_s:g} s", "find out what does not answer: disk, network, names")]
     except Exception as failure:
         seen = f"the check failed: {type(failure).__name__}: {failure}"
-        return [error(check, seen, "please report this: it is a fault of `ingeborg doctor`")]
+        return [error(check, seen, "please report this bug of `ingeborg doctor`")]

@@ -1,6 +1,6 @@
-"""What is reached over the network: this endpoint's port and name, and the other endpoints.
+"""Checks over the network: this endpoint's port and name, and the other endpoints.
 
-Owns: what is asked, and what an answer means. Must never: connect to anything but the endpoints themselves.
+Owns: the requests, and the meaning of each answer. Must never: connect to anything but the endpoints themselves.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ from .findings import Finding, error, in_thread, ok, warning
 
 PAGE_S = 4.0
 
-#: Two looks at the registry so far apart tell living endpoints from dead ones: they show a sign of life each second.
+#: Time between two looks at the registry, which tell living endpoints from dead ones: heartbeats move each second.
 LOOK_S = 2.5
 
-#: Endpoints asked at once; more of them take longer, and no more sockets.
+#: Endpoints asked at once. A larger cluster takes longer, but no more sockets.
 AT_ONCE = 32
 
-#: Looks at an endpoint's clock, and how far apart: the seconds in its answers turn at another time in each.
+#: Looks at an endpoint's clock, and the time between them, which lets the second change at a different moment in each.
 CLOCK_LOOKS, CLOCK_LOOK_S = 4, 0.23
 
-#: From here on the clocks are said to differ; from ``LEEWAY_S`` on tokens are refused, or taken after their end.
+#: The difference of clocks from which the doctor warns. From ``LEEWAY_S`` on endpoints refuse valid tokens, or accept
+#: expired ones.
 SKEW_WARNING_S = 2.0
 
 
 async def port(options: ServeOptions, number: int) -> list[Finding]:
-    """Whether one could listen there, or who does."""
+    """Check whether an endpoint could listen on the port, or whether one already does."""
     check = f"port {number}"
     if number == 0:
-        return [ok("port", "0: any that is free")]
+        return [ok("port", "0: any free port")]
     try:
         await in_thread(lambda: _bind(options.host, number))
     except socket.gaierror as failure:
@@ -56,17 +57,17 @@ async def port(options: ServeOptions, number: int) -> list[Finding]:
         if failure.errno == errno.EADDRINUSE:
             return [await _holder(check, options, number)]
         if failure.errno == errno.EADDRNOTAVAIL:
-            seen = f"{options.host} is no address of this machine"
-            return [error(check, seen, "ip address, and give one of those with --host; 0.0.0.0 is all of them")]
+            seen = f"{options.host} is not an address of this machine"
+            return [error(check, seen, "run `ip address`, and give --host one of its addresses, or 0.0.0.0 for all")]
         if failure.errno == errno.EACCES:
-            todo = "take a port from 1024 on, or: setcap cap_net_bind_service=+ep on the Python that runs it"
+            todo = "use a port from 1024 on, or run setcap cap_net_bind_service=+ep on the Python that runs it"
             return [error(check, f"this user may not listen on {options.host}:{number}", todo)]
         return [error(check, f"{options.host}:{number}: {failure.strerror}", "give another --port or --host")]
     return [ok(check, f"free on {options.host}")]
 
 
 def _bind(host: str, number: int) -> None:
-    """As ``serve.listen``, without listening: whoever tries to connect meanwhile sees no difference."""
+    """Bind as ``serve.listen`` does, without listening: a client that connects meanwhile sees no difference."""
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -78,7 +79,7 @@ def _bind(host: str, number: int) -> None:
 async def _holder(check: str, options: ServeOptions, number: int) -> Finding:
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(options.host, options.host)
     where = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
-    # It is asked whether it is an endpoint, not whether it is to be trusted: its certificate is not for this address.
+    # The question is whether it is an endpoint, not whether to trust it: its certificate is not for this address.
     tls = ssl.create_default_context()
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     for scheme in ("wss", "ws") if options.tls_cert else ("ws", "wss"):
@@ -88,28 +89,28 @@ async def _holder(check: str, options: ServeOptions, number: int) -> Finding:
             continue
         if page.status == 200 and page.text.strip() == "alive":
             return ok(check, f"an endpoint holds it, and answers at {scheme}://{where}/healthz")
-    todo = f"ss -ltnp 'sport = :{number}' shows which; end it, or give another --port"
+    todo = f"ss -ltnp 'sport = :{number}' shows which program; end it, or give another --port"
     if options.share_port:
         seen = f"nobody answers at {options.host}:{number}: another program holds it, or no endpoint there is ready"
-        return error(check, seen, f"{todo}; why endpoints are not ready, /readyz at their internal addresses says")
+        return error(check, seen, f"{todo}; /readyz at the endpoints' internal addresses says why they are not ready")
     return error(check, f"another program holds {options.host}:{number}", todo)
 
 
 async def own_name(
     options: ServeOptions, resolve: Callable[[str], Sequence[str]] = lambda host: _addresses(host)
 ) -> list[Finding]:
-    """Whether the URL that the others are told leads anywhere."""
+    """Check whether the advertised URL leads to this machine."""
     check = "advertised URL"
     url = serve.planned_url(options)
     listens = options.host if options.internal is None else options.internal[0]
     host = urlsplit(url).hostname or ""
-    give = "--advertise ws://HOST:PORT, with a name or an address that the other machines know"
+    give = "give --advertise ws://HOST:PORT, with a name or an address that the other machines know"
     try:
         addresses = await in_thread(lambda: resolve(host))
     except OSError as failure:
-        return [error(check, f"{url}: {host} is not known: {failure.strerror}", give)]
+        return [error(check, f"{url}: {host} does not resolve: {failure.strerror}", give)]
     if all(map(is_loopback, addresses)) and listens != "localhost" and not is_loopback(listens):
-        seen = f"{url} leads to {addresses[0]}, which is another machine for each that is told it"
+        seen = f"{url} leads to {addresses[0]}, where every other machine finds only itself"
         return [warning(check, seen, give)]
     return [ok(check, f"{url} ({', '.join(addresses)})")]
 
@@ -122,14 +123,14 @@ def _addresses(host: str) -> list[str]:
 
 
 class Skew(NamedTuple):
-    """How far another clock is ahead of this one, in seconds: between these two. Infinite: nothing is known."""
+    """The bounds of how far another clock is ahead of this one, in seconds. Infinite: unknown."""
 
     least_s: float = -math.inf
     most_s: float = math.inf
 
     def narrowed(self, date: str, asked_at: float, answered_at: float) -> Skew:
-        """With one more answer. ``date``: of its head, whole seconds, cut off; it was written at some time between
-        ``asked_at`` and ``answered_at`` of this clock, Unix times in seconds.
+        """Return the bounds narrowed by one more answer. ``date``: from its head, cut off to whole seconds. The other
+        side wrote it between ``asked_at`` and ``answered_at`` of this clock, Unix times in seconds.
         """
         try:
             there = email.utils.parsedate_to_datetime(date).timestamp()
@@ -139,7 +140,7 @@ class Skew(NamedTuple):
 
     @property
     def at_least_s(self) -> float:
-        """How far apart the clocks are for sure."""
+        """The least difference between the clocks."""
         return max(0.0, self.least_s, -self.most_s)
 
     def __str__(self) -> str:
@@ -147,19 +148,19 @@ class Skew(NamedTuple):
 
 
 def skew_finding(check: str, skew: Skew) -> Finding | None:
-    """A finding if the clocks differ for sure; which of the two is wrong cannot be seen from here."""
+    """Return a finding if the clocks certainly differ. It cannot say which of the two is wrong."""
     todo = "on both machines: timedatectl (System clock synchronized: yes), and start chrony or systemd-timesyncd"
     if skew.least_s > skew.most_s:
-        return warning(check, "one of the two clocks was set while it was looked at", todo)
+        return warning(check, "somebody set one of the two clocks during the check", todo)
     if skew.at_least_s >= LEEWAY_S:
-        return error(check, f"{skew}: more than the {LEEWAY_S:g} s by which the times of tokens may be off", todo)
+        return error(check, f"{skew}, more than the leeway of {LEEWAY_S:g} s for the times in tokens", todo)
     if skew.at_least_s >= SKEW_WARNING_S:
         return warning(check, str(skew), todo)
     return None
 
 
 async def others(store: Store, mine: Iterable[str]) -> list[Finding]:
-    """Each endpoint of the registry, but those of these names. The store is open."""
+    """Check each registered endpoint except those with these names. The store is open."""
     names = set(mine)
     before = {endpoint.incarnation: endpoint.heartbeat for endpoint in await store.endpoints()}
     if before:
@@ -176,7 +177,7 @@ async def others(store: Store, mine: Iterable[str]) -> list[Finding]:
 
 
 async def peer(endpoint: Endpoint, *, lives: bool) -> list[Finding]:
-    """One other endpoint at the URL that it advertises. ``lives``: its heartbeat in the store moves."""
+    """Check another endpoint at the URL that it advertises. ``lives``: its heartbeat in the store moves."""
     check = f"endpoint {endpoint.name}"
     skew = Skew()
     try:
@@ -191,15 +192,15 @@ async def peer(endpoint: Endpoint, *, lives: bool) -> list[Finding]:
         differing = next((int(sample.value) for sample in found if sample.name == "ingeborg_settings_differ"), 0)
     except (PageError, ValueError) as failure:
         if lives:
-            seen = f"it lives (its heartbeat in the store moves), but not for this machine: {failure}"
+            seen = f"it is alive (its heartbeat in the store moves), but this machine cannot reach it: {failure}"
             todo = f"from here: curl -v {_http(endpoint.url)}/healthz; is the port open from here, and is "
             return [error(check, seen, f"{todo}the --advertise of that endpoint right?")]
         seen = f"it is registered and shows no sign of life: {failure}"
-        return [warning(check, seen, "it has crashed or its machine is off: start it again; the others do without it")]
+        return [warning(check, seen, "it has crashed or its machine is off: start it again; the others run without it")]
     if not labels:
-        return [error(check, f"what answers at {endpoint.url} is no endpoint", "mend its --advertise")]
+        return [error(check, f"the server at {endpoint.url} is not an endpoint", "correct its --advertise")]
     if labels.get("name") != endpoint.name:
-        seen = f"at {endpoint.url} answers {labels.get('name')}: two endpoints advertise the same URL"
+        seen = f"{labels.get('name')} answers at {endpoint.url}: two endpoints advertise the same URL"
         return [
             error(check, seen, "give each its own --advertise (behind a balancer: its own address, not the balancer's)")
         ]
@@ -207,14 +208,14 @@ async def peer(endpoint: Endpoint, *, lives: bool) -> list[Finding]:
     if ready.status != 200:
         reasons = "; ".join(ready.text.split("\n")).strip("; ")
         findings.append(
-            error(check, f"not ready: {reasons}", "see its log; it says each reason when it comes and goes")
+            error(check, f"not ready: {reasons}", "see its log, which has each reason when it begins and ends")
         )
     theirs = labels.get("version", "unknown")
     if theirs != VERSION:
-        findings.append(warning(check, f"version {theirs}, this one is {VERSION}", "bring all to the same version"))
+        findings.append(warning(check, f"version {theirs}; this one is {VERSION}", "upgrade all to the same version"))
     if differing:
         has = ", ".join(f"{name} {labels[name]}" for name in CHOICES if name in labels)
-        text = f"it has {has}, and {differing} other endpoints have other settings of the cluster"
+        text = f"it has {has}, and {differing} other endpoints have other cluster settings"
         findings.append(warning(check, text, "restart the endpoints that have not been restarted since `cluster set`"))
     if finding := skew_finding(check, skew):
         findings.append(finding)

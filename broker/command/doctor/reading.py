@@ -1,8 +1,8 @@
 """A process that reads a lane of the embedded store from end to end: ``python -m ingeborg.broker.command.doctor.reading
 DIR LANE MAP``.
 
-Owns: the reading, and one line of JSON about it on standard output. Must never: write, or be anything but a process of
-its own: LMDB has no checksums, and of a page that is not as it left it this process may die. Then the doctor knows.
+Owns: the reading, and one line of JSON about it on standard output. Must never: write, or run within another process:
+LMDB has no checksums, and a damaged page can kill the process that reads it. The doctor notices its death.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from pathlib import Path
 from ...store.base import StoreError
 from ...store.embedded.layout import Lane, open_for_reading
 
-#: Longer than this nobody waits: of a store with more than some ten million entries the rest is not looked at.
+#: The most time to read, in seconds. The process skips the rest of a store with more than about ten million entries.
 READ_S = 8.0
 
-#: Entries between two looks at the clock; each is a transaction, so that what writers free meanwhile is used again.
+#: Entries between two looks at the clock. Each batch is a transaction of its own, so that LMDB can reuse pages that
+#: writers free meanwhile.
 ENTRIES_AT_ONCE = 20_000
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code: 0 read, 1 refused."""
+    """Read the lane, and return the exit code: 0 read, 1 refused."""
     directory, lane, map_size_bytes = Path(arguments[0]), Lane(arguments[1]), int(arguments[2])
     until = time.monotonic() + READ_S
     entries, whole = 0, True
     try:
         environment = open_for_reading(directory, lane, map_size_bytes)
-        for name in environment.db:  # those that are there
+        for name in environment.db:  # the existing databases
             after: bytes | None = None  # the last key read
             while whole:
                 with environment.begin() as txn, txn.cursor(environment.db[name]) as cursor:
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
                     if found and cursor.key() == after:
                         found = cursor.next_nodup()
                     count = 0
-                    # Key by key, and all of a key, however many there are: from its middle there is no way on.
+                    # A key's entries are all in one batch: the next one cannot start in the middle of a key.
                     while found and count < ENTRIES_AT_ONCE:
                         after = bytes(cursor.key())
                         count += sum(1 for _ in cursor.iternext_dup())
@@ -47,7 +48,7 @@ def main(arguments: list[str]) -> int:
                 if not found:
                     break
                 whole = time.monotonic() < until
-    except Exception as failure:  # whatever it is, the doctor says it
+    except Exception as failure:  # the doctor reports every kind
         print(json.dumps({"error": str(failure) if isinstance(failure, StoreError) else repr(failure)}), flush=True)
         os._exit(1)
     print(json.dumps({"entries": entries, "whole": whole}), flush=True)

@@ -1,6 +1,6 @@
-"""The Riak cluster: each node that was named, the bucket types, the store's layout.
+"""Checks the Riak cluster: each named node, the bucket types, the store's layout.
 
-Owns: what is asked. Must never: write to the cluster.
+Owns: the requests to Riak. Must never: write to the cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NODE_S = 3.0
 
 
 async def nodes(addresses: Sequence[tuple[str, int]], connecting: Connecting | None = None) -> list[Finding]:
-    """Whether each of them answers, and which version it is of."""
+    """Check whether each node answers, and its version."""
     times = {"timeout_s": NODE_S, "attempt_timeout_s": NODE_S}
     pool = Pool(addresses, zeroed(), connections_per_node=1, connecting=connecting, **times)
     try:
@@ -28,13 +28,13 @@ async def nodes(addresses: Sequence[tuple[str, int]], connecting: Connecting | N
     finally:
         pool.close()
     if any(finding.level != Level.ERROR for finding in findings):
-        # One is enough to go on; so the others are no reason not to start.
+        # An endpoint can start with one node, so the others are only warnings.
         findings = [
             finding._replace(level=Level.WARNING) if finding.level == Level.ERROR else finding for finding in findings
         ]
     if len(addresses) == 1:
-        seen = "one is named: without it the endpoint has no store, and a write wants two machines"
-        todo = "name several: --store riak:HOST:PORT,HOST:PORT; a cluster of one node: INGEBORG_RIAK_NODE_CONFIRMS=1"
+        seen = "only one is named: without it the endpoint has no store, and a write needs two machines"
+        todo = "name several: --store riak:HOST:PORT,HOST:PORT; for one node, set INGEBORG_RIAK_NODE_CONFIRMS=1"
         findings.append(warning("Riak nodes", seen, todo))
     return findings
 
@@ -49,12 +49,12 @@ async def _node(pool: Pool, node: Node) -> Finding:
         return error(check, str(failure), "see docs/riak.md, Riak's security")
     except (OSError, EOFError, wire.WireError, wire.Refusal) as failure:
         seen = "it does not answer in time" if isinstance(failure, TimeoutError) else str(failure) or "it hung up"
-        todo = "there: riak ping (riak start), and listener.protobuf.internal in riak.conf has to be this address"
+        todo = "on that machine: riak ping (riak start); in riak.conf, set listener.protobuf.internal to this address"
         return error(check, seen, todo)
     version = info.server_version.decode("ascii", "replace")
     numbers = tuple(int(number) for number in version.split(".")[:2] if number.isdecimal())
     if numbers < NODE_CONFIRMS_SINCE:
-        seen = f"answers, Riak {version}: it has no node_confirms, so two copies may be on one machine"
+        seen = f"answers, Riak {version}: it has no node_confirms, so both copies can be on one machine"
         return warning(check, seen, "upgrade to 3.0 or newer; until then leave node_confirms out (docs/riak.md)")
     return ok(check, f"answers, Riak {version}")
 
@@ -62,7 +62,7 @@ async def _node(pool: Pool, node: Node) -> Finding:
 async def set_up(
     addresses: Sequence[tuple[str, int]], namespace: str, connecting: Connecting | None = None
 ) -> list[Finding]:
-    """The bucket types and the layout, as an endpoint will want them at its start."""
+    """Check the bucket types and the layout that an endpoint needs at its start."""
     check = "Riak bucket types"
     store = RiakStore(addresses, namespace=namespace, read_only=True, connecting=connecting)
     contents = f"a store, under the namespace {namespace}"
@@ -72,14 +72,14 @@ async def set_up(
         except StoreMisconfigured as failure:
             if not str(failure).startswith("there is no store"):
                 return [_misconfigured(check, failure)]
-            contents = f"none yet under the namespace {namespace}; if there should be one, the nodes do not find it"
-        findings = [ok(check, "as they have to be"), ok("store's contents", contents)]
+            contents = f"no store yet under the namespace {namespace}; if you expect one, the nodes do not find it"
+        findings = [ok(check, "correct"), ok("store's contents", contents)]
         if not store.seen_backend:
             todo = f"docs/riak.md, {BACKENDS_SECTION}"
             findings.append(warning("Riak backends", single_backend(store.seen_type), todo))
         return findings
     except StoreError as failure:
-        return [error(check, str(failure), "have a node answer first")]
+        return [error(check, str(failure), "get a node to answer first")]
     finally:
         await store.close()
 

@@ -380,7 +380,7 @@ async def test_an_endpoint_with_another_secret_stays_outside(tmp_path: Path, log
 async def test_a_link_takes_authorities_that_were_renewed_since_the_last_one(
     tmp_path: Path, logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logged.expect("no link with .*: its certificate, or its TLS, will not do")
+    logged.expect("no link with .*: its certificate or its TLS is not acceptable")
     monkeypatch.setattr("ingeborg.broker.shell.tls.LOOK_S", 0.0)
     known = Path(os.environ["SSL_CERT_FILE"])  # who has signed the endpoints' certificates
     (tmp_path / "other").mkdir()

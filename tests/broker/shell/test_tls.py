@@ -88,7 +88,7 @@ async def test_who_does_not_speak_tls_is_cut_off(tmp_path: Path, authority: Auth
 async def test_a_new_certificate_is_taken_without_a_restart(
     tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture, logged: Logged
 ) -> None:
-    logged.expect("the certificate stays as it was")
+    logged.expect("keeping the previous certificate")
     pair = authority.issue(1)
     certificate = Certificate(str(pair.chain), str(pair.key))
     async with running(tmp_path / "store", certificate=certificate) as endpoint:
@@ -103,7 +103,7 @@ async def test_a_new_certificate_is_taken_without_a_restart(
             pair.key.write_text("half a key", encoding="utf-8")
             with caplog.at_level(logging.ERROR):
                 certificate.refresh(now + 2 * LOOK_S)
-            assert "stays as it was" in caplog.text
+            assert "keeping the previous certificate" in caplog.text
             assert "half a key" not in caplog.text
             assert await serial_of(endpoint.port, authority.context) == 2
 
@@ -157,14 +157,14 @@ def test_authorities_are_read_again_when_their_file_changes(authorities: Authori
 def test_a_broken_file_of_authorities_leaves_the_former_ones(
     authorities: Authorities, broken: bytes | None, caplog: pytest.LogCaptureFixture, logged: Logged
 ) -> None:
-    logged.expect("the authorities stay as they were: .*authorities.pem")
+    logged.expect("keeping the previous authorities: .*authorities.pem")
     trust = Trust(lambda: authorities.now)
     if broken is None:
         authorities.file.unlink()
     else:
         authorities.file.write_bytes(broken)
     assert authorities.trusted_by(trust) == [True, False]
-    assert "the authorities stay as they were" in caplog.text
+    assert "keeping the previous authorities" in caplog.text
     authorities.file.write_bytes(authorities.made[1])
     assert authorities.trusted_by(trust) == [False, True]
 
@@ -172,7 +172,7 @@ def test_a_broken_file_of_authorities_leaves_the_former_ones(
 def test_a_broken_file_of_authorities_at_the_start_is_told_and_read_when_it_is_mended(
     authorities: Authorities, logged: Logged
 ) -> None:
-    logged.expect("authorities(:| stay as they were:) .*authorities.pem: has to hold the certificates of authorities")
+    logged.expect("authorities: .*authorities.pem: has to hold the certificates of authorities")
     authorities.file.write_text("no certificate", encoding="utf-8")
     trust = Trust(lambda: authorities.now)
     assert authorities.trusted_by(trust) == [False, False]
