@@ -1,6 +1,6 @@
-"""What `/metrics` shows, in Prometheus' text format 0.0.4.
+"""The page `/metrics`, in Prometheus' text format 0.0.4.
 
-Owns: the names' prefix and the format. Must never: count, or reach into a part: each says its metrics itself.
+Owns: the names' prefix and the format. Must never: count, or reach into a part: each part lists its own metrics.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PREFIX = "ingeborg_"
 
 
 def page(status: Status) -> str:
-    """All metrics of the endpoint."""
+    """Return all metrics of the endpoint as the page's text."""
     return generate_latest(_registry(status)).decode()
 
 
@@ -36,13 +36,13 @@ def _registry(status: Status) -> CollectorRegistry:
 
 
 class _Endpoint:
-    """A collector of the Prometheus library."""
+    """A collector for the Prometheus library."""
 
     def __init__(self, status: Status) -> None:
         self._status = status
 
     def collect(self) -> Iterator[Family]:
-        """All families. Metrics of one kind and name are one family."""
+        """Yield all families. Metrics of one kind and name are one family."""
         together: dict[tuple[str, str], list[Metric]] = {}
         for metric in self._status.metrics():
             together.setdefault((metric.kind, metric.name), []).append(metric)

@@ -1,6 +1,6 @@
-"""What an endpoint tells operators of itself over the protocol: `endpoints`, SPEC section 2.4.
+"""The figures that an endpoint gives operators over the protocol: `endpoints`, SPEC section 2.4.
 
-Owns: which figures these are. Must never: change anything. (``web`` has all figures, for Prometheus.)
+Owns: the choice of these figures. Must never: change anything. (``web`` has all figures, for Prometheus.)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..shell.status import Status
 
 
 def figures(status: Status) -> dict[str, Any]:
-    """The endpoint's state, and what it has counted since its start."""
+    """Return the endpoint's state, and its counts since its start."""
     router = status.router
     counters = router.counters
     counters.observe()
@@ -44,10 +44,10 @@ def figures(status: Status) -> dict[str, Any]:
 
 @functools.cache
 def _statm() -> int:
-    """Opened once: where it matters to look there may be no descriptor left."""
+    """Return the file, opened once: later, when the figure matters, no descriptor may be left."""
     return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process."""
+    """Return the resident memory of this process."""
     return int(os.pread(_statm(), 256, 0).split()[1]) * resource.getpagesize()

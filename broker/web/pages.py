@@ -21,27 +21,33 @@ from ..shell.status import Status
 from . import metrics
 from .console import serving
 
-#: A response that somebody else has to be asked for.
+#: A response that depends on somebody else's answer.
 Later = Callable[[], Awaitable[Response]]
 
 
 def path_of(request: Request) -> str:
-    """The request's path, without its query: the one thing that says whose a request is. Nothing else is compared with
-    a reserved path, or the two would one day differ. It is compared as it came: what is written in another way
-    (``/%5fpeer``, ``//_peer``) is another path. Of a whole URL ``shell.requests`` has left the path."""
+    """Return the request's path, without its query.
+
+    The path alone decides whose a request is: code compares nothing else with a reserved path, or the two would differ
+    one day. The comparison takes the path as it came: another spelling (``/%5fpeer``, ``//_peer``) is another path.
+    ``shell.requests`` has already reduced a whole URL to its path.
+    """
     return request.path.partition("?")[0]
 
 
 class Pages:
-    """One endpoint's."""
+    """The pages of one endpoint."""
 
     def __init__(self, status: Status, access: Access) -> None:
         self._status = status
         self._access = access
 
     def answer(self, request: Request, path: str, internal: bool) -> Response | Later | None:
-        """The response to a request of the path; ``None``: it is a link's, or, but at the internal address, a client's.
-        ``internal``: it came to that address, where nothing is but links, health and metrics."""
+        """Return the response to a request of the path. ``None``: the path is a link's, or a client's, which the
+        internal address does not serve.
+
+        ``internal``: the request came to the internal address, which serves only links, health and metrics.
+        """
         if request.method not in ("GET", "HEAD"):
             return _not_allowed()
         response = self._answer(request, path, internal)
@@ -69,10 +75,12 @@ class Pages:
         return serving.answer(request, path)
 
     def _console_access(self, request: Request) -> Response | Later:
-        """Would a WebSocket of the console be let in, with this token, from a page of ``?origin=…``? A browser does not
-        tell a page why a handshake was refused, so it asks first."""
+        """Answer whether the console can open a WebSocket with this token from a page of ``?origin=…``.
+
+        A browser does not tell a page why a handshake was refused, so the page asks first.
+        """
         origins = parse_qs(urlsplit(request.path).query).get("origin", [])
-        if "Origin" not in request.headers and len(origins) == 1:  # browsers leave it out of requests like this one
+        if "Origin" not in request.headers and len(origins) == 1:  # browsers omit it in requests like this one
             request.headers["Origin"] = origins[0]
         try:
             admitted = self._access.admit(request)
@@ -97,7 +105,7 @@ def _let_in() -> Response:
 
 
 def _head(response: Response | Later) -> Response | Later:
-    """Without the body."""
+    """Return the response without its body."""
     if isinstance(response, Response):
         response.body = b""
         return response
@@ -117,7 +125,7 @@ def _not_allowed() -> Response:
 
 
 def refusal(refused: Refused) -> Response:
-    """The answer to a request that is not let in."""
+    """Return the answer to a request that the endpoint refuses."""
     response = _text(refused.status, f"{refused}\n")
     response.headers.update(refused.headers)
     return response

@@ -344,7 +344,7 @@ def test_a_new_password_is_taken_from_the_file(
     now += LOOK_S
     with caplog.at_level(logging.ERROR):
         assert credentials.current().password == b"the new one"
-    assert "stays as it was" in caplog.text
+    assert "keeping the previous credentials" in caplog.text
     assert "the new one" not in caplog.text
 
 

@@ -1,5 +1,5 @@
-// Owns: lines over time, as SVG: the charts with their scales, and the small lines of a table. Must never: know what the
-// figures are of.
+// Owns: lines over time, as SVG: the charts with their scales, and the small lines of a table. Must never: know what
+// the figures measure.
 
 import { drawing, element, say } from "./dom.js";
 import { NONE } from "./words.js";
@@ -8,14 +8,14 @@ const HEIGHT = 168;
 const MARGIN = { top: 8, right: 4, bottom: 20, left: 52 };
 const RULES = 4;
 
-/** The least round number that is not less; its half is a short one, too. */
+/** The smallest round number that is not less; its half is short as well. */
 export function ceiling(value) {
     if (!(value > 0)) return 1;
     const power = 10 ** Math.floor(Math.log10(value));
     return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((step) => step * power).find((step) => step >= value * 0.9999);
 }
 
-/** The "d" of a path through the points; what is null leaves a gap. `x`, `y`: where a point goes. */
+/** The "d" of a path through the points; a null leaves a gap. `x`, `y`: map a point to its position. */
 export function line(values, x, y) {
     let path = "";
     let gap = true;
@@ -26,7 +26,7 @@ export function line(values, x, y) {
     return path;
 }
 
-/** A small line without a scale, its own height the greatest value. */
+/** A small line without a scale; the greatest value fills its height. */
 export class Spark {
     node = drawing("svg", { class: "spark", viewBox: "0 0 72 22", "aria-hidden": "true" });
     #path = drawing("path", { class: "line delivered" });
@@ -44,9 +44,9 @@ export class Spark {
     }
 }
 
-/** Several lines on one scale, the newest value at the right edge; pointing at it shows the values of that moment. */
+/** Several lines on one scale, the newest value at the right edge; pointing at the chart shows that moment's values. */
 export class Chart {
-    /** `lines`: {name, label, hint} each; `format`: how a value is written; `length`: points from edge to edge. */
+    /** `lines`: {name, label, hint} each; `format`: writes a value; `length`: points from edge to edge. */
     constructor(host, { lines, format, length, what }) {
         this.lines = lines;
         this.format = format;
@@ -79,7 +79,7 @@ export class Chart {
         }).observe(this.svg);
     }
 
-    /** `points`: objects with a value or null by line; `now`: by line, what the legend shows while nobody points. */
+    /** `points`: objects with a value or null by line; `now`: the legend's value by line while nobody points. */
     show(points, now) {
         this.points = points;
         this.now = now;

@@ -1,26 +1,26 @@
-// Owns: one WebSocket to where the page came from, and its coming back: it asks whether it would be let in, connects,
-// matches replies with commands, and begins again with back-off. SPEC sections 1.5, 5, 6 and 9. Must never: keep a token
-// (whoever makes it gives it), or put one anywhere but into the two requests that need it.
+// Owns: one WebSocket to the page's origin, and its renewal: it asks whether the endpoint would let it in, connects,
+// matches replies with commands, and starts again with backoff. SPEC sections 1.5, 5, 6 and 9. Must never: keep a token
+// (the caller supplies it), or put one anywhere except into the two requests that need it.
 
-/** Seconds: before the first new try at most, before a later one at most, for a command's reply, for a handshake. */
+/** Seconds: the longest wait before the first retry, before a later one, for a command's reply, for a handshake. */
 const FIRST_S = 0.5;
 const LONGEST_S = 20;
 const REPLY_S = 20; // longer than any time-out of the endpoint's own (SPEC section 1.4)
 const HANDSHAKE_S = 10;
 
-/** Commands without a reply yet; a page that asks for more has a fault. */
+/** The most commands without a reply; a page that has more in flight is faulty. */
 const PENDING_MAX = 200;
 
-/** Close codes after which it does not come back by itself (SPEC section 6). */
+/** Close codes after which it does not reconnect (SPEC section 6). */
 const REPLACED = 4001;
 const POLICY = 1008;
 const EXPIRED = 4004;
 const REVOKED = 4006;
 
-/** The place of the endpoint: one level above its `/console`, whatever path a proxy has put before. */
+/** The endpoint's address: one level above its `/console`, under any path that a proxy adds. */
 const ROOT = new URL("./", document.baseURI);
 
-/** An error reply: `code`, `message`, `info`; or no reply at all: only `message`. */
+/** An error reply: `code`, `message`, `info`; or a missing reply: only `message`. */
 export class Refusal extends Error {
     constructor(message, fields = {}) {
         super(message);
@@ -31,18 +31,18 @@ export class Refusal extends Error {
 }
 
 /**
- * States, each told with an event "state": "idle", "connecting", "open", "waiting" (for the next try; `retry_at`, and
- * `reason` why), "token" (one is needed; `reason`), "replaced" (another connection listens for its client).
- * Event "note": a message that is no reply; `detail` is {key, payload} with the payload as JSON text.
+ * The states; an event "state" reports each: "idle", "connecting", "open", "waiting" (for the next try; `retry_at`, and
+ * `reason`), "token" (the endpoint needs one; `reason`), "replaced" (another connection listens for its client).
+ * Event "note": a message that is not a reply; `detail` is {key, payload} with the payload as JSON text.
  */
 export class Connection extends EventTarget {
     state = "idle";
     reason = "";
     retry_at = 0; // by performance.now(), in milliseconds
 
-    #token; // a function: the token to connect with now, or null
+    #token; // a function: returns the token to connect with now, or null
     #socket = null;
-    #attempt = 0; // the number of the try: what belongs to an older one is void
+    #attempt = 0; // the number of the try; events of older tries are void
     #failures = 0;
     #timer = 0;
     #number = 0;
@@ -53,13 +53,13 @@ export class Connection extends EventTarget {
         this.#token = token;
     }
 
-    /** Connect now, whatever it waits for. */
+    /** Connect now, without any further wait. */
     open() {
-        this.#end("The connection was begun anew");
+        this.#end("The connection starts again");
         void this.#try(++this.#attempt);
     }
 
-    /** Go, and stay away. */
+    /** Disconnect, and stay so. */
     close() {
         this.#attempt++;
         this.#end("The connection was closed");
@@ -84,7 +84,7 @@ export class Connection extends EventTarget {
         else this.#connect(attempt, token);
     }
 
-    /** A browser does not say why a WebSocket was refused: a request that asks the same does. */
+    /** A browser does not say why the endpoint refused a WebSocket; a request with the same question does. */
     async #ask(token) {
         const url = new URL("console/access", ROOT);
         url.searchParams.set("origin", location.origin);
@@ -133,7 +133,7 @@ export class Connection extends EventTarget {
     }
 
     #later(reason, longest = false) {
-        // Full jitter (SPEC section 9), over half of the time: nobody likes to be told "in 0 s".
+        // Full jitter (SPEC section 9), over half of the time: nobody likes to read "in 0 s".
         const most_s = longest ? LONGEST_S : Math.min(LONGEST_S, FIRST_S * 2 ** this.#failures++);
         const wait_ms = most_s * (0.5 + Math.random() / 2) * 1e3;
         this.retry_at = performance.now() + wait_ms;
@@ -150,12 +150,14 @@ export class Connection extends EventTarget {
         this.dispatchEvent(new Event("state"));
     }
 
-    /** Send a command; its success. Rejects with a `Refusal`. `fields`: by name; `source`: JSON text, by name. */
+    /**
+     * Send a command and return its success. Rejects with a `Refusal`. `fields`: by name; `source`: JSON text, by name.
+     */
     ask(command, fields, source = {}) {
         if (this.state !== "open") return Promise.reject(new Refusal("There is no connection"));
         if (this.#pending.size >= PENDING_MAX) return Promise.reject(new Refusal("Too many commands wait for a reply"));
         const id = ++this.#number;
-        // Values given as JSON text go as they are: a number may have more digits than JavaScript's have.
+        // JSON text goes out unchanged: a number may have more digits than JavaScript's.
         const texts = Object.entries(source).map(([name, text]) => `,${JSON.stringify(name)}:${text}`);
         this.#socket.send(`${JSON.stringify({ command, id, ...fields }).slice(0, -1)}${texts.join("")}}`);
         return new Promise((resolve, reject) => {
@@ -174,7 +176,7 @@ export class Connection extends EventTarget {
             return;
         }
         const pending = this.#pending.get(message.id);
-        if (pending === undefined) return; // it came after its time
+        if (pending === undefined) return; // a reply that came too late
         this.#pending.delete(message.id);
         clearTimeout(pending.patience);
         if (message.error === undefined) pending.resolve(message);
@@ -190,7 +192,7 @@ export class Connection extends EventTarget {
     }
 }
 
-/** The payload's own text where the frame is written as endpoints write it: parsing it would round its numbers. */
+/** The payload's own text, if the frame has the form that endpoints use: parsing would round its numbers. */
 export function payload_of(frame, message) {
     const head = /^\{"key":(?:null|"(?:[^"\\]|\\.)*"),"broadcast":/s.exec(frame);
     return head === null ? JSON.stringify(message.broadcast) : frame.slice(head[0].length, -1);

@@ -1,5 +1,5 @@
-// Owns: the page as a whole: which view is shown, whether there is a connection, and the token. Must never: put a token
-// into an address that is kept or shown.
+// Owns: the page: the current view, the state of the connection, and the token. Must never: put a token into an address
+// that the page keeps or shows.
 
 import { Connection } from "./connection.js";
 import { part, say } from "./dom.js";
@@ -19,7 +19,7 @@ const messages = new Messages(connection, token, identity);
 
 // Views: #overview, #topics/NAME, #clients/ID, #messages
 
-/** What was asked for by address while there was no connection: found when there is one. */
+/** A lookup by address while there was no connection; it runs once there is one. */
 let sought = null;
 
 function go(by_link) {
@@ -36,7 +36,7 @@ function go(by_link) {
     messages.show(shown === "messages");
     sought = shown === "topics" ? [topics, decoded(name)] : shown === "clients" ? [clients, decoded(name)] : null;
     find();
-    // A link inside a view has gone with it: go on where it led to. A link of the menu keeps the focus.
+    // A focused link inside a view has gone with it: focus its target. A link of the menu keeps the focus.
     if (by_link && !document.activeElement?.closest("nav")) part(`${shown}-title`).focus({ preventScroll: true });
     scrollTo(0, 0);
 }
@@ -59,7 +59,7 @@ function find() {
 
 addEventListener("hashchange", () => go(true));
 part("skip").addEventListener("click", (event) => {
-    event.preventDefault(); // its address would be taken for a view's
+    event.preventDefault(); // otherwise the browser would take its address for a view's
     part("main").focus();
 });
 
@@ -91,7 +91,7 @@ function tell() {
     introduce();
 }
 
-/** Over the foot of the page: why there is no connection, and what can be done. */
+/** Above the page's foot: why there is no connection, and how to get one. */
 function notice() {
     const without_token = connection.state === "token" && !part("token-dialog").open;
     if (connection.state === "waiting") {
@@ -105,7 +105,7 @@ function notice() {
         say(part("lost-when"), "Trying now …");
     }
     say(part("try-now"), without_token ? "Give a token" : "Try now");
-    // While it tries again the notice stays: it would come and go otherwise.
+    // The notice stays while the page tries again: otherwise it would flicker.
     const stays = connection.state === "connecting" && !part("lost").hidden;
     part("lost").hidden = !(connection.state === "waiting" || without_token || stays);
 }
@@ -115,7 +115,7 @@ function count_down() {
     say(part("lost-when"), `Trying again in ${left_s} s.`);
 }
 
-/** The line at the foot: where, as whom, until when. */
+/** The line at the foot: the endpoint, the user, the expiry. */
 function introduce() {
     const text = token();
     const { exp } = text === null ? {} : claims(text);

@@ -1,21 +1,21 @@
-// Owns: making elements. Must never: make markup of text; whatever is shown becomes a text node, so that a topic called
-// <script> is nothing but a topic with an odd name.
+// Owns: making elements. Must never: turn text into markup; everything shown becomes a text node, so that a topic
+// called <script> is only a topic with an odd name.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** The element with this id; it has to be there. */
+/** The element with this id, which has to exist. */
 export function part(id) {
     const found = document.getElementById(id);
     if (found === null) throw new Error(`the page has no #${id}`);
     return found;
 }
 
-/** An element: attributes (what is null is left out; functions become listeners), then children: elements or text. */
+/** An element: attributes (nulls are left out; functions become listeners), then children: elements or text. */
 export function element(tag, attributes = {}, ...children) {
     return filled(document.createElement(tag), attributes, children);
 }
 
-/** The same, of SVG. */
+/** The same for SVG. */
 export function drawing(tag, attributes = {}, ...children) {
     return filled(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -29,17 +29,17 @@ function filled(made, attributes, children) {
     return made;
 }
 
-/** Put the text there, if it is another one: an unchanged text is not drawn again, nor read out again. */
+/** Put the text there if it differs: browsers then do not draw, or read out, an unchanged text again. */
 export function say(where, text) {
     if (where.textContent !== text) where.textContent = text;
 }
 
-/** A button that cannot be used now keeps its focus, unlike a disabled one; its listener has to look at this. */
+/** Mark a button as unusable; unlike a disabled one it keeps its focus, and its listener has to check this. */
 export function allow(button, allowed) {
     button.setAttribute("aria-disabled", String(!allowed));
 }
 
-/** May the button be used? */
+/** Is the button usable? */
 export function allowed(button) {
     return button.getAttribute("aria-disabled") !== "true";
 }

@@ -1,26 +1,26 @@
-// Owns: what follows from counters: rates, quantiles, and their last minutes. Pure: no DOM, no clock.
+// Owns: figures derived from counters: rates, quantiles, and their last minutes. Pure: no DOM, no clock.
 
-/** Looks that are shown, one a second; looks of an endpoint that are kept, for rates and for quantiles. */
+/** Samples shown, one a second; samples kept of an endpoint, for rates and for quantiles. */
 export const HISTORY = 180;
 const RATE_LOOKS = 5;
 const LATENCY_LOOKS = 10;
 
-/** Points of an endpoint's own small line. */
+/** Points of an endpoint's small line. */
 export const SPARK = 60;
 
-/** Endpoints that are remembered; those that are not listed any more are forgotten after a while. */
+/** The most endpoints remembered; unlisted ones are forgotten after a while. */
 const ENDPOINTS_MAX = 256;
 const GONE_FOR_MS = 600_000;
 
 const COUNTERS = ["publishes_received", "messages_delivered", "duplicates_dropped", "drops", "errors", "cpu_s"];
 
-/** The buckets' increase: of two cumulative histograms of the same bounds; null where they are of different ones. */
+/** The buckets' increase between two cumulative histograms with the same bounds; null if the bounds differ. */
 export function increase(earlier, later) {
     if (earlier.length !== later.length || earlier.some(([bound], at) => bound !== later[at][0])) return null;
     return later.map(([bound, total], at) => [bound, total - earlier[at][1]]);
 }
 
-/** The sum of histograms; those whose bounds are not the first one's are left out. */
+/** The sum of histograms; it leaves out those whose bounds differ from the first one's. */
 export function sum(histograms) {
     const [first, ...others] = histograms;
     if (first === undefined) return [];
@@ -32,7 +32,7 @@ export function sum(histograms) {
     return total;
 }
 
-/** The q-quantile, in seconds, between a bucket's bounds by proportion. {value_s, beyond}; null: nothing was counted. */
+/** The q-quantile, in seconds, interpolated within its bucket. {value_s, beyond}; null: the count is zero. */
 export function quantile(buckets, q) {
     const total = buckets.at(-1)?.[1] ?? 0;
     if (!(total > 0)) return null;
@@ -48,7 +48,7 @@ export function quantile(buckets, q) {
     return { value_s: lower_s, beyond: true };
 }
 
-/** Per second, between two looks at one endpoint; null: they are of two lives of it, or the same look. */
+/** Per second, between two samples of one endpoint; null: they belong to two lives, or are the same sample. */
 function between(earlier, later) {
     if (earlier === undefined || later === undefined) return null;
     const time_s = later.uptime_s - earlier.uptime_s;
@@ -60,11 +60,13 @@ function between(earlier, later) {
 
 /** One endpoint over time. */
 export class Watched {
-    /** As the last look showed it. `seen_at`: when it was listed last, in milliseconds; `listed`: the last time, too. */
+    /**
+     * From the last sample. `seen_at`: when the endpoint was last listed, in milliseconds; `listed`: in the last reply.
+     */
     entry;
     seen_at = 0;
     listed = true;
-    spark = []; // deliveries per second; null: not known
+    spark = []; // deliveries per second; null: unknown
     #looks = [];
 
     take(entry, at_ms) {
@@ -75,14 +77,14 @@ export class Watched {
             this.#looks = [];
         } else {
             const last = this.#looks.at(-1);
-            if (last !== undefined && entry.uptime_s < last.uptime_s) this.#looks = []; // it was started anew
+            if (last !== undefined && entry.uptime_s < last.uptime_s) this.#looks = []; // it has restarted
             this.#looks.push(entry);
             if (this.#looks.length > LATENCY_LOOKS + 1) this.#looks.shift();
         }
         this.#draw(this.second?.messages_delivered ?? null);
     }
 
-    /** What was seen before is not compared with what will be seen. */
+    /** Do not compare earlier samples with later ones. */
     pause() {
         this.#looks = [];
         this.#draw(null);
@@ -98,12 +100,12 @@ export class Watched {
         return between(this.#looks.at(-2), this.#looks.at(-1));
     }
 
-    /** Rates of the last seconds: what numbers show, since those of one second are never still. */
+    /** Rates of the last seconds, for the numbers shown: rates of one second never stand still. */
     get rates() {
         return between(this.#looks.at(-1 - RATE_LOOKS) ?? this.#looks[0], this.#looks.at(-1));
     }
 
-    /** The histogram of the last ten seconds; null: not known. */
+    /** The histogram of the last ten seconds; null: unknown. */
     get buckets() {
         if (this.#looks.length < 2) return null;
         return increase(this.#looks[0].figures.delivery_buckets, this.#looks.at(-1).figures.delivery_buckets);
@@ -119,12 +121,12 @@ export class Watched {
 /** All endpoints over time. */
 export class Cluster {
     endpoints = new Map();
-    history = []; // of what `point` gives, oldest first
+    history = []; // results of `point`, oldest first
 
-    /** A reply to `endpoints`. `at_ms`: by any clock that only goes forward. */
+    /** Take a reply to `endpoints`. `at_ms`: by any clock that only goes forward. */
     take(entries, at_ms) {
         for (const watched of this.endpoints.values()) watched.listed = false;
-        // One that was started anew is listed beside its former life for a while.
+        // For a while the list has a restarted endpoint next to its former life.
         const dead_first = entries.slice(0, ENDPOINTS_MAX).sort((one, other) => Number(one.up) - Number(other.up));
         const newest = new Map(dead_first.map((entry) => [entry.name, entry]));
         for (const entry of newest.values()) {
@@ -138,7 +140,7 @@ export class Cluster {
         this.#remember({ at_ms, ...this.#point() });
     }
 
-    /** Nobody will look for a while: rates across that gap would be true and misleading. */
+    /** Samples pause from now on: rates across that gap would be true but misleading. */
     pause(at_ms) {
         for (const watched of this.endpoints.values()) watched.pause();
         this.#remember({ at_ms, published: null, delivered: null, duplicates: null, p50: null, p99: null });
@@ -172,7 +174,7 @@ export class Cluster {
         return { p50: quantile(buckets, 0.5), p99: quantile(buckets, 0.99) };
     }
 
-    /** Sums over the endpoints that are up: `now` of what is, `rates` of what happens; null: none is known. */
+    /** Sums over the endpoints that are up: `now` for levels, `rates` for events; null: none is known. */
     get totals() {
         const up = this.#up;
         const add = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) : null);

@@ -1,5 +1,5 @@
-// Owns: the visitor's token and what it says of itself. It is kept for the tab's session, never in the page's address.
-// Must never: judge a token; the endpoint does.
+// Owns: the visitor's token and its claims. The tab's session keeps the token; the page's address never does. Must
+// never: judge a token; the endpoint does.
 
 const PLACE = "ingeborg-token";
 
@@ -12,9 +12,9 @@ export function token() {
     }
 }
 
-let held = null; // where a browser refuses to keep anything
+let held = null; // for a browser that refuses to store anything
 
-/** Keep it; null: forget it. */
+/** Store the token; null: forget it. */
 export function keep(value) {
     held = value;
     try {
@@ -25,7 +25,7 @@ export function keep(value) {
     }
 }
 
-/** The token's claims as it states them, unchecked: {} where it is no JWT. */
+/** The token's claims, unchecked: {} if it is not a JWT. */
 export function claims(text) {
     try {
         const body = text.split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
@@ -36,14 +36,14 @@ export function claims(text) {
     }
 }
 
-/** A client id that the token covers; the same one as long as the page lives, where the token leaves a choice. */
+/** A client id that the token covers; where the token leaves a choice, the same one for the life of the page. */
 export function client_id(text) {
     const subject = text === null ? "*" : claims(text).sub;
     if (typeof subject !== "string" || subject === "*") return mine;
     return subject.endsWith("*") ? subject.slice(0, -1) + mine : subject;
 }
 
-/** Is it an id that nobody uses again once this page has gone? */
+/** Is it an id that nobody uses again once this page is gone? */
 export function is_mine(client_id) {
     return client_id.endsWith(mine);
 }

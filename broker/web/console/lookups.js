@@ -1,24 +1,24 @@
-// Owns: the views that look something up: a topic's subscribers and where they are, a client's topics and where it
-// listens. Must never: change anything; its commands only read.
+// Owns: the lookup views: a topic's subscribers and where they are, a client's topics and where it listens. Must never:
+// change anything; its commands only read.
 
 import { element, part } from "./dom.js";
 import { Pages } from "./pages.js";
 import { counted, ending, filtering } from "./words.js";
 
-/** The address of a view in this page, of a topic or client. */
+/** The address of a topic's or client's view in this page. */
 export function address(view, name) {
     return `#${view}/${encodeURIComponent(name)}`;
 }
 
-/** Where a subscriber listens; a token without `inspect` is not told more than that it does. */
+/** The place where a subscriber listens; a token without `inspect` learns only that it does. */
 function place({ endpoint = null, online = endpoint !== null }) {
     if (!online) return element("span", { class: "mark away" }, "does not listen");
     return element("span", { class: "mark up" }, endpoint ?? "listens");
 }
 
 /**
- * A link with what a client has at a topic beside it: when it ends, and the filters. `subscriptions`: SPEC section 2.3;
- * none are told where it is one without filter and end, nor to a token without `inspect`. `filtered`: it has filters only.
+ * A link to a client, with its filters and ends at a topic. `subscriptions`: SPEC section 2.3; the reply has none for a
+ * client that has neither filter nor end, nor for a token without `inspect`. `filtered`: it has filters only.
  */
 export function with_subscriptions(link, subscriptions = [], filtered = false) {
     const now = new Date();
@@ -34,12 +34,12 @@ export function with_subscriptions(link, subscriptions = [], filtered = false) {
     return element("span", {}, link, ...beside, ...lines);
 }
 
-/** What the client has at one of the topics in a page of `subscriptions`: SPEC section 2.3. */
+/** The client's subscriptions to one of the topics in a page of `subscriptions`: SPEC section 2.3. */
 export function subscriptions_at({ subscriptions = {} }, topic) {
     return Object.hasOwn(subscriptions, topic) ? subscriptions[topic] : undefined;
 }
 
-/** One view: a field for the name, and what was found. */
+/** One view: a field for the name, and the result. */
 class Lookup {
     constructor(view, pages) {
         this.view = view;
@@ -50,11 +50,11 @@ class Lookup {
             if (this.field.value === "") return;
             const to = address(view, this.field.value);
             if (location.hash === to) void this.find(this.field.value);
-            else location.hash = to; // so that it can be gone back to, kept, and passed on
+            else location.hash = to; // so that the browser can go back to it, and people can bookmark and share it
         });
     }
 
-    /** Look it up; "": only show the field. */
+    /** Look the name up; "": only show the field. */
     async find(name) {
         this.name = name;
         this.field.value = name;
@@ -64,7 +64,7 @@ class Lookup {
     }
 }
 
-/** A topic's subscribers. `identity`: a function: the client id to ask as. */
+/** A topic's subscribers. `identity`: a function: returns the client id that sends the command. */
 export class Topics extends Lookup {
     constructor(connection, identity) {
         const pages = new Pages(part("topics-result"), {

@@ -1,6 +1,6 @@
-// Owns: publishing, subscribing and listening by hand, over a connection of its own: losing a client to another
-// connection (4001) or being slow (4002) must not cost the other views theirs. Must never: hold more messages than it
-// shows; what leaves the list is counted.
+// Owns: publishing, subscribing and listening by hand, over a separate connection: losing a client to another
+// connection (4001) or being slow (4002) must not cut the other views' connection. Must never: hold more messages than
+// it shows; it counts those that leave the list.
 
 import { Connection } from "./connection.js";
 import { element, part, say } from "./dom.js";
@@ -8,26 +8,28 @@ import { is_mine } from "./identity.js";
 import { address, subscriptions_at, with_subscriptions } from "./lookups.js";
 import { clock, count, counted, trouble } from "./words.js";
 
-/** Messages in the list, outcomes of publishes in theirs, topics shown as subscribed, characters of a payload. */
+/**
+ * The most messages in the list, outcomes of publishes in theirs, topics shown as subscribed, characters of a payload.
+ */
 const MESSAGES_MAX = 200;
 const OUTCOMES_MAX = 20;
 const TOPICS_MAX = 200;
 const PAYLOAD_SHOWN = 2_000;
 
 export class Messages {
-    #looking; // the other views' connection: asks where a client listens now
+    #looking; // the other views' connection: looks up where a client listens now
     #connection;
     #identity;
-    #wanted = null; // the client that shall listen; null: none
+    #wanted = null; // the client that is to listen; null: none
     #listening = false;
-    #fresh = []; // messages that are not in the list yet, oldest first
+    #fresh = []; // messages that the list does not show yet, oldest first
     #received = 0;
-    #unseen = 0; // of them, those that have left the list
+    #unseen = 0; // how many have left the list
     #due = false;
-    #topics = new Map(); // each with what the client has there, or undefined: one without filter and end
-    #more = false; // the client has further topics that are not shown
+    #topics = new Map(); // each with the client's subscriptions there, or undefined: one without filter and end
+    #more = false; // the client has further topics that the view does not show
 
-    /** `token`: a function: the token to connect with; `identity`: another: the client id that is proposed. */
+    /** `token`: a function: returns the token to connect with; `identity`: another: returns the proposed client id. */
     constructor(looking, token, identity) {
         this.#looking = looking;
         this.#identity = identity;
@@ -47,7 +49,7 @@ export class Messages {
         this.#count();
     }
 
-    /** The view is looked at, or not any more: what it listens to goes on. */
+    /** The view becomes visible or hidden; a listening client goes on either way. */
     show(shown) {
         const field = part("client-id");
         if (!shown) return;
@@ -55,7 +57,7 @@ export class Messages {
         if (this.#connection.state === "idle" && this.#looking.state === "open") this.#connection.open();
     }
 
-    /** Another token: who it is for may be another. */
+    /** Another token, perhaps for another client. */
     begin_anew() {
         this.#wanted = null;
         this.#listening = false;
@@ -73,7 +75,7 @@ export class Messages {
         return part("client-id").value;
     }
 
-    /** The connection, open; rejects where it does not open soon. */
+    /** The connection, once open; rejects if it does not open soon. */
     async #open() {
         const connection = this.#connection;
         if (connection.state === "open") return connection;
@@ -106,12 +108,12 @@ export class Messages {
         else this.#ask_first(place);
     }
 
-    /** Where the client listens now, as far as this page may know that. */
+    /** The place where the client listens now, as far as this page can learn it. */
     async #place() {
         try {
             return (await this.#looking.ask("location", { client_id: this.#client })).endpoint;
         } catch {
-            return null; // not permitted, or not known: the hint under the field says what listening does
+            return null; // forbidden, or unknown: the hint under the field says what listening does
         }
     }
 
@@ -146,7 +148,7 @@ export class Messages {
         try {
             reply = await this.#connection.ask("listen", { client_id });
         } catch (error) {
-            if (this.#connection.state !== "open") return; // it is tried again with the next connection
+            if (this.#connection.state !== "open") return; // the next connection tries again
             this.#wanted = null;
             this.#listening = false;
             this.#outcome("bad", trouble(error));
@@ -156,7 +158,7 @@ export class Messages {
         await this.#reread();
     }
 
-    /** What `listen` says has ended: of the page's own client it is subscribed to again. */
+    /** Handle the ended subscriptions in a `listen` reply: subscribe the page's own client again. */
     async #have_ended(client_id, { ended = [], ended_count = 0 }) {
         if (ended_count === 0) return;
         this.#outcome("unready", `${counted(ended_count, "subscription")} of ${client_id} had ended`);
@@ -203,14 +205,17 @@ export class Messages {
         const all = await this.#subscribe_to(this.#client, topic);
         field.value = "";
         const before = this.#topics.has(topic) ? (this.#topics.get(topic) ?? [{}]) : [];
-        const filters = before.filter(({ filter }) => filter !== undefined); // they stay beside it
+        // the new subscription does not replace them
+        const filters = before.filter(({ filter }) => filter !== undefined);
         const stays = before.find((one) => Object.keys(one).length === 0);
         this.#topics.delete(topic);
         this.#show_topics([[topic, [stays ?? all, ...filters]], ...this.#topics], this.#more);
         this.#outcome("good", `${this.#client} subscribes to “${topic}”`);
     }
 
-    /** What nobody would take back ends with this page, where the endpoint can do that. Gives when it ends. */
+    /**
+     * Subscriptions that nobody would remove end with this page, if the endpoint can do that. Returns when they end.
+     */
     async #subscribe_to(client_id, topic, filter = {}) {
         if (is_mine(client_id)) {
             try {
@@ -231,11 +236,11 @@ export class Messages {
         } catch (error) {
             this.#outcome("bad", trouble(error));
         }
-        part("subscribe-topic").focus(); // the button that was used is gone
+        part("subscribe-topic").focus(); // the button that was clicked is gone
         await this.#reread();
     }
 
-    /** What the store says the client subscribes to. */
+    /** The client's subscriptions, as the store has them. */
     async #reread() {
         const client_id = this.#client;
         if (client_id === "" || this.#connection.state !== "open") return;
@@ -243,11 +248,11 @@ export class Messages {
             const page = await this.#connection.ask("subscriptions", { client_id, limit: TOPICS_MAX });
             if (client_id === this.#client) this.#show_topics(page.topic.map((topic) => [topic, subscriptions_at(page, topic)]), page.cursor !== null);
         } catch {
-            if (client_id === this.#client) this.#show_topics([], false); // what is asked of it next says why
+            if (client_id === this.#client) this.#show_topics([], false); // the next command to it says why
         }
     }
 
-    /** `topics`: pairs of a topic and what the client has there. */
+    /** `topics`: pairs of a topic and the client's subscriptions there. */
     #show_topics(topics, more) {
         this.#topics = new Map(topics.slice(0, TOPICS_MAX));
         this.#more = more || topics.length > TOPICS_MAX;
@@ -269,7 +274,7 @@ export class Messages {
 
     // Publishing
 
-    /** The payload as JSON text; null: it is none, and the field says why. */
+    /** The payload as JSON text; null: it is invalid, and the field says why. */
     #check() {
         const field = part("publish-payload");
         const problem = part("payload-problem");
@@ -313,7 +318,7 @@ export class Messages {
         part("outcomes-empty").hidden = true;
     }
 
-    // What comes
+    // Arriving messages
 
     #note(message) {
         this.#received++;
@@ -323,7 +328,7 @@ export class Messages {
             this.#unseen++;
         }
         if (this.#due) return;
-        this.#due = true; // a page that is not drawn keeps no more than it would show
+        this.#due = true; // a page that the browser does not draw keeps no more than it would show
         requestAnimationFrame(() => this.#draw());
     }
 
@@ -347,7 +352,7 @@ export class Messages {
     }
 
     #count() {
-        const older = this.#unseen ? `, ${count(this.#unseen)} of them no longer shown` : "";
+        const older = this.#unseen ? `, ${count(this.#unseen)} no longer shown` : "";
         say(part("messages-count"), this.#received ? `${count(this.#received)} received${older}` : "");
         part("messages-empty").hidden = this.#received > 0;
         part("messages-clear").hidden = this.#received === 0;

@@ -1,5 +1,5 @@
-// Owns: the first view: how much, how fast, and which endpoints are well. It asks `endpoints` each second while it can be
-// seen. Must never: ask while nobody looks, or before the last answer has come.
+// Owns: the first view: load, speed, and the health of the endpoints. It sends `endpoints` each second while visible.
+// Must never: send it while nobody can see the view, or before the last reply has come.
 
 import { Chart, Spark } from "./chart.js";
 import { element, part, say } from "./dom.js";
@@ -8,13 +8,13 @@ import { bytes, count, counted, duration, latency, NONE, rate, share, trouble } 
 
 const LOOK_MS = 1_000;
 
-/** Columns of the table behind name, state and the small line: heading, what it is, and the cell of a `Watched`. */
+/** Columns of the table behind name, state and the small line: heading, explanation, and the cell of a `Watched`. */
 const COLUMNS = [
     ["Published", "publishes received from its clients, per second", ({ rates }) => rate(rates?.publishes_received)],
     ["Delivered", "messages put into its clients' outboxes, per second", ({ rates }) => rate(rates?.messages_delivered)],
     ["p99", "99 of 100 messages of ten seconds are written to their subscribers within", ({ quantiles }) => written(quantiles.p99)],
     ["Duplicates", "dropped as home of their topics, per second", ({ rates }) => rate(rates?.duplicates_dropped)],
-    ["Drops", "messages dropped for whatever reason but that one, per second", ({ rates }) => rate(rates?.drops)],
+    ["Drops", "messages dropped for any other reason, per second", ({ rates }) => rate(rates?.drops)],
     ["Errors", "error replies, per second", ({ rates }) => rate(rates?.errors)],
     ["In flight", "publishes whose outcome is not known yet", ({ figures }) => count(figures?.publishes_in_flight)],
     ["Clients", "clients that listen there", ({ figures }) => count(figures?.clients)],
@@ -28,7 +28,7 @@ function written(quantile) {
     return quantile === null ? NONE : latency(quantile.value_s, quantile.beyond);
 }
 
-/** How an endpoint is: a class for its mark, a word, and why. */
+/** An endpoint's health: a class for its mark, a word, and the reason. */
 export function state_of(watched, now_ms) {
     const { entry, listed, seen_at } = watched;
     if (!listed) return ["down", "Gone", `not a member for ${duration((now_ms - seen_at) / 1e3)}`];
@@ -47,7 +47,7 @@ export class Overview {
     #shown = false;
     #tiles;
 
-    /** `identity`: a function: the client id to ask as. */
+    /** `identity`: a function: returns the client id that sends the command. */
     constructor(connection, identity) {
         this.#connection = connection;
         this.#identity = identity;
@@ -85,7 +85,7 @@ export class Overview {
         this.#go();
     }
 
-    /** Look now if there is somebody to see it and somebody to ask; else be still. */
+    /** Sample now if the view is visible and a connection is open; else rest. */
     #go() {
         clearTimeout(this.#timer);
         this.#timer = 0;
@@ -123,7 +123,7 @@ export class Overview {
     }
 
     #refused(error) {
-        if (error.code === undefined) return; // the connection's state says it already
+        if (error.code === undefined) return; // the connection's state already says it
         part("overview-figures").hidden = true;
         const notice = part("overview-notice");
         notice.hidden = false;

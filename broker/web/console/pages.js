@@ -1,24 +1,24 @@
-// Owns: a result that comes in pages: a table, its page before and its page after. Must never: hold more than one page;
-// a topic may have 100,000 subscribers.
+// Owns: a result that comes in pages: a table, its previous page and its next page. Must never: hold more than one
+// page; a topic can have 100,000 subscribers.
 
 import { allow, allowed, element, say } from "./dom.js";
 import { clock, count, trouble } from "./words.js";
 
-/** Rows of a page. */
+/** Rows per page. */
 const ROWS = 100;
 
 export class Pages {
     #load;
     #row;
     #head;
-    #cursors = [null]; // of the pages up to this one, this one's last: as many as somebody has clicked
-    #sizes = []; // of the pages before
+    #cursors = [null]; // the last cursor of each page up to this one: as many as somebody has clicked
+    #sizes = []; // the sizes of the pages before
     #next = null;
     #asked = 0;
 
     /**
      * `host`: an empty element; `headings`: of the columns; `row`: from an item to its cells' contents; `load`: from
-     * (cursor, limit) to a promise of {items, cursor, title, note}; `what`: what the table is of, for those who hear it.
+     * (cursor, limit) to a promise of {items, cursor, title, note}; `what`: the table's subject, for screen readers.
      */
     constructor(host, { headings, row, load, what, empty }) {
         this.#load = load;
@@ -46,7 +46,10 @@ export class Pages {
         host.hidden = true;
     }
 
-    /** From the first page on; what was there before goes. `wait`: what is said until it comes, `failed`: if it does not. */
+    /**
+     * Start from the first page, and clear the old one. `wait`: the text until it comes; `failed`: the text if it
+     * fails.
+     */
     async begin(wait, failed) {
         this.failed = failed;
         say(this.status, "");
@@ -83,7 +86,7 @@ export class Pages {
             this.#offer();
             return;
         }
-        if (asked !== this.#asked) return; // something else was asked for meanwhile
+        if (asked !== this.#asked) return; // a later request has replaced this one
         this.host.removeAttribute("aria-busy");
         this.error.hidden = true;
         if (by > 0) {

@@ -1,8 +1,8 @@
 """The console's files over plain HTTP, at ``/console`` and below. SPEC section 1.2.
 
-Owns: which files there are, and the headers that keep a page to itself. Must never: serve what it has not read at its
-start (so that no path leads out of its folder), or put anything of the broker into a file: they hold no data and need
-no token; whatever the page shows it is told over a WebSocket, as any client is.
+Owns: which files there are, and the headers that isolate the page. Must never: serve a file that it has not read at its
+start (so that no path leads out of its folder), or put data of the broker into a file: files hold no data and need no
+token. The page gets its data over a WebSocket, like any client.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from websockets.http11 import Request, Response
 
 PATH = "/console"
 
-#: By the ending of a file's name. What ends otherwise (this module) is not served.
+#: Content types by file extension. The console does not serve files with other extensions (this module).
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -27,8 +27,8 @@ TYPES = {
     ".svg": "image/svg+xml",
 }
 
-#: Its own files, and connections to where it came from ('self' covers ws: and wss: of that host); nothing else, and
-#: nothing inline. A topic may be a script: with Trusted Types a browser refuses to make markup of any text.
+#: The page can load its own files and connect to its own origin ('self' covers ws: and wss: of that host), and nothing
+#: else; nothing inline. A topic can look like a script: with Trusted Types a browser refuses to turn text into markup.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -41,7 +41,7 @@ POLICY = "; ".join(
 
 @dataclass(frozen=True)
 class Page:
-    """A file, as it is sent."""
+    """A file in the form in which it is sent."""
 
     body: bytes
     content_type: str
@@ -49,7 +49,7 @@ class Page:
 
 
 def read_pages(folder: Path) -> dict[str, Page]:
-    """The folder's files by the path at which they are served."""
+    """Return the folder's files by the path that serves them."""
     pages = {}
     for file in sorted(folder.iterdir()):
         if file.suffix in TYPES:
@@ -59,12 +59,12 @@ def read_pages(folder: Path) -> dict[str, Page]:
     return pages
 
 
-#: Read once: together they are smaller than one message may be.
+#: Read once: together they are smaller than the largest message.
 PAGES = read_pages(Path(__file__).parent)
 
 
 def answer(request: Request, path: str) -> Response | None:
-    """The response to a GET at ``/console`` or below; ``None``: the path is not there."""
+    """Return the response to a GET at ``/console`` or below; ``None``: the path does not exist."""
     if path == f"{PATH}/":
         return _response(http.HTTPStatus.PERMANENT_REDIRECT, Location="../console")
     if path != PATH and not path.startswith(f"{PATH}/"):
@@ -85,7 +85,7 @@ def _response(status: http.HTTPStatus, body: bytes = b"", **headers: str) -> Res
     sent.update(
         {
             **headers,
-            "Cache-Control": "no-cache",  # asked for anew each time, and 304 where nothing changed
+            "Cache-Control": "no-cache",  # browsers check each time, and get 304 if nothing changed
             "Content-Security-Policy": POLICY,
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer",

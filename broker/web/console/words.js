@@ -1,10 +1,10 @@
-// Owns: how figures, times and errors are written. Pure: whatever the time is, is an argument.
+// Owns: the spelling of figures, times and errors. Pure: the current time is an argument.
 
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const tenth = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 });
 
-/** What stands where there is no figure. */
+/** The text in place of a missing figure. */
 export const NONE = "–";
 
 /** A count. */
@@ -12,12 +12,12 @@ export function count(value) {
     return value === null || value === undefined ? NONE : whole.format(value);
 }
 
-/** A count and what of: "1 client", "2 clients". */
+/** A count and its noun: "1 client", "2 clients". */
 export function counted(value, one, several = `${one}s`) {
     return `${whole.format(value)} ${value === 1 ? one : several}`;
 }
 
-/** Something per second. */
+/** A rate per second. */
 export function rate(value) {
     if (value === null || value === undefined) return NONE;
     if (value === 0) return "0";
@@ -26,7 +26,7 @@ export function rate(value) {
     return value < 1e6 ? whole.format(value) : short.format(value);
 }
 
-/** A time in seconds, of the order of milliseconds. `beyond`: it is more than that. */
+/** A time in seconds, of the order of milliseconds. `beyond`: the true value is greater. */
 export function latency(value_s, beyond = false) {
     if (value_s === null || value_s === undefined) return NONE;
     if (value_s === 0) return "0";
@@ -37,7 +37,7 @@ export function latency(value_s, beyond = false) {
     return `${sign}${ms >= 1 ? tenth.format(ms) : ms.toFixed(2)} ms`;
 }
 
-/** A part of 1. */
+/** A fraction of 1. */
 export function share(value) {
     if (value === null || value === undefined) return NONE;
     return value > 0 && value < 0.001 ? "<0.1 %" : `${tenth.format(value * 100)} %`;
@@ -50,7 +50,7 @@ export function bytes(value) {
     return `${whole.format(value / 1e6)} MB`;
 }
 
-/** How long something has lasted. */
+/** A duration. */
 export function duration(value_s) {
     if (value_s === null || value_s === undefined) return NONE;
     const s = Math.floor(value_s);
@@ -74,11 +74,11 @@ export function ending({ until, ends_at }, now) {
     return `${listens === "" ? "until" : `${listens}, or`} ${day}${clock(at)}`;
 }
 
-/** Filters that are shown of one client at one topic, and characters of each. */
+/** The most filters shown of one client at one topic, and the most characters of each. */
 const FILTERS_SHOWN = 3;
 const FILTER_CHARACTERS = 160;
 
-/** Subscriptions with filters (SPEC section 2.6), each in one line with when it ends, and how many more there are. */
+/** Subscriptions with filters (SPEC section 2.6), one a line with its end, and how many more there are. */
 export function filtering(subscriptions, now) {
     const lines = subscriptions.slice(0, FILTERS_SHOWN).map((subscription) => {
         const text = JSON.stringify(subscription.filter);
@@ -89,7 +89,7 @@ export function filtering(subscriptions, now) {
     return more > 0 ? [...lines, [`and ${counted(more, "more filter")}`, ""]] : lines;
 }
 
-/** An error reply (SPEC section 5), or why a command got none. */
+/** An error reply (SPEC section 5), or why a command got no reply. */
 export function trouble(error) {
     if (error.code === undefined) return error.message;
     const where = error.failed?.length ? ` Not delivered to: ${error.failed.join(", ")}.` : "";

@@ -1,33 +1,33 @@
 /**
- * What becomes of one client's subscriptions that end: noticed, subscribed to again, or told. SPEC section 9.
+ * Handles one client's subscriptions that end: notices them, and subscribes again or reports them. SPEC section 9.
  *
- * Owns: the loop that subscribes again, and when it begins and ends. Must never: know a connection, or ask for two
- * things at a time: after a crash many clients do this in the same seconds.
+ * Owns: the loop that subscribes again, and when it begins and ends. Must never: know a connection, or send two
+ * commands at a time: after a crash many clients do this in the same seconds.
  */
 
 import { ProtocolError } from "./errors.js";
 import { Kept, subscriptionOf } from "./kept.js";
 import { sleep } from "./waiting.js";
 
-/** The close code with which an endpoint that was cut off says that subscriptions of its clients have ended. */
+/** The close code of an endpoint that was cut off, when subscriptions of its clients have ended. */
 export const SUBSCRIPTIONS_ENDED = 4007;
 
 /** @import { Again } from "./kept.js" */
 /** @import { Subscription } from "./listings.js" */
 
 /**
- * @typedef {object} Asking What a client does for it.
+ * @typedef {object} Asking What the client provides.
  * @property {AbortSignal} signal The client's end.
- * @property {(again: Again) => Promise<Record<string, any>[] | null>} subscribe One try. null: it may be at another time;
- *   a `ProtocolError`: it is refused for good.
- * @property {() => Promise<Record<string, any> | null>} listen Once more. null: there is no reply.
- * @property {(attempt: number) => number} delayMs How long to wait after so many failures in a row.
- * @property {(subscriptions: Subscription[], count: number) => void} onEnded These are not renewed here.
- * @property {(error: ProtocolError) => void} onRefused Why, where that is the reason.
- * @property {() => void} onBack What was due has been subscribed to again, or is given up.
+ * @property {(again: Again) => Promise<Record<string, any>[] | null>} subscribe Try once. null: another try may
+ *   succeed; a `ProtocolError`: the endpoint refuses for good.
+ * @property {() => Promise<Record<string, any> | null>} listen Listen once more. null: no reply came.
+ * @property {(attempt: number) => number} delayMs The wait after this many failures in a row.
+ * @property {(subscriptions: Subscription[], count: number) => void} onEnded These ended, and are not renewed here.
+ * @property {(error: ProtocolError) => void} onRefused The reason, if an endpoint refused them.
+ * @property {() => void} onBack The client has subscribed again to all that were due, or has given them up.
  */
 
-/** One client's. Its loop runs only while something is due. */
+/** The renewals of one client. The loop runs only while some are due. */
 export class Renewals {
   #asking;
   #kept = new Kept();
@@ -38,19 +38,19 @@ export class Renewals {
     this.#asking = asking;
   }
 
-  /** Some are due, or under way. */
+  /** Whether some are due, or under way. */
   get isRenewing() {
     return this.#renewing;
   }
 
-  /** Of what it subscribes to again where it ends, some perhaps twice. */
+  /** The topics to which it subscribes again when they end, some perhaps twice. */
   get topics() {
     return this.#kept.topics;
   }
 
   /**
-   * There was success for these, with this filter and these fields for when they end: so many replies, to commands of
-   * which the first was sent at `beganMs`.
+   * Note a successful subscribe: its topics, filter, fields for the end, and replies. The first of its commands left at
+   * `beganMs`.
    * @param {readonly string[]} topics
    * @param {string | undefined} filter Its text.
    * @param {Record<string, any>} fields
@@ -68,7 +68,7 @@ export class Renewals {
   }
 
   /**
-   * All at these topics was taken out, or is about to be.
+   * Note that everything at these topics has been removed, or is about to be.
    * @param {readonly string[]} topics
    */
   gone(topics) {
@@ -76,7 +76,7 @@ export class Renewals {
   }
 
   /**
-   * Those with this filter were taken out, or are about to be.
+   * Note that the subscriptions with this filter have been removed, or are about to be.
    * @param {readonly string[]} topics
    * @param {string} filter Its text.
    */
@@ -85,7 +85,7 @@ export class Renewals {
   }
 
   /**
-   * The client listens nowhere any more, for all it knows since then, in ms as of `Date.now()`.
+   * Note that the client listens nowhere, for all it knows since then, in ms as of `Date.now()`.
    * @param {number} sinceMs
    */
   left(sinceMs) {
@@ -93,7 +93,7 @@ export class Renewals {
   }
 
   /**
-   * The client listens: what the reply says has ended is told, or subscribed to again.
+   * Take the reply to a `listen`: report the ended subscriptions that it names, or subscribe to them again.
    * @param {Record<string, any>} reply
    * @param {boolean} [isLast]
    */
@@ -109,14 +109,14 @@ export class Renewals {
     this.#renew();
   }
 
-  /** For as long as it takes. Never rejects: the client's end is what ends it. */
+  /** Runs until nothing is due. Never rejects: the client's end stops it. */
   async #renew() {
     const { signal } = this.#asking;
     try {
       while (!signal.aborted) {
         await this.#takeAll();
         if (!this.#kept.isUnsure || signal.aborted) return;
-        // Those that were not named are known now that the client's own are not among them any more.
+        // With the client's own back, the ended ones that the reply did not name are the others.
         const reply = await this.#asking.listen();
         if (reply !== null) this.listened(reply, true);
         else if (!this.#kept.isDue) return;
@@ -141,7 +141,7 @@ export class Renewals {
   }
 
   /**
-   * False: it may be at another time. What is refused for good is not asked for any more.
+   * Try once. False: another try may succeed. Refused subscriptions are not tried again.
    * @param {Again} again
    */
   async #isTaken(again) {
@@ -162,7 +162,7 @@ export class Renewals {
   }
 
   /**
-   * The endpoint says its grace time in each reply, and may change it from one to the next.
+   * Take the grace time from these replies: an endpoint states it in each, and may change it from one to the next.
    * @param {readonly Record<string, any>[]} replies
    */
   #takeGrace(replies) {

@@ -1,12 +1,11 @@
 /**
- * The client: one `client_id`, connected to whichever endpoint of a list is alive. SPEC section 9.
+ * The client: one `client_id`, connected to any live endpoint of a list. SPEC section 9.
  *
- * Owns: the connection and its renewal, the matching of replies to commands, and which command is repeated by itself.
- * Must never: know what an endpoint does inside or what a connection is made of, or repeat a command whose repetition
- * could do harm.
+ * Owns: the connection and its renewal, the matching of replies to commands, and which commands it repeats. Must never:
+ * know an endpoint's inside or a connection's make, or repeat a command if the repetition could do harm.
  *
- * Commands are pipelined and matched by `id`. A publish that asks for no acknowledgement waits for nothing unless the
- * connection takes no more.
+ * Commands are pipelined and matched by `id`. A publish without an acknowledgement waits only while the connection
+ * takes no more.
  */
 
 import { Renewals, SUBSCRIPTIONS_ENDED } from "./again.js";
@@ -38,31 +37,31 @@ import {
 } from "./text.js";
 import { Bell, deferred, limited, onAbort, raced, sleep } from "./waiting.js";
 
-/** Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order. */
+/** The most commands that wait for their replies; more would only lengthen the waits: an endpoint answers in order. */
 const IN_FLIGHT_MAX = 1024;
 
 /**
- * A connection that lasted this long, in milliseconds, was of use: after it the backoff begins where it began. Messages do
- * not tell: a publisher without acknowledgements hears none, and an endpoint that closes behind each `listen` has sent
- * one.
+ * A connection that lasted this long, in milliseconds, was useful: after it the backoff starts from the beginning.
+ * Messages do not show that: a publisher without acknowledgements receives none, and an endpoint that closes after each
+ * `listen` has sent one.
  */
 const LASTED_MS = 10_000;
 
-/** A large subscribe is sent as commands of so many bytes. */
+/** The size of the commands of a large subscribe, in bytes. */
 const TOPICS_BYTES_MAX = 256 * 1024;
 
 /**
- * By its topics a subscribe or unsubscribe has so much longer than other commands, in milliseconds a character: a slow
- * store takes 20 ms a topic, and topics have 10 characters or more.
+ * A subscribe or unsubscribe has this much longer than other commands, in milliseconds per character of its topics: a
+ * slow store takes 20 ms a topic, and topics have 10 characters or more.
  */
 const MS_PER_CHARACTER = 2;
 
-/** Topics in a page of those that a gap is looked for in: the most that an endpoint gives. */
+/** Page size for the topics that a gap is compared with: the most that an endpoint returns. */
 const OWN_TOPICS_PAGE = 10_000;
 
 /**
- * A number may grow when it is written again (`1e15` becomes `1000000000000000.0`), nearly fourfold at worst, so a
- * notification may be longer than the publish it comes from; and a page of `subscriptions` than any command.
+ * A number can grow when an endpoint writes it again (`1e15` becomes `1000000000000000.0`), nearly fourfold at worst.
+ * So a notification can be longer than its publish, and a page of `subscriptions` longer than any command.
  */
 const GROWTH_MAX = 4;
 
@@ -77,16 +76,16 @@ const GROWTH_MAX = 4;
 /**
  * One client. Make it, `connect()`, and `close()` it at the end; or `await Client.open(…)`.
  *
- * A lost connection is renewed after `random() * min(backoffMaxMs, backoffBaseMs * 2 ** failures)` ms (full jitter), at
- * the next URL, for as long as it takes, and listens again by itself; subscriptions are the broker's to keep.
- * Notifications sent in between are missed, but for what is kept, where it listens with `recover`. A client that listened
- * elsewhere since (code 4001), or whose token has been revoked (4006), ends instead.
+ * When it loses its connection, it waits `random() * min(backoffMaxMs, backoffBaseMs * 2 ** failures)` ms (full
+ * jitter), connects to the next URL, for as long as it takes, and listens again; the broker keeps its subscriptions. It
+ * misses notifications sent in between, except retained messages if it listens with `recover`. A client that has
+ * listened elsewhere since (code 4001), or whose token was revoked (4006), ends instead.
  *
- * A handler has to be quick, and what it throws ends the client: `closed` tells it, and `close` throws it.
+ * A handler has to be quick, and an error that it throws ends the client: `closed` yields it, and `close` throws it.
  */
 export class Client {
   /**
-   * What connections are made with: a subclass says.
+   * Makes the connections; a subclass sets it.
    * @internal
    * @type {Connect}
    */
@@ -95,7 +94,7 @@ export class Client {
   };
 
   /**
-   * Whether it lives as long as a page does, and its client id with it: a subclass says.
+   * Whether the client lives as long as a page does, and its client id with it; a subclass sets it.
    * @internal
    */
   static get isInPage() {
@@ -108,17 +107,17 @@ export class Client {
   #until;
   #listening;
   #nextUrl = 0;
-  #failures = 0; // attempts in a row after which no connection lasted; what the backoff grows with
-  #usedMs = 0; // when the present connection came into use, as of `performance.now()`
+  #failures = 0; // attempts in a row without a lasting connection; the backoff grows with them
+  #usedMs = 0; // when the present connection became useful, as of `performance.now()`
   /** @type {Socket | null} */
-  #socket = null; // where commands go
+  #socket = null; // takes the commands
   /** @type {Socket | null} */
-  #fresh = null; // one that only listens yet
+  #fresh = null; // a new one that still starts to listen
   #state = /** @type {"new" | "connecting" | "running"} */ ("new");
-  #changed = new Bell(); // there is a connection
+  #changed = new Bell(); // rings when there is a connection
   /** @type {Error | null} */
   #ended = null;
-  #ending = new AbortController(); // aborted with what ended it
+  #ending = new AbortController(); // aborted with the client's error
   /** @type {{ error: unknown } | null} */
   #failure = null; // a handler's
   #renewing = Promise.resolve();
@@ -134,7 +133,7 @@ export class Client {
   #closed = deferred();
   #renewals;
   /** @type {Record<string, any> | null} */
-  #listened = null; // the reply to the `listen` of a new connection, not looked at yet
+  #listened = null; // the reply to the `listen` of a new connection, not processed yet
 
   /** @type {string | null} */
   #url = null;
@@ -152,7 +151,7 @@ export class Client {
     this.#clientId = checkClientId(clientId);
     this.#options = checkOptions(options);
     this.#listening = options.listen ?? false;
-    // Whose position is saved comes back, with its id: its subscriptions have to be there then.
+    // A client with a saved position returns under its id: it needs its subscriptions then.
     const comesBack = options.recover !== undefined && options.recover !== true;
     const isPassing = new.target.isInPage && !comesBack;
     this.#until = options.until === undefined ? (isPassing ? "disconnect" : null) : options.until;
@@ -178,7 +177,7 @@ export class Client {
   }
 
   /**
-   * A client that is connected. Throws as `connect` does.
+   * A connected client. Throws as `connect` does.
    * @template {typeof Client} T
    * @this {T}
    * @param {string | readonly string[]} urls
@@ -192,18 +191,18 @@ export class Client {
     return /** @type {InstanceType<T>} */ (client);
   }
 
-  // -- what can be looked at
+  // -- state
 
   get clientId() {
     return this.#clientId;
   }
 
-  /** Where it is connected; null: nowhere. */
+  /** The URL of its connection; null: it has none. */
   get url() {
     return this.#url;
   }
 
-  /** Whether it listens, or will again when it is connected. */
+  /** Whether it listens, or will when it has a connection again. */
   get listening() {
     return this.#listening;
   }
@@ -223,19 +222,19 @@ export class Client {
   }
 
   /**
-   * With `recover`: all that was kept up to here has been processed. It is what a program saves, and gives to `recover`
-   * the next time. null: none is known yet.
+   * With `recover`: the program has processed all retained messages up to this position. Save it, and give it to
+   * `recover` the next time. null: none is known yet.
    */
   get position() {
     return this.#recovery?.position ?? null;
   }
 
-  /** With `recover`: messages that came once more, and were dropped. */
+  /** With `recover`: messages that came a second time, and were dropped. */
   get repeats() {
     return this.#recovery?.repeats ?? 0;
   }
 
-  /** Replies to commands that nobody waited for any more. */
+  /** Replies to commands that nobody waited for any longer. */
   get lateReplies() {
     return this.#replies.late;
   }
@@ -245,12 +244,12 @@ export class Client {
     return this.#replies.errors;
   }
 
-  /** All of them, by code. */
+  /** Counts of all these errors, by code. */
   get errorCounts() {
     return this.#replies.errorCounts;
   }
 
-  /** Fulfilled when the client has ended: with null after `close`, else with what ended it. Never rejected. */
+  /** Fulfilled when the client has ended: with null after `close`, else with the error. Never rejects. */
   get closed() {
     return this.#closed.promise;
   }
@@ -258,8 +257,8 @@ export class Client {
   // -- life
 
   /**
-   * Try each URL once. `ConnectFailed`: none works, and it may be called again; `ProtocolError`: listening is refused
-   * for good.
+   * Try each URL once. `ConnectFailed`: none works, and you can call it again; `ProtocolError`: the endpoint refuses to
+   * let it listen.
    * @param {{ signal?: AbortSignal }} [options]
    * @returns {Promise<void>}
    */
@@ -285,8 +284,8 @@ export class Client {
   }
 
   /**
-   * Close the connection and end the iteration. Commands under way reject with `ClosedForGood`. Throws what a handler
-   * has thrown. May be called again.
+   * Close the connection and end the iteration. Commands under way reject with `ClosedForGood`. Throws the error of a
+   * handler that failed. You can call it again.
    * @returns {Promise<void>}
    */
   async close() {
@@ -299,8 +298,8 @@ export class Client {
   // -- commands
 
   /**
-   * Receive this client's messages here, after reconnecting too. SPEC section 2. What has ended meanwhile is told to
-   * `onEnded`.
+   * Receive this client's messages here, also after reconnecting. SPEC section 2. `onEnded` gets the subscriptions that
+   * have ended meanwhile.
    * @param {WaitOptions} [options]
    * @returns {Promise<void>}
    */
@@ -311,7 +310,7 @@ export class Client {
   }
 
   /**
-   * Receive no more of them.
+   * Stop receiving them.
    * @param {WaitOptions} [options]
    * @returns {Promise<void>}
    */
@@ -323,25 +322,24 @@ export class Client {
   }
 
   /**
-   * Subscribe to one topic or to any number of them.
+   * Subscribe to one topic, or to any number.
    *
-   * With a `filter` the client gets the messages that match it (SPEC section 2.6). Each further filter is a subscription
-   * of its own: a message that matches any of them comes once, and a subscription without a filter gets all.
-   * `replace: true` removes everything else that the client has at these topics. `bad_filter`: the endpoint says where,
-   * and why.
+   * With a `filter` the client gets the messages that match it (SPEC section 2.6). Each further filter is a separate
+   * subscription: a message that matches any filter comes once, and a subscription without a filter gets all. `replace:
+   * true` removes everything else that the client has at these topics. `bad_filter`: the endpoint says where, and why.
    *
    * The subscription stays until you unsubscribe. With `until: "disconnect"`, the default in a page, it ends when the
    * client has listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of these, and
    * subscribes again to those that ended while it was away. `ttlS`: it ends after that many seconds. A subscription that
    * already stays does not get an end, except by `replace`.
    *
-   * `last: n`: the n latest kept messages of each topic come before it is done, as notifications with `kept`. `since`:
-   * those since that position. A client has to listen for that (`bad_state`).
+   * `last: n`: the n latest retained messages of each topic come before it resolves, as notifications with `kept`.
+   * `since`: those since that position. The client has to listen for that (`bad_state`).
    *
-   * Many are sent as several commands, of which more are under way at once as long as they are quick. Each has
-   * `timeoutMs`; where that is not given, the client's and two seconds for every 1,000 characters of topics. After an error
-   * some topics may be subscribed to; repeating is safe, and goes on where the first try has ended. `bad_topic`: checked
-   * before anything is sent.
+   * A large list goes out as several commands; more are under way at once as long as they are quick. Each has
+   * `timeoutMs`; by default the client's, plus two seconds for every 1,000 characters of topics. After an error some
+   * topics may be subscribed to; repeating is safe, and continues where the first try ended. The client checks all
+   * topics (`bad_topic`) before it sends anything.
    * @param {string | readonly string[]} topics
    * @param {SubscribeOptions} [options]
    * @returns {Promise<void>}
@@ -353,10 +351,10 @@ export class Client {
     const asked = { ...term, ...keptFields(options.last, options.since) };
     const fields = { ...filterFields(filter), ...(replace ? { replace } : {}), ...asked };
     const text = filter && filterText(filter);
-    if (replace) this.#renewals.gone(chosen); // now, so that none of it is subscribed to again meanwhile
+    if (replace) this.#renewals.gone(chosen); // now, so that no renewal restores them meanwhile
     const beganMs = Date.now();
     const replies = await this.#withTopics("subscribe", chosen, options, fields);
-    if (replace) this.#renewals.gone(chosen); // and if a subscribe was under way before
+    if (replace) this.#renewals.gone(chosen); // again, in case a subscribe was under way before
     this.#renewals.subscribed(chosen, text, term, replies, beganMs);
   }
 
@@ -372,20 +370,20 @@ export class Client {
     const fields = filterFields(options.filter);
     const text = options.filter && filterText(options.filter);
     const gone = () => (text === undefined ? this.#renewals.gone(chosen) : this.#renewals.out(chosen, text));
-    gone(); // now, so that it is not subscribed to again meanwhile
+    gone(); // now, so that no renewal restores it meanwhile
     await this.#withTopics("unsubscribe", chosen, options, fields);
-    gone(); // and if a subscribe was under way before
+    gone(); // again, in case a subscribe was under way before
   }
 
   /**
    * Publish a JSON value.
    *
-   * With `ack`: gives whether it was a duplicate, once it is in the outboxes of all subscribers' endpoints. Without:
-   * gives undefined once written, and a failure is told to `onError` and kept in `errors`. It is repeated by itself
-   * after a lost connection or a passing error, since the repetition is a duplicate at worst (so `true` may then mean
-   * this publish's own first try; with `dedup: "retry"` it gives false); with `dedup: false` never.
+   * With `ack`: resolves to whether it was a duplicate, once it is in the outboxes of all subscribers' endpoints.
+   * Without: resolves to undefined once written; `onError` and `errors` get a failure. After a lost connection or a
+   * passing error the client publishes again, since the repetition is a duplicate at worst (so `true` can then mean
+   * this publish's own first try; with `dedup: "retry"` it resolves to false); with `dedup: false` it never does.
    *
-   * `keepS`: it is kept so many seconds. `bad_state`: no endpoint keeps messages.
+   * `keepS`: endpoints retain it for this many seconds. `bad_state`: no endpoint retains messages.
    * @param {string} topic
    * @param {unknown} payload
    * @param {PublishOptions & WaitOptions} [options]
@@ -400,8 +398,8 @@ export class Client {
 
   /**
    * Publish [topic, payload] pairs in one go, without acknowledgements: with `lines` as one message for each MiB.
-   * Otherwise as `publish`: with `dedup: "retry"` each has a key of its own, any other string is the key of all. All are
-   * checked before the first is sent.
+   * Otherwise as `publish`: with `dedup: "retry"` each has its own key; any other string is the key of all. The client
+   * checks all before it sends the first.
    * @param {Iterable<readonly [string, unknown]>} messages
    * @param {{ dedup?: boolean | string, keepS?: number } & WaitOptions} [options]
    * @returns {Promise<void>}
@@ -418,7 +416,7 @@ export class Client {
   }
 
   /**
-   * Publish to every listening client there is. Otherwise as `publish`.
+   * Publish to every listening client. Otherwise as `publish`.
    * @param {unknown} payload
    * @param {BroadcastOptions & WaitOptions} [options]
    * @returns {Promise<boolean | undefined>}
@@ -428,9 +426,9 @@ export class Client {
   }
 
   /**
-   * The kept messages of a topic, the oldest first: the latest `limit`, the `last` so many, or those after the message
-   * whose `mid` is `since`. So pages are read with `since: page.mid` as long as there are `more`. `forbidden`: the token
-   * does not permit to subscribe to it. `bad_state`: no endpoint keeps messages.
+   * The retained messages of a topic, the oldest first: the latest `limit`, the latest `last`, or those after the
+   * message whose `mid` is `since`. To read page by page, repeat with `since: page.mid` while there are `more`.
+   * `forbidden`: the token does not permit subscribing to it. `bad_state`: no endpoint retains messages.
    * @param {string} topic
    * @param {HistoryOptions & WaitOptions} [options]
    * @returns {Promise<History>}
@@ -441,7 +439,7 @@ export class Client {
   }
 
   /**
-   * This client's subscriptions, those to one topic one after the other, read in pages of at most `limit` topics.
+   * This client's subscriptions, grouped by topic, read in pages of at most `limit` topics.
    * @param {{ limit?: number } & WaitOptions} [options]
    * @returns {AsyncGenerator<Subscription, void, void>}
    */
@@ -451,7 +449,7 @@ export class Client {
 
   /**
    * A topic's subscribers, in the order of their ids, and whether each listens somewhere. Read in pages of at most
-   * `limit`: what changes meanwhile may be missed. `forbidden`: the token does not permit it (`presence`).
+   * `limit`, which can miss changes made meanwhile. `forbidden`: the token does not permit it (`presence`).
    * @param {string} topic
    * @param {{ limit?: number } & WaitOptions} [options]
    * @returns {AsyncGenerator<Subscriber, void, void>}
@@ -469,12 +467,12 @@ export class Client {
   }
 
   /**
-   * Take back the token with this `jti`, or all tokens of exactly this `sub` that have been issued up to now. It wants a
-   * token with the permission `revoke`, and is known to every endpoint when it is done.
+   * Revoke the token with this `jti`, or all tokens of exactly this `sub` issued up to now. It needs a token with the
+   * permission `revoke`. When it resolves, every endpoint knows.
    *
-   * `expiresAt`: until when it is to be remembered, in Unix seconds, which is the token's `exp`; by default 30 days from
-   * now, and 400 at the most. Gives until when it is remembered and, of a subject, the second up to which its tokens had
-   * been issued. `bad_state`: not one of the two, or not of the right form.
+   * `expiresAt`: until when endpoints remember it, in Unix seconds, usually the token's `exp`; by default 30 days from
+   * now, and at most 400. Resolves to the time until which they remember it and, for a subject, the second up to which
+   * its tokens were issued. `bad_state`: not exactly one of the two, or one of the wrong form.
    * @param {{ jti?: string, sub?: string, expiresAt?: number }} what
    * @param {WaitOptions} [options]
    * @returns {Promise<{ expiresAt: number, issuedUntil: number | null }>}
@@ -490,8 +488,8 @@ export class Client {
   // -- notifications
 
   /**
-   * The notifications as they come, those that were received before the end included. Ends after `close`; throws
-   * `ClosedForGood` or `ProtocolError` when the endpoint ended it. One iteration at a time.
+   * The notifications as they come, including those received before the end. Ends after `close`; throws `ClosedForGood`
+   * or `ProtocolError` when the endpoint ended it. One iteration at a time.
    * @returns {AsyncGenerator<Notification, void, void>}
    */
   [Symbol.asyncIterator]() {
@@ -499,7 +497,7 @@ export class Client {
   }
 
   /**
-   * The same, until the signal is aborted: then it throws the signal's reason.
+   * The same until the signal is aborted: then it throws the signal's reason.
    * @param {{ signal?: AbortSignal }} [options]
    * @returns {AsyncGenerator<Notification, void, void>}
    */
@@ -510,10 +508,10 @@ export class Client {
     return this.#inbox.notifications(signal);
   }
 
-  // -- from here on: inside
+  // -- internals
 
   /**
-   * A connection is there and listens, if it has to; unless it is over again, or the client is, since it was made.
+   * Take a connection that listens, if it has to; unless the connection or the client has ended since.
    * @param {Socket} socket
    * @param {boolean} isAnother
    */
@@ -538,7 +536,7 @@ export class Client {
   }
 
   /**
-   * It listens, says this reply.
+   * Take the reply that says that it listens.
    * @param {Record<string, any>} reply
    */
   #listens(reply) {
@@ -547,14 +545,14 @@ export class Client {
     this.#release();
   }
 
-  /** Positions count again, if they do. */
+  /** Let positions count again, if they do. */
   #release() {
     if (this.#recovery === null || !this.#isCovered()) return;
     const position = this.#recovery.release();
     if (position !== null) this.#positioned(position);
   }
 
-  /** Does a position cover all topics of this client? Not of those that have ended, until they are back. */
+  /** Does a position cover all topics of this client? Ended subscriptions are not covered until they are back. */
   #isCovered() {
     return this.#recovery?.isListening === true && !this.#renewals.isRenewing;
   }
@@ -575,7 +573,7 @@ export class Client {
     this.#replies.fail(this.#ended ?? lost);
     if (this.#ended !== null) return;
     if (this.#listening) this.#recovery?.left();
-    // After this code endpoints have taken it for gone, whatever it has heard.
+    // After this code the endpoints consider the client gone, even if it has heard from them since.
     if (this.#listening) this.#renewals.left(socket.closeCode === SUBSCRIPTIONS_ENDED ? -Infinity : socket.heardMs);
     this.#lastFailure = lost;
     this.#tell(() => this.#options.onLost?.(lost));
@@ -584,7 +582,7 @@ export class Client {
     else this.#renewing = this.#renew();
   }
 
-  /** Never rejects: what goes wrong for good ends the client. */
+  /** Never rejects: an error that no retry cures ends the client. */
   async #renew() {
     try {
       for (;;) {
@@ -601,13 +599,13 @@ export class Client {
         }
       }
     } catch (error) {
-      // Listening was refused for good; or it has ended already, and this is why.
+      // The endpoint refused to let it listen; or the client has ended already, for this reason.
       this.#end(error instanceof Error ? error : new TypeError(String(error)));
     }
   }
 
   /**
-   * Connect to the next URL of the list, and listen there before anybody else's command, if it is listening.
+   * Connect to the next URL of the list, and listen there before any other command, if the client listens.
    * `Unreachable`: the next may work.
    * @param {AbortSignal | undefined} signal
    * @returns {Promise<Socket>}
@@ -616,7 +614,7 @@ export class Client {
     const url = this.#urls[this.#nextUrl];
     this.#nextUrl = (this.#nextUrl + 1) % this.#urls.length;
     const { timeoutMs, maxFrameBytes, ca, lines } = this.#options;
-    this.#listened = null; // of one that came to nothing
+    this.#listened = null; // of a failed connection
     const late = () => new Unreachable(`${shown(url)}: no answer within ${timeoutMs} ms`);
     return limited(timeoutMs, signal, late, async (limit) => {
       const attempt = new AbortController();
@@ -638,7 +636,7 @@ export class Client {
         if (this.#options.overflow === "pause" && !socket.canPause) {
           throw new TypeError("overflow: 'pause' needs Node's connections; a browser's cannot be paused");
         }
-        this.#url = url; // before anything comes of listening
+        this.#url = url; // before anything that listening brings
         if (this.#listening) await this.#listenFirst(socket, attempt.signal);
         if (socket.isOver) throw new Unreachable(socket.why);
         return socket;
@@ -668,7 +666,7 @@ export class Client {
     try {
       return checkToken(await token());
     } catch (error) {
-      // The issuer may be out of reach as an endpoint may, and a page may come in place of a token: ask again.
+      // The issuer can be out of reach like an endpoint, and a page can come in place of a token: try again.
       throw new Unreachable(`${shown(url)}: no token: ${error instanceof Error ? error.message : error}`, { cause: error });
     }
   }
@@ -684,7 +682,7 @@ export class Client {
   }
 
   /**
-   * A message of a connection's. What is wrong with it costs the endpoint the connection.
+   * Take a connection's message. If it is invalid, the client cuts the connection.
    * @param {Socket} socket
    * @param {string} text
    */
@@ -697,7 +695,7 @@ export class Client {
       socket.giveUp(error.message);
       return;
     }
-    // Not while it only listens: its reply has to come, however full the queue is.
+    // Not while it only listens: the reply has to come, even with a full queue.
     if (socket === this.#socket && this.#inbox.isFull) {
       socket.pause();
       this.#inbox.paused();
@@ -719,7 +717,7 @@ export class Client {
       this.#inbox.put(notificationOf(message));
     } else if ("result" in message || "error" in message) {
       this.#replies.settle(message);
-      // Of a `listen`. What is given to one that recovers counts when that is done.
+      // From a `listen`. For a recovering client, received messages count once that is done.
       if (message.recovering === false && isPosition(message.position)) this.#positioned(message.position);
     } else {
       const { gap, position } = markOf(message);
@@ -729,12 +727,12 @@ export class Client {
   }
 
   /**
-   * All that is kept up to there has come.
+   * Note that all retained messages up to there have come.
    * @param {string} position
    */
   #positioned(position) {
     const recovery = this.#recovery;
-    if (recovery === null) return; // nobody has asked for it
+    if (recovery === null) return; // nobody needs it
     if (!this.#isCovered()) {
       recovery.hold(position);
       return;
@@ -744,7 +742,7 @@ export class Client {
   }
 
   /**
-   * Those that it is subscribed to, and those that it subscribes to again; some perhaps twice.
+   * The topics to which it is subscribed, and those to which it subscribes again; some perhaps twice.
    * @param {AbortSignal} signal
    */
   async *#ownTopics(signal) {
@@ -779,7 +777,7 @@ export class Client {
   }
 
   /**
-   * To what has ended. null: not now; `ProtocolError`: it is refused for good.
+   * Subscribe again to these. null: not now; `ProtocolError`: the endpoint refuses for good.
    * @param {Again} again
    * @returns {Promise<Record<string, any>[] | null>}
    */
@@ -787,8 +785,8 @@ export class Client {
     const { signal } = this.#ending;
     const { timeoutMs } = this.#options;
     const late = () => this.#late(`no answer within ${timeoutMs} ms`);
-    // No later position is received before they are back, so this one is of before they ended. Where the client does not
-    // listen any more, what it misses comes when it listens again.
+    // No later position arrives before they are back, so this one is from before their end. If the client no longer
+    // listens, the missed messages come when it listens again.
     const since = (this.#listening ? this.#recovery?.received : null) ?? null;
     const missed = since === null ? {} : { since };
     try {
@@ -801,17 +799,17 @@ export class Client {
       });
     } catch (error) {
       if (error instanceof ProtocolError && error.next !== "retry" && !signal.aborted) throw error;
-      return null; // a later try, or the client's end, is the answer to it
+      return null; // a later try, or the client's end, settles it
     }
   }
 
-  /** @returns {Promise<Record<string, any> | null>} null: it does not listen, or not now. */
+  /** @returns {Promise<Record<string, any> | null>} null: it does not listen, or cannot now. */
   async #listenOnceMore() {
     if (!this.#listening) return null;
     try {
       return await this.#request(this.#listenBody(), true, { signal: this.#ending.signal });
     } catch {
-      return null; // what was not named is told when it listens the next time
+      return null; // the next `listen` reports those that were not named
     }
   }
 
@@ -842,7 +840,7 @@ export class Client {
   }
 
   /**
-   * Write commands that nobody answers, all at once.
+   * Write commands that get no reply, all at once.
    * @param {readonly string[]} frames
    * @param {boolean} retry
    * @param {WaitOptions} options
@@ -858,7 +856,7 @@ export class Client {
   }
 
   /**
-   * A connection that takes more. Without `retry` it has to be the present one, if there is one.
+   * Wait for a connection that takes more. Without `retry` it has to be the present one, if there is one.
    * @param {boolean} retry
    * @param {AbortSignal} signal
    * @returns {Promise<Socket>}
@@ -879,11 +877,11 @@ export class Client {
   }
 
   /**
-   * Send and wait for the reply; with `retry` again and again while that may help and time is left.
+   * Send and wait for the reply; with `retry` repeatedly, while that can help and time is left.
    * @param {string} text
    * @param {boolean} retry
    * @param {WaitOptions | undefined} options
-   * @param {number} [longerMs] So much longer a reply may take; a refusal is not repeated by then.
+   * @param {number} [longerMs] Extra time for a reply; a refusal is not repeated within it.
    * @returns {Promise<Record<string, any>>}
    */
   async #request(text, retry, options, longerMs = 0) {
@@ -953,7 +951,7 @@ export class Client {
   }
 
   /**
-   * A handler has failed: that ends the client.
+   * A handler has failed, which ends the client.
    * @param {unknown} error
    */
   #fail(error) {

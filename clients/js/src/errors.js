@@ -1,15 +1,15 @@
 /**
- * Every way the broker says no, and what goes wrong here. SPEC sections 5 and 6.
+ * All refusals of the broker, and all failures of the client. SPEC sections 5 and 6.
  *
- * Owns: the two tables, and the classes of errors. Must never: know who throws.
+ * Owns: the two tables, and the classes of errors. Must never: know which code throws.
  */
 
 /**
- * What to do after an error: `retry` later, with backoff; `fix` the command, for unchanged it fails again; `give_up`.
+ * The remedy after an error: `retry` later, with backoff; `fix` the command, which fails again if unchanged; `give_up`.
  * @typedef {"retry" | "fix" | "give_up"} Next
  */
 
-/** Error codes of replies, and what to do about each. @type {Readonly<Record<string, Next>>} */
+/** Error codes of replies, and the remedy for each. @type {Readonly<Record<string, Next>>} */
 export const ERRORS = Object.freeze({
   bad_json: "fix",
   bad_command: "fix",
@@ -27,14 +27,14 @@ export const ERRORS = Object.freeze({
   internal: "give_up",
 });
 
-/** Close codes after which connecting again is no use, or does harm. @type {Readonly<Record<number, string>>} */
+/** Close codes after which connecting again is useless or harmful. @type {Readonly<Record<number, string>>} */
 export const CLOSED_FOR_GOOD = Object.freeze({
   1008: "policy violation",
   4001: "replaced by a newer listen of this client",
   4006: "the token has been revoked",
 });
 
-/** What all errors of this library are. An aborted command rejects with its signal's reason instead. */
+/** The base of all errors of this library. An aborted command rejects with its signal's reason instead. */
 export class IngeborgError extends Error {
   /**
    * @param {string} code
@@ -47,14 +47,14 @@ export class IngeborgError extends Error {
     this.name = new.target.name;
     /** One word for programs: a code of the protocol, or one of this library's. */
     this.code = code;
-    /** What to do about it. */
+    /** The remedy. */
     this.next = next;
   }
 }
 
 /**
- * A command that got an error reply, or would get one: what is checked here is refused with the endpoint's own codes,
- * before anything is sent. A code that this version does not know means `give_up`.
+ * A command that got an error reply, or would get one: the client's own checks refuse it with the endpoint's codes
+ * before it sends anything. A code that this version does not know means `give_up`.
  */
 export class ProtocolError extends IngeborgError {
   /**
@@ -71,7 +71,7 @@ export class ProtocolError extends IngeborgError {
   }
 }
 
-/** No endpoint of the list could be connected to; the text has each one's reason. `code`: `connect_failed`. */
+/** No endpoint of the list accepted a connection; the text has each one's reason. `code`: `connect_failed`. */
 export class ConnectFailed extends IngeborgError {
   /** @param {string} message */
   constructor(message) {
@@ -81,7 +81,7 @@ export class ConnectFailed extends IngeborgError {
 
 /**
  * The connection broke before the reply came: whether the command took effect is unknown. `code`: `connection_lost`.
- * `next` is `give_up`, since what may be repeated has been.
+ * `next` is `give_up`, since the client has already repeated what it safely can.
  */
 export class ConnectionLost extends IngeborgError {
   /**
@@ -90,7 +90,7 @@ export class ConnectionLost extends IngeborgError {
    */
   constructor(message, closeCode = null) {
     super("connection_lost", "give_up", message);
-    /** What the endpoint closed with, SPEC section 6; null: it did not say. */
+    /** The endpoint's close code, SPEC section 6; null: it gave none. */
     this.closeCode = closeCode;
   }
 }
@@ -106,7 +106,7 @@ export class CommandTimeout extends IngeborgError {
   }
 }
 
-/** The endpoint closed with a code that forbids to reconnect, or `close` was called (1000). `code`: `closed`. */
+/** The endpoint closed with a code that forbids reconnecting, or `close` was called (1000). `code`: `closed`. */
 export class ClosedForGood extends IngeborgError {
   /**
    * @param {number} closeCode
@@ -120,7 +120,7 @@ export class ClosedForGood extends IngeborgError {
   }
 }
 
-/** This endpoint, this time; the next may work. `code`: `unreachable`. Given to `onUnreachable`. */
+/** This endpoint failed this time; the next may work. `code`: `unreachable`. `onUnreachable` gets it. */
 export class Unreachable extends IngeborgError {
   /**
    * @param {string} message

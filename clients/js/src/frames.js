@@ -2,7 +2,7 @@
  * The frames of RFC 6455 as a client reads and writes them. Node only: it works on Buffers.
  *
  * Owns: which bytes are valid frames from a server, and the bytes of ours. Must never: do I/O, or hold more than a
- * message's limit, however little of it comes at a time.
+ * message's limit, even if it comes in tiny pieces.
  */
 
 export const TEXT = 0x1;
@@ -22,7 +22,7 @@ const HEAD_BYTES_MAX = 10;
 /** A control frame's payload (RFC 6455 section 5.5). */
 const CONTROL_BYTES_MAX = 125;
 
-/** What the bytes of a message are kept in at first; it doubles as they come, whatever length was announced. */
+/** The first buffer of a message, in bytes; it doubles as they come, regardless of the announced length. */
 const FIRST_BYTES = 4096;
 
 const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -43,7 +43,7 @@ export class Violation extends Error {
  * A whole masked frame.
  * @param {number} opcode
  * @param {string | Buffer} payload A string is written as UTF-8.
- * @param {Buffer} mask Four bytes that whoever chooses the payload cannot foresee (RFC 6455 section 5.3).
+ * @param {Buffer} mask Four bytes that the payload's author cannot foresee (RFC 6455 section 5.3).
  * @returns {Buffer}
  */
 export function frame(opcode, payload, mask) {
@@ -102,15 +102,15 @@ class Growing {
 }
 
 /**
- * What a server may say.
+ * The events of a server's frames.
  * @typedef {object} FrameHandlers
  * @property {(text: string) => void} message A whole text message came.
  * @property {(payload: Buffer) => void} ping
  * @property {() => void} pong
- * @property {(code: number | null, reason: string) => void} close Nothing comes behind it.
+ * @property {(code: number | null, reason: string) => void} close Nothing comes after it.
  */
 
-/** Reads what a server sends. */
+/** Reads a server's frames. */
 export class FrameReader {
   #messageBytesMax;
   #handlers;
@@ -120,10 +120,10 @@ export class FrameReader {
   #inPayload = false;
   #opcode = 0;
   #fin = false;
-  #left = 0; // bytes of the frame's payload that have not come
+  #left = 0; // bytes of the frame's payload still missing
   #control = new Growing();
   #message = new Growing();
-  #inMessage = false; // fragments have come, and not the last
+  #inMessage = false; // fragments have come, except the last
   #over = false;
 
   /**
@@ -136,7 +136,7 @@ export class FrameReader {
   }
 
   /**
-   * A chunk of the connection came: perhaps many frames, perhaps a piece of one. Throws a `Violation`.
+   * Take a chunk of the connection: perhaps many frames, perhaps a piece of one. Throws a `Violation`.
    * @param {Buffer} chunk
    */
   push(chunk) {
@@ -154,7 +154,7 @@ export class FrameReader {
     }
   }
 
-  /** Nothing that comes is listened to any more. */
+  /** Ignore everything that comes from now on. */
   stop() {
     this.#over = true;
   }
@@ -174,7 +174,7 @@ export class FrameReader {
     } else if (this.#headSize === 4) {
       this.#left = this.#head.readUInt16BE(2);
     } else {
-      // Beyond 2^53 not exact, and beyond every limit all the same.
+      // Not exact beyond 2^53, which is beyond every limit anyway.
       this.#left = Number(this.#head.readBigUInt64BE(2));
     }
     if (this.#opcode < CLOSE && this.#message.size + this.#left > this.#messageBytesMax) {
@@ -203,7 +203,7 @@ export class FrameReader {
       case TEXT:
       case BINARY:
         if (this.#inMessage) throw new Violation(PROTOCOL_VIOLATION, "a message within a message");
-        // An endpoint sends text only (SPEC section 1.1), so it is one thing less that could come.
+        // An endpoint sends text only (SPEC section 1.1), so binary frames need no code.
         if (this.#opcode === BINARY) throw new Violation(PROTOCOL_VIOLATION, "a binary message");
         break;
       case CONTINUATION:
@@ -219,7 +219,7 @@ export class FrameReader {
     const isControl = this.#opcode >= CLOSE;
     const whole = this.#left === 0;
     const kept = isControl ? this.#control : this.#message;
-    // What came in one piece is not copied.
+    // A payload that came in one piece needs no copy.
     const inOnePiece = whole && kept.size === 0 && (isControl || this.#fin);
     if (!inOnePiece) kept.add(piece);
     if (!whole) return;
@@ -264,7 +264,7 @@ function decoded(bytes) {
 }
 
 /**
- * Whether a close code may stand in a frame (RFC 6455 section 7.4, and the registry: 1012 to 1014).
+ * Whether a frame can have this close code (RFC 6455 section 7.4, and the registry: 1012 to 1014).
  * @param {number} code
  */
 function isSent(code) {

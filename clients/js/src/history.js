@@ -1,44 +1,44 @@
 /**
- * The messages that endpoints keep: what a client asks of them, and what the replies mean. SPEC sections 2.1, 2.2 and 9.
+ * Retained messages: the fields of commands that request them, and their replies. SPEC sections 2.1, 2.2 and 9.
  *
- * Owns: the checks of these fields, and the form of a page of history. Must never: send anything, or remember what it was
- * asked: a client that recovers has recovery.js for that.
+ * Owns: the checks of these fields, and the form of a page of history. Must never: send anything, or remember a
+ * request: for a client that recovers, recovery.js does.
  */
 
 import { ProtocolError } from "./errors.js";
 import { checkFilter, isTextOf } from "./text.js";
 
-/** Seconds that a message may be kept: a day. */
+/** The longest time that a message is retained, in seconds: a day. */
 export const KEEP_S_MAX = 24 * 3600;
 
-/** Messages of one topic that may be asked for at once. */
+/** The most messages of one topic in a request. */
 export const LAST_MAX = 1_000;
 
-/** Topics of one subscribe that asks for kept messages. */
+/** The most topics of one subscribe that requests retained messages. */
 export const SINCE_TOPICS_MAX = 1_000;
 
 export const POSITION_BYTES_MAX = 128;
 const MID_BYTES_MAX = 128;
 
 /**
- * A kept message of a topic.
+ * A retained message of a topic.
  * @typedef {object} Publication
  * @property {any} broadcast The payload, a JSON value.
- * @property {string} mid What names the message for good.
+ * @property {string} mid The message's permanent name.
  */
 
 /**
  * @typedef {object} History
  * @property {Publication[]} publications The oldest first.
  * @property {string | null} mid The last one's: `since` for the next page. null: there are none.
- * @property {boolean} more There are more behind them: `limit`, or the size of a reply, cut them off.
- * @property {boolean} recovered With `since`: that message was found, and nothing after it had been forgotten.
+ * @property {boolean} more More follow: `limit`, or the size of a reply, cut them off.
+ * @property {boolean} recovered With `since`: that message was found, and nothing after it had been dropped.
  */
 
 /** @import { HistoryOptions } from "./options.js" */
 
 /**
- * Is this a position, by its form?
+ * Does it have the form of a position?
  * @param {unknown} text
  * @returns {text is string}
  */
@@ -47,7 +47,7 @@ export function isPosition(text) {
 }
 
 /**
- * The field of a publish that is to be kept. `bad_state`: not so long.
+ * The field of a publish that endpoints retain. `bad_state`: the time is out of range.
  * @param {unknown} keepS
  * @returns {{ keep_s?: number }}
  */
@@ -57,7 +57,7 @@ export function keepFields(keepS) {
 }
 
 /**
- * The field with which a subscribe asks for kept messages; none: it asks for none. `bad_state`: it is wrong.
+ * The field with which a subscribe requests retained messages; none: it requests none. `bad_state`: it is wrong.
  * @param {unknown} last
  * @param {unknown} since
  * @returns {{ last?: number, since?: string }}
@@ -73,7 +73,7 @@ export function keptFields(last, since) {
 }
 
 /**
- * The fields of a `history`, but for its topic. `bad_state`: one is wrong.
+ * The fields of a `history`, without its topic. `bad_state`: one is wrong.
  * @param {HistoryOptions} options
  * @returns {Record<string, unknown>}
  */
@@ -93,7 +93,7 @@ export function historyFields({ last, since, limit, filter }) {
 }
 
 /**
- * What the reply to `history` says.
+ * Read the reply to `history`.
  * @param {Record<string, any>} reply
  * @returns {History}
  */

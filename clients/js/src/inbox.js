@@ -1,8 +1,9 @@
 /**
- * What has come for the program: notifications, gaps and positions, each handed over in its turn. SPEC section 9.
+ * Input for the program: notifications, gaps and positions, each handed over in its turn. SPEC section 9.
  *
- * Owns: the queue, its limit, the iteration, and which handler is at work. Must never: know a connection, hand over what
- * comes later before what comes first is processed, or drop a notification without counting and telling it.
+ * Owns: the queue, its limit, the iteration, and which handler is at work. Must never: know a connection, hand over a
+ * later item before the program has processed the earlier ones, or drop a notification without counting and reporting
+ * it.
  */
 
 import { ClosedForGood, CommandTimeout } from "./errors.js";
@@ -15,18 +16,18 @@ import { Bell } from "./waiting.js";
 /** @import { Lacking, Mark, Recovery } from "./recovery.js" */
 
 /**
- * @typedef {object} Receiver What its client does for it.
- * @property {() => Error | null} ended What ended the client.
- * @property {() => boolean} isOver Nothing is handed over any more: the program closed it, or a handler has failed.
- * @property {(call: () => void) => void} tell Call a handler: what it throws ends the client.
- * @property {(error: unknown) => void} fail A handler has failed.
+ * @typedef {object} Receiver What its client provides.
+ * @property {() => Error | null} ended The error that ended the client.
+ * @property {() => boolean} isOver No more handovers: the program closed the client, or a handler has failed.
+ * @property {(call: () => void) => void} tell Call a handler: an error that it throws ends the client.
+ * @property {(error: unknown) => void} fail Report that a handler has failed.
  * @property {() => void} goOn Read again, if reading has stopped.
  * @property {(signal: AbortSignal) => AsyncIterable<string>} topics The client's own, some perhaps twice.
  */
 
 /** @typedef {Pick<ClientOptions, "onNotification" | "onDropped" | "onGap">} Handlers */
 
-/** One client's. */
+/** The inbox of one client. */
 export class Inbox {
   #receiver;
   #recovery;
@@ -37,7 +38,7 @@ export class Inbox {
   #iterating = false;
   #handling = false; // an async handler is at work
   /** @type {AbortController | null} */
-  #mapping = null; // a gap's topics are being asked for
+  #mapping = null; // aborts the lookup of a gap's topics
 
   /** Notifications dropped because the queue was full. */
   dropped = 0;
@@ -58,17 +59,17 @@ export class Inbox {
     return this.#queue.length;
   }
 
-  /** No more should be read now. */
+  /** Whether reading should stop for now. */
   get isFull() {
     return this.#options.overflow === "pause" && this.#queue.length >= this.#options.queueMax;
   }
 
-  /** Reading stops, so no reply comes that something here waits for. */
+  /** Reading stops, so no reply can come that the inbox waits for. */
   paused() {
     this.#mapping?.abort();
   }
 
-  /** The client has ended: whoever iterates has to know. */
+  /** The client has ended: wake the iteration. */
   ended() {
     this.#mapping?.abort();
     this.#arrived.ring();
@@ -88,7 +89,7 @@ export class Inbox {
   }
 
   /**
-   * To be told, or reached, when the program has processed what came before.
+   * Report or reach this when the program has processed everything before it.
    * @param {Omit<Mark, "after">} mark
    */
   mark(mark) {
@@ -112,7 +113,7 @@ export class Inbox {
         const mark = this.#marks.take(this.#queue.taken);
         if (mark !== undefined) {
           await this.#pass(mark).catch((error) => {
-            this.#marks = new Marks(); // nothing is told to whoever failed, and no later position is reached
+            this.#marks = new Marks(); // a failed program gets no more reports, and reaches no later position
             this.#receiver.fail(error);
           });
           continue;
@@ -135,7 +136,7 @@ export class Inbox {
 
   #take() {
     const notification = this.#queue.shift();
-    // Half empty before reading goes on, so that the two do not take turns for every message.
+    // Half empty before reading resumes, so that the two do not alternate for every message.
     if (this.#queue.length <= this.#options.queueMax / 2) this.#receiver.goOn();
     return notification;
   }
@@ -144,7 +145,7 @@ export class Inbox {
     const oldest = /** @type {Notification} */ (this.#queue.shift());
     this.dropped += 1;
     if (this.#recovery !== null && oldest.key !== null) {
-      // A position that comes later says that it has been received, so no recovery brings it again.
+      // A later position covers it as received, so no recovery brings it again.
       const gap = { topics: new Set([oldest.key]), slots: new Set() };
       this.#marks.addFirst({ after: this.#queue.taken, gap });
     }
@@ -176,7 +177,7 @@ export class Inbox {
   }
 
   /**
-   * What a handler has to do still: what comes next waits for it.
+   * Let later items wait until the handler's promise settles.
    * @param {PromiseLike<void>} promise
    */
   #wait(promise) {
@@ -191,7 +192,7 @@ export class Inbox {
   }
 
   /**
-   * What came before it has been processed. Rejects with what `onGap` throws.
+   * Everything before the mark has been processed. Rejects with an error of `onGap`.
    * @param {Mark} mark
    */
   async #pass(mark) {
@@ -211,14 +212,14 @@ export class Inbox {
 
   /**
    * @param {Lacking} gap
-   * @returns {Promise<string[] | null>} null: any, also where the client's topics cannot be asked for now.
+   * @returns {Promise<string[] | null>} null: any topic, also if the client's topics are unavailable now.
    */
   async #topicsLacking(gap) {
     const mapping = (this.#mapping = new AbortController());
     try {
       return await topicsLacking(gap, () => this.#topics(mapping.signal));
     } catch {
-      return null; // it is never told as less than it is
+      return null; // never report a gap as smaller than it is
     } finally {
       this.#mapping = null;
     }

@@ -1,8 +1,8 @@
 /**
- * The client for browsers, and for whatever else has their `WebSocket`: a page may import this file as it is.
+ * The client for browsers, and for other environments with their `WebSocket`: a page can import this file unchanged.
  *
- * In Node, import `ingeborg-client` (package.json leads to node.js), or this file all the same: it then loads Node's
- * connection when it is needed. It must never import a `node:` module by itself, for then no page could load it.
+ * In Node, import `ingeborg-client` (package.json leads to node.js). This file works there as well: it loads Node's
+ * connection when it needs one. It must never import a `node:` module directly, for then no page could load it.
  */
 
 import { Client as AnyClient } from "./client.js";
@@ -43,10 +43,10 @@ export class Client extends AnyClient {
   };
 }
 
-/** Not spelled out in the `import`, so that bundlers for browsers pass over it. */
+/** A variable in the `import`, so that bundlers for browsers skip it. */
 const NODE = "./node-socket.js";
 
-/** Where there is a document that a window shows: not in Node, and not in a worker. */
+/** True with a document that a window shows: not in Node, and not in a worker. */
 function isPage() {
   return typeof window !== "undefined" && typeof document !== "undefined";
 }

@@ -1,9 +1,8 @@
 /**
- * Subscriptions that end by themselves, as a client sees them: what it has asked for, and what it asks for again.
+ * A client's view of subscriptions that end automatically: those it made, and those it has to renew.
  *
- * Owns: the list of subscriptions until the client disconnects, and which of them the client has to ask for again. Must
- * never: send anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections 2.2
- * and 9.
+ * Owns: the list of subscriptions until the client disconnects, and which ones the client has to renew. Must never: send
+ * anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections 2.2 and 9.
  *
  * The list is as long as the program makes it; a program that uses no such subscriptions has an empty one.
  */
@@ -12,15 +11,15 @@ import { neighbours } from "./requests.js";
 import { TTL_S_MAX, filterText, isObject, termFields } from "./text.js";
 
 /**
- * Topics that are subscribed to again in one command: many clients do this in the same seconds, after a crash, so each
- * sends one command after the other, and none is long.
+ * The most topics in one renewing command: after a crash many clients renew in the same seconds, so each sends one
+ * command after the other, and none is long.
  */
 export const AGAIN_TOPICS_MAX = 1_000;
 
-/** Of the grace time: who was away for longer may have come too late, by the endpoints' clocks. */
+/** A fraction of the grace time: by the endpoints' clocks, a client that was away for longer may be too late. */
 const SURE = 0.5;
 
-/** Subscriptions whose time may be up, before they are looked through the first time. */
+/** Subscriptions whose time may be up, before the first search through them. */
 const TIMED_MAX = 1_000;
 
 /** @import { Subscription } from "./listings.js" */
@@ -31,7 +30,7 @@ const TIMED_MAX = 1_000;
  */
 
 /**
- * A subscription's key: its topic and, behind what no topic has, the text of its filter.
+ * A subscription's key: its topic, a separator that no topic has, and the text of its filter.
  * @param {string} topic
  * @param {string} [filter]
  */
@@ -55,26 +54,26 @@ export const subscriptionOf = (topic, filter) => (filter === undefined ? { topic
 
 /** One client's subscriptions until it disconnects. */
 export class Kept {
-  /** As an endpoint said last. */
+  /** The grace time, as an endpoint stated it last. */
   graceMs = Infinity;
-  /** More had ended than were named: whose they are is known when these are subscribed to. */
+  /** More had ended than the reply named: the next reply after these are renewed tells whose they were. */
   isUnsure = false;
   /** @type {Map<string, number>} */
   #ends = new Map(); // by key: when its time is up, or infinity
   /** @type {Map<string, Set<string>>} */
-  #filters = new Map(); // of these, by topic
+  #filters = new Map(); // of their subscriptions, by topic
   #timedMax = TIMED_MAX;
   /** @type {string[]} */
   #due = []; // keys, the next one last
   #listens = false;
-  #sinceMs = 0; // that it listens
+  #sinceMs = 0; // since when it listens
   #leftMs = 0;
 
   get size() {
     return this.#ends.size;
   }
 
-  /** @returns {string[]} Of all that are in the list, some perhaps twice. */
+  /** @returns {string[]} The topics of the list, some perhaps twice. */
   get topics() {
     return [...this.#ends.keys()].map((key) => partsOf(key)[0]);
   }
@@ -84,7 +83,7 @@ export class Kept {
   }
 
   /**
-   * An endpoint has accepted these, with this filter. `beganMs`: when the first of several commands was sent.
+   * Note that an endpoint has accepted these, with this filter. `beganMs`: when the first of several commands left.
    * @param {readonly string[]} topics
    * @param {string | undefined} filter Its text.
    * @param {number | undefined} ttlS
@@ -92,7 +91,7 @@ export class Kept {
    * @param {number} [beganMs]
    */
   subscribed(topics, filter, ttlS, nowMs, beganMs = nowMs) {
-    // SPEC 2.2: for a client that has never listened, from the subscribe on.
+    // SPEC 2.2: for a client that has never listened, the time runs from the subscribe.
     if (this.#ends.size === 0 && !this.#listens) this.#leftMs = beganMs;
     const endsMs = ttlS === undefined ? Infinity : nowMs + ttlS * 1_000;
     const keys = topics.map((topic) => keyOf(topic, filter));
@@ -101,11 +100,11 @@ export class Kept {
       for (const topic of topics) this.#filters.set(topic, (this.#filters.get(topic) ?? new Set()).add(filter));
     }
     if (ttlS !== undefined && this.#ends.size > this.#timedMax) {
-      // A page may subscribe to ever new topics whose time is up later; twice as many until the next look.
+      // A page can keep subscribing to new topics with a limited time; search again at twice as many.
       for (const [key, atMs] of this.#ends) if (atMs <= nowMs) this.#out(key);
       this.#timedMax = Math.max(2 * this.#ends.size, TIMED_MAX);
     }
-    // It was away in between: what the first commands had subscribed to may have ended before the last one.
+    // It was away in between: the first commands' subscriptions may have ended before the last command.
     if (this.#listens && this.#sinceMs > beganMs) this.#due = keys.reverse().concat(this.#due);
   }
 
@@ -121,7 +120,7 @@ export class Kept {
   }
 
   /**
-   * Remove these from the list: the client has unsubscribed, or they have another term now.
+   * Remove these from the list: the client has unsubscribed, or they have a new term.
    * @param {readonly string[]} topics
    * @param {string | undefined} filter Its text.
    */
@@ -138,7 +137,7 @@ export class Kept {
   }
 
   /**
-   * It listens nowhere any more, for all it knows since then: what was heard last of the endpoint. A page does not
+   * Note that it listens nowhere, for all it knows since then: when it last heard from the endpoint. A page does not
    * notice when its machine sleeps, or when a network goes silent.
    * @param {number} sinceMs
    */
@@ -148,8 +147,8 @@ export class Kept {
   }
 
   /**
-   * The reply to `listen` has come: what is due is known, and what has ended that is not in the list. `isLast`: what the
-   * reply names is none of these any more, since they have been subscribed to again.
+   * Take the reply to `listen`: which subscriptions are due, and which others have ended. `isLast`: those that the
+   * reply names are all others, since the client has renewed its own.
    * @param {Record<string, any>} reply
    * @param {number} nowMs
    * @param {boolean} isLast
@@ -164,7 +163,7 @@ export class Kept {
     const isMine = (/** @type {string} */ key) => (this.#ends.get(key) ?? 0) > nowMs;
     const others = ended.filter((key) => !isMine(key));
     this.isUnsure = count > ended.length && this.#ends.size > 0 && !isLast;
-    // A clock that was set back says nothing.
+    // A clock that was set back tells nothing.
     const isLong = awayMs < 0 || awayMs > SURE * this.graceMs;
     const due = new Set(this.isUnsure || isLong ? this.#ends.keys() : [...this.#due.toReversed(), ...ended.filter(isMine)]);
     this.#due = ordered(due).reverse();
@@ -175,7 +174,7 @@ export class Kept {
   }
 
   /**
-   * The next ones that are due, with what is left of their time; null: there are none.
+   * The next ones that are due, with the rest of their time; null: none is.
    * @param {number} nowMs
    * @returns {Again | null}
    */
@@ -193,7 +192,7 @@ export class Kept {
         ofThese = { filter, ttlS };
         topics.push(topic);
       } else {
-        this.#out(key); // its time is up, or it was unsubscribed from meanwhile
+        this.#out(key); // its time is up, or the client has unsubscribed meanwhile
       }
       this.#due.pop();
     }
@@ -205,7 +204,7 @@ export class Kept {
   }
 
   /**
-   * That did not work: they are due still.
+   * That failed: they are due again.
    * @param {Again} again
    */
   putBack({ topics, filter }) {
@@ -214,7 +213,7 @@ export class Kept {
 }
 
 /**
- * The keys of the subscriptions that a reply names. Skips whatever has another form.
+ * The keys of the subscriptions that a reply names. Skips entries of any other form.
  * @param {Record<string, any>} reply
  * @returns {string[]}
  */

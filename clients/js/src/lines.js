@@ -1,8 +1,8 @@
 /**
  * Several commands or notifications in one message, one JSON object a line. SPEC section 1.6.
  *
- * Owns: how messages are put together into one, and how one is taken apart. Must never: look into a line, do I/O, or
- * decide when it is time to send.
+ * Owns: how several messages become one, and one becomes several. Must never: look into a line, do I/O, or decide when
+ * to send.
  */
 
 import { utf8Bytes } from "./text.js";
@@ -10,7 +10,7 @@ import { utf8Bytes } from "./text.js";
 /** The WebSocket subprotocol. */
 export const LINES = "ingeborg.lines";
 
-/** A longer message is one command, or one notification, whatever is in it. */
+/** The most bytes of a joined message; a longer one is a single command, or notification, of any content. */
 export const LINES_BYTES_MAX = 1 << 20;
 
 /**
@@ -25,20 +25,20 @@ export function linesOf(message) {
   return lines;
 }
 
-/** Messages that are to be sent at the same moment: as few as may be are made of them, in their order. */
+/** Joins messages that leave at the same moment into as few as possible, in their order. */
 export class Together {
   /** @type {string[]} */
   #lines = [];
-  /** Bytes that wait for `flush`; never more than a message may have, or one command. */
+  /** Bytes that wait for `flush`; never more than the limit of a message, or one command. */
   size = 0;
   #send;
 
-  /** @param {(message: string) => void} send Is called whenever no more fits, and by `flush`. */
+  /** @param {(message: string) => void} send Runs when no more fits, and in `flush`. */
   constructor(send) {
     this.#send = send;
   }
 
-  /** @param {string} line Without a line feed, as everything is that `JSON.stringify` makes. */
+  /** @param {string} line Without a line feed, like everything that `JSON.stringify` makes. */
   add(line) {
     const bytes = utf8Bytes(line);
     if (this.size + bytes > LINES_BYTES_MAX) this.flush();
@@ -46,7 +46,7 @@ export class Together {
     this.size += bytes + 1; // its line feed
   }
 
-  /** The moment is over. */
+  /** Send the rest: the moment is over. */
   flush() {
     if (this.#lines.length === 0) return;
     const message = this.#lines.join("\n");

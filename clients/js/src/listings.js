@@ -1,19 +1,19 @@
 /**
- * What a client asks for page by page: its subscriptions, a topic's subscribers. SPEC sections 2.2 to 2.4.
+ * Listings that a client reads page by page: its subscriptions, a topic's subscribers. SPEC sections 2.2 to 2.4.
  *
- * Owns: how pages are asked for one after the other, and what their rows mean. Must never: know a connection: whoever
- * calls it brings what sends a command. No more than one page is held.
+ * Owns: reading page after page, and the meaning of their rows. Must never: know a connection: the caller supplies the
+ * function that sends a command. It holds no more than one page.
  */
 
 import { checkTopic } from "./text.js";
 
 /**
- * A command by its name and its fields: its reply.
+ * Sends a command, given its name and fields, and resolves to its reply.
  * @typedef {(command: string, fields: Record<string, unknown>) => Promise<Record<string, any>>} Ask
  */
 
 /**
- * @typedef {object} Subscription One of a client; it stays where it has neither `until` nor `endsAt`.
+ * @typedef {object} Subscription A client's subscription; without `until` and `endsAt` it stays.
  * @property {string} topic
  * @property {Record<string, any>} [filter] Absent: all messages.
  * @property {"disconnect"} [until]
@@ -24,13 +24,13 @@ import { checkTopic } from "./text.js";
  * @typedef {object} Subscriber
  * @property {string} clientId
  * @property {boolean} online It listens somewhere.
- * @property {boolean} filtered It has filters only, so that not every message of the topic is sent to it.
+ * @property {boolean} filtered It has filters only, so it does not get every message of the topic.
  */
 
 /**
  * The client's subscriptions, topic by topic.
  * @param {Ask} ask
- * @param {number} limit Of a page, in topics.
+ * @param {number} limit Topics per page.
  * @returns {AsyncGenerator<Subscription, void, void>}
  */
 export async function* subscriptionsOf(ask, limit) {
@@ -48,7 +48,7 @@ export async function* subscriptionsOf(ask, limit) {
  * A topic's subscribers in the order of their ids.
  * @param {Ask} ask
  * @param {string} topic
- * @param {number} limit Of a page.
+ * @param {number} limit Subscribers per page.
  * @returns {AsyncGenerator<Subscriber, void, void>}
  */
 export async function* subscribersOf(ask, topic, limit) {

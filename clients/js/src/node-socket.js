@@ -1,9 +1,9 @@
 /**
- * A WebSocket in Node, on `node:http` and `node:https`: Node 20 has none of its own, and that of later versions takes
+ * A WebSocket in Node, on `node:http` and `node:https`: Node 20 has none built in, and the one of later versions takes
  * neither headers nor authorities.
  *
- * Owns: one connection from being made to being over: handshake, keepalive, how it ends. Must never: know what a message
- * means, connect again, or say a token.
+ * Owns: one connection from start to end: handshake, keepalive, close. Must never: know what a message means, connect
+ * again, or reveal a token.
  */
 
 import { createHash, randomBytes, randomFillSync } from "node:crypto";
@@ -19,19 +19,19 @@ import { Bell, deferred, onAbort } from "./waiting.js";
 
 /** @import { Connect, Socket, SocketOptions } from "./transport.js" */
 
-/** From the first packet to the endpoint's answer; an endpoint gives a handshake as long. */
+/** Time limit from the first packet to the endpoint's answer; an endpoint allows a handshake the same. */
 const HANDSHAKE_MS_MAX = 5_000;
 
-/** The client looks this often whether anything has come, and probes the connection if not: an endpoint pings every 25 s. */
+/** Interval of checks whether anything has come; if not, the client probes. An endpoint pings every 25 s. */
 const LOOK_MS = 25_000;
 
-/** Of what an endpoint says when it refuses; its text is for people. */
+/** The most characters of an endpoint's refusal that an error shows; its text is for people. */
 const REFUSAL_BYTES_MAX = 500;
 
 /** RFC 6455 section 1.3. */
 const ACCEPT_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/** Masking keys are drawn from the system so many bytes at a time: a call for each frame would cost more than it. */
+/** Bytes of masking keys drawn from the system at a time: one call per frame would cost more than the frame. */
 const masks = Buffer.alloc(4096);
 let masksUsed = masks.length;
 
@@ -52,7 +52,7 @@ export async function connect(url, options) {
   const key = randomBytes(16).toString("base64");
   /** @type {https.RequestOptions} */
   const request = {
-    agent: false, // this connection is nobody else's
+    agent: false, // nobody shares this connection
     headers: {
       Connection: "Upgrade",
       Upgrade: "websocket",
@@ -72,7 +72,7 @@ export async function connect(url, options) {
   const forget = onAbort(options.signal, () => opened.reject(options.signal.reason));
   asked.on("error", (/** @type {NodeJS.ErrnoException} */ error) => refuse(error.message || error.code || error.name, error));
   let answered = false;
-  let isSettled = false; // nobody waits any more
+  let isSettled = false; // nobody waits any longer
   asked.on("close", () => {
     if (!answered) refuse("the connection was closed before the handshake was done", undefined);
   });
@@ -86,7 +86,7 @@ export async function connect(url, options) {
       const isLined = response.headers["sec-websocket-protocol"] === LINES;
       opened.resolve(new NodeSocket(stream, head, url, options, isLined));
     } else {
-      stream.destroy(); // it is the request's no more
+      stream.destroy(); // no longer the request's
       refuse(wrong ?? "too late", undefined);
     }
   });
@@ -104,10 +104,10 @@ export async function connect(url, options) {
 }
 
 /**
- * Of an answer to the handshake: why it is none, or null.
+ * Why a response is not a valid answer to the handshake; null: it is valid.
  * @param {http.IncomingMessage} response
  * @param {string} key
- * @param {boolean} lines They were asked for; the answer need not name them.
+ * @param {boolean} lines The client offered them; the answer can leave them out.
  */
 function whatIsWrong(response, key, lines) {
   const { upgrade = "", connection = "", "sec-websocket-protocol": subprotocol } = response.headers;
@@ -116,13 +116,13 @@ function whatIsWrong(response, key, lines) {
   if (upgrade.toLowerCase() !== "websocket") return "upgraded to something that is no WebSocket";
   if (!connection.toLowerCase().split(/\s*,\s*/).includes("upgrade")) return "upgraded without 'Connection: Upgrade'";
   if (response.headers["sec-websocket-accept"] !== accept) return "the wrong Sec-WebSocket-Accept";
-  if (response.headers["sec-websocket-extensions"]) return "an extension that was not asked for";
-  if (subprotocol && !(lines && subprotocol === LINES)) return "a subprotocol that was not asked for";
+  if (response.headers["sec-websocket-extensions"]) return "an extension that the client did not offer";
+  if (subprotocol && !(lines && subprotocol === LINES)) return "a subprotocol that the client did not offer";
   return null;
 }
 
 /**
- * What the endpoint said instead of upgrading.
+ * The endpoint's text instead of an upgrade.
  * @param {http.IncomingMessage} response
  * @returns {Promise<string>}
  */
@@ -137,7 +137,7 @@ async function refusal(response) {
       if (size >= REFUSAL_BYTES_MAX) break;
     }
   } catch {
-    // Cut in the middle: the status and what has come say enough.
+    // Cut in the middle: the status and the part that came say enough.
   }
   const said = Buffer.concat(parts).toString().slice(0, REFUSAL_BYTES_MAX).trim();
   return `HTTP ${response.statusCode}${said === "" ? "" : `: ${said}`}`;
@@ -157,8 +157,8 @@ class NodeSocket {
   #reader;
   #room = new Bell();
   #open = true; // we may send messages
-  #deaf = false; // what still comes is not listened to
-  #heard = true; // something has come since somebody looked
+  #deaf = false; // ignores whatever still comes
+  #heard = true; // something has come since the last check
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #probing;
   /** @type {Buffer | null} */
@@ -175,7 +175,7 @@ class NodeSocket {
 
   /**
    * @param {import("node:stream").Duplex} stream
-   * @param {Buffer} head What came behind the answer to the handshake.
+   * @param {Buffer} head Bytes after the answer to the handshake.
    * @param {string} url
    * @param {SocketOptions} options
    * @param {boolean} isLined
@@ -198,14 +198,14 @@ class NodeSocket {
     this.#stream.setNoDelay(true);
     this.#stream.on("data", (chunk) => this.#receive(chunk));
     this.#stream.on("drain", () => this.#writable());
-    this.#stream.on("end", () => this.#stream.destroy()); // nobody answers any more
+    this.#stream.on("end", () => this.#stream.destroy()); // nobody answers any longer
     this.#stream.on("error", (error) => {
       this.why ||= error.message;
     });
     this.#stream.on("close", () => this.#over());
     this.#keepAlive = setInterval(() => this.#look(), LOOK_MS);
     this.#keepAlive.unref(); // the connection itself keeps the program alive
-    // Not now: whoever connects has to have the socket before it gets a message of it.
+    // Not now: the caller has to have the socket before it gets a message.
     if (head.length > 0) this.#stream.unshift(head);
   }
 
@@ -216,9 +216,9 @@ class NodeSocket {
 
   /** @param {readonly string[]} texts */
   write(texts) {
-    if (!this.#open) return; // it is going, and `onOver` will say so
+    if (!this.#open) return; // it is closing, and `onOver` will report it
     if (!this.#corked) {
-      // What is sent in one turn leaves in one write.
+      // Everything sent in one turn leaves in one write.
       this.#corked = true;
       this.#stream.cork();
       process.nextTick(() => {
@@ -257,7 +257,7 @@ class NodeSocket {
     this.#stream.write(frame(PING, Buffer.alloc(0), nextMask()));
     this.#probing = setTimeout(() => {
       this.#probing = undefined;
-      if (this.#heard || this.#paused) return; // an answer would not be read while it is paused
+      if (this.#heard || this.#paused) return; // while paused it would not read an answer
       this.why ||= `no answer to a ping within ${PROBE_MS / 1000} s`;
       this.abort();
     }, PROBE_MS);
@@ -309,7 +309,7 @@ class NodeSocket {
   /** @param {Buffer} payload */
   #answer(payload) {
     if (!this.#open) return;
-    // Who pings and does not read gets an answer to the latest only (RFC 6455 section 5.5.3): pongs take no memory.
+    // A peer that pings and does not read gets only the latest pong (RFC 6455 section 5.5.3): pongs take no memory.
     if (this.#stream.writableNeedDrain) this.#owedPong = payload;
     else this.#stream.write(frame(PONG, payload, nextMask()));
   }
@@ -349,7 +349,7 @@ class NodeSocket {
    * @param {string} reason
    */
   #close(code, reason) {
-    this.goOn(); // or the answer is never read
+    this.goOn(); // otherwise nobody reads the answer
     if (!this.#open) return;
     this.#together?.flush();
     this.#open = false;

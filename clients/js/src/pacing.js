@@ -1,22 +1,22 @@
 /**
- * The commands of a large subscribe: how many of them are under way at once.
+ * The commands of a large subscribe: how many are under way at once.
  *
- * Owns: their number, and that none is left under way at the end. Must never: know what they say, or repeat one.
+ * Owns: their number, and that all have settled at the end. Must never: know their content, or repeat one.
  */
 
 import { onAbort } from "./waiting.js";
 
 /**
- * One after the other at first, and one more at once for each that took less than the first time, half as many for each
- * that took longer than the second. Together they fill what an endpoint with an embedded store has under way, and one of
- * them is written by a slow one within a time-out.
+ * Starts with one at a time. Each reply faster than the first limit adds one; each reply slower than the second halves
+ * the number. The most commands together fill the work that an endpoint with an embedded store has under way; one
+ * command takes less than a time-out, even with a slow store.
  */
 const AT_ONCE_MAX = 32;
 const MS_SHORT = 1_500;
 const MS_LONG = 3_000;
 
 /**
- * Send them all; their replies, in any order. The first error ends it, and is thrown.
+ * Send them all and return their replies, in any order. The first error stops it, and is thrown.
  * @param {readonly string[]} bodies
  * @param {AbortSignal | undefined} signal
  * @param {(text: string, signal: AbortSignal | undefined) => Promise<Record<string, any>>} send

@@ -1,20 +1,20 @@
 /**
  * Notifications that wait for the program.
  *
- * Owns: their order and their number. Must never: grow beyond its limit unless told to, or drop one without saying so.
+ * Owns: their order and their number. Must never: grow beyond its limit unless told to, or drop one silently.
  */
 
 /**
- * Listing 4.7 of the protocol: what was published.
+ * Listing 4.7 of the protocol: a published message.
  * @typedef {object} Notification
  * @property {string | null} key The topic; null: from the `broadcast` command.
  * @property {any} broadcast The payload, a JSON value.
- * @property {string} [mid] What names the message for good, where the endpoint says it: for a client that recovers, and
- *   with a kept message.
- * @property {boolean} [kept] true: it comes from what was kept, since it had been missed, or was asked for.
+ * @property {string} [mid] The message's permanent name, if the endpoint gives it: to a client that recovers, and with
+ *   a retained message.
+ * @property {boolean} [kept] true: it is a retained message that the client had missed, or requested.
  */
 
-/** A queue whose both ends cost the same, however long it is. */
+/** A queue whose two ends cost the same at any length. */
 export class NotificationQueue {
   /** @type {(Notification | undefined)[]} */
   #waiting = [];
@@ -25,12 +25,12 @@ export class NotificationQueue {
     return this.#waiting.length - this.#first;
   }
 
-  /** How many there have been. */
+  /** The number ever queued. */
   get pushed() {
     return this.#pushed;
   }
 
-  /** How many of them are gone. */
+  /** The number removed. */
   get taken() {
     return this.#pushed - this.length;
   }
@@ -41,12 +41,12 @@ export class NotificationQueue {
     this.#pushed += 1;
   }
 
-  /** @returns {Notification | undefined} The oldest, which is then gone. */
+  /** @returns {Notification | undefined} The oldest, removed from the queue. */
   shift() {
     if (this.length === 0) return undefined;
     const oldest = this.#waiting[this.#first];
     this.#waiting[this.#first++] = undefined;
-    // Half of it is holes: moving the rest costs no more than what was taken since the last time.
+    // Half of the array is holes: moving the rest costs no more than the removals since the last time.
     if (this.#first > 32 && this.#first * 2 > this.#waiting.length) {
       this.#waiting = this.#waiting.slice(this.#first);
       this.#first = 0;

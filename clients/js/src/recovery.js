@@ -1,41 +1,41 @@
 /**
- * How a client learns what it has missed, and whether that was all. SPEC sections 8.10 and 9.
+ * How a client gets the messages that it has missed, and learns of gaps. SPEC sections 8.10 and 9.
  *
- * Owns: the position, where it is saved, the messages that have come already, and the gaps that are to be told, each at
- * its place among the notifications. Must never: know a connection, or call the program's handlers.
+ * Owns: the position, where it is saved, the messages already received, and the gaps to report, each at its place among
+ * the notifications. Must never: know a connection, or call the program's handlers.
  *
- * A position covers everything that came before it. So it is *received* when it comes, and *reached* when the program
- * has processed what came before it; only that one is saved.
+ * A position covers everything that came before it. It is *received* when it comes, and *reached* when the program has
+ * processed everything before it; the client saves only the reached one.
  */
 
 import { isPosition } from "./history.js";
 import { Garbage } from "./replies.js";
 import { GROUPS, slotOf } from "./requests.js";
 
-/** Messages whose repetition is noticed: what may come twice is what was under way at the moment of a failure. */
+/** Messages whose repetition it notices: only those under way at the moment of a failure can come twice. */
 export const MIDS_MAX = 10_000;
 
-/** Topics that one gap names. More of them are told as any. */
+/** The most topics that a gap names. With more, it reports "any topic". */
 export const GAP_TOPICS_MAX = 10_000;
 
 /**
- * Where a position is saved: `localStorage` is one.
+ * A place to save a position, such as `localStorage`.
  * @typedef {Pick<Storage, "getItem" | "setItem">} Saving
  */
 
 /**
- * Topics of which kept messages may be lacking.
+ * Topics whose retained messages may be missing.
  * @typedef {object} Gap
- * @property {string[] | null} topics Of this client. null: any of its topics.
+ * @property {string[] | null} topics Topics of this client. null: any of its topics.
  */
 
 /**
- * As an endpoint tells it; null: any topic.
+ * A gap in the endpoint's form; null: any topic.
  * @typedef {{ topics: Set<string>, slots: Set<number> } | null} Lacking
  */
 
 /**
- * What is to be told, or reached, after so many notifications.
+ * A report, or a position to reach, after `after` notifications.
  * @typedef {object} Mark
  * @property {number} after
  * @property {Lacking} [gap]
@@ -43,9 +43,9 @@ export const GAP_TOPICS_MAX = 10_000;
  */
 
 /**
- * As the option `recover` asks for it. A `TypeError`: there is nowhere to save a position.
+ * Recovery for the option `recover`. A `TypeError`: there is no place to save a position.
  * @param {boolean | string | { key: string }} recover
- * @returns {Recovery | null} null: it does not.
+ * @returns {Recovery | null} null: the option does not request it.
  */
 export function recoveryOf(recover) {
   if (recover === false) return null;
@@ -62,7 +62,7 @@ export function recoveryOf(recover) {
   return new Recovery(recover, storage);
 }
 
-/** One client's. */
+/** The recovery of one client. */
 export class Recovery {
   #storage;
   #key;
@@ -79,7 +79,7 @@ export class Recovery {
   #isGapDue = false;
   #isWarned = false;
 
-  /** Messages that came again, and were dropped. */
+  /** Messages that came a second time, and were dropped. */
   repeats = 0;
 
   /**
@@ -92,15 +92,17 @@ export class Recovery {
     /** @type {unknown} */
     const first = typeof recover === "object" ? storage?.getItem(recover.key) : recover;
     if (isPosition(first)) this.#received = this.#reached = first;
-    else if (first !== true && first !== null) this.#isGapDue = true; // what was saved there is no position any more
+    else if (first !== true && first !== null) this.#isGapDue = true; // the saved text is not a position
   }
 
-  /** What the program has processed. null: no position is known yet. */
+  /** The position that the program has reached. null: none is known yet. */
   get position() {
     return this.#reached;
   }
 
-  /** What has come is in the program's queue, up to here: since when messages may have been missed. */
+  /**
+   * The position received last, up to the end of the program's queue: since when the client can have missed messages.
+   */
   get received() {
     return this.#received;
   }
@@ -115,8 +117,8 @@ export class Recovery {
   }
 
   /**
-   * The client listens, and what of its subscriptions has ended is known. Gives whether a gap is to be told: without a
-   * position nobody knows what it has missed since it listened the last time.
+   * The client listens, and knows which subscriptions have ended. Returns whether to report a gap: without a position
+   * nobody knows what it has missed since it last listened.
    * @returns {boolean}
    */
   listens() {
@@ -126,7 +128,7 @@ export class Recovery {
     return isGap;
   }
 
-  /** It listens no more. */
+  /** Note that it no longer listens. */
   left() {
     this.#isListening = false;
     if (this.#hasListened && this.#received === null) this.#isGapDue = true;
@@ -134,7 +136,7 @@ export class Recovery {
   }
 
   /**
-   * A position has come.
+   * Take a position.
    * @param {string} position
    */
   receive(position) {
@@ -142,15 +144,15 @@ export class Recovery {
   }
 
   /**
-   * A position has come while subscriptions of this client have ended: it does not cover their topics. It is kept until
-   * they are back, with what was missed of them.
+   * Take a position while subscriptions of this client have ended, whose topics it does not cover. Hold it until they
+   * are back, and their missed messages as well.
    * @param {string} position
    */
   hold(position) {
     this.#held = position;
   }
 
-  /** @returns {string | null} The latest that was held, which holds now. */
+  /** @returns {string | null} The latest held position, which now applies. */
   release() {
     const held = this.#held;
     this.#held = null;
@@ -158,7 +160,7 @@ export class Recovery {
   }
 
   /**
-   * The program has processed what came before this one.
+   * The program has processed everything before this one.
    * @param {string} position
    */
   reach(position) {
@@ -174,7 +176,7 @@ export class Recovery {
   }
 
   /**
-   * Has the message with this `mid` come already?
+   * Has the message with this `mid` come before?
    * @param {string} mid
    */
   isRepeat(mid) {
@@ -192,8 +194,8 @@ export class Recovery {
 }
 
 /**
- * The marks among a client's notifications. What has the same place is one, so that they are no more than the
- * notifications that wait, and one.
+ * The marks among a client's notifications. Marks at the same place are merged, so there is at most one more than there
+ * are waiting notifications.
  */
 export class Marks {
   /** @type {Mark[]} */
@@ -204,7 +206,7 @@ export class Marks {
   }
 
   /**
-   * Behind all that have come.
+   * Add a mark after everything that has come.
    * @param {Mark} mark
    */
   add(mark) {
@@ -214,18 +216,18 @@ export class Marks {
   }
 
   /**
-   * Before all others: what was due has not been told, or is told next.
+   * Add a mark before all others: its predecessor was not reported, or is next.
    * @param {Mark} mark
    */
   addFirst(mark) {
     const first = this.#marks[0];
-    // A position that comes later covers the one before; a gap is told with the other one.
+    // A later position covers an earlier one; gaps are merged.
     if (first !== undefined && first.after <= mark.after) this.#marks[0] = join(mark, first);
     else this.#marks.unshift(mark);
   }
 
   /**
-   * The next that is due when so many notifications have been taken; it is gone then.
+   * The next mark that is due after this many notifications, removed.
    * @param {number} taken
    * @returns {Mark | undefined}
    */
@@ -237,7 +239,7 @@ export class Marks {
 
 /**
  * @param {Mark} mark
- * @param {Mark} later With the same place.
+ * @param {Mark} later At the same place.
  */
 function join(mark, later) {
   if (later.position !== undefined) mark.position = later.position;
@@ -257,7 +259,7 @@ function both(one, other) {
 }
 
 /**
- * A message that is neither a notification nor a reply: a gap, a position, or both. `Garbage`: it is none of these.
+ * Read a message that is neither a notification nor a reply: a gap, a position, or both. `Garbage`: none of these.
  * @param {Record<string, any>} message
  * @returns {{ gap?: Lacking, position?: string }}
  */
@@ -282,17 +284,17 @@ function lackingOf(gap) {
     !(Array.isArray(topics) && topics.every((topic) => typeof topic === "string")) ||
     !(Array.isArray(slots) && slots.every((slot) => Number.isInteger(slot) && slot >= 0 && slot < GROUPS))
   ) {
-    throw new Garbage("the endpoint sent what is no message");
+    throw new Garbage("the endpoint sent an invalid message");
   }
   return topics.length > GAP_TOPICS_MAX ? null : { topics: new Set(topics), slots: new Set(slots) };
 }
 
 /**
- * The topics of this gap, of the client's own where it names slots. `topicsOf` gives these, some perhaps twice; it is
- * asked only then.
+ * The topics of this gap; if it names slots, those of the client's own. Only then it calls `topicsOf`, which yields
+ * them, some perhaps twice.
  * @param {Lacking} gap
  * @param {() => AsyncIterable<string>} topicsOf
- * @returns {Promise<string[] | null>} null: any.
+ * @returns {Promise<string[] | null>} null: any topic.
  */
 export async function topicsLacking(gap, topicsOf) {
   if (gap === null) return null;

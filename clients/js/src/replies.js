@@ -1,8 +1,8 @@
 /**
- * Which command a reply belongs to, and the errors that belong to none. SPEC section 9.
+ * Which command a reply belongs to, and the errors that belong to no command. SPEC section 9.
  *
- * Owns: the numbers of commands, those that wait for their replies, and the record of errors that nobody waited for. Must
- * never: send anything, or know what a command says.
+ * Owns: the numbers of commands, those that wait for their replies, and the record of other errors. Must never: send
+ * anything, or know a command's content.
  */
 
 import { errorOf } from "./requests.js";
@@ -10,15 +10,15 @@ import { deferred } from "./waiting.js";
 
 /** @import { ProtocolError } from "./errors.js" */
 
-/** Errors of unacknowledged publishes that are kept to be looked at; all are counted. */
+/** The most errors of unacknowledged publishes that it keeps for inspection; it counts all. */
 const ERRORS_KEPT_MAX = 1_000;
-/** Error codes counted one by one: what is sent as a code is the other side's affair. */
+/** The most error codes counted separately: the other side chooses the codes. */
 const CODES_MAX = 100;
 
 /** The endpoint sent a message that is not of this protocol. */
 export class Garbage extends Error {}
 
-/** One client's. `onError`: told of each error that no command waits for. */
+/** The replies of one client. `onError`: gets each error that no command waits for. */
 export class Replies {
   #number = 0;
   /** @type {Map<number, { resolve: (reply: Record<string, any>) => void, reject: (error: unknown) => void }>} */
@@ -35,7 +35,7 @@ export class Replies {
     this.#onError = onError;
   }
 
-  /** Replies to commands that nobody waited for any more. */
+  /** Replies to commands that nobody waited for any longer. */
   get late() {
     return this.#late;
   }
@@ -45,13 +45,13 @@ export class Replies {
     return [...this.#errors];
   }
 
-  /** All of them, by code. */
+  /** Counts of all these errors, by code. */
   get errorCounts() {
     return new Map(this.#errorCounts);
   }
 
   /**
-   * Another command: its number, and the promise of its reply. It waits until it is forgotten.
+   * Add a command: its number, and the promise of its reply. It waits until you forget it.
    * @returns {{ id: number, promise: Promise<Record<string, any>> }}
    */
   expect() {
@@ -63,7 +63,7 @@ export class Replies {
   }
 
   /**
-   * Nobody waits for its reply any more.
+   * Stop waiting for its reply.
    * @param {number} id
    */
   forget(id) {
@@ -71,7 +71,7 @@ export class Replies {
   }
 
   /**
-   * None of those that wait will have a reply.
+   * Reject all that wait: no reply will come.
    * @param {Error} error
    */
   fail(error) {
@@ -79,18 +79,18 @@ export class Replies {
   }
 
   /**
-   * A reply has come. `Garbage`: it is none.
+   * Take a reply. `Garbage`: it is not one.
    * @param {Record<string, any>} reply
    */
   settle(reply) {
     const error = "error" in reply ? errorOf(reply) : null;
-    if (error === null && reply.result !== "success") throw new Garbage("the endpoint sent what is no message");
+    if (error === null && reply.result !== "success") throw new Garbage("the endpoint sent an invalid message");
     if (typeof reply.id === "number") {
       if (!Number.isInteger(reply.id) || reply.id < 1 || reply.id > this.#number) {
-        throw new Garbage(`the endpoint sent a reply to ${reply.id}, which was never asked`);
+        throw new Garbage(`the endpoint sent a reply to ${reply.id}, which the client never sent`);
       }
       const waiting = this.#pending.get(reply.id);
-      this.#pending.delete(reply.id); // now, for an answer given twice may be in the same chunk
+      this.#pending.delete(reply.id); // now: a second answer may be in the same chunk
       if (waiting === undefined) this.#late += 1;
       else if (error !== null) waiting.reject(error);
       else waiting.resolve(reply);
@@ -102,7 +102,7 @@ export class Replies {
   }
 
   /**
-   * An error that no command waits for.
+   * Record an error that no command waits for.
    * @param {ProtocolError} error
    */
   note(error) {

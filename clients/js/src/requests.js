@@ -1,19 +1,19 @@
 /**
- * The client's side of the wire: the text of commands, and what a reply means. SPEC sections 2, 5 and 9.
+ * The client's side of the wire: the text of commands, and the meaning of replies. SPEC sections 2, 5 and 9.
  *
- * Owns: how commands are written, batches cut to the message limit, and error replies understood. Must never: do I/O.
+ * Owns: writing commands, cutting batches to the message limit, and reading error replies. Must never: do I/O.
  *
- * A command is written up to where its `id` and the closing brace go (its *body*), so that sending it again under
- * another id costs no second encoding.
+ * A command's *body* is its text up to the place of its `id` and the closing brace, so that sending it again under
+ * another id needs no second encoding.
  */
 
 import { ProtocolError } from "./errors.js";
 import { checkTopic, json, utf8Bytes } from "./text.js";
 
-/** What the id and the braces may take beside a body, and the other fields of a command beside a batch of topics. */
+/** Room for the id and the braces besides a body, and for a command's other fields besides a batch of topics. */
 const ENVELOPE_BYTES = 1024;
 
-/** Topics that a store may keep together have the same CRC-32 modulo this. */
+/** Topics that a store can keep together have the same CRC-32 modulo this. */
 export const GROUPS = 4096;
 
 const ENCODER = new TextEncoder();
@@ -35,7 +35,7 @@ export function crc32(bytes) {
   return (rest ^ 0xffffffff) >>> 0;
 }
 
-/** Keys for `dedup` that nobody else makes, here or anywhere. */
+/** Keys for `dedup` that are unique everywhere. */
 export class FreshKeys {
   #beginning = "";
   #number = 0;
@@ -51,7 +51,7 @@ export class FreshKeys {
 }
 
 /**
- * One command's body. `bad_json` for what JSON cannot say, `too_large` for what an endpoint would close upon.
+ * One command's body. `bad_json`: JSON cannot express a value; `too_large`: an endpoint would close the connection.
  * @param {string} command
  * @param {string | number} clientId
  * @param {Record<string, unknown>} fields
@@ -72,16 +72,16 @@ export function body(command, clientId, fields, frameBytesMax) {
 }
 
 /**
- * The bodies of as many commands as the message limit asks for. `bad_topic` for any of the topics.
+ * The bodies of as many commands as the message limit requires. `bad_topic` for any of the topics.
  *
- * Where they are several, neighbours are in one: topics by CRC-32 modulo 4,096, as a store may share its objects among
+ * If there are several, neighbours share one: topics by CRC-32 modulo 4,096, since a store can spread its objects over
  * them (SPEC section 9) and write each once per command.
  * @param {string} command
  * @param {string | number} clientId
  * @param {readonly string[]} topics
  * @param {number} frameBytesMax
- * @param {Record<string, unknown>} [fields] That each of them has.
- * @param {number} [topicsMax] Of each of them.
+ * @param {Record<string, unknown>} [fields] The fields of each body.
+ * @param {number} [topicsMax] The most topics of each body.
  * @returns {string[]}
  */
 export function topicBodies(command, clientId, topics, frameBytesMax, fields = {}, topicsMax = Infinity) {
@@ -124,7 +124,7 @@ export function slotOf(topic) {
 }
 
 /**
- * Into as many lists as there should be, by the mean length; where that is not enough, each again.
+ * Split into as many lists as the mean length suggests; split those that are still too long again.
  * @param {readonly string[]} topics
  * @param {number} wholeBytes
  * @param {number} bytesMax
@@ -143,7 +143,7 @@ function* cut(topics, wholeBytes, bytesMax) {
 }
 
 /**
- * The error that an error reply tells, with the fields beyond the usual ones in `extra`.
+ * The error in an error reply, with the unusual fields in `extra`.
  * @param {Record<string, unknown>} reply
  * @returns {ProtocolError}
  */

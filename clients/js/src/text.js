@@ -1,10 +1,10 @@
 /**
- * What may be said: topics, client ids, JSON values. SPEC sections 2, 2.1 and 4.
+ * Valid topics, client ids and JSON values. SPEC sections 2, 2.1 and 4.
  *
  * Owns: the checks, and how a value is written as JSON that an endpoint accepts. Must never: know a command.
  *
- * What an endpoint cannot read as JSON it answers without an `id`, so that the command would wait for its time-out:
- * that is why payloads are checked here for what `JSON.stringify` lets pass.
+ * If an endpoint cannot read a command as JSON, it answers without an `id`, so the command would wait for its time-out.
+ * So the client checks payloads for values that `JSON.stringify` lets pass.
  */
 
 import { ProtocolError } from "./errors.js";
@@ -12,26 +12,28 @@ import { ProtocolError } from "./errors.js";
 export const TOPIC_BYTES_MAX = 1024;
 export const CLIENT_ID_BYTES_MAX = 128;
 export const DEDUP_KEY_BYTES_MAX = 128;
-/** Of a token that is revoked: its own id, and its subject. */
+/** The most bytes of a revoked token's own id, and of its subject. */
 export const JTI_BYTES_MAX = 128;
 export const SUBJECT_BYTES_MAX = 129;
 
-/** Strings that are no key: who sends one means something else, and would have one key for all messages. */
+/**
+ * Strings that are not keys: a program that sends one means something else, and would have one key for all messages.
+ */
 const DEDUP_NO_KEYS = ["false", "retry", "true"];
 
-/** The deepest nesting that an endpoint is sure to take. */
+/** The deepest nesting that every endpoint accepts. */
 export const LEVELS_MAX = 250;
 
-/** Seconds after which a subscription may be said to end: 30 days. */
+/** The longest time-to-live of a subscription, in seconds: 30 days. */
 export const TTL_S_MAX = 30 * 24 * 3600;
 
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
-/** In JSON as it was just written only a lone surrogate is escaped so; an escaped backslash may stand before it. */
+/** Freshly written JSON escapes only a lone surrogate like this; an escaped backslash can precede it. */
 const ESCAPED_SURROGATE = /(?:^|[^\\])(?:\\\\)*\\ud[89a-f]/;
 
-/** Tokens of JSON that may hold digits; strings are there to be passed over. */
+/** Tokens of JSON that can hold digits; strings are listed so that the search skips them. */
 const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g;
 const MANY_DIGITS = /\d{19}/;
 const INTEGER = /^-?\d{19,}$/;
@@ -39,7 +41,7 @@ const INTEGER_MIN = -(2n ** 63n);
 const INTEGER_MAX = 2n ** 64n - 1n;
 
 /**
- * Bytes of UTF-8 that a text takes.
+ * The length of a text in bytes of UTF-8.
  * @param {string} text
  * @returns {number}
  */
@@ -53,7 +55,7 @@ export function utf8Bytes(text) {
 }
 
 /**
- * Is it a string of 1 to so many bytes of UTF-8?
+ * Is it a string of 1 to `bytesMax` bytes of UTF-8?
  * @param {unknown} text
  * @param {number} bytesMax
  * @returns {text is string}
@@ -63,7 +65,7 @@ export function isTextOf(text, bytesMax) {
 }
 
 /**
- * The topic itself. `bad_state`: it is not a string; `bad_topic`: it is a bad one.
+ * The topic itself. `bad_state`: it is not a string; `bad_topic`: it is not valid.
  * @param {unknown} topic
  * @returns {string}
  */
@@ -98,7 +100,7 @@ export function checkClientId(clientId) {
 }
 
 /**
- * What `dedup` is, if it may be that. `bad_state`: it may not.
+ * The value of `dedup`. `bad_state`: it is not valid.
  * @param {unknown} dedup
  * @returns {boolean | string}
  */
@@ -113,7 +115,7 @@ export function checkDedup(dedup) {
 }
 
 /**
- * The fields of a subscribe for when it ends; none: it stays. `bad_state`: it is no term.
+ * The fields of a subscribe for its end; none: it stays. `bad_state`: the term is not valid.
  * @param {unknown} until
  * @param {unknown} ttlS
  * @returns {{ until?: "disconnect", ttl_s?: number }}
@@ -131,8 +133,8 @@ export function termFields(until, ttlS) {
 }
 
 /**
- * The field that a subscribe or an unsubscribe has for its filter; none: it has none. A `TypeError`: it is no object;
- * `bad_filter`: JSON would turn it into another value. The rest is the endpoint's to judge.
+ * The filter field of a subscribe or an unsubscribe; none without a filter. A `TypeError`: it is not an object;
+ * `bad_filter`: JSON would turn it into another value. The endpoint judges the rest.
  * @param {unknown} filter
  * @returns {{ filter?: object }}
  */
@@ -150,7 +152,7 @@ export function checkFilter(filter) {
   if (!isObject(filter)) {
     throw new TypeError("a filter has to be an object of attributes, each with the list of what it may be");
   }
-  // Written as null, or left out, they would be another filter.
+  // Written as null, or left out, they would make another filter.
   JSON.stringify(filter, (name, value) => {
     if (value === undefined || typeof value === "function" || typeof value === "symbol") {
       throw new ProtocolError("bad_filter", `${name}: has to be a value that JSON has, or to be left out`);
@@ -164,7 +166,7 @@ export function checkFilter(filter) {
 }
 
 /**
- * A filter's text: two that are the same by SPEC section 2.6 have the same.
+ * A filter's text: equal for filters that are equal by SPEC section 2.6.
  * @param {object} filter
  * @returns {string}
  */
@@ -188,7 +190,7 @@ function pattern(value) {
 }
 
 /**
- * Of an attribute's list.
+ * The same for an attribute's list.
  * @param {any} value
  * @returns {any}
  */
@@ -213,7 +215,7 @@ export function isObject(value) {
 }
 
 /**
- * The fields by which a `revoke` names tokens. `bad_state`: not one of the two, or not of the right form.
+ * The fields by which a `revoke` names tokens. `bad_state`: not exactly one of the two, or one of the wrong form.
  * @param {unknown} jti
  * @param {unknown} sub
  * @returns {Record<string, unknown>}
@@ -228,8 +230,8 @@ export function checkRevoke(jti, sub) {
 }
 
 /**
- * A value as JSON that an endpoint accepts. `bad_json`: there is none. NaN and infinities become `null`, as
- * `JSON.stringify` has it, and an integer beyond 64 bits is written as the double that it is.
+ * A value as JSON that an endpoint accepts. `bad_json`: JSON cannot express it. NaN and infinities become `null`, as in
+ * `JSON.stringify`, and an integer beyond 64 bits is written as the double that it is.
  * @param {unknown} value
  * @returns {string}
  */
@@ -238,7 +240,7 @@ export function json(value) {
   try {
     text = JSON.stringify(value);
   } catch (error) {
-    // A BigInt, a cycle, or nested beyond the stack; whatever a `toJSON` throws is of the same kind.
+    // A BigInt, a cycle, or nesting beyond the stack; an error of a `toJSON` counts as the same.
     throw new ProtocolError("bad_json", `Cannot be written as JSON: ${error instanceof Error ? error.message : error}`);
   }
   if (text === undefined) {
@@ -262,7 +264,7 @@ function levels(text) {
   let most = 0;
   for (let at = 0; at < text.length; at++) {
     switch (text.charCodeAt(at)) {
-      case 0x22: // a string: on to its end
+      case 0x22: // a string: skip to its end
         for (at++; text.charCodeAt(at) !== 0x22; at++) if (text.charCodeAt(at) === 0x5c) at++;
         break;
       case 0x5b: // [

@@ -1,10 +1,10 @@
 /**
  * Waiting that has an end: with abort signals and time-outs.
  *
- * Owns: the few ways in which this library waits. Must never: know for what, or leave a listener or a timer behind.
+ * Owns: the few ways in which this library waits. Must never: know the reason, or leave a listener or a timer behind.
  */
 
-/** A timer takes no more: with more milliseconds, 24 days, it would end at once. */
+/** The longest timer, in milliseconds, 24 days: a longer one would fire at once. */
 const MS_MAX = 2 ** 31 - 1;
 
 /**
@@ -20,8 +20,8 @@ export function deferred() {
 }
 
 /**
- * Who wants to know of a signal's abortion. One listener each would be too many: a program may give one signal to a
- * thousand commands, and Node warns of more than ten listeners.
+ * The functions to call when a signal is aborted. One listener each would be too many: a program can give one signal to
+ * a thousand commands, and Node warns of more than ten listeners.
  * @type {WeakMap<AbortSignal, { calls: Set<() => void>, listener: () => void }>}
  */
 const listeners = new WeakMap();
@@ -30,7 +30,7 @@ const listeners = new WeakMap();
  * Call once the signal is aborted; at once if it is already.
  * @param {AbortSignal} signal
  * @param {() => void} call
- * @returns {() => void} Not any more.
+ * @returns {() => void} Cancels it.
  */
 export function onAbort(signal, call) {
   if (signal.aborted) {
@@ -50,7 +50,7 @@ export function onAbort(signal, call) {
     signal.addEventListener("abort", listener, { once: true });
   }
   const { calls, listener } = found;
-  const own = () => call(); // the same function may be there twice
+  const own = () => call(); // so that the same function can be there twice
   calls.add(own);
   return () => {
     if (calls.delete(own) && calls.size === 0 && !signal.aborted) {
@@ -61,8 +61,8 @@ export function onAbort(signal, call) {
 }
 
 /**
- * What the promise gives, or the signal's reason, whichever is first. Only for promises that are not waited for again
- * and again: each wait stays known to them.
+ * The promise's value, or the signal's reason, if that comes first. Don't use it on a promise that is awaited
+ * repeatedly: the promise remembers each wait.
  * @template T
  * @param {Promise<T>} promise
  * @param {AbortSignal} signal
@@ -76,7 +76,7 @@ export function raced(promise, signal) {
 }
 
 /**
- * So many milliseconds; rejects with the signal's reason when that is aborted before.
+ * Wait this many milliseconds; rejects with the signal's reason if that is aborted before.
  * @param {number} ms
  * @param {AbortSignal} signal
  * @returns {Promise<void>}
@@ -94,7 +94,7 @@ export function sleep(ms, signal) {
   });
 }
 
-/** Wakes those who wait at that moment; who gives up waiting is forgotten. */
+/** Wakes those who wait at that moment, and forgets those who give up. */
 export class Bell {
   /** @type {Set<() => void>} */
   #waiting = new Set();
@@ -105,7 +105,7 @@ export class Bell {
     for (const wake of waiting) wake();
   }
 
-  /** Wakes only whoever has waited longest. */
+  /** Wakes only the one that has waited longest. */
   ringOne() {
     for (const wake of this.#waiting) {
       this.#waiting.delete(wake);
@@ -115,7 +115,7 @@ export class Bell {
   }
 
   /**
-   * Until it rings; rejects with the signal's reason.
+   * Wait until it rings; rejects with the signal's reason.
    * @param {AbortSignal} signal
    * @returns {Promise<void>}
    */
@@ -135,7 +135,7 @@ export class Bell {
 }
 
 /**
- * A time-out that is one; else a `TypeError`. There is none without an end.
+ * A valid time-out; else a `TypeError`. None is infinite.
  * @param {string} name
  * @param {unknown} ms
  * @returns {number}

@@ -1,11 +1,10 @@
 /**
  * A connection on the `WebSocket` that browsers have.
  *
- * Owns: one connection from being made to being over. Must never: know what a message means, connect again, or say a
- * token.
+ * Owns: one connection from start to end. Must never: know what a message means, connect again, or reveal a token.
  *
- * What a page cannot do: set a header (so the token goes into the query, SPEC section 1.5), see why a handshake was
- * refused, read more slowly, cut a connection at once, or see pings (the browser answers them).
+ * A page cannot set a header (so the token goes into the query, SPEC section 1.5), see why a handshake was refused,
+ * read more slowly, cut a connection at once, or see pings (the browser answers them).
  */
 
 import { Unreachable } from "./errors.js";
@@ -16,10 +15,10 @@ import { Bell, deferred, onAbort, sleep } from "./waiting.js";
 
 /** @import { Connect, Socket, SocketOptions } from "./transport.js" */
 
-/** More than this waiting to be sent: whoever wants to send more waits. */
+/** With more bytes than this waiting to be sent, further sends wait. */
 const BUFFERED_BYTES_MAX = 1 << 20;
 
-/** How often is looked whether it has been sent, in milliseconds: there is no event for it. */
+/** Interval of checks whether they have been sent, in milliseconds: there is no event for it. */
 const LOOK_MS = 20;
 
 /** @type {Connect} */
@@ -31,7 +30,7 @@ export async function connect(url, options) {
   const target = new URL(url);
   if (options.token !== null) target.searchParams.set("access_token", options.token);
   options.signal.throwIfAborted();
-  // A browser that offers a subprotocol refuses an endpoint whose answer does not name it.
+  // A browser that offers a subprotocol refuses an endpoint whose answer does not name one.
   const ws = options.lines ? new WebSocket(target, [LINES]) : new WebSocket(target);
   const socket = new BrowserSocket(ws, url, options);
   await socket.opened;
@@ -106,7 +105,7 @@ class BrowserSocket {
       for (const text of texts) this.#ws.send(text);
       return;
     }
-    // What is sent before whoever sends it has to wait leaves together.
+    // Messages sent before the sender has to wait leave together.
     if (together.size === 0) queueMicrotask(() => together.flush());
     for (const text of texts) together.add(text);
   }
@@ -123,7 +122,7 @@ class BrowserSocket {
 
   goOn() {}
 
-  /** A page cannot ping. The command that has waited asks as well: an endpoint that is there answers it, late. */
+  /** A page cannot ping. The waiting command probes as well: an endpoint that is alive answers it, late. */
   probe() {
     if (this.#probing !== undefined || this.isOver) return;
     const { heardMs } = this;
@@ -139,7 +138,7 @@ class BrowserSocket {
   giveUp(why) {
     this.why ||= why;
     this.#deaf = true;
-    this.#close(); // a page may send none of the codes that say this
+    this.#close(); // a page can send none of the codes for this
     this.#cutSoon();
   }
 

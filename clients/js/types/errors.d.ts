@@ -1,22 +1,22 @@
 /**
- * Every way the broker says no, and what goes wrong here. SPEC sections 5 and 6.
+ * All refusals of the broker, and all failures of the client. SPEC sections 5 and 6.
  *
- * Owns: the two tables, and the classes of errors. Must never: know who throws.
+ * Owns: the two tables, and the classes of errors. Must never: know which code throws.
  */
 export type Next = "retry" | "fix" | "give_up";
 /**
- * What to do after an error: `retry` later, with backoff; `fix` the command, for unchanged it fails again; `give_up`.
+ * The remedy after an error: `retry` later, with backoff; `fix` the command, which fails again if unchanged; `give_up`.
  * @typedef {"retry" | "fix" | "give_up"} Next
  */
-/** Error codes of replies, and what to do about each. @type {Readonly<Record<string, Next>>} */
+/** Error codes of replies, and the remedy for each. @type {Readonly<Record<string, Next>>} */
 export declare const ERRORS: Readonly<Record<string, Next>>;
-/** Close codes after which connecting again is no use, or does harm. @type {Readonly<Record<number, string>>} */
+/** Close codes after which connecting again is useless or harmful. @type {Readonly<Record<number, string>>} */
 export declare const CLOSED_FOR_GOOD: Readonly<Record<number, string>>;
-/** What all errors of this library are. An aborted command rejects with its signal's reason instead. */
+/** The base of all errors of this library. An aborted command rejects with its signal's reason instead. */
 export declare class IngeborgError extends Error {
     /** One word for programs: a code of the protocol, or one of this library's. */
     code: string;
-    /** What to do about it. */
+    /** The remedy. */
     next: Next;
     /**
      * @param {string} code
@@ -27,8 +27,8 @@ export declare class IngeborgError extends Error {
     constructor(code: string, next: Next, message: string, options?: ErrorOptions);
 }
 /**
- * A command that got an error reply, or would get one: what is checked here is refused with the endpoint's own codes,
- * before anything is sent. A code that this version does not know means `give_up`.
+ * A command that got an error reply, or would get one: the client's own checks refuse it with the endpoint's codes
+ * before it sends anything. A code that this version does not know means `give_up`.
  */
 export declare class ProtocolError extends IngeborgError {
     /** Which field and why, or what failed. */
@@ -42,17 +42,17 @@ export declare class ProtocolError extends IngeborgError {
      */
     constructor(code: string, info: string, extra?: Record<string, unknown>);
 }
-/** No endpoint of the list could be connected to; the text has each one's reason. `code`: `connect_failed`. */
+/** No endpoint of the list accepted a connection; the text has each one's reason. `code`: `connect_failed`. */
 export declare class ConnectFailed extends IngeborgError {
     /** @param {string} message */
     constructor(message: string);
 }
 /**
  * The connection broke before the reply came: whether the command took effect is unknown. `code`: `connection_lost`.
- * `next` is `give_up`, since what may be repeated has been.
+ * `next` is `give_up`, since the client has already repeated what it safely can.
  */
 export declare class ConnectionLost extends IngeborgError {
-    /** What the endpoint closed with, SPEC section 6; null: it did not say. */
+    /** The endpoint's close code, SPEC section 6; null: it gave none. */
     closeCode: number | null;
     /**
      * @param {string} message
@@ -68,7 +68,7 @@ export declare class CommandTimeout extends IngeborgError {
      */
     constructor(message: string, options?: ErrorOptions);
 }
-/** The endpoint closed with a code that forbids to reconnect, or `close` was called (1000). `code`: `closed`. */
+/** The endpoint closed with a code that forbids reconnecting, or `close` was called (1000). `code`: `closed`. */
 export declare class ClosedForGood extends IngeborgError {
     /** SPEC section 6. */
     closeCode: number;
@@ -79,7 +79,7 @@ export declare class ClosedForGood extends IngeborgError {
      */
     constructor(closeCode: number, reason: string);
 }
-/** This endpoint, this time; the next may work. `code`: `unreachable`. Given to `onUnreachable`. */
+/** This endpoint failed this time; the next may work. `code`: `unreachable`. `onUnreachable` gets it. */
 export declare class Unreachable extends IngeborgError {
     /**
      * @param {string} message

@@ -2,7 +2,7 @@
  * The frames of RFC 6455 as a client reads and writes them. Node only: it works on Buffers.
  *
  * Owns: which bytes are valid frames from a server, and the bytes of ours. Must never: do I/O, or hold more than a
- * message's limit, however little of it comes at a time.
+ * message's limit, even if it comes in tiny pieces.
  */
 export declare const TEXT = 1;
 export declare const CLOSE = 8;
@@ -24,7 +24,7 @@ export declare class Violation extends Error {
  * A whole masked frame.
  * @param {number} opcode
  * @param {string | Buffer} payload A string is written as UTF-8.
- * @param {Buffer} mask Four bytes that whoever chooses the payload cannot foresee (RFC 6455 section 5.3).
+ * @param {Buffer} mask Four bytes that the payload's author cannot foresee (RFC 6455 section 5.3).
  * @returns {Buffer}
  */
 export declare function frame(opcode: number, payload: string | Buffer, mask: Buffer): Buffer;
@@ -43,19 +43,19 @@ export type FrameHandlers = {
     ping: (payload: Buffer) => void;
     pong: () => void;
     /**
-     * Nothing comes behind it.
+     * Nothing comes after it.
      */
     close: (code: number | null, reason: string) => void;
 };
 /**
- * What a server may say.
+ * The events of a server's frames.
  * @typedef {object} FrameHandlers
  * @property {(text: string) => void} message A whole text message came.
  * @property {(payload: Buffer) => void} ping
  * @property {() => void} pong
- * @property {(code: number | null, reason: string) => void} close Nothing comes behind it.
+ * @property {(code: number | null, reason: string) => void} close Nothing comes after it.
  */
-/** Reads what a server sends. */
+/** Reads a server's frames. */
 export declare class FrameReader {
     #private;
     /**
@@ -64,10 +64,10 @@ export declare class FrameReader {
      */
     constructor(messageBytesMax: number, handlers: FrameHandlers);
     /**
-     * A chunk of the connection came: perhaps many frames, perhaps a piece of one. Throws a `Violation`.
+     * Take a chunk of the connection: perhaps many frames, perhaps a piece of one. Throws a `Violation`.
      * @param {Buffer} chunk
      */
     push(chunk: Buffer): void;
-    /** Nothing that comes is listened to any more. */
+    /** Ignore everything that comes from now on. */
     stop(): void;
 }

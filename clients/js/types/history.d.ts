@@ -1,14 +1,14 @@
 /**
- * The messages that endpoints keep: what a client asks of them, and what the replies mean. SPEC sections 2.1, 2.2 and 9.
+ * Retained messages: the fields of commands that request them, and their replies. SPEC sections 2.1, 2.2 and 9.
  *
- * Owns: the checks of these fields, and the form of a page of history. Must never: send anything, or remember what it was
- * asked: a client that recovers has recovery.js for that.
+ * Owns: the checks of these fields, and the form of a page of history. Must never: send anything, or remember a
+ * request: for a client that recovers, recovery.js does.
  */
-/** Seconds that a message may be kept: a day. */
+/** The longest time that a message is retained, in seconds: a day. */
 export declare const KEEP_S_MAX: number;
-/** Messages of one topic that may be asked for at once. */
+/** The most messages of one topic in a request. */
 export declare const LAST_MAX = 1000;
-/** Topics of one subscribe that asks for kept messages. */
+/** The most topics of one subscribe that requests retained messages. */
 export declare const SINCE_TOPICS_MAX = 1000;
 export declare const POSITION_BYTES_MAX = 128;
 export type Publication = {
@@ -17,7 +17,7 @@ export type Publication = {
      */
     broadcast: any;
     /**
-     * What names the message for good.
+     * The message's permanent name.
      */
     mid: string;
 };
@@ -31,37 +31,37 @@ export type History = {
      */
     mid: string | null;
     /**
-     * There are more behind them: `limit`, or the size of a reply, cut them off.
+     * More follow: `limit`, or the size of a reply, cut them off.
      */
     more: boolean;
     /**
-     * With `since`: that message was found, and nothing after it had been forgotten.
+     * With `since`: that message was found, and nothing after it had been dropped.
      */
     recovered: boolean;
 };
 import type { HistoryOptions } from "./options.js";
 /**
- * A kept message of a topic.
+ * A retained message of a topic.
  * @typedef {object} Publication
  * @property {any} broadcast The payload, a JSON value.
- * @property {string} mid What names the message for good.
+ * @property {string} mid The message's permanent name.
  */
 /**
  * @typedef {object} History
  * @property {Publication[]} publications The oldest first.
  * @property {string | null} mid The last one's: `since` for the next page. null: there are none.
- * @property {boolean} more There are more behind them: `limit`, or the size of a reply, cut them off.
- * @property {boolean} recovered With `since`: that message was found, and nothing after it had been forgotten.
+ * @property {boolean} more More follow: `limit`, or the size of a reply, cut them off.
+ * @property {boolean} recovered With `since`: that message was found, and nothing after it had been dropped.
  */
 /** @import { HistoryOptions } from "./options.js" */
 /**
- * Is this a position, by its form?
+ * Does it have the form of a position?
  * @param {unknown} text
  * @returns {text is string}
  */
 export declare function isPosition(text: unknown): text is string;
 /**
- * The field of a publish that is to be kept. `bad_state`: not so long.
+ * The field of a publish that endpoints retain. `bad_state`: the time is out of range.
  * @param {unknown} keepS
  * @returns {{ keep_s?: number }}
  */
@@ -69,7 +69,7 @@ export declare function keepFields(keepS: unknown): {
     keep_s?: number;
 };
 /**
- * The field with which a subscribe asks for kept messages; none: it asks for none. `bad_state`: it is wrong.
+ * The field with which a subscribe requests retained messages; none: it requests none. `bad_state`: it is wrong.
  * @param {unknown} last
  * @param {unknown} since
  * @returns {{ last?: number, since?: string }}
@@ -79,13 +79,13 @@ export declare function keptFields(last: unknown, since: unknown): {
     since?: string;
 };
 /**
- * The fields of a `history`, but for its topic. `bad_state`: one is wrong.
+ * The fields of a `history`, without its topic. `bad_state`: one is wrong.
  * @param {HistoryOptions} options
  * @returns {Record<string, unknown>}
  */
 export declare function historyFields({ last, since, limit, filter }: HistoryOptions): Record<string, unknown>;
 /**
- * What the reply to `history` says.
+ * Read the reply to `history`.
  * @param {Record<string, any>} reply
  * @returns {History}
  */

@@ -1,27 +1,28 @@
 /**
- * What has come for the program: notifications, gaps and positions, each handed over in its turn. SPEC section 9.
+ * Input for the program: notifications, gaps and positions, each handed over in its turn. SPEC section 9.
  *
- * Owns: the queue, its limit, the iteration, and which handler is at work. Must never: know a connection, hand over what
- * comes later before what comes first is processed, or drop a notification without counting and telling it.
+ * Owns: the queue, its limit, the iteration, and which handler is at work. Must never: know a connection, hand over a
+ * later item before the program has processed the earlier ones, or drop a notification without counting and reporting
+ * it.
  */
 import type { ClientOptions } from "./options.js";
 import type { Notification } from "./queue.js";
 import type { Mark, Recovery } from "./recovery.js";
 export type Receiver = {
     /**
-     * What ended the client.
+     * The error that ended the client.
      */
     ended: () => Error | null;
     /**
-     * Nothing is handed over any more: the program closed it, or a handler has failed.
+     * No more handovers: the program closed the client, or a handler has failed.
      */
     isOver: () => boolean;
     /**
-     * Call a handler: what it throws ends the client.
+     * Call a handler: an error that it throws ends the client.
      */
     tell: (call: () => void) => void;
     /**
-     * A handler has failed.
+     * Report that a handler has failed.
      */
     fail: (error: unknown) => void;
     /**
@@ -38,16 +39,16 @@ export type Handlers = Pick<ClientOptions, "onNotification" | "onDropped" | "onG
 /** @import { Notification } from "./queue.js" */
 /** @import { Lacking, Mark, Recovery } from "./recovery.js" */
 /**
- * @typedef {object} Receiver What its client does for it.
- * @property {() => Error | null} ended What ended the client.
- * @property {() => boolean} isOver Nothing is handed over any more: the program closed it, or a handler has failed.
- * @property {(call: () => void) => void} tell Call a handler: what it throws ends the client.
- * @property {(error: unknown) => void} fail A handler has failed.
+ * @typedef {object} Receiver What its client provides.
+ * @property {() => Error | null} ended The error that ended the client.
+ * @property {() => boolean} isOver No more handovers: the program closed the client, or a handler has failed.
+ * @property {(call: () => void) => void} tell Call a handler: an error that it throws ends the client.
+ * @property {(error: unknown) => void} fail Report that a handler has failed.
  * @property {() => void} goOn Read again, if reading has stopped.
  * @property {(signal: AbortSignal) => AsyncIterable<string>} topics The client's own, some perhaps twice.
  */
 /** @typedef {Pick<ClientOptions, "onNotification" | "onDropped" | "onGap">} Handlers */
-/** One client's. */
+/** The inbox of one client. */
 export declare class Inbox {
     #private;
     /** Notifications dropped because the queue was full. */
@@ -63,16 +64,16 @@ export declare class Inbox {
     }, recovery: Recovery | null, receiver: Receiver);
     /** Notifications that wait. */
     get length(): number;
-    /** No more should be read now. */
+    /** Whether reading should stop for now. */
     get isFull(): boolean;
-    /** Reading stops, so no reply comes that something here waits for. */
+    /** Reading stops, so no reply can come that the inbox waits for. */
     paused(): void;
-    /** The client has ended: whoever iterates has to know. */
+    /** The client has ended: wake the iteration. */
     ended(): void;
     /** @param {Notification} notification */
     put(notification: Notification): void;
     /**
-     * To be told, or reached, when the program has processed what came before.
+     * Report or reach this when the program has processed everything before it.
      * @param {Omit<Mark, "after">} mark
      */
     mark(mark: Omit<Mark, "after">): void;

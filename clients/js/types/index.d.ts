@@ -1,8 +1,8 @@
 /**
- * The client for browsers, and for whatever else has their `WebSocket`: a page may import this file as it is.
+ * The client for browsers, and for other environments with their `WebSocket`: a page can import this file unchanged.
  *
- * In Node, import `ingeborg-client` (package.json leads to node.js), or this file all the same: it then loads Node's
- * connection when it is needed. It must never import a `node:` module by itself, for then no page could load it.
+ * In Node, import `ingeborg-client` (package.json leads to node.js). This file works there as well: it loads Node's
+ * connection when it needs one. It must never import a `node:` module directly, for then no page could load it.
  */
 import { Client as AnyClient } from "./client.js";
 export * from "./errors.js";

@@ -1,15 +1,14 @@
 /**
- * Subscriptions that end by themselves, as a client sees them: what it has asked for, and what it asks for again.
+ * A client's view of subscriptions that end automatically: those it made, and those it has to renew.
  *
- * Owns: the list of subscriptions until the client disconnects, and which of them the client has to ask for again. Must
- * never: send anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections 2.2
- * and 9.
+ * Owns: the list of subscriptions until the client disconnects, and which ones the client has to renew. Must never: send
+ * anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections 2.2 and 9.
  *
  * The list is as long as the program makes it; a program that uses no such subscriptions has an empty one.
  */
 /**
- * Topics that are subscribed to again in one command: many clients do this in the same seconds, after a crash, so each
- * sends one command after the other, and none is long.
+ * The most topics in one renewing command: after a crash many clients renew in the same seconds, so each sends one
+ * command after the other, and none is long.
  */
 export declare const AGAIN_TOPICS_MAX = 1000;
 import type { Subscription } from "./listings.js";
@@ -27,16 +26,16 @@ export declare const subscriptionOf: (topic: string, filter?: string) => Subscri
 /** One client's subscriptions until it disconnects. */
 export declare class Kept {
     #private;
-    /** As an endpoint said last. */
+    /** The grace time, as an endpoint stated it last. */
     graceMs: number;
-    /** More had ended than were named: whose they are is known when these are subscribed to. */
+    /** More had ended than the reply named: the next reply after these are renewed tells whose they were. */
     isUnsure: boolean;
     get size(): number;
-    /** @returns {string[]} Of all that are in the list, some perhaps twice. */
+    /** @returns {string[]} The topics of the list, some perhaps twice. */
     get topics(): string[];
     get isDue(): boolean;
     /**
-     * An endpoint has accepted these, with this filter. `beganMs`: when the first of several commands was sent.
+     * Note that an endpoint has accepted these, with this filter. `beganMs`: when the first of several commands left.
      * @param {readonly string[]} topics
      * @param {string | undefined} filter Its text.
      * @param {number | undefined} ttlS
@@ -50,20 +49,20 @@ export declare class Kept {
      */
     gone(topics: readonly string[]): void;
     /**
-     * Remove these from the list: the client has unsubscribed, or they have another term now.
+     * Remove these from the list: the client has unsubscribed, or they have a new term.
      * @param {readonly string[]} topics
      * @param {string | undefined} filter Its text.
      */
     out(topics: readonly string[], filter: string | undefined): void;
     /**
-     * It listens nowhere any more, for all it knows since then: what was heard last of the endpoint. A page does not
+     * Note that it listens nowhere, for all it knows since then: when it last heard from the endpoint. A page does not
      * notice when its machine sleeps, or when a network goes silent.
      * @param {number} sinceMs
      */
     left(sinceMs: number): void;
     /**
-     * The reply to `listen` has come: what is due is known, and what has ended that is not in the list. `isLast`: what the
-     * reply names is none of these any more, since they have been subscribed to again.
+     * Take the reply to `listen`: which subscriptions are due, and which others have ended. `isLast`: those that the
+     * reply names are all others, since the client has renewed its own.
      * @param {Record<string, any>} reply
      * @param {number} nowMs
      * @param {boolean} isLast
@@ -74,13 +73,13 @@ export declare class Kept {
         count: number;
     } | null;
     /**
-     * The next ones that are due, with what is left of their time; null: there are none.
+     * The next ones that are due, with the rest of their time; null: none is.
      * @param {number} nowMs
      * @returns {Again | null}
      */
     take(nowMs: number): Again | null;
     /**
-     * That did not work: they are due still.
+     * That failed: they are due again.
      * @param {Again} again
      */
     putBack({ topics, filter }: Again): void;

@@ -1,12 +1,12 @@
 /**
  * Several commands or notifications in one message, one JSON object a line. SPEC section 1.6.
  *
- * Owns: how messages are put together into one, and how one is taken apart. Must never: look into a line, do I/O, or
- * decide when it is time to send.
+ * Owns: how several messages become one, and one becomes several. Must never: look into a line, do I/O, or decide when
+ * to send.
  */
 /** The WebSocket subprotocol. */
 export declare const LINES = "ingeborg.lines";
-/** A longer message is one command, or one notification, whatever is in it. */
+/** The most bytes of a joined message; a longer one is a single command, or notification, of any content. */
 export declare const LINES_BYTES_MAX: number;
 /**
  * The lines of a message. A line feed may end the last one.
@@ -14,15 +14,15 @@ export declare const LINES_BYTES_MAX: number;
  * @returns {string[]}
  */
 export declare function linesOf(message: string): string[];
-/** Messages that are to be sent at the same moment: as few as may be are made of them, in their order. */
+/** Joins messages that leave at the same moment into as few as possible, in their order. */
 export declare class Together {
     #private;
-    /** Bytes that wait for `flush`; never more than a message may have, or one command. */
+    /** Bytes that wait for `flush`; never more than the limit of a message, or one command. */
     size: number;
-    /** @param {(message: string) => void} send Is called whenever no more fits, and by `flush`. */
+    /** @param {(message: string) => void} send Runs when no more fits, and in `flush`. */
     constructor(send: (message: string) => void);
-    /** @param {string} line Without a line feed, as everything is that `JSON.stringify` makes. */
+    /** @param {string} line Without a line feed, like everything that `JSON.stringify` makes. */
     add(line: string): void;
-    /** The moment is over. */
+    /** Send the rest: the moment is over. */
     flush(): void;
 }

@@ -1,9 +1,9 @@
 /**
- * A WebSocket in Node, on `node:http` and `node:https`: Node 20 has none of its own, and that of later versions takes
+ * A WebSocket in Node, on `node:http` and `node:https`: Node 20 has none built in, and the one of later versions takes
  * neither headers nor authorities.
  *
- * Owns: one connection from being made to being over: handshake, keepalive, how it ends. Must never: know what a message
- * means, connect again, or say a token.
+ * Owns: one connection from start to end: handshake, keepalive, close. Must never: know what a message means, connect
+ * again, or reveal a token.
  */
 import type { Socket, SocketOptions } from "./transport.js";
 /** @type {Connect} */

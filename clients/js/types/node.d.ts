@@ -1,5 +1,5 @@
 /**
- * The client for Node, with connections of its own: what `import "ingeborg-client"` gives there.
+ * The client for Node, with its own connections: `import "ingeborg-client"` leads here in Node.
  */
 import { Client as AnyClient } from "./client.js";
 export * from "./errors.js";

@@ -1,7 +1,7 @@
 /**
- * What a client may be told when it is made: the options, their defaults, and what makes no sense.
+ * A client's options: their defaults, and the checks of their values.
  *
- * Owns: which values are right. Must never: use one.
+ * Owns: which values are valid. Must never: use one.
  */
 import type { Gap } from "./recovery.js";
 import type { ConnectionLost, ProtocolError, Unreachable } from "./errors.js";
@@ -19,16 +19,16 @@ export type ClientOptions = {
      */
     listen?: boolean;
     /**
-     * Listen in such a way that what is kept and was missed comes, each
-     * message once, or is told to `onGap` (SPEC section 8.10). true: from the first connection on. A string: since this
-     * position, which a program has saved. `key`: since the position that is saved in `localStorage` under this key, where
-     * it is saved from then on. Endpoints that keep no messages refuse it: `bad_state`. Default: false.
+     * Listen so that missed retained messages come, each once, or
+     * `onGap` reports them (SPEC section 8.10). true: from the first connection on. A string: since this position, which
+     * a program has saved. `key`: since the position in `localStorage` under this key, where the client saves it from
+     * then on. Endpoints that retain no messages refuse it: `bad_state`. Default: false.
      */
     recover?: boolean | string | {
         key: string;
     };
     /**
-     * Bounds every command, the wait for a connection included. Default: 10,000.
+     * Bounds every command, including the wait for a connection. Default: 10,000.
      */
     timeoutMs?: number;
     /**
@@ -36,9 +36,9 @@ export type ClientOptions = {
      */
     queueMax?: number;
     /**
-     * What happens when they are more. `drop_oldest`, the default: the oldest
-     * goes, counted in `dropped` and told to `onDropped`. `pause`, in Node only: reading stops, so that commands wait
-     * too, and the endpoint deals with a slow reader (SPEC section 1.4).
+     * The action when the queue is full. `drop_oldest`, the default: drop
+     * the oldest, count it in `dropped` and pass it to `onDropped`. `pause`, in Node only: stop reading; commands then
+     * wait as well, and the endpoint deals with a slow reader (SPEC section 1.4).
      */
     overflow?: "drop_oldest" | "pause";
     /**
@@ -50,12 +50,12 @@ export type ClientOptions = {
      */
     backoffMaxMs?: number;
     /**
-     * The endpoints' limit of a message. Default: 16 MiB.
+     * The endpoints' limit for a message. Default: 16 MiB.
      */
     maxFrameBytes?: number;
     /**
-     * For an endpoint that wants one, or what gives one for
-     * each connection, since an endpoint closes a connection whose token has expired.
+     * For an endpoint that needs one: the token, or a
+     * function that returns one for each connection, since an endpoint closes a connection whose token has expired.
      */
     token?: string | (() => string | Promise<string>);
     /**
@@ -64,13 +64,13 @@ export type ClientOptions = {
      */
     ca?: string | Uint8Array | readonly (string | Uint8Array)[];
     /**
-     * What `subscribe` does where it does not say so. Default: `"disconnect"` in a page,
-     * else null: it stays.
+     * The default of `subscribe`'s `until`. Default: `"disconnect"` in a page, else
+     * null: subscriptions stay.
      */
     until?: "disconnect" | null;
     /**
-     * What is to be sent at the same moment shares a message, each way (SPEC section 1.6):
-     * cheaper where there is much. Default: false.
+     * Messages that leave at the same moment are joined, each way (SPEC section 1.6): cheaper
+     * under load. Default: false.
      */
     lines?: boolean;
     /**
@@ -78,13 +78,13 @@ export type ClientOptions = {
      */
     random?: () => number;
     /**
-     * Takes the place of the iterator. One that returns a promise is not called again before that is fulfilled.
+     * Replaces the iterator. If it returns a promise, the next call waits until that is fulfilled.
      */
     onNotification?: (key: string | null, broadcast: any, notification: Notification) => void | Promise<void>;
     /**
-     * Of these topics kept messages may be lacking since the position:
-     * look at their state in another way. Told where the messages would have come, or before. After one that returns a
-     * promise the next notification waits for it. Without a handler the console is told.
+     * Retained messages of these topics may be missing since the
+     * position: check their state by other means. The call comes where the messages would have come, or before. If it
+     * returns a promise, the next notification waits for it. Without a handler the console gets the report.
      */
     onGap?: (gap: Gap) => void | Promise<void>;
     /**
@@ -92,7 +92,7 @@ export type ClientOptions = {
      */
     onError?: (error: ProtocolError) => void;
     /**
-     * There is a connection, the first or another.
+     * There is a connection, the first or another one.
      */
     onConnected?: (url: string) => void;
     /**
@@ -105,22 +105,23 @@ export type ClientOptions = {
     onUnreachable?: (error: Unreachable) => void;
     /**
      * The queue was full. `dropped`: how many
-     * in all.
+     * in total.
      */
     onDropped?: (notification: Notification, dropped: number) => void;
     /**
-     * Subscriptions have ended by themselves, and
-     * are not subscribed to again by this client: the latest 1,000 at most, with `topic` and `filter`, and how many there are.
+     * Subscriptions have ended, and this
+     * client does not renew them: the latest 1,000 at most, with `topic` and `filter`, and their number.
      */
     onEnded?: (subscriptions: Subscription[], count: number) => void;
 };
 export type WaitOptions = {
     /**
-     * In place of the client's.
+     * Replaces the client's.
      */
     timeoutMs?: number;
     /**
-     * Stops waiting, with the signal's reason; what was sent already may take effect.
+     * Stops waiting, with the signal's reason; a command already sent can still take
+     * effect.
      */
     signal?: AbortSignal;
 };
@@ -131,7 +132,7 @@ export type TermOptions = {
      */
     until?: "disconnect" | null;
     /**
-     * It ends after so many seconds, 30 days at most; with both whichever comes first.
+     * It ends after this many seconds, 30 days at most; with both, at the earlier end.
      */
     ttlS?: number;
 };
@@ -143,18 +144,17 @@ export type FilterOptions = {
 };
 export type ReplaceOptions = {
     /**
-     * It takes the place of everything that the client has at these topics. Default:
-     * false.
+     * Replaces everything that the client has at these topics. Default: false.
      */
     replace?: boolean;
 };
 export type KeptOptions = {
     /**
-     * So many of the latest kept messages of each topic come first, 1,000 at most.
+     * The number of latest retained messages of each topic that come first, 1,000 at most.
      */
     last?: number;
     /**
-     * Those since this position come first. It excludes `last`.
+     * Retained messages since this position come first. It excludes `last`.
      */
     since?: string;
 };
@@ -166,10 +166,10 @@ export type BroadcastOptions = {
      */
     ack?: boolean;
     /**
-     * What it may be a duplicate of, SPEC section 7. Default: true, the same payload,
-     * whoever published it within the time-to-live. `"retry"`: nothing but its own first try; for what changes back and
-     * forth ("paid", "on hold", "paid"). false: nothing. Any other string: what this client published with the same key;
-     * with another payload that is the error `conflict`.
+     * The meaning of a duplicate, SPEC section 7. Default: true, the same payload from
+     * any publisher within the time-to-live. `"retry"`: only a retry of this same publish; for values that change back
+     * and forth ("paid", "on hold", "paid"). false: nothing. Any other string: an earlier publish of this client with the
+     * same key; with another payload that is the error `conflict`.
      */
     dedup?: boolean | string;
 };
@@ -179,7 +179,7 @@ export type PublishOptions = BroadcastOptions & {
 };
 export type HistoryOptions = {
     /**
-     * So many of the latest, 1,000 at most. Default: `limit`.
+     * This many of the latest, 1,000 at most. Default: `limit`.
      */
     last?: number;
     /**
@@ -187,7 +187,7 @@ export type HistoryOptions = {
      */
     since?: string;
     /**
-     * Of the reply. Default: 100, at most 1,000.
+     * The most messages of the reply. Default: 100, at most 1,000.
      */
     limit?: number;
     /**
@@ -198,51 +198,52 @@ export type HistoryOptions = {
 /**
  * @typedef {object} ClientOptions
  * @property {boolean} [listen] Listen as part of connecting. Default: false.
- * @property {boolean | string | { key: string }} [recover] Listen in such a way that what is kept and was missed comes, each
- *   message once, or is told to `onGap` (SPEC section 8.10). true: from the first connection on. A string: since this
- *   position, which a program has saved. `key`: since the position that is saved in `localStorage` under this key, where
- *   it is saved from then on. Endpoints that keep no messages refuse it: `bad_state`. Default: false.
- * @property {number} [timeoutMs] Bounds every command, the wait for a connection included. Default: 10,000.
+ * @property {boolean | string | { key: string }} [recover] Listen so that missed retained messages come, each once, or
+ *   `onGap` reports them (SPEC section 8.10). true: from the first connection on. A string: since this position, which
+ *   a program has saved. `key`: since the position in `localStorage` under this key, where the client saves it from
+ *   then on. Endpoints that retain no messages refuse it: `bad_state`. Default: false.
+ * @property {number} [timeoutMs] Bounds every command, including the wait for a connection. Default: 10,000.
  * @property {number} [queueMax] Notifications that wait for the iterator or an async handler. Default: 10,000.
- * @property {"drop_oldest" | "pause"} [overflow] What happens when they are more. `drop_oldest`, the default: the oldest
- *   goes, counted in `dropped` and told to `onDropped`. `pause`, in Node only: reading stops, so that commands wait
- *   too, and the endpoint deals with a slow reader (SPEC section 1.4).
+ * @property {"drop_oldest" | "pause"} [overflow] The action when the queue is full. `drop_oldest`, the default: drop
+ *   the oldest, count it in `dropped` and pass it to `onDropped`. `pause`, in Node only: stop reading; commands then
+ *   wait as well, and the endpoint deals with a slow reader (SPEC section 1.4).
  * @property {number} [backoffBaseMs] Default: 100.
  * @property {number} [backoffMaxMs] Default: 10,000.
- * @property {number} [maxFrameBytes] The endpoints' limit of a message. Default: 16 MiB.
- * @property {string | (() => string | Promise<string>)} [token] For an endpoint that wants one, or what gives one for
- *   each connection, since an endpoint closes a connection whose token has expired.
+ * @property {number} [maxFrameBytes] The endpoints' limit for a message. Default: 16 MiB.
+ * @property {string | (() => string | Promise<string>)} [token] For an endpoint that needs one: the token, or a
+ *   function that returns one for each connection, since an endpoint closes a connection whose token has expired.
  * @property {string | Uint8Array | readonly (string | Uint8Array)[]} [ca] Node only: certificates of the authorities to
  *   trust instead of Node's own, PEM.
- * @property {"disconnect" | null} [until] What `subscribe` does where it does not say so. Default: `"disconnect"` in a page,
- *   else null: it stays.
- * @property {boolean} [lines] What is to be sent at the same moment shares a message, each way (SPEC section 1.6):
- *   cheaper where there is much. Default: false.
+ * @property {"disconnect" | null} [until] The default of `subscribe`'s `until`. Default: `"disconnect"` in a page, else
+ *   null: subscriptions stay.
+ * @property {boolean} [lines] Messages that leave at the same moment are joined, each way (SPEC section 1.6): cheaper
+ *   under load. Default: false.
  * @property {() => number} [random] In [0, 1), for the waits before connecting again. Default: `Math.random`.
  * @property {(key: string | null, broadcast: any, notification: Notification) => void | Promise<void>} [onNotification]
- *   Takes the place of the iterator. One that returns a promise is not called again before that is fulfilled.
- * @property {(gap: Gap) => void | Promise<void>} [onGap] Of these topics kept messages may be lacking since the position:
- *   look at their state in another way. Told where the messages would have come, or before. After one that returns a
- *   promise the next notification waits for it. Without a handler the console is told.
+ *   Replaces the iterator. If it returns a promise, the next call waits until that is fulfilled.
+ * @property {(gap: Gap) => void | Promise<void>} [onGap] Retained messages of these topics may be missing since the
+ *   position: check their state by other means. The call comes where the messages would have come, or before. If it
+ *   returns a promise, the next notification waits for it. Without a handler the console gets the report.
  * @property {(error: ProtocolError) => void} [onError] A publish without `ack` has failed.
- * @property {(url: string) => void} [onConnected] There is a connection, the first or another.
+ * @property {(url: string) => void} [onConnected] There is a connection, the first or another one.
  * @property {(error: ConnectionLost) => void} [onLost] A connection was lost.
  * @property {(error: Unreachable) => void} [onUnreachable] An attempt to connect again has failed.
  * @property {(notification: Notification, dropped: number) => void} [onDropped] The queue was full. `dropped`: how many
- *   in all.
- * @property {(subscriptions: Subscription[], count: number) => void} [onEnded] Subscriptions have ended by themselves, and
- *   are not subscribed to again by this client: the latest 1,000 at most, with `topic` and `filter`, and how many there are.
+ *   in total.
+ * @property {(subscriptions: Subscription[], count: number) => void} [onEnded] Subscriptions have ended, and this
+ *   client does not renew them: the latest 1,000 at most, with `topic` and `filter`, and their number.
  */
 /**
  * @typedef {object} WaitOptions
- * @property {number} [timeoutMs] In place of the client's.
- * @property {AbortSignal} [signal] Stops waiting, with the signal's reason; what was sent already may take effect.
+ * @property {number} [timeoutMs] Replaces the client's.
+ * @property {AbortSignal} [signal] Stops waiting, with the signal's reason; a command already sent can still take
+ *   effect.
  */
 /**
  * @typedef {object} TermOptions
  * @property {"disconnect" | null} [until] `"disconnect"`: the subscription ends when the client has listened nowhere for the
  *   endpoints' grace time (60 s by default). null: it stays. Default: the client's, which is `"disconnect"` in a page.
- * @property {number} [ttlS] It ends after so many seconds, 30 days at most; with both whichever comes first.
+ * @property {number} [ttlS] It ends after this many seconds, 30 days at most; with both, at the earlier end.
  */
 /**
  * @typedef {object} FilterOptions
@@ -250,37 +251,36 @@ export type HistoryOptions = {
  */
 /**
  * @typedef {object} ReplaceOptions
- * @property {boolean} [replace] It takes the place of everything that the client has at these topics. Default:
- *   false.
+ * @property {boolean} [replace] Replaces everything that the client has at these topics. Default: false.
  */
 /**
  * @typedef {object} KeptOptions
- * @property {number} [last] So many of the latest kept messages of each topic come first, 1,000 at most.
- * @property {string} [since] Those since this position come first. It excludes `last`.
+ * @property {number} [last] The number of latest retained messages of each topic that come first, 1,000 at most.
+ * @property {string} [since] Retained messages since this position come first. It excludes `last`.
  */
 /** @typedef {TermOptions & FilterOptions & ReplaceOptions & KeptOptions & WaitOptions} SubscribeOptions */
 /** @typedef {FilterOptions & WaitOptions} UnsubscribeOptions */
 /**
  * @typedef {object} BroadcastOptions
  * @property {boolean} [ack] Wait until it is in the outboxes of all recipients' endpoints. Default: false.
- * @property {boolean | string} [dedup] What it may be a duplicate of, SPEC section 7. Default: true, the same payload,
- *   whoever published it within the time-to-live. `"retry"`: nothing but its own first try; for what changes back and
- *   forth ("paid", "on hold", "paid"). false: nothing. Any other string: what this client published with the same key;
- *   with another payload that is the error `conflict`.
+ * @property {boolean | string} [dedup] The meaning of a duplicate, SPEC section 7. Default: true, the same payload from
+ *   any publisher within the time-to-live. `"retry"`: only a retry of this same publish; for values that change back
+ *   and forth ("paid", "on hold", "paid"). false: nothing. Any other string: an earlier publish of this client with the
+ *   same key; with another payload that is the error `conflict`.
  */
 /**
  * @typedef {BroadcastOptions & { timestamp?: number, keepS?: number }} PublishOptions `timestamp`: ms since the epoch.
- *   `keepS`: it is kept so many seconds for those who miss it, a day at most.
+ *   `keepS`: endpoints retain it for this many seconds, a day at most, for clients that miss it.
  */
 /**
  * @typedef {object} HistoryOptions
- * @property {number} [last] So many of the latest, 1,000 at most. Default: `limit`.
+ * @property {number} [last] This many of the latest, 1,000 at most. Default: `limit`.
  * @property {string} [since] Those after the message with this `mid`. It excludes `last`.
- * @property {number} [limit] Of the reply. Default: 100, at most 1,000.
+ * @property {number} [limit] The most messages of the reply. Default: 100, at most 1,000.
  * @property {Record<string, any>} [filter] Only those whose payload matches: SPEC section 2.6.
  */
 /**
- * All of them, with the defaults in place of what is not given.
+ * The complete options, with defaults for missing ones.
  * @param {ClientOptions} options
  */
 export declare function checkOptions(options: ClientOptions): {
@@ -308,12 +308,12 @@ export declare function checkOptions(options: ClientOptions): {
     onGap: ((gap: Gap) => void | Promise<void>) | undefined;
 };
 /**
- * A URL that is refused is not said: what is in the wrong place may be a password.
+ * Check a URL. The error does not repeat a refused one: a part in the wrong place may be a password.
  * @param {string} text
  */
 export declare function checkUrl(text: string): void;
 /**
- * The URL as errors say it: without its query, which may have a token under any name.
+ * The URL for errors: without its query, which can have a token under any name.
  * @param {string} url
  */
 export declare function shown(url: string): string;

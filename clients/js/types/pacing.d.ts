@@ -1,10 +1,10 @@
 /**
- * The commands of a large subscribe: how many of them are under way at once.
+ * The commands of a large subscribe: how many are under way at once.
  *
- * Owns: their number, and that none is left under way at the end. Must never: know what they say, or repeat one.
+ * Owns: their number, and that all have settled at the end. Must never: know their content, or repeat one.
  */
 /**
- * Send them all; their replies, in any order. The first error ends it, and is thrown.
+ * Send them all and return their replies, in any order. The first error stops it, and is thrown.
  * @param {readonly string[]} bodies
  * @param {AbortSignal | undefined} signal
  * @param {(text: string, signal: AbortSignal | undefined) => Promise<Record<string, any>>} send

@@ -1,7 +1,7 @@
 /**
  * Notifications that wait for the program.
  *
- * Owns: their order and their number. Must never: grow beyond its limit unless told to, or drop one without saying so.
+ * Owns: their order and their number. Must never: grow beyond its limit unless told to, or drop one silently.
  */
 export type Notification = {
     /**
@@ -13,34 +13,34 @@ export type Notification = {
      */
     broadcast: any;
     /**
-     * What names the message for good, where the endpoint says it: for a client that recovers, and
-     * with a kept message.
+     * The message's permanent name, if the endpoint gives it: to a client that recovers, and with
+     * a retained message.
      */
     mid?: string;
     /**
-     * true: it comes from what was kept, since it had been missed, or was asked for.
+     * true: it is a retained message that the client had missed, or requested.
      */
     kept?: boolean;
 };
 /**
- * Listing 4.7 of the protocol: what was published.
+ * Listing 4.7 of the protocol: a published message.
  * @typedef {object} Notification
  * @property {string | null} key The topic; null: from the `broadcast` command.
  * @property {any} broadcast The payload, a JSON value.
- * @property {string} [mid] What names the message for good, where the endpoint says it: for a client that recovers, and
- *   with a kept message.
- * @property {boolean} [kept] true: it comes from what was kept, since it had been missed, or was asked for.
+ * @property {string} [mid] The message's permanent name, if the endpoint gives it: to a client that recovers, and with
+ *   a retained message.
+ * @property {boolean} [kept] true: it is a retained message that the client had missed, or requested.
  */
-/** A queue whose both ends cost the same, however long it is. */
+/** A queue whose two ends cost the same at any length. */
 export declare class NotificationQueue {
     #private;
     get length(): number;
-    /** How many there have been. */
+    /** The number ever queued. */
     get pushed(): number;
-    /** How many of them are gone. */
+    /** The number removed. */
     get taken(): number;
     /** @param {Notification} notification */
     push(notification: Notification): void;
-    /** @returns {Notification | undefined} The oldest, which is then gone. */
+    /** @returns {Notification | undefined} The oldest, removed from the queue. */
     shift(): Notification | undefined;
 }

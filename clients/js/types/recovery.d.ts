@@ -1,20 +1,20 @@
 /**
- * How a client learns what it has missed, and whether that was all. SPEC sections 8.10 and 9.
+ * How a client gets the messages that it has missed, and learns of gaps. SPEC sections 8.10 and 9.
  *
- * Owns: the position, where it is saved, the messages that have come already, and the gaps that are to be told, each at
- * its place among the notifications. Must never: know a connection, or call the program's handlers.
+ * Owns: the position, where it is saved, the messages already received, and the gaps to report, each at its place among
+ * the notifications. Must never: know a connection, or call the program's handlers.
  *
- * A position covers everything that came before it. So it is *received* when it comes, and *reached* when the program
- * has processed what came before it; only that one is saved.
+ * A position covers everything that came before it. It is *received* when it comes, and *reached* when the program has
+ * processed everything before it; the client saves only the reached one.
  */
-/** Messages whose repetition is noticed: what may come twice is what was under way at the moment of a failure. */
+/** Messages whose repetition it notices: only those under way at the moment of a failure can come twice. */
 export declare const MIDS_MAX = 10000;
-/** Topics that one gap names. More of them are told as any. */
+/** The most topics that a gap names. With more, it reports "any topic". */
 export declare const GAP_TOPICS_MAX = 10000;
 export type Saving = Pick<Storage, "getItem" | "setItem">;
 export type Gap = {
     /**
-     * Of this client. null: any of its topics.
+     * Topics of this client. null: any of its topics.
      */
     topics: string[] | null;
 };
@@ -28,37 +28,37 @@ export type Mark = {
     position?: string;
 };
 /**
- * Where a position is saved: `localStorage` is one.
+ * A place to save a position, such as `localStorage`.
  * @typedef {Pick<Storage, "getItem" | "setItem">} Saving
  */
 /**
- * Topics of which kept messages may be lacking.
+ * Topics whose retained messages may be missing.
  * @typedef {object} Gap
- * @property {string[] | null} topics Of this client. null: any of its topics.
+ * @property {string[] | null} topics Topics of this client. null: any of its topics.
  */
 /**
- * As an endpoint tells it; null: any topic.
+ * A gap in the endpoint's form; null: any topic.
  * @typedef {{ topics: Set<string>, slots: Set<number> } | null} Lacking
  */
 /**
- * What is to be told, or reached, after so many notifications.
+ * A report, or a position to reach, after `after` notifications.
  * @typedef {object} Mark
  * @property {number} after
  * @property {Lacking} [gap]
  * @property {string} [position]
  */
 /**
- * As the option `recover` asks for it. A `TypeError`: there is nowhere to save a position.
+ * Recovery for the option `recover`. A `TypeError`: there is no place to save a position.
  * @param {boolean | string | { key: string }} recover
- * @returns {Recovery | null} null: it does not.
+ * @returns {Recovery | null} null: the option does not request it.
  */
 export declare function recoveryOf(recover: boolean | string | {
     key: string;
 }): Recovery | null;
-/** One client's. */
+/** The recovery of one client. */
 export declare class Recovery {
     #private;
-    /** Messages that came again, and were dropped. */
+    /** Messages that came a second time, and were dropped. */
     repeats: number;
     /**
      * @param {true | string | { key: string }} recover
@@ -67,9 +67,11 @@ export declare class Recovery {
     constructor(recover: true | string | {
         key: string;
     }, storage?: Saving);
-    /** What the program has processed. null: no position is known yet. */
+    /** The position that the program has reached. null: none is known yet. */
     get position(): string | null;
-    /** What has come is in the program's queue, up to here: since when messages may have been missed. */
+    /**
+     * The position received last, up to the end of the program's queue: since when the client can have missed messages.
+     */
     get received(): string | null;
     get isListening(): boolean;
     /** The fields of a `listen`. */
@@ -77,63 +79,63 @@ export declare class Recovery {
         recover: string | boolean;
     };
     /**
-     * The client listens, and what of its subscriptions has ended is known. Gives whether a gap is to be told: without a
-     * position nobody knows what it has missed since it listened the last time.
+     * The client listens, and knows which subscriptions have ended. Returns whether to report a gap: without a position
+     * nobody knows what it has missed since it last listened.
      * @returns {boolean}
      */
     listens(): boolean;
-    /** It listens no more. */
+    /** Note that it no longer listens. */
     left(): void;
     /**
-     * A position has come.
+     * Take a position.
      * @param {string} position
      */
     receive(position: string): void;
     /**
-     * A position has come while subscriptions of this client have ended: it does not cover their topics. It is kept until
-     * they are back, with what was missed of them.
+     * Take a position while subscriptions of this client have ended, whose topics it does not cover. Hold it until they
+     * are back, and their missed messages as well.
      * @param {string} position
      */
     hold(position: string): void;
-    /** @returns {string | null} The latest that was held, which holds now. */
+    /** @returns {string | null} The latest held position, which now applies. */
     release(): string | null;
     /**
-     * The program has processed what came before this one.
+     * The program has processed everything before this one.
      * @param {string} position
      */
     reach(position: string): void;
     /**
-     * Has the message with this `mid` come already?
+     * Has the message with this `mid` come before?
      * @param {string} mid
      */
     isRepeat(mid: string): boolean;
 }
 /**
- * The marks among a client's notifications. What has the same place is one, so that they are no more than the
- * notifications that wait, and one.
+ * The marks among a client's notifications. Marks at the same place are merged, so there is at most one more than there
+ * are waiting notifications.
  */
 export declare class Marks {
     #private;
     get length(): number;
     /**
-     * Behind all that have come.
+     * Add a mark after everything that has come.
      * @param {Mark} mark
      */
     add(mark: Mark): void;
     /**
-     * Before all others: what was due has not been told, or is told next.
+     * Add a mark before all others: its predecessor was not reported, or is next.
      * @param {Mark} mark
      */
     addFirst(mark: Mark): void;
     /**
-     * The next that is due when so many notifications have been taken; it is gone then.
+     * The next mark that is due after this many notifications, removed.
      * @param {number} taken
      * @returns {Mark | undefined}
      */
     take(taken: number): Mark | undefined;
 }
 /**
- * A message that is neither a notification nor a reply: a gap, a position, or both. `Garbage`: it is none of these.
+ * Read a message that is neither a notification nor a reply: a gap, a position, or both. `Garbage`: none of these.
  * @param {Record<string, any>} message
  * @returns {{ gap?: Lacking, position?: string }}
  */
@@ -142,10 +144,10 @@ export declare function markOf(message: Record<string, any>): {
     position?: string;
 };
 /**
- * The topics of this gap, of the client's own where it names slots. `topicsOf` gives these, some perhaps twice; it is
- * asked only then.
+ * The topics of this gap; if it names slots, those of the client's own. Only then it calls `topicsOf`, which yields
+ * them, some perhaps twice.
  * @param {Lacking} gap
  * @param {() => AsyncIterable<string>} topicsOf
- * @returns {Promise<string[] | null>} null: any.
+ * @returns {Promise<string[] | null>} null: any topic.
  */
 export declare function topicsLacking(gap: Lacking, topicsOf: () => AsyncIterable<string>): Promise<string[] | null>;

@@ -1,13 +1,13 @@
 /**
- * The client's side of the wire: the text of commands, and what a reply means. SPEC sections 2, 5 and 9.
+ * The client's side of the wire: the text of commands, and the meaning of replies. SPEC sections 2, 5 and 9.
  *
- * Owns: how commands are written, batches cut to the message limit, and error replies understood. Must never: do I/O.
+ * Owns: writing commands, cutting batches to the message limit, and reading error replies. Must never: do I/O.
  *
- * A command is written up to where its `id` and the closing brace go (its *body*), so that sending it again under
- * another id costs no second encoding.
+ * A command's *body* is its text up to the place of its `id` and the closing brace, so that sending it again under
+ * another id needs no second encoding.
  */
 import { ProtocolError } from "./errors.js";
-/** Topics that a store may keep together have the same CRC-32 modulo this. */
+/** Topics that a store can keep together have the same CRC-32 modulo this. */
 export declare const GROUPS = 4096;
 /**
  * CRC-32 (ISO-HDLC, that of zlib), as an unsigned integer.
@@ -15,14 +15,14 @@ export declare const GROUPS = 4096;
  * @returns {number}
  */
 export declare function crc32(bytes: Uint8Array): number;
-/** Keys for `dedup` that nobody else makes, here or anywhere. */
+/** Keys for `dedup` that are unique everywhere. */
 export declare class FreshKeys {
     #private;
     /** @returns {string} */
     next(): string;
 }
 /**
- * One command's body. `bad_json` for what JSON cannot say, `too_large` for what an endpoint would close upon.
+ * One command's body. `bad_json`: JSON cannot express a value; `too_large`: an endpoint would close the connection.
  * @param {string} command
  * @param {string | number} clientId
  * @param {Record<string, unknown>} fields
@@ -31,16 +31,16 @@ export declare class FreshKeys {
  */
 export declare function body(command: string, clientId: string | number, fields: Record<string, unknown>, frameBytesMax: number): string;
 /**
- * The bodies of as many commands as the message limit asks for. `bad_topic` for any of the topics.
+ * The bodies of as many commands as the message limit requires. `bad_topic` for any of the topics.
  *
- * Where they are several, neighbours are in one: topics by CRC-32 modulo 4,096, as a store may share its objects among
+ * If there are several, neighbours share one: topics by CRC-32 modulo 4,096, since a store can spread its objects over
  * them (SPEC section 9) and write each once per command.
  * @param {string} command
  * @param {string | number} clientId
  * @param {readonly string[]} topics
  * @param {number} frameBytesMax
- * @param {Record<string, unknown>} [fields] That each of them has.
- * @param {number} [topicsMax] Of each of them.
+ * @param {Record<string, unknown>} [fields] The fields of each body.
+ * @param {number} [topicsMax] The most topics of each body.
  * @returns {string[]}
  */
 export declare function topicBodies(command: string, clientId: string | number, topics: readonly string[], frameBytesMax: number, fields?: Record<string, unknown>, topicsMax?: number): string[];
@@ -57,7 +57,7 @@ export declare function neighbours(topics: readonly string[]): string[];
  */
 export declare function slotOf(topic: string): number;
 /**
- * The error that an error reply tells, with the fields beyond the usual ones in `extra`.
+ * The error in an error reply, with the unusual fields in `extra`.
  * @param {Record<string, unknown>} reply
  * @returns {ProtocolError}
  */

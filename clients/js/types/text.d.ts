@@ -1,36 +1,36 @@
 /**
- * What may be said: topics, client ids, JSON values. SPEC sections 2, 2.1 and 4.
+ * Valid topics, client ids and JSON values. SPEC sections 2, 2.1 and 4.
  *
  * Owns: the checks, and how a value is written as JSON that an endpoint accepts. Must never: know a command.
  *
- * What an endpoint cannot read as JSON it answers without an `id`, so that the command would wait for its time-out:
- * that is why payloads are checked here for what `JSON.stringify` lets pass.
+ * If an endpoint cannot read a command as JSON, it answers without an `id`, so the command would wait for its time-out.
+ * So the client checks payloads for values that `JSON.stringify` lets pass.
  */
 export declare const TOPIC_BYTES_MAX = 1024;
 export declare const CLIENT_ID_BYTES_MAX = 128;
 export declare const DEDUP_KEY_BYTES_MAX = 128;
-/** Of a token that is revoked: its own id, and its subject. */
+/** The most bytes of a revoked token's own id, and of its subject. */
 export declare const JTI_BYTES_MAX = 128;
 export declare const SUBJECT_BYTES_MAX = 129;
-/** The deepest nesting that an endpoint is sure to take. */
+/** The deepest nesting that every endpoint accepts. */
 export declare const LEVELS_MAX = 250;
-/** Seconds after which a subscription may be said to end: 30 days. */
+/** The longest time-to-live of a subscription, in seconds: 30 days. */
 export declare const TTL_S_MAX: number;
 /**
- * Bytes of UTF-8 that a text takes.
+ * The length of a text in bytes of UTF-8.
  * @param {string} text
  * @returns {number}
  */
 export declare function utf8Bytes(text: string): number;
 /**
- * Is it a string of 1 to so many bytes of UTF-8?
+ * Is it a string of 1 to `bytesMax` bytes of UTF-8?
  * @param {unknown} text
  * @param {number} bytesMax
  * @returns {text is string}
  */
 export declare function isTextOf(text: unknown, bytesMax: number): text is string;
 /**
- * The topic itself. `bad_state`: it is not a string; `bad_topic`: it is a bad one.
+ * The topic itself. `bad_state`: it is not a string; `bad_topic`: it is not valid.
  * @param {unknown} topic
  * @returns {string}
  */
@@ -42,13 +42,13 @@ export declare function checkTopic(topic: unknown): string;
  */
 export declare function checkClientId(clientId: unknown): string | number;
 /**
- * What `dedup` is, if it may be that. `bad_state`: it may not.
+ * The value of `dedup`. `bad_state`: it is not valid.
  * @param {unknown} dedup
  * @returns {boolean | string}
  */
 export declare function checkDedup(dedup: unknown): boolean | string;
 /**
- * The fields of a subscribe for when it ends; none: it stays. `bad_state`: it is no term.
+ * The fields of a subscribe for its end; none: it stays. `bad_state`: the term is not valid.
  * @param {unknown} until
  * @param {unknown} ttlS
  * @returns {{ until?: "disconnect", ttl_s?: number }}
@@ -58,8 +58,8 @@ export declare function termFields(until: unknown, ttlS: unknown): {
     ttl_s?: number;
 };
 /**
- * The field that a subscribe or an unsubscribe has for its filter; none: it has none. A `TypeError`: it is no object;
- * `bad_filter`: JSON would turn it into another value. The rest is the endpoint's to judge.
+ * The filter field of a subscribe or an unsubscribe; none without a filter. A `TypeError`: it is not an object;
+ * `bad_filter`: JSON would turn it into another value. The endpoint judges the rest.
  * @param {unknown} filter
  * @returns {{ filter?: object }}
  */
@@ -74,7 +74,7 @@ export declare function filterFields(filter: unknown): {
  */
 export declare function checkFilter(filter: unknown): object;
 /**
- * A filter's text: two that are the same by SPEC section 2.6 have the same.
+ * A filter's text: equal for filters that are equal by SPEC section 2.6.
  * @param {object} filter
  * @returns {string}
  */
@@ -85,15 +85,15 @@ export declare function filterText(filter: object): string;
  */
 export declare function isObject(value: unknown): value is Record<string, any>;
 /**
- * The fields by which a `revoke` names tokens. `bad_state`: not one of the two, or not of the right form.
+ * The fields by which a `revoke` names tokens. `bad_state`: not exactly one of the two, or one of the wrong form.
  * @param {unknown} jti
  * @param {unknown} sub
  * @returns {Record<string, unknown>}
  */
 export declare function checkRevoke(jti: unknown, sub: unknown): Record<string, unknown>;
 /**
- * A value as JSON that an endpoint accepts. `bad_json`: there is none. NaN and infinities become `null`, as
- * `JSON.stringify` has it, and an integer beyond 64 bits is written as the double that it is.
+ * A value as JSON that an endpoint accepts. `bad_json`: JSON cannot express it. NaN and infinities become `null`, as in
+ * `JSON.stringify`, and an integer beyond 64 bits is written as the double that it is.
  * @param {unknown} value
  * @returns {string}
  */

@@ -1,15 +1,15 @@
 /**
- * What the client asks of a connection; there is one kind for browsers and one for Node.
+ * The client's interface to a connection; there is one kind for browsers and one for Node.
  *
  * Owns: the interface, and nothing that runs.
  */
 export type SocketOptions = {
     /**
-     * For an endpoint that wants one.
+     * For an endpoint that needs one.
      */
     token: string | null;
     /**
-     * Of a message that is received.
+     * The largest message that it accepts, in bytes.
      */
     messageBytesMax: number;
     /**
@@ -17,7 +17,7 @@ export type SocketOptions = {
      */
     ca: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
     /**
-     * Speak in lines where the endpoint does (SPEC section 1.6).
+     * Offer lines, for endpoints that speak them (SPEC section 1.6).
      */
     lines: boolean;
     /**
@@ -25,8 +25,8 @@ export type SocketOptions = {
      */
     signal: AbortSignal;
     /**
-     * A message came, or a line of one. Never called
-     * once the connection was given up or cut.
+     * A message, or a line of one, has come. Never called
+     * after the connection was given up or cut.
      */
     onMessage: (socket: Socket, text: string) => void;
     /**
@@ -36,29 +36,29 @@ export type SocketOptions = {
 };
 export type Socket = {
     /**
-     * It is open, and what has been written is not waiting for the endpoint to read.
+     * It is open, and the endpoint has read what was written.
      */
     takesMore: boolean;
     isOver: boolean;
     /**
-     * When the endpoint was heard of last, as of `Date.now()`.
+     * When the endpoint last sent something, as of `Date.now()`.
      */
     heardMs: number;
     /**
-     * What the endpoint closed with, if it did.
+     * The endpoint's close code, if it gave one.
      */
     closeCode: number | null;
     /**
-     * What ended it, in words.
+     * The reason for its end, in words.
      */
     why: string;
     /**
-     * Send text messages, in one write where that is possible. Where
-     * both sides speak in lines they have no line feed, and share messages with what else is written at that moment.
+     * Send text messages, in one write if possible. If both sides
+     * speak in lines, they have no line feed, and share messages with everything else written at that moment.
      */
     write: (texts: readonly string[]) => void;
     /**
-     * Until it takes more, or is over.
+     * Wait until it takes more, or is over.
      */
     drained: (signal: AbortSignal) => Promise<void>;
     canPause: boolean;
@@ -71,11 +71,12 @@ export type Socket = {
      */
     goOn: () => void;
     /**
-     * Is it alive? A command has waited in vain. It is cut if nothing comes within `PROBE_MS`.
+     * Check that it is alive, after a command got no reply. Cut it if nothing comes within
+     * `PROBE_MS`.
      */
     probe: () => void;
     /**
-     * The endpoint does not speak our protocol.
+     * Close it: the endpoint does not speak our protocol.
      */
     giveUp: (why: string) => void;
     /**
@@ -83,46 +84,47 @@ export type Socket = {
      */
     abort: () => void;
     /**
-     * The closing handshake, or what comes of it in `CLOSE_MS_MAX`.
+     * Do the closing handshake, for at most `CLOSE_MS_MAX`.
      */
     end: () => Promise<void>;
 };
 export type Connect = (url: string, options: SocketOptions) => Promise<Socket>;
 /**
  * @typedef {object} SocketOptions
- * @property {string | null} token For an endpoint that wants one.
- * @property {number} messageBytesMax Of a message that is received.
+ * @property {string | null} token For an endpoint that needs one.
+ * @property {number} messageBytesMax The largest message that it accepts, in bytes.
  * @property {string | Uint8Array | readonly (string | Uint8Array)[] | undefined} ca Node only.
- * @property {boolean} lines Speak in lines where the endpoint does (SPEC section 1.6).
+ * @property {boolean} lines Offer lines, for endpoints that speak them (SPEC section 1.6).
  * @property {AbortSignal} signal Ends the attempt to connect, and only that.
- * @property {(socket: Socket, text: string) => void} onMessage A message came, or a line of one. Never called
- *   once the connection was given up or cut.
+ * @property {(socket: Socket, text: string) => void} onMessage A message, or a line of one, has come. Never called
+ *   after the connection was given up or cut.
  * @property {(socket: Socket) => void} onOver Called once, in the same turn in which the connection is found to be gone.
  */
 /**
  * One connection whose handshake is done.
  * @typedef {object} Socket
- * @property {boolean} takesMore It is open, and what has been written is not waiting for the endpoint to read.
+ * @property {boolean} takesMore It is open, and the endpoint has read what was written.
  * @property {boolean} isOver
- * @property {number} heardMs When the endpoint was heard of last, as of `Date.now()`.
- * @property {number | null} closeCode What the endpoint closed with, if it did.
- * @property {string} why What ended it, in words.
- * @property {(texts: readonly string[]) => void} write Send text messages, in one write where that is possible. Where
- *   both sides speak in lines they have no line feed, and share messages with what else is written at that moment.
- * @property {(signal: AbortSignal) => Promise<void>} drained Until it takes more, or is over.
+ * @property {number} heardMs When the endpoint last sent something, as of `Date.now()`.
+ * @property {number | null} closeCode The endpoint's close code, if it gave one.
+ * @property {string} why The reason for its end, in words.
+ * @property {(texts: readonly string[]) => void} write Send text messages, in one write if possible. If both sides
+ *   speak in lines, they have no line feed, and share messages with everything else written at that moment.
+ * @property {(signal: AbortSignal) => Promise<void>} drained Wait until it takes more, or is over.
  * @property {boolean} canPause
  * @property {() => void} pause Read no more for now.
  * @property {() => void} goOn Read again.
- * @property {() => void} probe Is it alive? A command has waited in vain. It is cut if nothing comes within `PROBE_MS`.
- * @property {(why: string) => void} giveUp The endpoint does not speak our protocol.
+ * @property {() => void} probe Check that it is alive, after a command got no reply. Cut it if nothing comes within
+ *   `PROBE_MS`.
+ * @property {(why: string) => void} giveUp Close it: the endpoint does not speak our protocol.
  * @property {() => void} abort Cut it.
- * @property {() => Promise<void>} end The closing handshake, or what comes of it in `CLOSE_MS_MAX`.
+ * @property {() => Promise<void>} end Do the closing handshake, for at most `CLOSE_MS_MAX`.
  */
 /**
  * Makes a connection; rejects with `Unreachable`, or the signal's reason.
  * @typedef {(url: string, options: SocketOptions) => Promise<Socket>} Connect
  */
-/** How long nothing may come over a connection that is probed, in milliseconds. */
+/** The longest silence of a probed connection, in milliseconds. */
 export declare const PROBE_MS = 10000;
-/** How long an endpoint may take to answer a close, in milliseconds; then the connection is cut. */
+/** Time that an endpoint has to answer a close, in milliseconds; then the client cuts the connection. */
 export declare const CLOSE_MS_MAX = 2000;

@@ -1,7 +1,7 @@
 /**
  * Waiting that has an end: with abort signals and time-outs.
  *
- * Owns: the few ways in which this library waits. Must never: know for what, or leave a listener or a timer behind.
+ * Owns: the few ways in which this library waits. Must never: know the reason, or leave a listener or a timer behind.
  */
 /**
  * A promise and what settles it.
@@ -17,12 +17,12 @@ export declare function deferred<T>(): {
  * Call once the signal is aborted; at once if it is already.
  * @param {AbortSignal} signal
  * @param {() => void} call
- * @returns {() => void} Not any more.
+ * @returns {() => void} Cancels it.
  */
 export declare function onAbort(signal: AbortSignal, call: () => void): () => void;
 /**
- * What the promise gives, or the signal's reason, whichever is first. Only for promises that are not waited for again
- * and again: each wait stays known to them.
+ * The promise's value, or the signal's reason, if that comes first. Don't use it on a promise that is awaited
+ * repeatedly: the promise remembers each wait.
  * @template T
  * @param {Promise<T>} promise
  * @param {AbortSignal} signal
@@ -30,27 +30,27 @@ export declare function onAbort(signal: AbortSignal, call: () => void): () => vo
  */
 export declare function raced<T>(promise: Promise<T>, signal: AbortSignal): Promise<T>;
 /**
- * So many milliseconds; rejects with the signal's reason when that is aborted before.
+ * Wait this many milliseconds; rejects with the signal's reason if that is aborted before.
  * @param {number} ms
  * @param {AbortSignal} signal
  * @returns {Promise<void>}
  */
 export declare function sleep(ms: number, signal: AbortSignal): Promise<void>;
-/** Wakes those who wait at that moment; who gives up waiting is forgotten. */
+/** Wakes those who wait at that moment, and forgets those who give up. */
 export declare class Bell {
     #private;
     ring(): void;
-    /** Wakes only whoever has waited longest. */
+    /** Wakes only the one that has waited longest. */
     ringOne(): void;
     /**
-     * Until it rings; rejects with the signal's reason.
+     * Wait until it rings; rejects with the signal's reason.
      * @param {AbortSignal} signal
      * @returns {Promise<void>}
      */
     wait(signal: AbortSignal): Promise<void>;
 }
 /**
- * A time-out that is one; else a `TypeError`. There is none without an end.
+ * A valid time-out; else a `TypeError`. None is infinite.
  * @param {string} name
  * @param {unknown} ms
  * @returns {number}

@@ -1,11 +1,10 @@
 /**
  * A connection on the `WebSocket` that browsers have.
  *
- * Owns: one connection from being made to being over. Must never: know what a message means, connect again, or say a
- * token.
+ * Owns: one connection from start to end. Must never: know what a message means, connect again, or reveal a token.
  *
- * What a page cannot do: set a header (so the token goes into the query, SPEC section 1.5), see why a handshake was
- * refused, read more slowly, cut a connection at once, or see pings (the browser answers them).
+ * A page cannot set a header (so the token goes into the query, SPEC section 1.5), see why a handshake was refused,
+ * read more slowly, cut a connection at once, or see pings (the browser answers them).
  */
 import type { Socket, SocketOptions } from "./transport.js";
 /** @type {Connect} */
