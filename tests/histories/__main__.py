@@ -1,6 +1,6 @@
-"""Run histories by their seeds, on and on, or check a record again: ``python -m tests.histories --help``.
+"""Run histories by seed, without end, or check a record again: ``python -m tests.histories --help``.
 
-Owns: the command line and what is printed. Must never: leave a process, a namespace or a stopped writer behind.
+Owns: the command line and the output. Must never: leave a process, a namespace or a stopped writer behind.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .plan import DURATIONS_S, Plan, make_plan
 from .record import Event, line, read, write
 from .run import run_history
 
-#: What a soak goes through, so many histories on each: a bed takes some seconds to set up, and should not grow old.
+#: The beds of a soak, each with this many histories: a bed takes some seconds to set up, and should not grow old.
 BEDS = (("lmdb", "any"), ("riak", "proxy"), ("lmdb", "proxy"))
 HISTORIES_PER_BED = 6
 
-#: And with which of these settings.
+#: The settings that a soak draws from.
 SETTINGS = (
     Settings(False, "memory"),
     Settings(True, "store"),
@@ -36,19 +36,19 @@ SETTINGS = (
     Settings(True),
 )
 
-#: Violations shown whole; the others are counted.
+#: Violations shown in full; the others are only counted.
 SHOWN_MAX = 3
 
 
 def command_for(plan: Plan, settings: Settings) -> str:
-    """What runs this plan again."""
+    """Return the command that runs this plan again."""
     faults = ",".join(plan.kinds).replace(" ", "-") or "none"
     again = f"python -m tests.histories run {plan.seed} --store {plan.store} --network {plan.network} --faults {faults}"
     return f"{again}{' --replication' * settings.replication} --history {settings.history}"
 
 
 def summary(plan: Plan, verdict: Verdict) -> str:
-    """One line."""
+    """Describe the outcome in one line."""
     losses = ", ".join(f"{cause} {count}" for cause, count in sorted(verdict.losses.items())) or "none"
     drops = ", ".join(f"{reason} {count:g}" for reason, count in sorted(verdict.drops.items())) or "none"
     return (
@@ -67,7 +67,7 @@ def _recovered(plan: Plan, verdict: Verdict) -> str:
 
 
 def failure(plan: Plan, verdict: Verdict, events: Sequence[Event], path: Path) -> str:
-    """What is needed to understand a violation, and to see it again. The record goes to ``path``."""
+    """Print what a reader needs to understand a violation and to see it again. The record goes to ``path``."""
     write(events, path)
     text = [f"seed {plan.seed}: {len(verdict.violations)} violations"]
     for violation in verdict.violations[:SHOWN_MAX]:
@@ -81,7 +81,7 @@ def failure(plan: Plan, verdict: Verdict, events: Sequence[Event], path: Path) -
 
 
 def plan_for(seed: int, on: Bed, kinds: Sequence[str] | None) -> Plan:
-    """The plan of this seed on this bed."""
+    """Draw the plan of this seed on this bed."""
     return make_plan(
         seed,
         store=on.store,
@@ -94,12 +94,12 @@ def plan_for(seed: int, on: Bed, kinds: Sequence[str] | None) -> Plan:
 
 
 def heading(on: Bed) -> str:
-    """What runs, in a line."""
+    """Describe the plan in one line."""
     return f"bed: {on.store}, endpoints {''.join(on.endpoints)}, {on.form}, network: {on.wires.name}{on.about}"
 
 
 async def run_one(seed: int, on: Bed, kinds: Sequence[str] | None, records: Path) -> int:
-    """One history, told about in a line, or in many; 1 where something is violated."""
+    """Run one history and print a line about it, or many; return 1 if it violates something."""
     plan = plan_for(seed, on, kinds)
     events = await run_history(on, plan)
     verdict = check(events)
@@ -113,14 +113,14 @@ async def run_one(seed: int, on: Bed, kinds: Sequence[str] | None, records: Path
 
 
 async def soak(minutes: float, seed: int, records: Path) -> int:
-    """New seeds until the time is over or something is violated."""
+    """Run new seeds until the time is over or one violates something."""
     until = time.monotonic() + 60 * minutes
     turn = 0
     while time.monotonic() < until:
         store, network = BEDS[turn % len(BEDS)]
         settings = SETTINGS[turn // len(BEDS) % len(SETTINGS)]
         if store == "riak" and settings.history == "store":
-            settings = settings._replace(history="memory")  # a journal is for the embedded store
+            settings = settings._replace(history="memory")  # only the embedded store has a journal
         turn += 1
         with tempfile.TemporaryDirectory(prefix="histories-") as directory:
             async with bed(store, network, Path(directory), settings=settings) as on:
@@ -143,9 +143,9 @@ async def run(
     records: Path,
     settings: Settings,
 ) -> int:
-    """One seed, so many times: the plan is the same, what the processes make of it never quite."""
+    """Run one seed this many times: the plan is the same, but the processes never behave exactly alike."""
     for _ in range(times):
-        # A bed of its own each time: topics and payloads are the seed's.
+        # A new bed each time: topics and payloads belong to the seed.
         with tempfile.TemporaryDirectory(prefix="histories-") as directory:
             async with bed(store, network, Path(directory), settings=settings) as on:
                 print(heading(on), flush=True)
@@ -165,7 +165,7 @@ def _kinds(text: str) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0: nothing violated; 1: something; 130: interrupted."""
+    """0: no violation; 1: a violation; 130: interrupted."""
     parser = argparse.ArgumentParser(prog="python -m tests.histories", description=__doc__)
     parser.add_argument("--records", type=Path, default=Path("runs/histories"), help="where failing records go")
     commands = parser.add_subparsers(dest="command", required=True)

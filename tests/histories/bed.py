@@ -1,7 +1,7 @@
-"""What histories run on: endpoint processes, their network and their store, shared by one history after the other.
+"""The ground for histories: endpoint processes, their network and their store, shared by successive histories.
 
-Owns: the processes' lives and the names of these (``a#2``: the second life of a), and that nothing stays. Must never:
-know what a history does with them.
+Owns: the processes' lives and their names (``a#2``: the second life of a), and that nothing stays. Must never: know
+what a history does with them.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from ..riak.double import RiakDouble
 from .record import Event
 from .wires import Wires, wires_of
 
-#: A look at an endpoint's metrics that takes longer than this is taken for no answer, in seconds.
+#: Reading an endpoint's metrics counts as unanswered after this time, in seconds.
 LOOK_S = 0.5
 
-#: How long a start may take, in seconds: several beds start nine processes each on a machine that others load as well.
+#: Time limit for a start, in seconds: several beds start nine processes each on a machine that others load as well.
 START_S = 60.0
 
-#: Between two starts of an endpoint that found no store, in seconds.
+#: Interval between two starts of an endpoint that found no store, in seconds.
 STORELESS_S = 0.3
 
 
 class Endpoint(EndpointProcess):
-    """An endpoint whose network is given, and whose lives have names."""
+    """An endpoint on a given network, whose lives have names."""
 
     def __init__(
         self, name: str, options: Sequence[str], directory: Path, wires: Wires, sides: Path, **variables: str
@@ -59,11 +59,11 @@ class Endpoint(EndpointProcess):
 
     @property
     def life(self) -> str:
-        """The name of its present life, or of the last."""
+        """Return the name of its present life, or of the last."""
         return f"{self.name}#{self.lives}"
 
     async def start_with_a_store(self) -> None:
-        """While Riak does not answer, or not in time, an endpoint ends at its start, and whoever keeps it starts it
+        """Start it. While Riak does not answer, or not in time, an endpoint ends at its start, and this starts it
         again."""
         deadline = time.monotonic() + START_S
         while True:
@@ -81,7 +81,7 @@ class Endpoint(EndpointProcess):
         await super().ready(url or self._advertised, within_s)
 
     def writers(self, *lanes: Lane) -> list[psutil.Process]:
-        """Its store's writer processes; all of them where no lane is named."""
+        """Return its store's writer processes; all if no lane is given."""
         if self.process is None:
             return []
         found = []
@@ -95,7 +95,7 @@ class Endpoint(EndpointProcess):
         return found
 
     async def look(self, timeout_s: float = LOOK_S) -> Event | None:
-        """Its metrics as the record has them; ``None``: it does not answer."""
+        """Return its metrics as the record has them; ``None``: it does not answer."""
         try:
             page = await fetch(self.inside, "/metrics", timeout_s=timeout_s)
         except PageError:
@@ -120,23 +120,23 @@ class Endpoint(EndpointProcess):
         }
 
 
-#: Enough room for all retained messages of a bed's histories: nothing is forgotten.
+#: Room for all retained messages of a bed's histories, so that endpoints drop none.
 ROOM = ["--history-bytes", str(64 << 20), "--history-size", "1000"]
 
 
 @dataclass
 class Bed:
-    """Use as ``async with bed(…) as bed``."""
+    """The bed. Use as ``async with bed(…) as bed``."""
 
     store: str
-    network: str  # what was used
+    network: str  # the network in use
     wires: Wires
     cluster: Cluster
     endpoints: dict[str, Endpoint]
     riak: RiakDouble | None
     directory: Path
-    form: str  # of the endpoints' code, as they say themselves
-    settings: Settings  # of the cluster, at first
+    form: str  # form of the endpoints' code, as they report it
+    settings: Settings  # settings of the cluster at the start
     changed: bool = False  # the store has recorded others since, and some endpoints may have them
 
     @property
@@ -145,17 +145,17 @@ class Bed:
         return "".join(f", {name} {value}" for name, value in words(self.settings).items())
 
     async def change(self, settings: Settings) -> bool:
-        """Have the store record other settings. ``False``: the store does not take them."""
+        """Have the store record other settings. ``False``: the store rejects them."""
         self.changed = True
         return not any([await self.cluster.record(*each) for each in words(settings).items()])
 
     def running(self) -> list[Endpoint]:
-        """The endpoints that run."""
+        """Return the endpoints that run."""
         return [endpoint for endpoint in self.endpoints.values() if endpoint.runs]
 
     async def replicated(self, within_s: float) -> bool:
-        """Until all endpoints see each other, and each slot has its replica, where there are any; or the time is
-        over."""
+        """Wait until all endpoints see each other, and each slot has its replica if the settings ask for one; or the
+        time is over."""
         try:
             async with asyncio.timeout(within_s):
                 await self.cluster.linked(*self.endpoints, within_s=within_s)
@@ -177,8 +177,8 @@ async def bed(
     *,
     settings: Settings = NO_SETTINGS,
 ) -> AsyncIterator[Bed]:
-    """``store``: ``lmdb`` or ``riak`` (the double); ``network``: ``proxy``, ``namespaces``, or ``any`` of them.
-    ``directory`` is there, and empty."""
+    """Make a bed. ``store``: ``lmdb`` or ``riak`` (the double); ``network``: ``proxy``, ``namespaces``, or ``any``.
+    ``directory`` exists, and is empty."""
     async with AsyncExitStack() as stack:
         riak = None
         where = f"lmdb:{directory / 'store'}"
@@ -189,7 +189,7 @@ async def bed(
             network = "proxy"  # its nodes are at this machine's loopback address, which a namespace does not have
         wires = await stack.enter_async_context(await wires_of(network, list(names)))
         options = ["--store", where, *ROOM]
-        # The path of a Unix socket is short: at most 107 bytes.
+        # The path of a Unix socket has at most 107 bytes.
         sides = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sides-")))
         endpoints = {
             name: Endpoint(name, options, directory, wires, sides, XDG_DATA_HOME=str(directory / "data"))
@@ -197,7 +197,7 @@ async def bed(
         }
         cluster = Cluster(directory, options, {}, dict(endpoints))
         stack.push_async_callback(end_all, list(endpoints.values()))
-        # The first makes the store, with the settings, and the secret that all share.
+        # The first endpoint makes the store, with the settings, and the secret that all share.
         first, *others = endpoints.values()
         common = dict(first.variables)
         first.variables |= {f"INGEBORG_{name.upper()}": value for name, value in words(settings).items()}

@@ -1,12 +1,12 @@
-"""A record in, what it violates out, and an account of every message that a subscriber did not get.
+"""Finds the violations in a record, and accounts for every message that a subscriber did not get.
 
-Owns: the account, and the rules that are of this record only, each with the section of SPEC it is from: replies in
-order, all whole again, the endpoints' counters; ``readers`` has those of what is kept. Must never: read a clock, a
-file or a socket, or judge a delivery: ``ingeborg.bench.oracle`` does.
+Owns: the account, and the rules that need only this record, each with its section of SPEC: replies in order, all whole
+again, the endpoints' counters; ``readers`` has those about retained messages. Must never: read a clock, a file or a
+socket, or judge a delivery: ``ingeborg.bench.oracle`` does.
 
-For every message (all publishes of one payload to one topic) and every client that was, or may have been, subscribed:
-it was delivered; or nothing of the record explains why not, which is a violation; or the first of the oracle's causes
-(``ingeborg.bench.oracle.verdict.Cause``) does, and it is counted.
+Take every message (all publishes of one payload to one topic) and every client that was, or could have been,
+subscribed. Either the client got the message; or nothing in the record explains why not, which is a violation; or the
+first matching cause of the oracle (``ingeborg.bench.oracle.verdict.Cause``) explains it, and the account counts it.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from .record import Event
 
 @dataclass
 class Verdict:
-    """What a history came to."""
+    """The outcome of a history."""
 
     violations: list[Violation] = field(default_factory=list)
     operations: int = 0
     messages: int = 0
-    deliveries: int = 0  # of a message to a client; copies beyond the first are not counted
-    #: Deliveries that had to be: (client, topic, payload) -> how many.
+    deliveries: int = 0  # messages to clients; copies beyond the first do not count
+    #: Required deliveries: (client, topic, payload) -> how many.
     due: Counter[tuple[Name, Name | None, Any]] = field(default_factory=Counter)
     losses: Counter[str] = field(default_factory=Counter)  # by cause
     allowed_twice: int = 0  # copies beyond the first, after a crash or an error
-    gone: int = 0  # losses of messages to topics at endpoints that were taken for dead: each is counted as a drop
+    gone: int = 0  # losses of messages to topics at endpoints that others took for dead: each counts as a drop
     undone: int = 0  # deliveries and list entries after an unsubscription that the union of a cut store has undone
-    drops: Counter[str] = field(default_factory=Counter)  # that the endpoints counted, by reason
+    drops: Counter[str] = field(default_factory=Counter)  # counted by the endpoints, by reason
     pages: Kept = field(default_factory=Kept)
-    recovered: Recovered = field(default_factory=Recovered)  # of the clients that recover
-    unread: int = 0  # that they put into outboxes of connections that ended
+    recovered: Recovered = field(default_factory=Recovered)  # for the clients that recover
+    unread: int = 0  # messages put into outboxes of connections that ended
 
     @property
     def obligations(self) -> int:
-        """Deliveries that had to be, and were looked for."""
+        """Return the number of required deliveries that were checked."""
         return self.due.total()
 
     def violate(self, section: str, text: str, at: float, **about: Any) -> None:
-        """Found one."""
+        """Record a violation."""
         self.violations.append(Violation(None, section, text, at, **about))
 
 
 def check(events: Iterable[Event]) -> Verdict:
-    """All rules."""
+    """Check all rules."""
     history = History(events)
     verdict = Verdict()
     verdict.operations = sum(len(connection.commands) for connection in history.connections.values())
@@ -74,13 +74,13 @@ def check(events: Iterable[Event]) -> Verdict:
         verdict.violate("ADR 21", text, at)
     verdict.recovered = check_readers(history)
     verdict.violations += verdict.recovered.violations
-    check_counters(history, verdict)  # its sums are compared with what the others have found
+    check_counters(history, verdict)  # compares its sums with the findings of the others
     verdict.violations.sort(key=lambda violation: violation.at)
     return verdict
 
 
 def check_replies(history: History, verdict: Verdict) -> None:
-    """Section 1.3: every command of a connection that stayed has its reply, in order, and no other replies come."""
+    """Section 1.3: every command of a surviving connection has its reply, in order, and no other replies come."""
     for text in history.strange_replies:
         verdict.violate("1.3", text, 0.0)
     over_at = max((event["at"] for event in history.events if event["what"] == "whole"), default=FOREVER)
@@ -100,13 +100,13 @@ def check_replies(history: History, verdict: Verdict) -> None:
 
 
 def check_whole(history: History, verdict: Verdict) -> None:
-    """Section 8.9, and what membership is for: once the faults are over everything works again without a restart."""
+    """Section 8.9, and the purpose of membership: after the faults everything works again without a restart."""
     if history.header and history.whole_at is None:
         verdict.violate("8.9", "the endpoints were not whole again after the faults", history.events[-1]["at"])
 
 
 def check_locations(history: History, verdict: Verdict) -> None:
-    """Section 2.4: in the end a client is said to listen where it does."""
+    """Section 2.4: in the end the endpoints report that a client listens where it does."""
     for client, listens in history.listens.items():
         last = listens[-1]
         for command in last.connection.commands:
@@ -117,7 +117,7 @@ def check_locations(history: History, verdict: Verdict) -> None:
 
 
 def check_deliveries(history: History, verdict: Verdict) -> None:
-    """Sections 2.2, 3, 5, 6, 7 and 8.1 to 8.8: all that the oracle knows."""
+    """Sections 2.2, 3, 5, 6, 7 and 8.1 to 8.8: everything that the oracle knows."""
     facts, messages = history.facts(), history.told_messages()
     judge = Judge(facts, verdict.violations.append)
     copies = history.copies()
@@ -136,7 +136,7 @@ def check_deliveries(history: History, verdict: Verdict) -> None:
 
 
 def _unwished(facts: Facts, line: Line, messages: Mapping[Key, Message]) -> Iterator[Violation]:
-    """Section 2.2: a client that recovers gets nothing, live or later, that it has not been subscribed to since."""
+    """Section 2.2: a recovering client gets nothing, live or later, from before it was subscribed."""
     for at, topic, payload in line.notes:
         message = messages.get((topic, payload))
         if message is None or topic is None or wants(facts, line.client, message, message.first_at, at) is not Wish.NO:
@@ -170,10 +170,10 @@ def _check_lists(history: History, facts: Facts, verdict: Verdict) -> None:
 
 
 def excerpt(events: Iterable[Event], violation: Violation, lines_max: int = 60) -> list[Event]:
-    """The events that matter to a violation, in time order: the message's, the client's, and every fault."""
+    """Return the events that matter to a violation, in time order: the message's, the client's, and every fault."""
     chosen = []
     mine: set[int] = set()  # connections of its clients
-    asked: set[tuple[int, int]] = set()  # commands chosen
+    asked: set[tuple[int, int]] = set()  # chosen commands
     for event in events:
         what = event["what"]
         if what in ("fault", "life", "whole"):
@@ -191,7 +191,7 @@ def excerpt(events: Iterable[Event], violation: Violation, lines_max: int = 60) 
         elif what == "reply" and (event["connection"], event.get("id")) in asked:
             chosen.append(event)
     if len(chosen) > lines_max:
-        # What is nearest to it says most.
+        # The nearest events say most.
         chosen = sorted(
             sorted(chosen, key=lambda event: abs(event["at"] - violation.at))[:lines_max],
             key=lambda event: float(event["at"]),

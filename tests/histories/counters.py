@@ -1,10 +1,10 @@
-"""What the endpoints counted beside what the clients saw: the sums of a record have to agree.
+"""Compares the endpoints' counters with the clients' observations: the sums of a record have to agree.
 
 Owns: the sums. Must never: explain a loss; it only says whether the endpoints' own figures leave room for it.
 
-The counters of an endpoint's life are known where they were read at its end; those of a life that was killed or
-stopped have died with it. What a connection that ended had under way may be counted or not: sums over endpoints with
-such connections are bounds, all others are exact.
+The counters of an endpoint's life are known if somebody read them at its end; those of a life that was killed or
+stopped died with it. Work under way on a connection that ended may be counted or not: sums over endpoints with such
+connections are bounds, all others are exact.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .record import Event
 if TYPE_CHECKING:
     from .checker import Verdict
 
-#: Codes in ``errors_total`` that are not of replies to clients.
+#: Codes in ``errors_total`` that do not belong to replies to clients.
 NOT_REPLIES = frozenset({"link", "peer_handshake"})
 
 
 class Life:
-    """What one life of an endpoint counted within the history."""
+    """The counts of one life of an endpoint within the history."""
 
     def __init__(self, begin: Event | None, end: Event) -> None:
         self.name: str = end["life"]
@@ -38,7 +38,7 @@ class Life:
 
 
 def lives(history: History) -> list[Life]:
-    """Those whose counters are known."""
+    """Return those whose counters are known."""
     begins: dict[str, Event] = {}
     found = []
     for event in history.events:
@@ -51,7 +51,7 @@ def lives(history: History) -> list[Life]:
 
 
 def check_counters(history: History, verdict: Verdict) -> None:
-    """All sums; after the other rules, whose findings they are compared with."""
+    """Check all sums; after the other rules, since it compares the sums with their findings."""
     known = lives(history)
     connections: defaultdict[str, list[Connection]] = defaultdict(list)
     for connection in history.connections.values():
@@ -77,7 +77,7 @@ def _check_life(life: Life, connections: list[Connection], verdict: Verdict) -> 
         verdict.violate("5", f"{life.name} met {life.values['turns_failed_total']:g} faults of its own", life.at)
     ended = [connection for connection in connections if connection.ended_at < life.at]
 
-    # Into outboxes, and out of them. What was kept and sent again is counted apart.
+    # Into outboxes, and out again. Retained messages that were sent again count separately.
     heard = sum(
         1
         for connection in connections
@@ -89,7 +89,7 @@ def _check_life(life: Life, connections: list[Connection], verdict: Verdict) -> 
         wrong("messages delivered", delivered, heard, heard)
     verdict.unread += max(int(delivered) - heard, 0)
 
-    # Publishes: those that were refused as they stood are not counted.
+    # Publishes: those that an endpoint refused as invalid do not count.
     publishes = [
         command
         for connection in connections
@@ -114,8 +114,8 @@ def _check_life(life: Life, connections: list[Connection], verdict: Verdict) -> 
 
 
 def _check_duplicates(history: History, known: list[Life], complete: bool, verdict: Verdict) -> None:
-    """Each duplicate is dropped at one endpoint, and counted there. So is what an endpoint asks again, around a crash,
-    of a home that has had it; without ``ack`` nobody is told of either.
+    """Check the duplicates. Each is dropped at one endpoint, and counted there. So is a request that an endpoint
+    repeats, around a crash, to a home that has already had it; without ``ack`` nobody learns of either.
     """
     sends = [send for message in history.messages.values() for send in message.sends]
     told = sum(1 for send in sends if (send.reply or {}).get("duplicate") is True)

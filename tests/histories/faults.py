@@ -1,6 +1,6 @@
-"""Faults as they are done to a bed: each begins, lasts, and is mended, whatever happens to the history meanwhile.
+"""Applies faults to a bed: each begins, lasts, and is repaired, regardless of the history.
 
-Owns: the doing and the mending, and their place in the record. Must never: choose (``plan`` does).
+Owns: applying and repairing, and their place in the record. Must never: choose (``plan`` does).
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from .bed import Bed, Endpoint
 from .plan import Fault
 from .record import Recorder
 
-#: How long replicas may take before an endpoint is killed, in seconds.
+#: Time that replicas have before an endpoint is killed, in seconds.
 REPLICATED_S = 20.0
 
 
 class PassedOver(Exception):
-    """What the fault was meant for is not there, or has another fault of its kind."""
+    """The fault's target is missing, or has another fault of its kind."""
 
 
 class Faults:
-    """All faults of one history. One process has one fault at a time: another that meets it is passed over."""
+    """All faults of one history. A process has one fault at a time: another that meets it is skipped."""
 
     def __init__(self, bed: Bed, recorder: Recorder) -> None:
         self._bed = bed
         self._recorder = recorder
-        self._taken: set[str] = set()  # endpoints, links and nodes that have a fault
+        self._taken: set[str] = set()  # endpoints, links and nodes with a fault
         self._crash = asyncio.Lock()
 
     async def inject(self, fault: Fault) -> None:
-        """Begin, wait, mend."""
+        """Begin the fault, wait, repair it."""
         about: dict[str, Any] = {"kind": fault.kind, "where": fault.where}
         if fault.kind in _LINKS:
             about["other"] = fault.other
@@ -72,7 +72,7 @@ class Faults:
         self._recorder.add("life", endpoint=endpoint.name, life=endpoint.life, phase=phase)
 
     async def start(self, endpoint: Endpoint) -> None:
-        """A new life."""
+        """Start a new life."""
         await endpoint.start_with_a_store()
         self._life(endpoint, "started")
 
@@ -86,7 +86,7 @@ class Faults:
 
     @asynccontextmanager
     async def _one_at_a_time(self) -> AsyncIterator[None]:
-        """With replicas: once every slot has its own, and no other endpoint is killed until they have again."""
+        """Kill it; with replicas once every slot has its own, and no other endpoint until they have them again."""
         if not self._bed.settings.replication or self._bed.changed:
             yield
             return
@@ -117,7 +117,7 @@ class Faults:
 
     @asynccontextmanager
     async def settings(self, fault: Fault) -> AsyncIterator[None]:
-        """Record others. Each endpoint that starts from then on takes them. Nothing has to be mended."""
+        """Record other settings. Each endpoint that starts from then on takes them. Nothing needs repair."""
         async with self._taking("settings"):
             keeps, has_journal = self._bed.settings.history != "off", self._bed.riak is None
             history = "store" if has_journal and fault.chance * 4 % 2 >= 1 else "memory"
@@ -150,7 +150,7 @@ class Faults:
 
     @asynccontextmanager
     async def writer(self, fault: Fault) -> AsyncIterator[None]:
-        """SIGSTOP; by itself an endpoint gives a silent writer up after 4 s, and starts another."""
+        """SIGSTOP a writer; after 4 s an endpoint gives up a silent writer, and starts another."""
         lane = Lane.DURABLE if fault.kind == "durable writer" else Lane.SOFT
         async with self._taking(f"{fault.where} {lane}"):
             writers = self._bed.endpoints[fault.where].writers(lane)
@@ -167,7 +167,7 @@ class Faults:
 
     @asynccontextmanager
     async def nodes(self, fault: Fault) -> AsyncIterator[None]:
-        """Of the Riak cluster: one cut off from the others, one dead, one silent, or all dead."""
+        """A fault of the Riak cluster: one node cut off from the others, one dead, one silent, or all dead."""
         riak = self._bed.riak
         assert riak is not None
         async with self._taking("riak"):

@@ -1,7 +1,7 @@
-"""A client's connection that records everything: each command before it is sent, each frame as it comes.
+"""A client's connection that records everything: each command before it goes out, each frame as it comes.
 
-Owns: the ids of its commands, and which of them are unanswered. Must never: repeat a command, or reconnect by itself:
-what a library would do to hide a failure is what a history is about.
+Owns: the ids of its commands, and which are unanswered. Must never: repeat a command, or reconnect automatically: a
+library hides failures that way, and a history is about them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ingeborg.protocol.outgoing import OutgoingSocket, connect
 
 from .record import Recorder
 
-#: How long a connection may take to be made, in seconds: an endpoint allows itself as much for a handshake.
+#: Time limit for a connection, in seconds: an endpoint allows a handshake as much.
 CONNECT_S = 5.0
 
 
@@ -27,9 +27,9 @@ class Line:
         self.client = client
         self.endpoint = endpoint
         self.number = number
-        self.unanswered: dict[int, asyncio.Future[dict[str, Any]]] = {}  # commands that have a reply
+        self.unanswered: dict[int, asyncio.Future[dict[str, Any]]] = {}  # commands that expect a reply
         self.over = asyncio.Event()
-        #: Is given each position, with its number in the record, and whether that was the end of a recovery.
+        #: Gets each position, with its number in the record, and whether it ended a recovery.
         self.on_position: Callable[[int, str, bool], None] = lambda number, position, recovered: None
         self._life = life
         self._recorder = recorder
@@ -39,8 +39,8 @@ class Line:
         self._watch: asyncio.Task[None] | None = None
 
     async def open(self, url: str, *, lines: bool = False) -> None:
-        """Connect. ``lines``: several messages may share a frame (SPEC section 1.6). Raises ``OSError``,
-        ``TimeoutError`` or what `websockets` says of a handshake that failed."""
+        """Connect. ``lines``: several messages can share a frame (SPEC section 1.6). Raises ``OSError``,
+        ``TimeoutError`` or `websockets`' errors for a failed handshake."""
         async with asyncio.timeout(CONNECT_S):
             self._socket = await connect(url, self._message, lines=lines)
         self._recorder.add(
@@ -50,11 +50,11 @@ class Line:
 
     @property
     def is_open(self) -> bool:
-        """Can a command be sent?"""
+        """Can it send a command?"""
         return self._socket is not None and self._socket.takes_more and not self._ending
 
     def send(self, command: str, **fields: Any) -> asyncio.Future[dict[str, Any]]:
-        """Send a command; its reply, if it has one. Cancelled where the connection ends first, or has ended."""
+        """Send a command and return its reply, if it has one. Cancelled if the connection ends first, or has ended."""
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         if self._socket is None or not self.is_open:
             future.cancel()
@@ -67,7 +67,7 @@ class Line:
         return future
 
     async def close(self) -> None:
-        """Close the connection from here: what is on its way to it from now on is lost by our own doing."""
+        """Close the connection from here: messages on their way to it from now on are lost through us."""
         if self._socket is None:
             return
         if not self._ending and not self.over.is_set():
@@ -99,7 +99,7 @@ class Line:
             future.set_result(message)
 
     def _tell(self, position: str | None, beside: dict[str, Any]) -> None:
-        """A position, or a gap."""
+        """Record a position, or a gap."""
         number = len(self._recorder.events)
         about = beside if position is None else {"position": position, **beside}
         self._recorder.add("told", connection=self.number, number=number, **about)

@@ -1,8 +1,8 @@
-"""What a record says: who published, listened and was subscribed when, and when an endpoint was not what it should be.
+"""Reads a record: who published, listened and was subscribed when, and when an endpoint was impaired.
 
-Owns: the reading of a record, and its telling to the oracle as facts. Must never: judge (``ingeborg.bench.oracle``
-does, and ``checker`` what is of this record only), or know more than the record: what clients sent and got, when
-processes were killed, stopped and started, and what ``/metrics`` showed.
+Owns: reading a record, and passing it to the oracle as facts. Must never: judge (``ingeborg.bench.oracle`` does, and
+``checker`` for rules about this record only), or know more than the record: what clients sent and got, when processes
+were killed, stopped and started, and what ``/metrics`` showed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LINK_FAULTS = ("cut", "cut both ways", "delay", "loss")
 
 @dataclass
 class Command:
-    """One command and what came of it."""
+    """One command and its outcome."""
 
     connection: int
     id: int
@@ -51,28 +51,28 @@ class Command:
     fields: dict[str, Any]
     reply: Event | None = None
     replied_at: float = FOREVER
-    # When it was over for certain: its reply, or (a publish without `ack`) the next reply on its connection.
+    # When it was certainly over: its reply, or (a publish without `ack`) the next reply on its connection.
     over_at: float = FOREVER
 
     @property
     def error(self) -> str | None:
-        """The code it was refused with."""
+        """The error code of its refusal."""
         return self.reply.get("error") if self.reply is not None else None
 
     @property
     def succeeded(self) -> bool:
-        """Success was said; of a publish without `ack`: no error was, and replies to later commands have come."""
+        """It succeeded; for a publish without `ack`: no error came, but replies to later commands did."""
         return self.over_at < FOREVER and self.error is None
 
     @property
     def changed_nothing(self) -> bool:
-        """Refused with a code that says so (SPEC section 5)."""
+        """It was refused with a code that says so (SPEC section 5)."""
         row = ERRORS.get(self.error or "")
         return row is not None and row.next is Next.FIX
 
     @property
     def topics(self) -> list[str]:
-        """Of a ``subscribe`` or ``unsubscribe``."""
+        """The topics of a ``subscribe`` or ``unsubscribe``."""
         topic = self.fields.get("topic", [])
         return [topic] if isinstance(topic, str) else topic
 
@@ -86,7 +86,7 @@ class Connection:
     endpoint: str
     life: str
     opened_at: float
-    ended_at: float = FOREVER  # whichever side
+    ended_at: float = FOREVER  # by either side
     code: int | None = None
     by: str = ""
     commands: list[Command] = field(default_factory=list)
@@ -115,7 +115,7 @@ class Message:
 
 @dataclass
 class Window:
-    """A time in which an endpoint's life was not what it should be, and why."""
+    """A time in which an endpoint's life was impaired, and why."""
 
     begin: float
     end: float
@@ -123,7 +123,7 @@ class Window:
     why: str
 
     def meets(self, begin: float, end: float) -> bool:
-        """Have the two times a moment in common?"""
+        """Do the two times have a moment in common?"""
         return self.begin <= end and begin <= self.end
 
 
@@ -137,12 +137,12 @@ class Listen:
 
 
 class History:
-    """A record, read."""
+    """A record after reading."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.events = list(events)
         self.header: Event = {}
-        self.readers: frozenset[str] = frozenset()  # clients that recover: their deliveries are judged by ``readers``
+        self.readers: frozenset[str] = frozenset()  # clients that recover: ``readers`` judges their deliveries
         self.connections: dict[int, Connection] = {}
         self.messages: dict[tuple[str | None, Any], Message] = {}
         self.refused_messages: set[tuple[str | None, Any]] = set()
@@ -150,11 +150,11 @@ class History:
         self.changes: defaultdict[tuple[str, str], list[Command]] = defaultdict(list)  # (client, topic)
         self.strange_replies: list[str] = []
         self.whole_at: float | None = None
-        self.store_faults_at = FOREVER  # when nodes of the store first could not reach each other
-        self.lapses: list[Window] = []  # in which a living endpoint may have been taken for dead
-        self.crashes: list[Window] = []  # ``kill -9``, and what follows
+        self.store_faults_at = FOREVER  # when nodes of the store first lost each other
+        self.lapses: list[Window] = []  # when others may have taken a living endpoint for dead
+        self.crashes: list[Window] = []  # ``kill -9``, and its aftermath
         self.changes_of_members: list[Window] = []  # orderly ends and starts
-        self.link_faults: list[tuple[Window, set[str]]] = []  # and the two endpoints
+        self.link_faults: list[tuple[Window, set[str]]] = []  # with the two endpoints
         for event in self.events:
             reader = getattr(self, "_" + event["what"], None)
             if reader is not None:
@@ -264,10 +264,10 @@ class History:
                 listen.until = min(listen.until, listen.connection.ended_at)
 
     def _find_lapses(self) -> None:
-        """An endpoint that others take for dead notices by itself, before (its lease is shorter), and counts it.
+        """Find when others took a living endpoint for dead. It notices first (its lease is shorter), and counts it.
 
-        The window is from the last look that showed it in order to the first at which it has joined again and all
-        other endpoints that were looked at then have it among their peers.
+        The window runs from the last sample that showed it in order to the first at which it has joined again and all
+        other endpoints sampled then have it among their peers.
         """
         looks = [event for event in self.events if event["what"] == "look"]
         by_life: defaultdict[str, list[Event]] = defaultdict(list)
@@ -289,29 +289,29 @@ class History:
                 self.lapses.append(Window(begin, FOREVER, life, "taken for dead"))
 
     def _known(self, name: str, at: float, looks: list[Event]) -> bool:
-        """Do the others' last looks up to then all show it?"""
+        """Do the others' last samples up to then all show it?"""
         last = {look["endpoint"]: look for look in looks if look["at"] <= at and look["endpoint"] != name}
         return all(name in look["peers"] for look in last.values() if look["answered"])
 
-    # What it comes to
+    # Results
 
     def publisher(self, send: Command) -> Connection:
-        """The connection it was sent on."""
+        """Return the connection that carried it."""
         return self.connections[send.connection]
 
     def crashed(self, begin: float, end: float) -> bool:
-        """Did an endpoint crash, or may a living one have been taken for dead, so that it mattered then?"""
+        """Could an endpoint have crashed, or a living one have been taken for dead, so that it mattered then?"""
         return any(window.meets(begin, end) for window in (*self.crashes, *self.lapses))
 
     def may_lack(self, begin: float, end: float) -> bool:
-        """Of what was kept by then, or is asked for then: may some be lost (SPEC section 2.7)?"""
+        """Can messages retained by then, or requested then, be lost (SPEC section 2.7)?"""
         outlives = self._survives() or (self.header.get("history") == "store" and not self.header.get("changed"))
         if not outlives and any(window.meets(begin, end) for window in self.crashes):
             return True
         return any(window.meets(begin, end) for window in (*self.lapses, *self._unreached()))
 
     def facts(self) -> Facts:
-        """What the oracle is told; messages, connections and lists beside it."""
+        """Return the oracle's input, together with messages, connections and lists."""
         return Facts(
             places={
                 client: [_place(one) for one in listens]
@@ -325,20 +325,20 @@ class History:
         )
 
     def _survives(self) -> bool:
-        """Does what a home knows survive its crash? Other faults may take two homes at once, or one before its replica
-        is whole again. A home with other settings may have none."""
+        """Does a home's knowledge survive its crash? Other faults can take two homes at once, or one before its replica
+        is whole again. A home with other settings may have no replica."""
         is_whole = bool(self.header.get("replication")) and not self.header.get("changed")
         return is_whole and self.header["faults"] == ["kill"]
 
     def told_messages(self) -> dict[tuple[told.Name | None, Any], told.Message]:
-        """By topic and payload."""
+        """Return the messages by topic and payload."""
         return {
             key: told.Message(*key, sends=[self._send(one) for one in message.sends], dedup=message.dedup)
             for key, message in self.messages.items()
         }
 
     def copies(self) -> defaultdict[tuple[told.Name | None, Any], defaultdict[told.Name, list[Copy]]]:
-        """(topic, payload) -> client -> what it heard of it."""
+        """Return (topic, payload) -> client -> its deliveries."""
         found: defaultdict[tuple[told.Name | None, Any], defaultdict[told.Name, list[Copy]]]
         found = defaultdict(lambda: defaultdict(list))
         for connection in self.connections.values():
@@ -348,7 +348,7 @@ class History:
         return found
 
     def lines(self) -> list[Line]:
-        """The connections."""
+        """Return the connections."""
         by = {"": By.NOBODY, "client": By.CLIENT, "endpoint": By.OTHER}
         return [
             Line(
@@ -364,7 +364,7 @@ class History:
         ]
 
     def lists(self) -> list[Listed]:
-        """What clients were told of their own topics."""
+        """Return the clients' views of their own topics."""
         return [
             Listed(connection.client, command.at, command.replied_at, frozenset(command.reply["topic"]))
             for connection in self.connections.values()
@@ -373,7 +373,7 @@ class History:
         ]
 
     def sets(self) -> list[Listed]:
-        """The same of each client by the lists of subscribers that one connection was given of all topics."""
+        """Return each client's topics, from the lists of subscribers that one connection got of all topics."""
         topics: defaultdict[str, set[str]] = defaultdict(set)
         for client, topic in self.changes:
             topics[client].add(topic)
@@ -393,7 +393,7 @@ class History:
         if command.error is not None:
             outcome = Outcome.PARTIAL if command.error == "partial" else Outcome.TOLD
         elif not command.succeeded:
-            outcome = Outcome.CUT_OFF  # where its connection stayed, ``checker.check_replies`` says so
+            outcome = Outcome.CUT_OFF  # if its connection survived, ``checker.check_replies`` says so
         else:
             duplicate = (command.reply or {}).get("duplicate")
             said = Outcome.DUPLICATE if duplicate else Outcome.NEW
@@ -424,8 +424,8 @@ class History:
         return found
 
     def _unreached(self) -> list[Window]:
-        """To an endpoint that it does not reach, one that ends in order has crashed, and its clients are at none that
-        survives."""
+        """To an endpoint without a link to it, one that ends in order has crashed, and its clients are at no
+        survivor."""
         return [
             one
             for one in self.changes_of_members
@@ -460,6 +460,6 @@ def _change(client: str, topic: str, command: Command) -> Change:
 
 
 def _reached(reply: Event | None) -> frozenset[str]:
-    """Those endpoints that certainly got it, and knew where everybody is."""
+    """Return the endpoints that certainly got it, and knew where everybody is."""
     delivered, failed = (reply or {})["delivered"], (reply or {})["failed"]
     return frozenset() if "store" in failed else frozenset(delivered) - frozenset(failed)

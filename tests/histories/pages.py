@@ -1,11 +1,11 @@
-"""Pages of a history: written at the homes of their slots while these move, and looked for at the end.
+"""Pages of a history: written at the homes of their slots while these move, and checked at the end.
 
-Owns: who is asked to write a page, and the rule of what has to be there at the end. Must never: look for a page where
-its slot's home does not say that it acts.
+Owns: choosing the endpoint that writes a page, and the rule of what has to exist at the end. Must never: look for a
+page where its slot's home does not say that it acts.
 
-The rule, of ADR 21: what was confirmed last is at the slot's present home, and nothing older. A write that nobody
-answered may have been done, or not. After a home was lost its slots *arrive in part* elsewhere; of pages that were
-written before that nothing is promised.
+The rule, from ADR 21: the version confirmed last is at the slot's present home, and nothing older. An unanswered write
+may have been done, or not. After the loss of a home its slots *arrive in part* elsewhere; pages written before that
+have no guarantee.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .bed import Bed, Endpoint
 from .plan import Writing
 from .record import Event, Recorder
 
-#: Of a page, in bytes: a chunk of sixteen is 3 KiB.
+#: The size of a page, in bytes: a chunk of sixteen is 3 KiB.
 PAGE_BYTES = 200
 
-#: An endpoint that has not answered after so long stands still, in seconds; what it was asked to do is in doubt.
+#: An endpoint without an answer after this long stands still, in seconds; the outcome of its requests is in doubt.
 ANSWER_S = 0.5
 
-#: So long a home is looked for, in seconds, and so long is between two tries. A slot of a crashed home has none for
-#: longer; then the page is not written.
+#: The search for a home lasts this long, in seconds, and pauses this long between two tries. A slot of a crashed home
+#: has none for longer; then nobody writes the page.
 HOME_S, AGAIN_S = 2.0, 0.02
 
 Key = tuple[int, int]
@@ -39,7 +39,7 @@ Key = tuple[int, int]
 
 
 class Pages:
-    """Of one history."""
+    """The pages of one history."""
 
     def __init__(self, bed: Bed, recorder: Recorder) -> None:
         self._bed = bed
@@ -47,10 +47,10 @@ class Pages:
         self._sides: dict[str, Side] = {}  # by life
         self._opening: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._turns: defaultdict[Key, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._homes: dict[int, str] = {}  # of slots: who said to be
+        self._homes: dict[int, str] = {}  # by slot: the endpoint that claimed it
 
     async def write(self, writing: Writing) -> None:
-        """Find the home that does it. One after the other of one page, in their order."""
+        """Find the home and have it write the page. Writes of one page run one after the other."""
         async with self._turns[writing.slot, writing.number]:
             asked_at = self._recorder.now()
             until = asked_at + HOME_S
@@ -72,7 +72,7 @@ class Pages:
         return random.choice(list(running.values())) if running else None
 
     async def _ask(self, endpoint: Endpoint, writing: Writing) -> str:
-        """``confirmed``, ``in doubt``, or ``refused``: certainly not done."""
+        """Return ``confirmed``, ``in doubt``, or ``refused``: certainly not done."""
         try:
             side = await self._side(endpoint)
         except SideLost:
@@ -89,7 +89,7 @@ class Pages:
         return "confirmed" if answer["yes"] else "refused"
 
     async def _side(self, endpoint: Endpoint) -> Side:
-        """One for each life, and never another: what is asked over one is done in the order in which it was asked."""
+        """Return the life's connection: one for each life, and only one, since it runs requests in their order."""
         life = endpoint.life
         async with self._opening[life]:
             if life not in self._sides:
@@ -101,7 +101,7 @@ class Pages:
             return self._sides[life]
 
     async def look(self, numbers: Iterable[int]) -> None:
-        """The end: what each endpoint has, and what came to it. ``BenchError``: one does not say."""
+        """Collect what each endpoint has at the end, and its arrivals. ``BenchError``: one does not say."""
         mine = set(numbers)
         for endpoint in self._bed.running():
             rows = (await (await self._side(endpoint)).ask("pages"))["pages"]
@@ -118,14 +118,14 @@ class Pages:
             self._recorder.add("arrivals", endpoint=endpoint.name, slots=[row for row in rows if row[0] >= 0])
 
     async def close(self) -> None:
-        """No process is asked any more."""
+        """Send no further requests."""
         await asyncio.gather(*(side.close() for side in self._sides.values()), return_exceptions=True)
 
 
 @dataclass
 class Kept:
-    """What became of the pages. ``right``: as they have to be. ``moved``: of these, whose slots moved since, whole.
-    ``excused``: not as they have to be, after an arrival in part. ``wrong``: when it was written, and what is violated.
+    """The outcome of the pages. ``right``: as required. ``moved``: those whose slots moved since, whole. ``excused``:
+    not as required, after an arrival in part. ``wrong``: when it was written, and the violation.
     """
 
     right: int = 0
@@ -135,7 +135,7 @@ class Kept:
 
 
 def check_pages(events: Iterable[Event]) -> Kept:
-    """The rule."""
+    """Apply the rule."""
     writes: defaultdict[Key, list[Event]] = defaultdict(list)
     kept: defaultdict[Key, list[tuple[str, int]]] = defaultdict(list)
     acting: defaultdict[int, set[str]] = defaultdict(set)
@@ -154,7 +154,7 @@ def check_pages(events: Iterable[Event]) -> Kept:
                 arrivals[slot].append((at, whole))
     found = Kept()
     if not is_looked_at:
-        return found  # the history did not become whole, which is a violation by itself
+        return found  # the history did not become whole, which is a violation itself
     found.wrong += [(0.0, f"slot {slot} has the homes {names}") for slot, names in acting.items() if len(names) > 1]
     for key in writes.keys() | kept.keys():
         _check_page(key, writes[key], kept[key], arrivals[key[0]], found)
@@ -166,7 +166,7 @@ def _check_page(
 ) -> None:
     confirmed = [number for number, event in enumerate(writes) if event["phase"] == "confirmed"]
     last = confirmed[-1] if confirmed else None
-    # No page: 0. Where nothing was confirmed, none of those in doubt may have been done.
+    # No page: 0. If nothing was confirmed, perhaps none of the writes in doubt was done.
     may_be = {0 if event["gone"] else event["version"] for event in writes[last:]} | ({0} if last is None else set())
     versions = [version for _, version in kept] or [0]
     since = writes[last]["asked_at"] if last is not None else 0.0

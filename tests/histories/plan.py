@@ -1,6 +1,6 @@
-"""What a history does: operations and faults with their times, all drawn from one seed before anything runs.
+"""The plan of a history: operations and faults with their times, all drawn from one seed before anything runs.
 
-Owns: the draw. Must never: look at what comes of it; the same seed, store and network give the same plan.
+Owns: the draw. Must never: look at results; the same seed, store and network give the same plan.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from ingeborg.protocol.hashes import SLOTS
 
 from .allowances import PAUSE_UNNOTICED_S
 
-#: Clients that subscribe, and topics: few, so that every topic has several subscribers and every set changes.
+#: Subscribing clients, and topics: few, so that every topic has several subscribers and every set changes.
 SUBSCRIBERS, TOPICS = 6, 8
 
-#: Commands a second, in all: enough that several are under way at any time, few enough for two busy cores.
+#: Commands a second in total: enough that several are under way at any time, few enough for two busy cores.
 RATE = 45.0
 
 #: A client that has sent `unlisten` listens again after this time, in seconds.
 SILENT_S = 0.3
 
-#: Slots that have pages, pages of each, how many are written a second, and which part of these is taken out instead.
+#: Slots with pages, pages in each, writes a second, and the fraction of removals among these.
 PAGE_SLOTS, PAGES, PAGES_PER_S, GONE = 60, 3, 60.0, 0.2
 
-#: Clients that recover, where endpoints keep a history, what each does in a second, and which part of the messages is
-#: kept, for how long.
+#: Clients that recover, if endpoints keep a history, the operations of each per second, the fraction of retained
+#: messages, and the time for which they are retained.
 READERS, READING_RATE, KEPT, KEEP_S = 2, 2.5, 0.6, 3600
 
-#: Who asks `history` for so many of a topic gets all that is kept (SPEC section 1.4); and so many in a page of it.
+#: A `history` request for this many messages of a topic gets all retained ones (SPEC section 1.4); and the page size.
 ALL, PAGE = 1000, 5
 
-#: What a subscription may have beside its topic and still be for all messages, as long as its client comes back within
-#: the grace time: payloads here are strings, which have no attribute.
+#: Parts of a subscription besides its topic that still leave it with all messages, as long as its client comes back
+#: within the grace time: payloads here are strings, which have no attribute.
 EVERYTHING = {"x": [{"exists": False}]}
 DRESSES: tuple[dict[str, Any], ...] = (
     {},
@@ -51,17 +51,17 @@ DRESSES: tuple[dict[str, Any], ...] = (
 #: Draws of positions for a reader that comes back, used in turn.
 BACK = 64
 
-#: How long operations go on, in seconds, and for how long after the last fault has ended.
+#: Duration of the operations, in seconds, and after the last fault has ended.
 OPERATIONS_S, AFTER_FAULTS_S = 5.0, 1.0
 
 #: Operations begin this long before the first fault, in seconds.
 BEFORE_FAULTS_S = 0.8
 
-#: Kinds of faults that every history may have, and what a fault of it takes, in seconds.
+#: Kinds of faults for every history, each with its duration, in seconds.
 OF_PROCESSES = {
-    "kill": (0.3, 4.5),  # until it is started again
+    "kill": (0.3, 4.5),  # until the restart
     "stop": (0.3, 3.0),
-    "pause": (0.2, PAUSE_UNNOTICED_S),  # nobody notices
+    "pause": (0.2, PAUSE_UNNOTICED_S),  # unnoticed
     "long pause": (DEAD_AFTER_S + 0.5, DEAD_AFTER_S + 2.0),  # the others take it for dead
 }
 OF_LINKS = {"cut": (0.5, 5.5), "cut both ways": (0.5, 5.5), "delay": (1.0, 4.0), "loss": (1.0, 4.0)}
@@ -69,15 +69,15 @@ OF_STORES = {
     "lmdb": {"durable writer": (0.5, 5.0), "soft writer": (0.5, 5.0)},
     "riak": {"riak cut": (0.5, 4.0), "riak node": (0.5, 4.0), "riak silent": (0.5, 3.0), "riak down": (0.5, 3.0)},
 }
-#: A fault that records other settings of the cluster: endpoints take them at their next start. And how often a seed
-#: adds one to a history in which endpoints end.
+#: A fault that records other settings of the cluster: endpoints take them at their next start. And the probability that
+#: a seed adds one to a history in which endpoints end.
 SETTINGS, CHANGES = "settings", 0.3
 DURATIONS_S = OF_PROCESSES | OF_LINKS | OF_STORES["lmdb"] | OF_STORES["riak"] | {SETTINGS: (0.1, 0.5)}
 
 
 @dataclass(frozen=True)
 class Step:
-    """One operation. ``do``: what ``run`` knows how to do; ``who``: a client's name."""
+    """One operation. ``do``: a method of ``run``; ``who``: a client's name."""
 
     at_s: float
     do: str
@@ -87,19 +87,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault. ``where``: an endpoint's name; ``other``: of links, the other end's."""
+    """One fault. ``where``: an endpoint's name; ``other``: for links, the other end's."""
 
     at_s: float
     kind: str
     where: str
     other: str
     lasts_s: float
-    chance: float  # for whatever else it may need, 0 to 1
+    chance: float  # for other choices, 0 to 1
 
 
 @dataclass(frozen=True)
 class Writing:
-    """A page is written at the home of its slot, or taken out there."""
+    """A write of a page at the home of its slot, or a removal there."""
 
     at_s: float
     slot: int
@@ -110,7 +110,7 @@ class Writing:
 
 @dataclass(frozen=True)
 class Plan:
-    """A history before it has happened."""
+    """A history before it happens."""
 
     seed: int
     store: str
@@ -118,7 +118,7 @@ class Plan:
     endpoints: tuple[str, ...]
     subscribers: tuple[str, ...]
     topics: tuple[str, ...]
-    at: dict[str, str]  # subscriber -> the endpoint it listens at first
+    at: dict[str, str]  # subscriber -> the endpoint where it listens at first
     steps: tuple[Step, ...]
     faults: tuple[Fault, ...]
     pages: tuple[Writing, ...] = ()
@@ -126,12 +126,12 @@ class Plan:
 
     @property
     def kinds(self) -> list[str]:
-        """Of its faults, each once."""
+        """The kinds of its faults, each once."""
         return sorted({fault.kind for fault in self.faults})
 
 
 def possible(store: str, links: Sequence[str]) -> list[str]:
-    """The kinds of faults with this store; ``links``: what the network can do."""
+    """Return the kinds of faults with this store; ``links``: those of the network."""
     return [*OF_PROCESSES, *(kind for kind in OF_LINKS if kind in links), *OF_STORES[store]]
 
 
@@ -145,17 +145,17 @@ def make_plan(
     kinds: Sequence[str] | None = None,
     history: bool = False,
 ) -> Plan:
-    """Draw a plan. ``kinds``: of these faults, each once or twice; ``None``: the seed chooses one to three kinds.
-    ``history``: some messages are kept, and some clients recover."""
+    """Draw a plan. ``kinds``: these faults, each once or twice; ``None``: the seed chooses one to three kinds.
+    ``history``: endpoints retain some messages, and some clients recover."""
     if kinds is None:
         choosing = Random(f"{seed} kinds")
         kinds = choosing.sample(possible(store, links), choosing.choice((1, 2, 2, 3)))
         if history and {"kill", "stop"}.intersection(kinds) and choosing.random() < CHANGES:
             kinds.append(SETTINGS)
-        kinds.sort()  # whoever names them gets this plan again
+        kinds.sort()  # so that naming the same ones gives this plan again
     random = Random(f"{seed} {store} {network}")
     drawn = _faults(random, [kind for kind in kinds if kind != SETTINGS], endpoints)
-    # Some of it is drawn apart, so that it changes nothing of what a seed gave before.
+    # Some draws are separate, so that older seeds keep their plans.
     drawn += _faults(Random(f"{seed} settings"), [kind for kind in kinds if kind == SETTINGS], endpoints)
     faults = tuple(sorted(drawn, key=lambda fault: fault.at_s))
     subscribers = tuple(f"{seed} s{number}" for number in range(SUBSCRIBERS))
@@ -177,12 +177,12 @@ def make_plan(
 
 
 def chosen(number: int, draw: float) -> int:
-    """Choose the position that a reader comes back with: often one of the latest, sometimes any."""
+    """Choose the position with which a reader comes back: often one of the latest, sometimes any."""
     return number - 1 - int(draw**3 * number)
 
 
 def _kept(random: Random, steps: Sequence[Step]) -> list[Step]:
-    """The same, with some payloads to be kept, each time that they are published."""
+    """Return the same operations, with some payloads retained each time that they are published."""
     kept: dict[Any, bool] = {}
     found = []
     for step in steps:
@@ -195,8 +195,8 @@ def _kept(random: Random, steps: Sequence[Step]) -> list[Step]:
 def _readings(
     random: Random, name: str, endpoints: Sequence[str], topics: Sequence[str], ends: float
 ) -> Iterator[Step]:
-    """What a reader does: it comes back, here or elsewhere, and changes what it is subscribed to, perhaps with what was
-    kept. The positions of ``recover`` and ``since`` are drawn by their numbers, see ``chosen``."""
+    """Draw a reader's operations: it comes back, here or elsewhere, and changes its subscriptions, perhaps with
+    retained messages. Draws choose the positions of ``recover`` and ``since`` by number, see ``chosen``."""
     yield Step(0.0, "subscribe", name, {"topic": random.sample(topics, len(topics) - 2)})
     at_s = 0.5
     while at_s < ends:
@@ -226,7 +226,7 @@ def _writings(random: Random, seed: int, ends: float) -> Iterator[Writing]:
         at_s += random.expovariate(PAGES_PER_S)
         if at_s >= ends:
             return
-        # A number is the seed's own: on one bed the pages of several histories are kept.
+        # The number belongs to the seed: one bed keeps the pages of several histories.
         number = PAGES * seed + random.randrange(PAGES)
         yield Writing(at_s, random.choice(slots), number, version, random.random() < GONE)
 
@@ -257,7 +257,7 @@ class _Steps:
         self._topics = topics
         self._number = 0
         self._published: list[tuple[str, dict[str, Any]]] = []  # publishers and fields, to repeat
-        self._broadcast: dict[str, Any] = {}  # of the last one
+        self._broadcast: dict[str, Any] = {}  # the last one's
 
     def until(self, ends: float) -> list[Step]:
         """Subscribe everybody to half of the topics, then anything."""
@@ -284,13 +284,13 @@ class _Steps:
             return Step(at_s, "publish", publisher, fields)
         if draw < 0.79 and self._published:
             former, fields = random.choice(self._published[-8:])
-            # With another's own key it would be another message.
+            # With another publisher's own key it would be another message.
             return Step(at_s, "publish", former if isinstance(fields["dedup"], str) else publisher, dict(fields))
         if draw < 0.83:
             payload, ack = self._payload("b"), random.random() < 0.7
             fields = {"payload": payload, "ack": ack, "dedup": self._number % 4 > 0}
             if self._number % 3 == 0 and self._broadcast:
-                fields = self._broadcast  # once more
+                fields = self._broadcast  # again
             self._broadcast = dict(fields)
             return Step(at_s, "broadcast", publisher, fields)
         if draw < 0.90:
@@ -305,7 +305,7 @@ class _Steps:
             return Step(at_s, "listen again", subscriber)
         if draw < 0.98:
             return Step(at_s, "unlisten", subscriber)
-        # What has to be refused, and to change nothing.
+        # Operations that have to be refused, and to change nothing.
         if random.random() < 0.5:
             return Step(at_s, "subscribe", subscriber, {"topic": [random.choice(self._topics), ""]})
         return Step(at_s, "publish", publisher, {**self._publish(), "timestamp": "no number"})
@@ -322,6 +322,6 @@ class _Steps:
         return fields
 
     def _payload(self, kind: str) -> str:
-        # The seed's own: another history on the same endpoints must not have sent it, for it would be a duplicate.
+        # The seed's own: if another history on the same endpoints had sent it, it would be a duplicate.
         self._number += 1
         return f"{self._seed} {kind}{self._number}"

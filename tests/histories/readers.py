@@ -1,8 +1,8 @@
-"""Clients that recover, and what is kept for them, by a record: SPEC sections 2.3, 2.7 and 8.10.
+"""Checks the clients that recover, and their retained messages, by a record: SPEC sections 2.3, 2.7 and 8.10.
 
-Owns: the telling of the record to the simulator's oracle of recoveries (``tests.simulator.reader``), and the rules that
-are of this record: which gaps have a cause, and what `history` has to know. Must never: say itself what a client that
-came back had to get.
+Owns: passing the record to the simulator's oracle of recoveries (``tests.simulator.reader``), and the rules about this
+record: which gaps have a cause, and what `history` has to know. Must never: decide itself what a returning client had
+to get.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .record import Event
 
 @dataclass
 class Recovered:
-    """What came of it. ``saved``: positions that were told; ``back``: recoveries from one of them; ``owed``: pairs of a
-    reader and a retained message that it had to have at its end; ``asked``: messages that had to be in a `history`."""
+    """The outcome. ``saved``: positions received; ``back``: recoveries from one of these; ``owed``: pairs of a reader
+    and a retained message that it had to have at its end; ``asked``: messages that had to be in a `history`."""
 
     violations: list[Violation] = field(default_factory=list)
     saved: int = 0
@@ -36,9 +36,8 @@ class Recovered:
 
 @dataclass
 class Place:
-    """A connection of a reader's, while the record is told. ``back``: the position that its next ``listen`` has;
-    ``line``: since the last one; ``began``: when that was sent; ``listens``, ``wishes``: by the ids of their
-    commands."""
+    """A reader's connection while the record passes by. ``back``: the position of its next ``listen``; ``line``: since
+    the last one; ``began``: when that left; ``listens``, ``wishes``: by the ids of their commands."""
 
     reader: Reader[Place]
     closed_at: float | None = None
@@ -50,7 +49,7 @@ class Place:
 
 
 class Telling:
-    """A record, told event by event. ``found``: what it comes to."""
+    """Goes through a record, event by event. ``found``: the outcome."""
 
     def __init__(self, history: History) -> None:
         self.found = Recovered()
@@ -58,14 +57,14 @@ class Telling:
         self._readers = {name: Reader[Place](name) for name in sorted(history.readers)}
         self._places: dict[int, Place] = {}
         self._positions: dict[int, Position] = {}  # by their numbers in the record
-        self._commands: dict[tuple[int, int], Event] = {}  # publishes, and what is asked of `history`
+        self._commands: dict[tuple[int, int], Event] = {}  # publishes, and `history` requests
         self._sends: dict[tuple[int, int], Sent] = {}
         self._publications: dict[Any, Publication] = {}  # by payload
-        self._whole: dict[tuple[int, str], list[dict[str, Any]]] = {}  # all of a topic, as a connection was told
+        self._whole: dict[tuple[int, str], list[dict[str, Any]]] = {}  # all of a topic, as a connection got it
         self._had: set[str] = set()
 
     def tell(self) -> Recovered:
-        """All of it."""
+        """Go through the whole record."""
         for event in self._record.events:
             reader = getattr(self, "_on_" + event["what"], None)
             if reader is not None:
@@ -84,7 +83,7 @@ class Telling:
 
     @property
     def _partial(self) -> bool:
-        """Is what reached some kept, too?"""
+        """Were some of the arrivals retained messages?"""
         return not (self._record.crashes or self._record.lapses)
 
     def _violate(
@@ -92,13 +91,13 @@ class Telling:
     ) -> None:
         about = frozenset() if reader is None else frozenset({reader.name})
         for text in texts:
-            if text not in self._had:  # what is missing is missing at the end of each later recovery
+            if text not in self._had:  # a missing message is missing at the end of each later recovery
                 self._had.add(text)
                 payload = next((one for one in self._publications if f" {one} " in f"{text} "), None)
                 self.found.violations.append(Violation(None, section, text, at, about, payload=payload))
 
     def _lacks_for_nothing(self, begin: float, event: Event, reader: Reader[Place], what: str) -> None:
-        """Without a crash no gap is told. ``begin``: since when there may have been a cause."""
+        """Without a crash there is no gap. ``begin``: since when there could be a cause."""
         if not self._record.may_lack(begin - EPOCH, event["at"]):
             self._violate([f"{reader.name}, {what} is told a gap, and nothing was lost: {event}"], event["at"], reader)
 
@@ -134,7 +133,7 @@ class Telling:
             if "recover" in event:
                 place.listens[event["id"]] = _time(event), Line(place, place.back or True, True)
                 if place.line is None:
-                    self._begin(place, event["id"])  # what comes before the reply is its, too
+                    self._begin(place, event["id"])  # messages before the reply belong to it as well
         elif event["command"] in ("subscribe", "unsubscribe") and place.line is not None:
             asks = "last" in event or "since" in event
             reached = None
@@ -163,7 +162,7 @@ class Telling:
             if event.get("result") == "success":
                 _, line = place.listens[name[1]]
                 if place.line is not line:
-                    self._begin(place, name[1])  # from its position on all comes once more
+                    self._begin(place, name[1])  # from its position on everything comes once more
                 place.reader.listened(line, event, _time(event))
         elif place is not None:
             for wish in place.wishes.get(name[1], ()):
@@ -199,17 +198,17 @@ class Telling:
                 of = self._publications.values()
                 self._violate(holes(reader, line, of, self._partial, place.began), event["at"], reader)
 
-    # What is kept
+    # Retained messages
 
     def _is_kept_or_not(self, command: Event, reply: Event) -> None:
-        """Section 2.3: what is to be kept and is no duplicate is kept, and its publisher is told so."""
+        """Section 2.3: a new message that is to be retained is, and its publisher learns it."""
         expected = not reply.get("duplicate") if "keep_s" in command else None
         if reply.get("result") == "success" and reply.get("kept") is not expected:
             text = f"{command['payload']} is published, and its publisher told {reply}; kept should be {expected}"
             self._violate([text], reply["at"], section="2.3")
 
     def _look_in(self, command: Event, reply: Event) -> None:
-        """Section 2.7: what was confirmed to be kept before `history` was asked for is there."""
+        """Section 2.7: messages confirmed as retained before a `history` request are in its reply."""
         if reply.get("result") != "success":
             return
         asked_at = _time(command)
@@ -241,7 +240,7 @@ class Telling:
                 self._violate([text], reply["at"], section="2.7")
 
     def _page(self, whole: list[dict[str, Any]], command: Event, reply: Event) -> None:
-        """Section 2.7: the page continues after that message, as the whole history had it a moment before."""
+        """Section 2.7: the page continues after that message, as the whole history did a moment before."""
         mids = [one["mid"] for one in whole]
         behind = whole[mids.index(command["since"]) + 1 :]
         is_right = reply["publications"] == behind[: command["limit"]]
@@ -256,10 +255,10 @@ class Telling:
 
 
 def _time(event: Event) -> float:
-    """As the oracle has it."""
+    """Convert it to the oracle's form."""
     return float(event["at"]) + EPOCH
 
 
 def check_readers(history: History) -> Recovered:
-    """All rules."""
+    """Check all rules."""
     return Telling(history).tell()

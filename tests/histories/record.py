@@ -1,4 +1,4 @@
-"""What happened, event by event, as the clients and the tester saw it: kept in order, written and read as JSON lines.
+"""The events of a history, as the clients and the tester saw them: in order, written and read as JSON lines.
 
 Owns: the order of events and their clock (seconds since the history began, monotonic, one process). Must never: judge.
 
@@ -36,7 +36,7 @@ from typing import Any
 
 Event = dict[str, Any]
 
-#: Of a field of an event, as people are shown it, characters.
+#: The most characters of a field that people see of an event.
 TEXT_MAX = 200
 
 
@@ -52,16 +52,16 @@ class Recorder:
         return time.monotonic() - self._began
 
     def at(self, monotonic_s: float) -> float:
-        """A time of this machine's monotonic clock, as events have it."""
+        """Convert a time of this machine's monotonic clock to the events' clock."""
         return monotonic_s - self._began
 
     def add(self, what: str, **fields: Any) -> None:
-        """It happens now."""
+        """Record an event that happens now."""
         self.events.append({"at": round(self.now(), 6), "what": what, **fields})
 
 
 def write(events: Iterable[Event], path: Path) -> None:
-    """One JSON object a line."""
+    """Write one JSON object a line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         for event in events:
@@ -69,7 +69,7 @@ def write(events: Iterable[Event], path: Path) -> None:
 
 
 def read(path: Path) -> list[Event]:
-    """What ``write`` wrote. ``ValueError`` names the line that is no event."""
+    """Read what ``write`` wrote. ``ValueError`` names a line that is not an event."""
     events = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
@@ -82,7 +82,7 @@ def read(path: Path) -> list[Event]:
 
 
 def line(event: Event) -> str:
-    """An event for people. What is long, as a reply to `history`, is cut."""
+    """Show an event to people. Long fields, such as a reply to `history`, are cut."""
     rest = {key: value for key, value in event.items() if key not in ("at", "what") and value not in (None, {}, [])}
     texts = (f"{key}={value}" for key, value in rest.items())
     return f"{event['at']:9.4f} {event['what']:<8} " + " ".join(_cut(text) for text in texts)

@@ -1,7 +1,7 @@
-"""One history: a plan carried out on a bed, recorded.
+"""Runs one history: carries out a plan on a bed, and records it.
 
-Owns: the clients and the order of things: everybody listens, operations and faults go on by their times, all faults are
-mended, every loose end is awaited, counters are read. Must never: judge, or draw anything.
+Owns: the clients and the order of events: everybody listens, operations and faults follow their times, all faults are
+repaired, the run awaits every loose end, and reads the counters. Must never: judge, or draw anything.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ from .pages import Pages
 from .plan import ALL, EVERYTHING, KEEP_S, PAGE, SETTINGS, Plan, Step, chosen
 from .record import Event, Recorder
 
-#: Between two looks at every endpoint's metrics, in seconds: how closely it is known when one was taken for dead.
+#: Interval between two samples of every endpoint's metrics, in seconds: how precisely the record shows a presumed
+#: death.
 LOOKS_EVERY_S = 0.3
 
-#: Before a client that lost its connection tries the next endpoint, in seconds.
+#: Wait of a client that lost its connection before it tries the next endpoint, in seconds.
 AGAIN_S = 0.1
 
-#: Looks at an endpoint whose counters are wanted, before it is done without.
+#: Tries to read an endpoint's counters before the run goes on without them.
 LOOKS = 4
 
-#: A subscriber with so many commands unanswered begins no more: each may take as long as the store's time-out.
+#: A subscriber with this many unanswered commands begins no more: each can take as long as the store's time-out.
 UNANSWERED_MAX = 3
 
-#: At the end each reader comes back so often, each time with one of its positions.
+#: Returns of each reader at the end, each with one of its positions.
 TIMES_BACK = 4
 
-#: Connection attempts fail by these.
+#: Errors of failed connection attempts.
 UNREACHABLE = (OSError, TimeoutError, WebSocketException)
 
 
 class Subscriber:
-    """A client that listens, wherever it can; its operations one after the other, as far as they need a connection."""
+    """A client that listens wherever it can; operations that need a connection run one after the other."""
 
     def __init__(self, history: HistoryRun, name: str, first: str) -> None:
         self._history = history
@@ -56,8 +57,8 @@ class Subscriber:
         self.former: list[Line] = []  # left for the broker to close
 
     async def connect(self, to: str | None = None, *, leave: bool = False) -> bool:
-        """A new connection that listens. ``leave``: close the present one first; else that is the broker's to do.
-        Without ``to``: wherever it can, for as long as it takes."""
+        """Make a new connection that listens. ``leave``: close the present one first; else the broker has to. Without
+        ``to``: wherever it can, for as long as it takes."""
         async with self._lock:
             if leave and self.line is not None:
                 await self.line.close()
@@ -79,11 +80,11 @@ class Subscriber:
                 await asyncio.sleep(AGAIN_S)
 
     async def listen(self, line: Line) -> dict[str, Any]:
-        """The first command of a connection; its reply."""
+        """Send the first command of a connection; return its reply."""
         return await line.send("listen")
 
     def say(self, line: Line, step: Step) -> None:
-        """A command of the plan's."""
+        """Send a command of the plan."""
         line.send("listen" if step.do == "listen again" else step.do, **step.fields)
 
     async def keep(self) -> None:
@@ -94,7 +95,7 @@ class Subscriber:
                 await self.connect()
             else:
                 self._moved.clear()
-                # The one left may outlive the new one, if a `listen` of its own takes the client back.
+                # The old connection can outlive the new one, if its own `listen` takes the client back.
                 waits = [asyncio.create_task(event.wait()) for event in (line.over, self._moved)]
                 try:
                     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -111,7 +112,7 @@ class Subscriber:
 
 
 class Reader(Subscriber):
-    """A client that recovers: it comes back with any of the positions that it was ever told."""
+    """A client that recovers: it comes back with any of the positions that it ever received."""
 
     def __init__(self, history: HistoryRun, name: str, first: str, draws: Sequence[float]) -> None:
         super().__init__(history, name, first)
@@ -125,7 +126,7 @@ class Reader(Subscriber):
         is_first = not self._saved
 
         def told(number: int, position: str, is_end: bool) -> None:
-            # Of two connections it believes the one on which it listened last.
+            # With two connections, it believes the one on which it listened last.
             if line is self.line:
                 self._saved.append((number, position))
             if is_end or is_first:
@@ -135,7 +136,7 @@ class Reader(Subscriber):
         sent = line.send("listen", recover=True) if is_first else self._returns(line, next(self._draws))
         reply = await sent
         if reply.get("result") != "success":
-            await line.close()  # else a later `listen` without `recover` would make it a client as any other
+            await line.close()  # otherwise a later `listen` without `recover` would make it an ordinary client
         return reply
 
     def _returns(self, line: Line, draw: float) -> asyncio.Future[dict[str, Any]]:
@@ -148,7 +149,7 @@ class Reader(Subscriber):
 
     def say(self, line: Line, step: Step) -> None:
         if step.do == "listen anew":
-            # One at a time: what comes between two answers would be of either.
+            # One at a time: messages between two answers could belong to either.
             if self._saved and not line.unanswered:
                 self._returns(line, step.fields["recover"])
         elif "since" not in step.fields:
@@ -157,7 +158,7 @@ class Reader(Subscriber):
             line.send(step.do, **{**step.fields, "since": self._chosen(step.fields["since"])[1]})
 
     async def come_back(self) -> None:
-        """Until it has recovered on a new connection."""
+        """Wait until it has recovered on a new connection."""
         while True:
             await self.connect(leave=True)
             line, recovered = self.line, self._recovered
@@ -172,7 +173,7 @@ class Reader(Subscriber):
                 return
 
     async def look_in(self, topics: Sequence[str]) -> None:
-        """Ask for the history of all topics, and for its second half."""
+        """Request the history of all topics, and its second half."""
         line = self.line
         assert line is not None
 
@@ -195,7 +196,8 @@ def _reraise_cancellation() -> None:
 
 
 class HistoryRun:
-    """One plan on one bed. ``reach``: where clients connect to an endpoint, if that is not its own URL (a test's)."""
+    """Runs one plan on one bed. ``reach``: a test's own address for clients to connect to, instead of the
+    endpoint's."""
 
     def __init__(self, bed: Bed, plan: Plan, *, reach: Callable[[str, Endpoint], str] | None = None) -> None:
         self.bed = bed
@@ -215,7 +217,7 @@ class HistoryRun:
         self._pages = Pages(bed, self.recorder)
 
     async def run(self) -> list[Event]:
-        """The record. Whatever the broker does, it ends."""
+        """Run it and return the record. It always ends, even if the broker hangs."""
         plan = self.plan
         self.recorder.add(
             "history",
@@ -294,7 +296,7 @@ class HistoryRun:
             line.send(step.do, **step.fields)
 
     async def open(self, client: str, name: str) -> Line | None:
-        """A connection to that endpoint, if it can be had."""
+        """Connect to that endpoint, if possible."""
         endpoint = self.bed.endpoints[name]
         line = Line(self.recorder, next(self._numbers), client, name, endpoint.life)
         self._lines.append(line)
@@ -306,7 +308,7 @@ class HistoryRun:
         return line
 
     async def _keep_publisher(self, name: str) -> None:
-        """Each endpoint has a client that publishes there and nowhere else."""
+        """Give each endpoint a client that publishes there and nowhere else."""
         client = f"{self.plan.seed} p-{name}"
         while True:
             line = await self.open(client, name)
@@ -334,7 +336,7 @@ class HistoryRun:
             await asyncio.gather(*(look(endpoint) for endpoint in self.bed.endpoints.values()))
             await asyncio.sleep(LOOKS_EVERY_S)
 
-    # The end: nothing is wrong any more, so everything has to be right.
+    # The end: all faults are over, so everything has to be right.
 
     async def _end(self) -> None:
         try:
@@ -353,7 +355,7 @@ class HistoryRun:
             self.recorder.add("whole", yes=False, reason=str(error) or "commands have no replies")
             return
         self.recorder.add("whole", yes=True)
-        # A reply comes behind whatever was in an outbox by then. (Subscribers only: publishers hear nothing.)
+        # A reply comes after everything that was in an outbox by then. (Subscribers only: publishers receive nothing.)
         present = [subscriber.line for subscriber in self._subscribers.values()]
         lines = {line for line in (*present, *self._lines) if line is not None and line.is_open}
         with suppress(TimeoutError, asyncio.CancelledError):
@@ -366,14 +368,14 @@ class HistoryRun:
         await self._counters("end")
 
     async def _answered(self) -> None:
-        """Every command has its reply, or its connection has ended."""
+        """Wait until every command has its reply, or its connection has ended."""
         for line in self._lines:
             waiting = list(line.unanswered.values())
             if waiting:
                 await asyncio.wait(waiting, timeout=REPLY_S)
 
     async def _all_listen(self) -> None:
-        """Wherever they are, they listen: by now a command that fails may be repeated, and has to succeed."""
+        """Have all clients listen, wherever they are: by now a failed command can be repeated, and has to succeed."""
         for subscriber in self._subscribers.values():
             while True:
                 line = subscriber.line
@@ -385,7 +387,7 @@ class HistoryRun:
                 await asyncio.sleep(AGAIN_S)
 
     async def _probe(self) -> None:
-        """A last message to every topic from every endpoint, and one to everybody."""
+        """Send a last message to every topic from every endpoint, and one to everybody."""
         for name in self.plan.endpoints:
             client = f"{self.plan.seed} p-{name}"
             line = await self._publisher(client)
@@ -405,7 +407,8 @@ class HistoryRun:
     async def _counters(self, phase: str) -> None:
         for endpoint in self.bed.running():
             seen = None
-            for _ in range(LOOKS if phase == "begin" else 1):  # without it the sums would begin elsewhere
+            # without the first reading the sums would begin elsewhere
+            for _ in range(LOOKS if phase == "begin" else 1):
                 seen = seen or await endpoint.look(timeout_s=5.0)
             if seen is not None:
                 about = {"values": seen["values"], "drops": seen["drops"], "errors": seen["errors"]}
@@ -413,5 +416,5 @@ class HistoryRun:
 
 
 async def run_history(bed: Bed, plan: Plan, **options: Any) -> list[Event]:
-    """One history; its record."""
+    """Run one history and return its record."""
     return await HistoryRun(bed, plan, **options).run()

@@ -1,4 +1,4 @@
-"""The checker on histories made by hand: a correct one passes, each kind of violation is found, each loss explained."""
+"""The checker on hand-made histories: a correct one passes, it finds each kind of violation, and explains each loss."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .record import Event, read, write
 
 
 class Tape:
-    """A record being made: every event a tenth of a second after the one before."""
+    """A record in the making: every event comes a tenth of a second after the one before."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.at = 0.0
         self.store = "lmdb"
-        self.about: Event = {}  # in the header, beside
+        self.about: Event = {}  # additions to the header
         self._ids: dict[int, int] = {}
 
     def add(self, what: str, **fields: Any) -> Event:
@@ -61,7 +61,7 @@ class Tape:
         self.add("heard", connection=connection, key=key, payload=payload)
 
     def told(self, connection: int, **about: Any) -> int:
-        """A position or a gap; its number."""
+        """Record a position or a gap; return its number."""
         return int(self.add("told", connection=connection, number=len(self.events), **about)["number"])
 
     def closed(self, connection: int, by: str = "endpoint", code: int | None = None) -> None:
@@ -76,7 +76,7 @@ class Tape:
         self.at += seconds
 
     def verdict(self) -> Verdict:
-        """Judged, a second after the last event, when the history has come to its end."""
+        """Judge it a second after the last event, when the history has ended."""
         self.pass_time(2.0)
         return check(
             [
@@ -88,7 +88,7 @@ class Tape:
 
 
 class Two:
-    """Ann at a and bob at b listen and are subscribed to t, which nobody else has a part in; pat publishes at a."""
+    """Ann at a and bob at b listen and are subscribed to t, in which nobody else takes part; pat publishes at a."""
 
     def __init__(self) -> None:
         self.tape = Tape()
@@ -140,18 +140,18 @@ def test_a_correct_history_passes(two: Two) -> None:
     assert not +verdict.losses
 
 
-# What is violated. Each: what happens after Two, and the section that says that it must not.
+# Violations. Each: the events after Two, and the section that forbids them.
 
 
 def lost(two: Two) -> None:
     two.tape.published(two.pat, "m1")
-    two.tape.heard(two.ann, "m1")  # half-delivered, and called a success
+    two.tape.heard(two.ann, "m1")  # delivered to one only, but reported as a success
 
 
 def lost_without_ack(two: Two) -> None:
     two.tape.publish(two.pat, "m1", ack=False)
     two.tape.heard(two.ann, "m1")
-    two.tape.published(two.pat, "m2")  # its reply says that the one before had its outcome
+    two.tape.published(two.pat, "m2")  # the reply implies that the message before it had its outcome
     two.all_hear("m2")
 
 
@@ -336,7 +336,7 @@ def test_a_violation_is_found(happens: Callable[[Two], None]) -> None:
 
 
 def test_order_is_for_subscribers_that_stay(two: Two) -> None:
-    """What was sent before it moved may be looked for at its former place first."""
+    """A message sent before the move may go to the former place first."""
     first, second = two.tape.publish(two.pat, "m1"), two.tape.publish(two.pat, "m2")
     moved = two.listening("bob", "a")
     two.tape.closed(two.bob, code=4001)
@@ -353,7 +353,7 @@ def test_endpoints_that_do_not_become_whole_are_a_violation(two: Two) -> None:
     assert sections(check(history)) == ["8.9"]
 
 
-# What is explained, and by what.
+# Explained losses, with their causes.
 
 
 def publisher_told(two: Two) -> None:
@@ -372,7 +372,7 @@ def subscription_under_way(two: Two) -> None:
 
 
 def subscription_unanswered(two: Two) -> None:
-    """The endpoint did not say whether it was done; another of the client's does not either, until it must be over."""
+    """The endpoint did not say whether it was done; nor does another one of the client's, until it must be over."""
     two.tape.refuse(two.bob, two.tape.send(two.bob, "unsubscribe", topic=["t"]), "store_unavailable")
     two.tape.ask(two.bob, "subscribe", topic=["t"])
     two.tape.published(two.pat, "m1")
@@ -399,7 +399,7 @@ def moving_in_a_crash(two: Two) -> None:
 
 
 def left_before_its_former_connection_was_closed(two: Two) -> None:
-    """It moves, and goes away at once: that its former connection is still open does not make it listen there."""
+    """It moves, and leaves at once: its former connection is still open, but it does not listen there."""
     two.tape.closed(two.listening("bob", "a"), by="client")
     number = two.tape.publish(two.pat, "m1")
     two.tape.closed(two.bob, code=4001)
@@ -489,7 +489,7 @@ def test_after_a_crash_a_payload_published_twice_may_come_twice_and_once_its_tra
     for duplicate in (False, False):
         tape.published(two.pat, "m2", duplicate=duplicate)
         two.all_hear("m2")
-    # To each of the two, and by what the publisher was told.
+    # To each of the two, with the publisher's reply.
     assert sections(tape.verdict()) == ["7", "7", "7"]
 
 
@@ -597,7 +597,7 @@ def test_a_loss_at_an_endpoint_taken_for_dead_has_to_be_counted_as_a_drop() -> N
 
 
 class Rae(Two):
-    """She recovers, is subscribed to t, and has been told a position, the number of which is ``saved``."""
+    """She recovers, is subscribed to t, and has received a position with the number ``saved``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -609,7 +609,7 @@ class Rae(Two):
         self.saved = tape.told(self.line, position="p1")
 
     def keeps(self, payload: str, **reply: Any) -> None:
-        """Pat publishes, to be kept; the others hear it."""
+        """Pat publishes a message to retain; the others get it."""
         said = {"result": "success", "duplicate": False, "kept": True, **reply}
         self.tape.reply(self.pat, self.tape.publish(self.pat, payload, keep_s=60), **said)
         self.all_hear(payload)
@@ -634,7 +634,7 @@ class Rae(Two):
         return self.tape.told(self.line, position=position, recovered=True)
 
     def asks(self, *payloads: str) -> None:
-        """For all that is kept of t."""
+        """Request all retained messages of t."""
         of = [{"broadcast": payload, "mid": f"mid of {payload}"} for payload in payloads]
         asked = self.tape.send(self.line, "history", topic="t", last=1000)
         self.tape.reply(self.line, asked, result="success", publications=of, mid=None, more=False)
@@ -678,7 +678,7 @@ def a_kept_message_comes_back_only_the_second_time(rae: Rae) -> None:
 
 
 def a_position_covers_what_was_not_sent(rae: Rae) -> None:
-    """Within a recovery: the position comes before the second of two, and covers both."""
+    """Within a recovery: the position comes before the second of two messages, and covers both."""
     rae.away()
     rae.keeps("m1")
     rae.keeps("m2")
@@ -851,7 +851,7 @@ def test_a_forged_record_of_a_client_that_recovers_is_found(happens: Callable[[R
 
 @pytest.mark.parametrize("about", [{}, {"replication": True, "faults": ["kill"]}, {"history": "store"}])
 def test_after_a_crash_a_gap_has_a_cause_and_what_it_names_may_be_lacking(about: dict[str, Any]) -> None:
-    """Where the settings have changed a home may have had neither a replica nor a journal."""
+    """After a change of settings a home may have had neither a replica nor a journal."""
     rae = Rae()
     rae.tape.about |= {**about, "changed": bool(about)}
     rae.tape.add("life", endpoint="c", life="c#1", phase="killed")

@@ -1,4 +1,4 @@
-"""What histories have found, each reduced to the least that shows it."""
+"""Bugs that histories have found, each reduced to the smallest case."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..riak.double import RiakDouble
 
 
 async def test_on_riak_a_subscription_confirmed_during_a_cut_outlives_it() -> None:
-    """Found by seed 31 on Riak. One node of three is cut off, and so is what was last written there.
+    """Found by seed 31 on Riak. One node of three is cut off, with the latest writes there.
 
-    The `unsubscribe` is written by the two others. The `subscribe` after it may be read at the one, where the client
-    still is. Were nothing written then, the removal would be the later version when the cut heals.
+    The two others write the `unsubscribe`. The `subscribe` after it may read from the one where the client still is. If
+    it then wrote nothing, the removal would be the later version when the cut heals.
     """
     async with RiakDouble(nodes=3) as riak:
         riak.create_broker_types()
         home = RiakStore(riak.addresses)
         try:
             await home.open()
-            random = Random(1)  # requests go to the nodes in turn: others shift the turns
+            random = Random(1)  # nodes serve requests in turn: other draws shift the turns
             topics = [f"t{number}" for number in range(60)]
             await add(home, "ann", topics)
             riak.memory.cut([0], [1, 2])
@@ -41,10 +41,10 @@ async def test_on_riak_a_subscription_confirmed_during_a_cut_outlives_it() -> No
 
 
 async def test_on_riak_topics_of_two_homes_leave_a_clients_list_together() -> None:
-    """Found by seed 307 on Riak. Nothing is wrong with the cluster; the subscriber sets themselves are right.
+    """Found by seed 307 on Riak. The cluster is healthy, and the subscriber sets themselves are right.
 
-    One `unsubscribe` of topics with different homes is a write of the client's list at each of them; a union of the two
-    versions would undo both.
+    One `unsubscribe` of topics with different homes writes the client's list at each home; a union of the two versions
+    would undo both.
     """
     async with RiakDouble(nodes=3) as riak:
         riak.create_broker_types()
@@ -68,11 +68,11 @@ async def test_on_riak_topics_of_two_homes_leave_a_clients_list_together() -> No
 
 
 async def test_a_listen_that_waits_where_the_client_has_left_does_not_take_it_back(tmp_path: Path) -> None:
-    """Found by seed 32 on Riak. The store is slow; the client sends another `listen` behind what waits for it, gives
-    up, and listens elsewhere.
+    """Found by seed 32 on Riak. The store is slow; the client sends another `listen` behind waiting commands, gives up,
+    and listens elsewhere.
 
-    Were its old connection not read while something waits there, its close would not be seen, and the `listen` begun
-    after it, with the greater number.
+    If the endpoint did not read the old connection while commands wait there, it would miss the close, and begin the
+    `listen` after it, with the greater number.
     """
     store = Gated(EmbeddedStore(tmp_path))
     async with running(tmp_path, store=store) as endpoint:

@@ -1,7 +1,7 @@
-"""Real endpoints, real faults, the guarantees: seeded histories that between them have every kind of fault there is.
+"""Real endpoints, real faults, the guarantees: seeded histories that together have every kind of fault.
 
-A failing one prints its seed, what was violated with the section of SPEC, the events that matter, and the commands that
-run it again and that check its record again. More of them, on and on: ``make soak``.
+A failing one prints its seed, the violation with its section of SPEC, the events that matter, and the commands that run
+it again and check its record again. To run more without end: ``make soak``.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ HISTORIES: dict[tuple[str, str, Settings], list[tuple[int, list[str]]]] = {
 def test_every_kind_of_fault_is_among_them() -> None:
     for store in ("lmdb", "riak"):
         had = {kind for (on, *_), chosen in HISTORIES.items() if on == store for _, kinds in chosen for kind in kinds}
-        process_faults = {"stop", "long pause"} if store == "riak" else set()  # no store's business
+        process_faults = {"stop", "long pause"} if store == "riak" else set()  # without the store's faults
         links = set(OF_LINKS) - {"cut"} if store == "riak" else set()
         assert had >= set(possible(store, list(OF_LINKS))) - process_faults - links
     assert sum(len(chosen) for chosen in HISTORIES.values()) >= 10
 
 
 def test_each_of_them_is_done_however_slow_the_machine_is() -> None:
-    """A fault is passed over where what it is meant for has another: the first one there never is."""
+    """A fault is skipped if its target has another one: the first of a history never is."""
     for (store, network, settings), chosen in HISTORIES.items():
         for seed, kinds in chosen:
             network = "namespaces" if network == "any" else network
             options: dict[str, Any] = {"network": network, "endpoints": "abc", "links": list(OF_LINKS), "kinds": kinds}
             plan = make_plan(seed, store=store, history=settings.history != "off", **options)
             first: dict[str, str] = {}
-            for fault in plan.faults:  # in the order of their times
+            for fault in plan.faults:  # in time order
                 target = "riak" if fault.kind in OF_STORES["riak"] else fault.where
                 target = fault.kind if fault.kind == SETTINGS else target
                 if fault.kind in OF_LINKS:
@@ -109,7 +109,7 @@ async def test_guarantees_hold_on_real_processes_through_every_kind_of_fault(tmp
     assert len(due) == number_of_all >= len(HISTORIES)
     assert sum(due) >= 70 * number_of_all, due
     assert sum(verdict.pages.right for verdict in verdicts) >= 70 * number_of_all
-    if len(due) >= 10:  # in the few for a change it may be that none has
+    if len(due) >= 10:  # with only a few for a change, perhaps none has
         moved = sum(verdict.pages.moved for verdict in verdicts)
         assert moved >= number_of_all, "of the pages that are right, hardly one has moved"
     recovered = [verdict.recovered for verdict in verdicts if verdict.recovered.saved]
@@ -117,7 +117,7 @@ async def test_guarantees_hold_on_real_processes_through_every_kind_of_fault(tmp
     assert len(recovered) == len(kinds_of)
     assert sum(one.back for one in recovered) >= 8 * len(recovered)
     assert sum(one.owed for one in recovered) >= 50 * len(recovered)
-    # An endpoint that stops, or cannot hand on what it has, leaves nothing that has to be in a `history`. Nor does a
+    # An endpoint that stops, or cannot hand over its messages, leaves none that a `history` has to have. Nor does a
     # crash while the settings change.
     if len(due) >= 10 or not any({"stop", "cut both ways"}.intersection(kinds) for kinds in kinds_of):
         assert sum(one.asked for one in recovered) >= 100 * sum(SETTINGS not in kinds for kinds in kinds_of)
@@ -129,13 +129,13 @@ async def _histories_on(
     directory: Path,
     verdicts: list[Verdict],
 ) -> list[str]:
-    """One after the other on one bed; what failed, in full. ``verdicts``: gets what each came to."""
+    """Run them one after the other on one bed; return the failures in full. ``verdicts``: gets each outcome."""
     failures = []
     store, network, settings = kind
     async with bed(store, network, directory, settings=settings) as on:
         assert on.form == form.name(), "the histories are to be those of the form that is tested"
         for seed, kinds in chosen:
-            # A proxy does not lose packets: without namespaces that fault is left out, and the line says so.
+            # A proxy does not lose packets: without namespaces that fault is skipped, and the line says so.
             plan = plan_for(seed, on, [kind for kind in kinds if kind not in OF_LINKS or kind in on.wires.links])
             events = await run_history(on, plan)
             verdict = check(events)
@@ -154,7 +154,7 @@ async def _histories_on(
 
 
 async def test_networks_of_two_runs_are_not_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is one of a run that was killed, and left its own behind, taken again: its routes would lead there."""
+    """Nor is one that a killed run left behind taken again: its routes would lead there."""
     if reason := await permitted():
         wants.skip("network namespaces", reason)
     async with Namespaces("a") as first:
@@ -194,7 +194,7 @@ async def test_a_proxy_cuts_between_two_and_not_between_others() -> None:
 
 
 class Lossy:
-    """A TCP proxy before an endpoint that loses every tenth notification it is to pass on to its client."""
+    """A TCP proxy before an endpoint that loses every tenth notification on the way to its client."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.lost = 0
@@ -233,7 +233,7 @@ class Lossy:
     async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.readuntil(b"\r\n\r\n"))
         while True:
-            head = await reader.readexactly(2)  # RFC 6455 section 5.2: of a server's frame, which has no mask
+            head = await reader.readexactly(2)  # RFC 6455 section 5.2: a server's frame, which has no mask
             size, more = head[1], b""
             if size >= 126:
                 more = await reader.readexactly(2 if size == 126 else 8)
@@ -249,7 +249,7 @@ class Lossy:
 
 @finds("Of the notifications to one client every tenth is lost.")
 async def test_a_link_that_loses_notifications_is_seen(tmp_path: Path) -> None:
-    """And so is one that repeats: the same record with a delivery taken out, or put in twice."""
+    """And so is a repetition: the same record without one delivery, or with one twice."""
     async with bed("lmdb", "proxy", tmp_path, "ab") as on:
         plan = plan_for(41, on, [])
         events = await run_history(on, plan)
@@ -286,5 +286,5 @@ def _each_delivery_matters(events: list[Event]) -> None:
         without = check([*events[:number], *events[number + 1 :]])
         assert without.violations, events[number]
         again = check([*events[: number + 1], *events[number:]])
-        # Around an endpoint that may have been taken for dead the rule is another's.
+        # Another rule applies around an endpoint that others may have taken for dead.
         assert {"7", "8.3"} & {violation.section for violation in again.violations}, events[number]

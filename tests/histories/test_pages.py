@@ -1,4 +1,4 @@
-"""What has to become of pages, by records made by hand."""
+"""The required outcome of pages, by hand-made records."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ def counts(kept: Kept) -> tuple[int, int, int, int]:
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        # What was confirmed last is there.
+        # The version confirmed last is there.
         ([wrote(1, at=1.0), wrote(2, at=2.0), has(2)], (1, 0, 0, 0)),
         ([wrote(1, at=1.0), wrote(2, at=2.0), has(2), WHOLE], (1, 1, 0, 0)),
         ([wrote(1, at=1.0), wrote(2, at=2.0), has(1), WHOLE], LOST),
         ([wrote(1, at=1.0), has(), WHOLE], LOST),
         ([wrote(1, at=1.0), has(-1), IN_PART], LOST),
-        # What was taken out last is not.
+        # A page whose removal was confirmed last is not.
         ([wrote(1, at=1.0), wrote(2, at=2.0, gone=True), has(), WHOLE], (1, 1, 0, 0)),
         ([wrote(1, at=1.0), wrote(2, at=2.0, gone=True), has(1), WHOLE], LOST),
-        # What nobody answered may be there, if it is later than what was confirmed.
+        # An unanswered write can be there, if it is later than the confirmed one.
         ([wrote(1, at=1.0), wrote(2, at=2.0, phase="in doubt"), has(1)], (1, 0, 0, 0)),
         ([wrote(1, at=1.0), wrote(2, at=2.0, phase="in doubt"), has(2)], (1, 0, 0, 0)),
         ([wrote(1, at=1.0, phase="in doubt"), wrote(2, at=2.0), has(1)], LOST),
         ([wrote(1, at=1.0, phase="in doubt"), has()], (1, 0, 0, 0)),
         ([wrote(1, at=1.0, phase="in doubt", gone=True), wrote(2, at=2.0, phase="in doubt"), has(2)], (1, 0, 0, 0)),
-        # What was refused may not.
+        # A refused write cannot.
         ([wrote(1, at=1.0), wrote(2, at=2.0, phase="refused"), has(2)], LOST),
         ([wrote(1, at=1.0, phase="refused"), has()], (0, 0, 0, 0)),
-        # After an arrival in part nothing is promised of what was written before it.
+        # After an arrival in part, earlier writes have no guarantee.
         ([wrote(1, at=1.0), has(), IN_PART], (0, 0, 1, 0)),
         ([wrote(1, at=1.0), wrote(2, at=2.0), has(1), came((5.0, False), (6.0, True))], (0, 0, 1, 0)),
         ([wrote(1, at=1.0), has(1), IN_PART], (1, 0, 0, 0)),
         ([wrote(1, at=1.0), wrote(2, at=6.0), has(), IN_PART], LOST),
-        # A page is at one place.
+        # A page is in one place.
         ([wrote(1, at=1.0), has(1), has(1, by="c")], (0, 0, 0, 2)),
-        # Of a history that did not become whole nothing was looked at.
+        # Nothing was checked in a history that did not become whole.
         ([wrote(1, at=1.0)], (0, 0, 0, 0)),
     ],
 )

@@ -1,12 +1,12 @@
-"""The network between endpoints, and its faults: network namespaces where they are permitted, else proxies.
+"""The network between endpoints, and its faults: network namespaces if the system permits them, else proxies.
 
-Owns: what lies between two endpoints, and its end. Must never: touch what clients and endpoints say to each other, or
+Owns: the network between two endpoints, and its end. Must never: touch the traffic between clients and endpoints, or
 anything of the machine that it has not made.
 
-*Namespaces* (Linux, root): each endpoint in one of its own, on a bridge that this process has an address on. A cut
-drops packets in the kernel, one way, silently (nftables; without it a wrong neighbour's address does the same); loss
-drops some of them at random; delay needs netem. *Proxies*: each endpoint advertises a TCP proxy, which stops passing
-bytes on in one direction of one pair, or passes them late. It cannot lose packets.
+*Namespaces* (Linux, root): each endpoint has its own, on a bridge on which this process has an address. A cut drops
+packets in the kernel, one way, silently (nftables; without it a wrong neighbour's address does the same); loss drops
+some packets at random; delay needs netem. *Proxies*: each endpoint advertises a TCP proxy, which stops passing bytes in
+one direction of one pair, or passes them late. It cannot lose packets.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ DELAY_S_MIN, DELAY_S_MAX = 0.02, 0.25
 #: Packets lost, in percent: enough for retransmissions all the time, not enough for a connection to stand still.
 LOSS_PERCENT_MIN, LOSS_PERCENT_MAX = 2, 15
 
-#: Of an endpoint's internal address, in a namespace of its own.
+#: Port of an endpoint's internal address, in its own namespace.
 INSIDE_PORT = 9001
 
-#: How long a command that sets the network up may take, in seconds.
+#: Time limit for a command that sets the network up, in seconds.
 COMMAND_S = 60.0
 
 
 async def until_one_ends(pumps: Sequence[asyncio.Task[None]], *writers: asyncio.StreamWriter) -> None:
-    """Both directions of a connection that is passed on: the end of one is the end of both."""
+    """Both directions of a proxied connection: the end of one is the end of both."""
     try:
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -49,7 +49,7 @@ async def until_one_ends(pumps: Sequence[asyncio.Task[None]], *writers: asyncio.
 
 
 def subnets() -> Iterator[int]:
-    """The third bytes of subnets of 198.18.0.0/16, in an order that two runs hardly share.
+    """Return third bytes of subnets of 198.18.0.0/16, in an order that two runs hardly share.
 
     These are RFC 2544's addresses for tests between networks: no real network has them.
     """
@@ -57,41 +57,41 @@ def subnets() -> Iterator[int]:
 
 
 class Wires(Protocol):
-    """What lies between the endpoints. ``links``: the kinds of faults it can do."""
+    """The network between the endpoints. ``links``: the kinds of faults it can make."""
 
     name: str
     links: tuple[str, ...]
 
     def host(self, name: str) -> str:
-        """Where clients reach it."""
+        """Return the URL at which clients reach it."""
 
     def through(self, name: str) -> Sequence[str]:
-        """A command to start it with."""
+        """Return the command that starts it."""
 
     def options(self, name: str) -> Sequence[str]:
-        """More of `serve`'s."""
+        """Return further options of `serve`."""
 
     def advertised(self, name: str, url: str) -> str:
-        """The URL of its ready line."""
+        """Return the URL of its ready line."""
 
     def inside(self, name: str, url: str) -> str:
-        """The URL of its metrics."""
+        """Return the URL of its metrics."""
 
     async def cut(self, pair: Pair, on: bool) -> None:
-        """Nothing gets through, one way; or again."""
+        """Let nothing through, one way; or everything again."""
 
     async def slow(self, pair: Pair, chance: float | None) -> None:
-        """Late, one way; ``None``: in time again."""
+        """Delay everything, one way; ``None``: nothing."""
 
     async def lose(self, pair: Pair, chance: float | None) -> None:
-        """Only some of it gets through, one way; ``None``: all."""
+        """Let only part through, one way; ``None``: everything."""
 
 
 class Proxies:
     """A proxy before each endpoint. Use as ``async with Proxies(names) as wires``.
 
-    Each endpoint dials from an address of its own: all of 127.0.0.0/8 is this machine's (Linux). To look for the
-    dialler's port among a busy machine's sockets takes so long that dials time out, and there are ever more of them.
+    Each endpoint dials from its own address: all of 127.0.0.0/8 is this machine's (Linux). Finding the dialler's port
+    among a busy machine's sockets takes so long that dials time out, and their number grows.
     """
 
     name = "proxy"
@@ -160,7 +160,7 @@ class Proxies:
         except OSError:
             writer.close()  # as the endpoint itself refuses, before its start and after its end
             return
-        # Whoever ends one direction ends both; what was held back in the other is lost, as with a broken connection.
+        # The end of one direction ends both; held-back data in the other is lost, as with a broken connection.
         pumps = [
             asyncio.create_task(self._pass_on((dialler, target), reader, onward[1])),
             asyncio.create_task(self._pass_on((target, dialler), onward[0], writer)),
@@ -190,7 +190,7 @@ class Namespaces:
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = list(names)
-        self.subnet: int | None = None  # see `subnets`; None: nothing has been made
+        self.subnet: int | None = None  # see `subnets`; None: nothing exists yet
         self._cut: set[Pair] = set()
         self._lost: dict[Pair, int] = {}
         self._delayed: dict[Pair, int] = {}
@@ -229,8 +229,8 @@ class Namespaces:
             self.links = (*self.links, "delay")
 
     async def _claim(self) -> None:
-        """A subnet that nobody else here has, another run or what is left of one that was killed: the bridge is named
-        after it, and of two bridges of one name the kernel makes one."""
+        """Find a subnet that nobody else here has, neither another run nor the remains of a killed one: the bridge's
+        name contains it, and the kernel merges two bridges with one name."""
         for subnet in subnets():
             bridge = f"ih{subnet}"
             try:
@@ -253,7 +253,7 @@ class Namespaces:
 
     @property
     def _mark(self) -> str:
-        """The bridge's name, which the names of all else begin with."""
+        """Return the bridge's name, the prefix of all other names."""
         return f"ih{self.subnet}"
 
     def _space(self, name: str) -> str:
@@ -282,7 +282,7 @@ class Namespaces:
         if self._has_nft:
             await self._filter(pair[0])
             return
-        # Frames to nobody: the other end does not take them.
+        # Frames to nobody: the other end ignores them.
         neighbour = (self.host(pair[1]), "dev", "eth0")
         space = self._space(pair[0])
         if on:
@@ -298,7 +298,7 @@ class Namespaces:
         await self._filter(pair[0])
 
     async def slow(self, pair: Pair, chance: float | None) -> None:
-        """With netem all that leaves the first of the pair is late, to its clients too."""
+        """With netem everything that leaves the first of the pair is late, also to its clients."""
         space = self._space(pair[0])
         if chance is None:
             self._delayed.pop(pair, None)
@@ -310,7 +310,7 @@ class Namespaces:
             await _run("tc", "-n", space, "qdisc", "add", "dev", "eth0", "root", "netem", "delay", f"{max(mine)}ms")
 
     async def _filter(self, source: str) -> None:
-        """All rules of one endpoint's namespace, at once."""
+        """Set all rules of one endpoint's namespace at once."""
         rules = [f"ip daddr {self.host(target)} drop" for name, target in sorted(self._cut) if name == source]
         rules += [
             f"ip daddr {self.host(target)} numgen random mod 100 < {percent} drop"
@@ -339,7 +339,7 @@ async def _run(*command: str, check: bool = True, given: str | None = None) -> i
 
 
 async def permitted() -> str:
-    """Empty where namespaces can be made here; else why not."""
+    """Return an empty text if namespaces work here; else why not."""
     if shutil.which("ip") is None:
         return "there is no `ip` (iproute2)"
     try:
@@ -352,7 +352,7 @@ async def permitted() -> str:
 
 
 async def wires_of(network: str, names: Sequence[str]) -> Any:
-    """``namespaces``, ``proxy``, or what is permitted (``any``). Raises ``OSError`` where it is not."""
+    """Return ``namespaces``, ``proxy``, or a permitted one (``any``). Raises ``OSError`` if it is not permitted."""
     if network == "proxy":
         return Proxies(names)
     reason = await permitted()
