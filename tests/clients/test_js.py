@@ -1,6 +1,6 @@
 """The JavaScript client: its own tests by Node's runner, its types by tsc, and itself in a real browser.
 
-Its tests in ``clients/js/test`` start endpoints of this tree. Skips where there is no Node 20, no npm, no Chromium.
+Its tests in ``clients/js/test`` start endpoints of this tree. Skips without Node 20, npm or Chromium.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def node() -> str:
 
 
 def run(*command: str | Path, cwd: Path = HOME, **environment: str) -> str:
-    """Run it to its end; what it said. Whatever happens, it and what it has started are gone."""
+    """Run it to its end; return its output. In any case, it and the processes that it started are gone."""
     process = subprocess.Popen(
         command,
         cwd=cwd,
@@ -66,7 +66,7 @@ def run(*command: str | Path, cwd: Path = HOME, **environment: str) -> str:
     try:
         said, _ = process.communicate(timeout=NODE_S_MAX)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGTERM)  # its endpoints are ended by it
+        os.killpg(process.pid, signal.SIGTERM)  # which ends its endpoints
         said, _ = process.communicate(timeout=10)
         pytest.fail(f"not within {NODE_S_MAX} s: {said[-4000:]}")
     assert process.returncode == 0, said[-8000:]
@@ -135,7 +135,7 @@ def test_the_types_are_right_and_made_from_the_sources(node: str, tsc: list[str 
 
 
 class Files(http.server.SimpleHTTPRequestHandler):
-    """The client's sources, and an empty page."""
+    """Serve the client's sources, and an empty page."""
 
     def do_GET(self) -> None:
         if self.path != "/":
@@ -147,12 +147,12 @@ class Files(http.server.SimpleHTTPRequestHandler):
         self.wfile.write(b"<!doctype html><title>client</title>")
 
     def log_message(self, *_: object) -> None:
-        """Nothing: a page that loads is no news."""
+        """Log nothing: a page that loads is not news."""
 
 
 @pytest.fixture
 def origin() -> Iterator[str]:
-    """Where a page of this machine comes from."""
+    """Return the origin of a page of this machine."""
     handler = functools.partial(Files, directory=HOME)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -162,7 +162,7 @@ def origin() -> Iterator[str]:
         thread.join()
 
 
-#: What the scripts below share. `within` ends what would hang, with the script's name for it.
+#: Shared by the scripts below. `within` ends a script that would hang, with the script's name for the step.
 PRELUDE = """
 const { Client } = await import("/src/index.js");
 const options = { timeoutMs: 20000, backoffBaseMs: 20, backoffMaxMs: 200 };
@@ -179,7 +179,7 @@ const next = async client => {
 
 
 async def run_in(page: Page, origin: str, script: str, **given: Any) -> Any:
-    """Run the script in a page of that origin, with what it is given as constants."""
+    """Run the script in a page of that origin, with the given constants."""
     constants = "".join(f"const {name} = {json.dumps(value)};" for name, value in given.items())
     return await page.run(PRELUDE + constants + script)
 
@@ -337,7 +337,7 @@ async def test_a_page_has_its_token_in_the_query_and_a_fresh_one_when_it_expires
     new_keys(keys)
 
     def token(lifetime_s: float) -> str:
-        # Endpoints allow ten seconds of leeway: these have so many less.
+        # Endpoints allow ten seconds of leeway: these have that many fewer.
         clock = functools.partial(float, time.time() - 10)
         return make_token(keys, "ann", subscribe=[""], publish=[""], lifetime_s=lifetime_s, clock=clock)
 

@@ -1,6 +1,6 @@
-"""What the Python client says, as vectors for clients in other languages.
+"""The Python client's output, as vectors for clients in other languages.
 
-``python -m tests.clients.vectors`` writes the file that clients' own tests read; ``test_js.py`` holds it to this.
+``python -m tests.clients.vectors`` writes the file that clients' own tests read; ``test_js.py`` checks it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TERMS: list[tuple[Any, Any]] = [
 ]
 
 
-#: Some of them are the same as others.
+#: Some filters are equal to others.
 _FILTERS: list[dict[str, Any]] = [
     *({"a": [1]}, {"a": [1.0, 1]}, {"a": ["1"]}, {"a": [True]}, {"a": [None]}, {"a": [0]}, {"a": [-0.0]}),
     *(
@@ -73,7 +73,7 @@ def _code(topic: str) -> str | None:
 
 
 def _term(until: Any, ttl_s: Any) -> dict[str, Any] | str:
-    """The fields of such a subscribe, or the error's code."""
+    """Return the fields of such a subscribe, or the error's code."""
     try:
         return term_fields(until, ttl_s)
     except ProtocolError as error:
@@ -81,7 +81,7 @@ def _term(until: Any, ttl_s: Any) -> dict[str, Any] | str:
 
 
 def _batch(topics: list[str], *limits: int, until: str | None = None, ttl_s: int | None = None) -> dict[str, Any]:
-    """Bodies by their SHA-256: what they say is said by the topics and the term already."""
+    """Return the bodies by their SHA-256: the topics and the term already determine their content."""
     fields = term_fields(until, ttl_s)
     bodies = {
         limit: [sha256(body).hexdigest() for body in topic_bodies("subscribe", "c", topics, limit, fields)]
@@ -92,7 +92,7 @@ def _batch(topics: list[str], *limits: int, until: str | None = None, ttl_s: int
 
 
 def vectors() -> dict[str, Any]:
-    """All of them, as JSON can say them."""
+    """Return all vectors, in the form of JSON."""
     plain = [f"topic {number}" for number in range(80)]
     mixed = [f'{number} "quoted" {"é☃😀" * (number % 17)} \u2028' for number in range(30)]
     uneven = ["short", "x" * 1000, *(f"s{number}" for number in range(40)), "ü" * 500, "y" * 900]
@@ -115,7 +115,7 @@ def vectors() -> dict[str, Any]:
 
 
 def text() -> str:
-    """The file's content."""
+    """Return the file's content."""
     pack = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))
     lines = [f"{pack(name)}: {pack(value)}" for name, value in vectors().items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -1,1 +1,1 @@
-"""Tests on real processes: endpoints as a user starts them, and clients that are not ours."""
+"""Tests on real processes: endpoints started as a user starts them, and third-party clients."""

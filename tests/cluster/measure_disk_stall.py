@@ -1,8 +1,9 @@
-"""What do two endpoints do while the device under their store's file system stands still? ``python -m
-tests.cluster.measure_disk_stall [--seconds 10] [--sync]``, as root, where there are loop devices.
+"""Measure two endpoints while the device under their store's file system stands still.
 
-The device is a file on another file system, which is frozen meanwhile. ``--sync`` has the kernel write all files of the
-store just as the stall begins. ADR 38 has what was seen.
+Run ``python -m tests.cluster.measure_disk_stall [--seconds 10] [--sync]`` as root on a system with loop devices.
+
+The device is a file on another file system, which stays frozen meanwhile. ``--sync`` has the kernel write all files of
+the store just as the stall begins. ADR 38 has the results.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def _run(*command: str | Path) -> None:
 
 @contextmanager
 def _mounted(image: Path, size: str, at: Path) -> Iterator[None]:
-    """A file system of its own in the file ``image``."""
+    """A separate file system in the file ``image``."""
     at.mkdir()
     _run("truncate", "-s", size, image)
     _run("mkfs.ext4", "-q", "-F", image)
@@ -45,7 +46,7 @@ def _mounted(image: Path, size: str, at: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def _frozen(directory: Path, seconds: float) -> AsyncIterator[asyncio.Task[None]]:
-    """The file system stands still for so long; the task ends with that."""
+    """Freeze the file system for this long; the task ends when the freeze does."""
 
     async def thaw() -> None:
         try:
@@ -55,7 +56,7 @@ async def _frozen(directory: Path, seconds: float) -> AsyncIterator[asyncio.Task
 
     _run("fsfreeze", "-f", directory)
     thawing = asyncio.create_task(thaw())
-    await asyncio.sleep(0)  # it has begun, and will end it whatever happens
+    await asyncio.sleep(0)  # the freeze has begun, and will end in any case
     try:
         yield thawing
         await thawing

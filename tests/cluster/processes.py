@@ -1,7 +1,7 @@
-"""Clusters of endpoints as real processes, watched through what they publish.
+"""Clusters of endpoints as real processes, watched through their published state.
 
-Owns: which endpoints share a store, what they are waited for, and that all of them end. Must never: start a process by
-itself; ``ingeborg.bench.starting`` does.
+Owns: which endpoints share a store, the waiting for them, and that all endpoints end. Must never: start a process
+directly; ``ingeborg.bench.starting`` does.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.pages import PageError, fetch, samples
 from tests.broker.running import ingeborg
 
-#: How long a condition may take to come true where the product promises no time of its own, in seconds.
+#: Time limit for a condition to come true if the product promises none, in seconds.
 PATIENCE_S = 60.0
 
-#: Between two looks at what can only be looked at, in seconds.
+#: Interval between two checks of a condition without an event, in seconds.
 LOOK_S = 0.03
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]], what: str, within_s: float = PATIENCE_S) -> float:
-    """Look until the condition holds; how long that took, in seconds. Fails after ``within_s``."""
+    """Poll until the condition holds; return how long that took, in seconds. Fails after ``within_s``."""
     began = time.monotonic()
     while not await condition():
         assert time.monotonic() - began < within_s, f"not within {within_s:g} s: {what}"
@@ -37,7 +37,7 @@ async def eventually(condition: Callable[[], Awaitable[bool]], what: str, within
 
 
 def free_port() -> int:
-    """A port that is free at this moment. What is to keep its port holds it: ``ingeborg.bench.starting.claim``."""
+    """Return a port that is free now. To keep a port, hold it: ``ingeborg.bench.starting.claim``."""
     with claim() as ports:
         return ports.first
 
@@ -55,7 +55,7 @@ class Metrics:
 
 
 class EndpointProcess(Endpoint):
-    """One endpoint under one name and one port, over all its lives, and what it publishes."""
+    """One endpoint under one name and one port, over all its lives, and its published state."""
 
     def __init__(
         self,
@@ -69,10 +69,10 @@ class EndpointProcess(Endpoint):
         serving: Sequence[str] = (),
     ) -> None:
         super().__init__(name, options, directory, variables, host=host, through=through, serving=serving)
-        self.inside = self.url  # where its metrics are
+        self.inside = self.url  # the address of its metrics
 
     async def metrics(self) -> Metrics:
-        """A scrape; raises ``PageError`` where it does not answer."""
+        """Scrape its metrics; raises ``PageError`` if it does not answer."""
         page = await fetch(self.inside, "/metrics", timeout_s=10.0)
         scrape = Metrics("", {}, set())
         for sample in samples(page.text):
@@ -85,7 +85,7 @@ class EndpointProcess(Endpoint):
         return scrape
 
     async def answers(self) -> bool:
-        """Is there an HTTP server at its port?"""
+        """Does an HTTP server answer at its port?"""
         try:
             return (await fetch(self.url, "/healthz")).status == 200
         except PageError:
@@ -94,7 +94,7 @@ class EndpointProcess(Endpoint):
 
 @dataclass
 class Cluster:
-    """Endpoints that share a store, by name in the order they were started in."""
+    """Endpoints that share a store, by name, in the order of their start."""
 
     directory: Path
     options: Sequence[str]
@@ -105,19 +105,19 @@ class Cluster:
         return self.endpoints[name]
 
     def urls(self, *first: str) -> list[str]:
-        """Every endpoint's URL; those named come first, in that order."""
+        """Return every endpoint's URL; the named ones first, in that order."""
         return [self[name].url for name in sorted(self.endpoints, key=lambda name: (name not in first, name))]
 
     def others(self, name: str) -> list[EndpointProcess]:
-        """Every endpoint but this one."""
+        """Return every endpoint but this one."""
         return [endpoint for endpoint in self.endpoints.values() if endpoint.name != name]
 
     def home(self, topic: str) -> str:
-        """The name of the topic's home while all of them are alive."""
+        """Return the name of the topic's home while all are alive."""
         return home_table((name, name) for name in self.endpoints)[slot_of(topic)]
 
     def topics_at_home(self, name: str, prefix: str, count: int) -> list[str]:
-        """So many topics that have this endpoint for their home."""
+        """Return this many topics that have this endpoint as their home."""
         found: list[str] = []
         number = 0
         while len(found) < count:
@@ -128,13 +128,13 @@ class Cluster:
         return found
 
     def new(self, name: str, *options: str) -> EndpointProcess:
-        """One more endpoint, not started. Two of one name are told apart by whoever asks for that."""
+        """Add one more endpoint, not started. The caller has to tell two of one name apart."""
         endpoint = EndpointProcess(name, [*self.options, *options], self.directory, self.environment)
         self.endpoints[name if name not in self.endpoints else f"{name} again"] = endpoint
         return endpoint
 
     async def whole(self) -> None:
-        """Every endpoint runs and is linked with every other one; whichever does not is started."""
+        """Have every endpoint run, linked with every other one; start those that do not run."""
         for endpoint in self.endpoints.values():
             if not endpoint.runs:
                 await endpoint.end()
@@ -142,7 +142,8 @@ class Cluster:
         await self.linked(*self.endpoints)
 
     async def linked(self, *names: str, within_s: float = PATIENCE_S) -> float:
-        """Wait until each of these has joined and has links to exactly the others; how long it took, in seconds."""
+        """Wait until each of these has joined and has links to exactly the others; return how long it took, in
+        seconds."""
 
         async def all_up() -> bool:
             for name in names:
@@ -154,7 +155,7 @@ class Cluster:
         return await eventually(all_up, f"{', '.join(names)} linked with each other and nobody else", within_s)
 
     async def record(self, setting: str, value: str) -> int:
-        """Run `ingeborg cluster set`; its exit code. Endpoints take the setting at their next start."""
+        """Run `ingeborg cluster set`; return its exit code. Endpoints take the setting at their next start."""
         async with ingeborg(self.directory, "cluster", "set", setting, value, *self.options[:2]) as command:
             return await command.ended()
 
@@ -168,7 +169,7 @@ class Cluster:
         await eventually(all_have, "a replica for every slot")
 
     async def idle(self) -> None:
-        """Wait until no running endpoint has a publish, or anything else that it asked of another, under way."""
+        """Wait until no running endpoint has a publish, or any request to another endpoint, under way."""
 
         async def nothing_under_way() -> bool:
             for endpoint in self.endpoints.values():
@@ -181,7 +182,7 @@ class Cluster:
         await eventually(nothing_under_way, "nothing under way at any endpoint")
 
     async def no_fault(self) -> None:
-        """No running endpoint has met a fault of its own."""
+        """Check that no running endpoint has met a fault of its own."""
         for endpoint in self.endpoints.values():
             if endpoint.runs:
                 assert (await endpoint.metrics())["turns_failed_total"] == 0, endpoint.said()
@@ -192,9 +193,9 @@ class Cluster:
 async def cluster_of(
     names: Sequence[str], directory: Path, *options: str, store: str | None = None, **environment: str
 ) -> AsyncIterator[Cluster]:
-    """Endpoints of these names, started one by one; at the end all are gone, and none has met a fault of its own.
+    """Endpoints with these names, started one by one; at the end all are gone, and none has met a fault of its own.
 
-    ``store``: their ``--store``; an LMDB directory of their own where none is given. ``options``: more of `serve`'s.
+    ``store``: their ``--store``; by default their own LMDB directory. ``options``: further options of `serve`.
     """
     cluster = Cluster(directory, ["--store", store or f"lmdb:{directory / 'store'}", *options], environment)
     try:
@@ -208,5 +209,5 @@ async def cluster_of(
 
 
 def options_of(module: Any) -> list[str]:
-    """What a test module wants its cluster's `serve` to be given."""
+    """The options that a test module gives to its cluster's `serve`."""
     return list(getattr(module, "SERVE_OPTIONS", []))

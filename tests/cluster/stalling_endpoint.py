@@ -1,4 +1,4 @@
-"""`ingeborg serve` with writers whose disk stalls when the test wants it to: ``tests.store.stalling_writer``."""
+"""`ingeborg serve` with writers whose disk stalls on the test's command: ``tests.store.stalling_writer``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How late this machine is: what a bound in seconds has to forgive, so that it can be the product's own otherwise.
+"""Measures how late this machine is, so that time bounds can be the product's own plus that.
 
-Owns: a thread that sleeps a little, again and again, and how much longer than that it slept.
+Owns: a thread that sleeps a little, repeatedly, and how much longer than that it slept.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Self
 
 from .processes import EndpointProcess
 
-#: Between two looks at the clock, in seconds; and by how much more is nothing to speak of.
+#: Interval between two looks at the clock, in seconds; and a delay that is negligible.
 SLEEP_S, USUAL_S = 0.05, 0.01
 
-#: Tries of a test before a machine that stalls is too much for it.
+#: Tries of a test before the machine's stalls fail it.
 TRIES = 3
 
 
 class Stalls:
-    """Use as ``with Stalls() as stalls``. ``seconds``: late in all so far; ``longest_s``: at once."""
+    """Use as ``with Stalls() as stalls``. ``seconds``: late in total so far; ``longest_s``: at once."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -49,7 +49,7 @@ class Stalls:
 
 
 class Lateness(Stalls):
-    """Of this process and of these endpoints, which have to live through it."""
+    """The lateness of this process and of these endpoints, which have to live through it."""
 
     def __init__(self, *endpoints: EndpointProcess) -> None:
         super().__init__()
@@ -57,12 +57,12 @@ class Lateness(Stalls):
         self._before: list[float] = []
 
     async def begin(self) -> Self:
-        """What the endpoints have been late so far does not count."""
+        """Leave out the endpoints' lateness so far."""
         self._before = await self._lags()
         return self
 
     async def so_far(self) -> float:
-        """Seconds: this process's, and the most of one endpoint."""
+        """Return this process's lateness, and the most of one endpoint, in seconds."""
         grown = [after - before for after, before in zip(await self._lags(), self._before, strict=True)]
         return self.seconds + max(grown)
 
@@ -73,9 +73,9 @@ class Lateness(Stalls):
 def again_after_a_stall(
     longest_s: float,
 ) -> Callable[[Callable[[Path], Awaitable[None]]], Callable[[Path], Awaitable[None]]]:
-    """For a test that a stall of so many seconds makes fail by design, as where a lease has to lapse of it.
+    """Repeat a test that a stall of this many seconds makes fail by design, for example because a lease lapses.
 
-    A try that fails and had none of that length has failed. Each has a directory of its own.
+    A failed try without such a stall counts as failed. Each try has its own directory.
     """
 
     def decorate(test: Callable[[Path], Awaitable[None]]) -> Callable[[Path], Awaitable[None]]:

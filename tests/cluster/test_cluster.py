@@ -1,4 +1,4 @@
-"""Three endpoints that all stay alive: who hears what, how often, from where. SPEC sections 2, 7 and 8."""
+"""Three endpoints that all stay alive: who receives which messages, how often, from where. SPEC sections 2, 7 and 8."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ async def test_a_thousand_identical_publishes_are_one_until_they_pause_for_the_t
 
 
 async def _once_until_they_pause(topics: list[str], news: str, publishers: list[Client], ears: list[Ear]) -> bool:
-    """False: this machine left more than the time-to-live between two publishes that were to come within it."""
+    """False: this machine left more than the time-to-live between two publishes that were due within it."""
     slow = False
-    began_at = math.inf  # of the round before
+    began_at = math.inf  # the previous round's
 
     async def round_of(publishes: Iterable[Awaitable[bool | None]], expected: dict[bool, int]) -> None:
-        """At once, and within the time-to-live from the round before."""
+        """Publish at once, and within the time-to-live from the previous round."""
         nonlocal began_at, slow
         before, began_at = began_at, time.monotonic()
         answers = Counter(await asyncio.gather(*publishes))
@@ -101,7 +101,7 @@ async def _once_until_they_pause(topics: list[str], news: str, publishers: list[
     await everywhere({True: 3 + 2 * 2, False: 2})
     await heard(1)
 
-    # Twice most of the time-to-live: longer than it in all, so only the drop in between can have extended it.
+    # Twice most of the time-to-live: longer than it in total, so only the drop in between can have extended it.
     for _ in range(2):
         await asyncio.sleep(0.7 * DEDUP_TTL_S)
         await everywhere({True: 9})
@@ -118,7 +118,7 @@ TRIALS = 300
 
 
 async def test_what_was_answered_with_success_holds_at_every_endpoint(cluster: Cluster) -> None:
-    """Subscribed or listening at one endpoint, then published at another: heard, 300 times out of 300."""
+    """Subscribe or listen at one endpoint, then publish at another: received, 300 times out of 300."""
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     publishers = {name: Client(cluster[name].url, f"holds publisher {name}") for name in "abc"}
@@ -150,7 +150,7 @@ async def test_what_was_answered_with_success_holds_at_every_endpoint(cluster: C
         await ear.client.close()
 
     async def churn(number: int) -> None:
-        """Somebody else: changes subscriptions to the same topics, moves, unlistens."""
+        """Act as another client: change subscriptions to the same topics, move, unlisten."""
         chance = random.Random(f"{seed} churn {number}")
         while not done.is_set():
             async with Ear(cluster[chance.choice("abc")].url, f"holds churn {number}") as ear:
@@ -247,7 +247,7 @@ async def test_a_gateway_carries_many_clients_on_one_connection(cluster: Cluster
         assert sorted(got, key=lambda message: message["broadcast"]) == [  # type: ignore[index]
             {"key": f"gateway {client}", "broadcast": number} for number, client in enumerate(clients)
         ]
-        # One of them goes elsewhere: the connection stays, without it.
+        # One client moves: its connection stays, without the client.
         async with Ear(cluster["c"].url, clients[0]) as gone:
             await friend.publish("gateway all", "for everybody", ack=True)
             await gone.all_read()
@@ -261,7 +261,7 @@ async def test_a_gateway_carries_many_clients_on_one_connection(cluster: Cluster
 
 CLIENTS, TOPICS, MESSAGES, SUBSCRIPTIONS_EACH = 60, 2_000, 20_000, 60
 
-#: What an endpoint may grow by in that run: 2,000 routes, 60 locations and 20,000 duplicate keys are a tenth of it.
+#: The most that an endpoint can grow by in that run: 2,000 routes, 60 locations and 20,000 duplicate keys are a tenth.
 GROWTH_BYTES_MAX = 64 << 20
 
 

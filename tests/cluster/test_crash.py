@@ -1,6 +1,6 @@
-"""Three endpoints, and one of them dies, stops, leaves or comes back, under traffic. SPEC section 8.
+"""Three endpoints under traffic, one of which dies, stops, leaves or comes back. SPEC section 8.
 
-The traffic: ``a`` publishes numbered messages to topics of every home, a client at ``b`` is subscribed to all of them.
+The traffic: ``a`` publishes numbered messages to topics of every home, and a client at ``b`` subscribes to all topics.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from .traffic import Ear, Stream, each, streaming
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
-#: A dead endpoint is noticed within this, in seconds: its last sign of life is seen a beat after it was given, and that
-#: no other has come is seen at a beat. Some more for this test's own looks; and what the machine is late.
+#: Peers notice a dead endpoint within this, in seconds: they see its last heartbeat one beat late, and the lack of
+#: another at a beat. Some more for this test's own polling; and the machine's lateness.
 NOTICED_S = DEAD_AFTER_S + 2 * (PERIOD_S + TICK_S) + 0.3
 
 #: Its clients receive again within this, in seconds.
 BACK_S = 6.0
 
 
-#: A machine later than this, in seconds, can make an endpoint give up on a dead one before it is known to be dead.
+#: On a machine later than this, in seconds, an endpoint can give up on a dead one before it is known to be dead.
 LATE_S = 0.5
 
 
 class Traffic(NamedTuple):
-    """What goes on at ``a`` and ``b`` while something happens to ``c``."""
+    """The traffic at ``a`` and ``b`` while something happens to ``c``."""
 
     topics: list[str]
     stream: Stream
     ear: Ear
     publisher: Client
-    late: Lateness  # of `a`, `b` and this process since it began
+    late: Lateness  # lateness of `a`, `b` and this process since it began
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def traffic(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[Traffic]:
-    """Under way when the test begins; afterwards every message was heard exactly once."""
+    """Run it before the test begins; afterwards check that every message arrived exactly once."""
     await cluster.whole()
     name = request.node.name
     topics = [f"{name} {number}" for number in range(60)]
@@ -86,12 +86,12 @@ async def traffic(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIter
 
 
 async def gone_counts(cluster: Cluster, name: str) -> dict[str, float]:
-    """How many peers each endpoint but this one has seen go."""
+    """Return how many peers each endpoint but this one has seen go."""
     return {other.name: (await other.metrics())["endpoints_gone_total"] for other in cluster.others(name)}
 
 
 async def gone(cluster: Cluster, name: str, before: dict[str, float], began: float) -> float:
-    """Wait until every other endpoint has noticed the death; how long after ``began`` that was, in seconds."""
+    """Wait until every other endpoint has noticed the death; return how long after ``began`` that was, in seconds."""
 
     async def noticed() -> bool:
         now = await gone_counts(cluster, name)
@@ -106,7 +106,7 @@ async def test_the_death_of_an_endpoint_costs_the_others_nothing(cluster: Cluste
     names = [f"orphan {number}" for number in range(10)]
     mine = {name: [f"{name} {number}" for number in range(100)] for name in names}
     async with AsyncExitStack() as stack:
-        # `c` first, then round the list: they come back at `a` or `b`, wherever that is.
+        # `c` first, then round the list: they come back at `a` or `b`, in either case.
         orphans = [await stack.enter_async_context(Ear(cluster.urls("c"), name, backoff_max_s=0.5)) for name in names]
         for orphan in orphans:
             await orphan.client.subscribe(mine[str(orphan.client.client_id)] + traffic.topics)
@@ -115,10 +115,10 @@ async def test_the_death_of_an_endpoint_costs_the_others_nothing(cluster: Cluste
 
         await cluster["c"].kill()
         killed_at = time.monotonic()
-        first = traffic.stream.sent  # what follows was published after the death
+        first = traffic.stream.sent  # later messages were published after the death
 
         async def back(orphan: Ear) -> float:
-            """When it had heard of every home's topics something that was published after the death."""
+            """Return when it had received a message from every home's topics that was published after the death."""
 
             def hears_all_again() -> bool:
                 topics = [str(topic) for topic, number in orphan.heard if number >= first]
@@ -136,7 +136,7 @@ async def test_the_death_of_an_endpoint_costs_the_others_nothing(cluster: Cluste
         assert max(back_s) < BACK_S + late_s
         await cluster.linked("a", "b")
 
-        # Every subscription is kept, and works.
+        # Every subscription survives, and works.
         jobs = [topic for topics in mine.values() for topic in topics]
         answers = await each(len(jobs), lambda job: traffic.publisher.publish(jobs[job], "after", ack=True))
         assert not any(answers)
@@ -168,8 +168,8 @@ async def test_an_endpoint_restarted_under_its_name_takes_over_at_once(cluster: 
         assert not any(answers)
         took_s = time.monotonic() - began_at
         print(f"took over {took_s:.2f} s after its port was open, {time.monotonic() - killed_at:.2f} s after the kill")
-        # Nobody had to wait for the former self to be found dead, which takes 3 s from its last sign of life: seen
-        # where it was started in a second, as on an idle machine.
+        # Nobody had to wait until the former self was found dead, which takes 3 s from its last heartbeat: visible if
+        # the start took at most a second, as on an idle machine.
         late_s = await traffic.late.so_far() - late_s
         assert took_s < 2.0 + late_s or began_at - killed_at > 1.0
         await cluster.linked("a", "b", "c")
@@ -197,7 +197,7 @@ async def test_a_stopped_endpoint_is_done_without_and_comes_back(cluster: Cluste
             noticed_s = await gone(cluster, "c", counts, stopped_at)
             assert noticed_s < NOTICED_S + await traffic.late.so_far()
             await traffic.stream.goes_on(60)
-            # The stop has to be longer than the others' patience; what is left of it has no event to wait for.
+            # The stop has to be longer than the others' patience; no event marks the rest.
             await asyncio.sleep(max(0.0, stopped_at + 6.0 - time.monotonic()))
             await cluster.linked("a", "b")
         finally:
@@ -207,7 +207,7 @@ async def test_a_stopped_endpoint_is_done_without_and_comes_back(cluster: Cluste
         assert scrape["joins_total"] > joins
         assert scrape["leases_lapsed_total"] >= 1
 
-        # Its clients were connected all the time: from here on they hear everything, and whom they publish to hears.
+        # Its clients were connected all the time: from here on they receive everything, and their own messages arrive.
         first = traffic.stream.sent
         await traffic.stream.goes_on(120)
         woken = [(traffic.topics[number % len(traffic.topics)], number) for number in range(first, first + 60)]
@@ -252,7 +252,7 @@ async def test_an_endpoint_that_leaves_in_order_hands_on_what_it_knows(cluster: 
             assert closed.value.rcvd.code == 1001
             assert await cluster["c"].ended() == 0
             took_s = await cluster.linked("a", "b")
-            assert took_s < 2.5 + await late.so_far()  # it said goodbye: nobody waits for signs of life
+            assert took_s < 2.5 + await late.so_far()  # it said goodbye: nobody waits for heartbeats
 
         again = await each(150, lambda number: traffic.publisher.publish(topics[number], "news", ack=True))
         assert all(again), f"{again.count(False)} duplicates were taken for news"
@@ -266,7 +266,7 @@ async def test_an_endpoint_that_leaves_in_order_hands_on_what_it_knows(cluster: 
         assert max(moves_on.heard.values()) == 1
         await stays.all_read()
         assert set(stays.heard.values()) == {1}
-        # Of the last words those that were acknowledged were heard; the others, if at all, once like everything.
+        # Acknowledged messages of the last moment arrived; of the others, each arrived at most once.
         outcomes = await asyncio.gather(*last_words, return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} <= {bool, ConnectionLost}
         accepted = [topic for topic, outcome in zip(topics, outcomes, strict=True) if outcome is False]
@@ -306,12 +306,12 @@ async def test_subscriptions_that_were_acknowledged_outlive_a_kill_in_the_middle
         await eventually(well_under_way, "10,000 subscriptions of the batches")
         assert not batch.done()
         assert not other_batch.done()
-        await cluster["c"].kill(writers=True)  # as in a power cut, but for the disk's own cache
+        await cluster["c"].kill(writers=True)  # as in a power cut, except for the disk's own cache
         for task in dripping:
             task.cancel()
         certain = frozenset(acknowledged)
         assert certain
-        # The command of the client elsewhere, a third of whose topics had the dead one for their home, succeeds.
+        # The command of the client elsewhere succeeds; a third of its topics had the dead endpoint as their home.
         await other_batch
         await traffic.stream.goes_on(60)
         async with Ear(cluster["b"].url, "cut short") as ear:
@@ -322,7 +322,7 @@ async def test_subscriptions_that_were_acknowledged_outlive_a_kill_in_the_middle
             assert kept <= {*few, *many}
             assert len(kept) < len(few) + len(many)
 
-        # After the restart its client, which has been trying all the while, repeats the command by itself.
+        # After the restart its client, which has been trying all the while, repeats the command.
         await cluster["c"].start()
         await batch
         async with Ear(cluster["c"].url, "cut short") as ear, Ear(cluster["c"].url, "goes on") as other_ear:
@@ -346,5 +346,5 @@ async def test_an_orderly_end_does_not_wait_for_anybody(cluster: Cluster) -> Non
         cluster["c"].signal(signal.SIGTERM)
         assert await cluster["c"].ended() == 0
         assert time.monotonic() - began < 3.0 + await late.so_far()
-    # What it waits for in vain, it says: to transfer its slots, to finish, to be answered.
+    # The log names each fruitless wait: for the transfer of slots, for the end of work, for an answer.
     assert not re.search("could not|did not answer", cluster["c"].said()[said:])

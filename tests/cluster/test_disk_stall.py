@@ -1,4 +1,4 @@
-"""Two endpoints whose disk does not answer for ten seconds, as a virtual machine's does once in a while."""
+"""Two endpoints whose disk does not answer for ten seconds, as a virtual machine's occasionally does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STALL_S = 10.0
 """Longer than the store's time-out, than a lease, and than the others wait before they take an endpoint for dead."""
 
 LATE_S = 1.0
-"""What the machine may be late."""
+"""The machine's permitted lateness."""
 
 
 async def test_ten_seconds_of_a_stalled_disk_delay_writes_and_nothing_else(tmp_path: Path) -> None:

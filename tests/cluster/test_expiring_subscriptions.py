@@ -1,4 +1,4 @@
-"""The client library's subscriptions that end, against real endpoints that are killed. SPEC sections 2.2 and 9."""
+"""The client library's expiring subscriptions, against real endpoints that are killed. SPEC sections 2.2 and 9."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GRACE_S = 1
 TOPICS = {f"until {number}" for number in range(200)}
 
 Wanted = tuple[str, bool, str | None]
-"""A topic, whether there is a filter, and until when."""
+"""A topic, whether there is a filter, and the end."""
 
 ENDING: set[Wanted] = {(topic, True, "disconnect") for topic in TOPICS} | {("until 0", False, "disconnect")}
 STAYING: set[Wanted] = {("stays", False, None), ("until 1", True, None)}
@@ -49,7 +49,7 @@ async def test_a_crash_costs_no_subscription_and_a_long_absence_none_that_is_kep
             await ann.subscribe("stays")
             await ann.subscribe("until 1", filter={"other": [1]})
             await cluster["a"].kill()
-            await ann.unsubscribe("nothing")  # success of the endpoint that it has gone to
+            await ann.unsubscribe("nothing")  # success from the endpoint to which it has moved
             assert ann.reconnects == 1
             for topic in sorted(TOPICS)[::50]:
                 await radio.publish(topic, {"said": "after the crash"}, ack=True)

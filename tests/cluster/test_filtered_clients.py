@@ -1,4 +1,4 @@
-"""Subscriptions with filters, as clients of two real endpoints have them. SPEC section 2.6."""
+"""Subscriptions with filters, from the view of clients of two real endpoints. SPEC section 2.6."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def heard(client: Client, topic: str, publisher: Client, *payloads: Any) -> list[Any]:
-    """Publish these, and what the client has been sent of them."""
+    """Publish these, and return those that the client got."""
     for payload in payloads:
         await publisher.publish(topic, payload, ack=True, dedup="retry")
     await publisher.publish(topic, {"end": 1}, ack=True, dedup="retry")
@@ -52,7 +52,8 @@ async def test_a_client_has_several_filters_one_instead_of_all_and_takes_one_bac
         await ann.subscribe(topic, filter={"end": [1]})
         assert await heard(ann, topic, radio, *offers) == []
         await ann.subscribe(topic, filter=PIZZA)
-        await ann.subscribe([topic], filter={**PIZZA, "discount": [{"numeric": [">=", 30.0]}] * 2})  # it has that
+        # it has that already
+        await ann.subscribe([topic], filter={**PIZZA, "discount": [{"numeric": [">=", 30.0]}] * 2})
         assert await heard(ann, topic, radio, *offers) == offers[:1]
         await ann.subscribe(topic, filter=PASTA)
         found = [each async for each in ann.subscriptions()]
@@ -60,11 +61,11 @@ async def test_a_client_has_several_filters_one_instead_of_all_and_takes_one_bac
         assert await heard(ann, topic, radio, *offers) == [offers[0], offers[2]]
         await ann.unsubscribe(topic, filter=PIZZA)
         assert await heard(ann, topic, radio, *offers) == [offers[2]]
-        await ann.subscribe(topic)  # all, whatever the filters say
+        await ann.subscribe(topic)  # all, regardless of the filters
         assert await heard(ann, topic, radio, *offers) == offers
         await ann.subscribe(topic, filter={"$or": [PIZZA, {"end": [1]}]}, replace=True)
         assert await heard(ann, topic, radio, *offers) == offers[:1]
-        await ann.subscribe(topic, replace=True)  # all in place of the filter
+        await ann.subscribe(topic, replace=True)  # all, replacing the filter
         assert await heard(ann, topic, radio, *offers) == offers
         assert [each async for each in ann.subscriptions()] == [Subscription(topic)]
         await ann.unsubscribe(topic)
@@ -114,7 +115,7 @@ async def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(ProtocolError, match="64") as refused:
             await ann.subscribe("offers", filter={"number": ["one too many"]})
         assert refused.value.code == "too_many_topics"
-        await ann.subscribe("offers", filter={"number": [0]})  # it is there
+        await ann.subscribe("offers", filter={"number": [0]})  # it arrived
         command = {"command": "subscribe", "client_id": "ann", "topic": "t", "id": 1}
         for fields, code, words in (
             ({"filter": {"price": [{"like": 1}]}}, "bad_filter", "price[0].like: is no operator"),
@@ -144,7 +145,7 @@ async def test_a_filter_wants_the_permission_to_subscribe_and_counts_its_topic_o
         with pytest.raises(ProtocolError, match="too_many_topics"):
             await ann.subscribe("more of them", filter=PASTA)
         assert {each.topic async for each in ann.subscriptions()} == {"more", "offers"}
-        # Without `inspect` it is told that there is nothing but filters, and not which.
+        # Without `inspect` it learns that there are only filters, but not which.
         assert [each async for each in ann.subscribers("offers")] == [Subscriber("ann", False, True)]
         async with plain(f"{url}?access_token={token}") as raw:
             row = (await raw.ask({"command": "subscribers", "client_id": "ann", "topic": "offers"}))["subscribers"][0]

@@ -1,4 +1,4 @@
-"""Clients that were away are sent what they have missed, or are told that something may be lacking. SPEC section 8.10.
+"""Returning clients get their missed messages, or learn that some may be missing. SPEC section 8.10.
 
 The clients are bare sockets, so that nothing but the broker decides what comes, and in which order.
 """
@@ -22,7 +22,7 @@ from .processes import cluster_of, eventually
 
 pytestmark = pytest.mark.cluster
 
-#: Nothing here is waited for longer, in seconds.
+#: The longest wait here, in seconds.
 PATIENCE_S = 30.0
 MEMORY, STORE = ("--history", "memory"), ("--history", "store")
 TOPICS = [f"kept {number}" for number in range(24)]
@@ -30,7 +30,7 @@ KEEP_S = 600
 
 
 class Raw:
-    """A client's connection. ``frames``: all that came and is no reply to a command with an id."""
+    """A client's connection. ``frames``: everything received except replies to commands with an id."""
 
     def __init__(self, socket: ClientConnection, client_id: str) -> None:
         self.client_id = client_id
@@ -46,7 +46,7 @@ class Raw:
         return frame
 
     async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """The command's reply."""
+        """Send the command; return its reply."""
         self._number += 1
         number = self._number
         await self._socket.send(
@@ -60,7 +60,7 @@ class Raw:
                 self.frames.append(frame)
 
     async def until(self, key: str) -> dict[str, Any]:
-        """Read until a frame with this key comes, which is returned; the others are in ``frames``, too."""
+        """Read until a frame with this key comes, and return it; all frames go into ``frames``."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 frame = await self._next()
@@ -69,7 +69,7 @@ class Raw:
                     return frame
 
     async def count(self, messages: int) -> None:
-        """Read until so many messages have come in all."""
+        """Read until this many messages have come in total."""
         async with asyncio.timeout(PATIENCE_S):
             while len(self.messages) < messages:
                 self.frames.append(await self._next())
@@ -80,7 +80,7 @@ class Raw:
 
     @property
     def payloads(self) -> list[tuple[str, Any]]:
-        """Topic and payload, each message once, in the order in which they came."""
+        """Return topic and payload, each message once, in the order of arrival."""
         by_mid = {frame.get("mid", index): frame for index, frame in enumerate(self.messages)}
         return [(frame["key"], frame["broadcast"]) for frame in by_mid.values()]
 
@@ -90,7 +90,7 @@ class Raw:
 
     @property
     def lacking(self) -> set[str]:
-        """Those of ``TOPICS`` that a gap names, itself or its slot."""
+        """Return those of ``TOPICS`` that a gap names, directly or by slot."""
         topics = {topic for gap in self.gaps for topic in gap.get("topics", [])}
         slots = {slot for gap in self.gaps for slot in gap.get("slots", [])}
         return {topic for topic in TOPICS if topic in topics or slot_of(topic) in slots}
@@ -108,7 +108,7 @@ def ok(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 async def publish(url: str, messages: Sequence[tuple[str, Any]], **fields: Any) -> None:
-    """All of them, one after the other, kept unless ``fields`` say else."""
+    """Publish all of these, one after the other, retained unless ``fields`` say otherwise."""
     async with raw(url, "publisher") as publisher:
         for topic, payload in messages:
             options = {"keep_s": KEEP_S, **fields}
@@ -116,7 +116,7 @@ async def publish(url: str, messages: Sequence[tuple[str, Any]], **fields: Any) 
 
 
 async def subscribed(url: str, client_id: str, topics: Sequence[str] = TOPICS) -> str:
-    """The client has subscribed, listened for a moment and gone away; its position."""
+    """Subscribe, listen for a moment and leave; return the position."""
     async with raw(url, client_id) as client:
         ok(await client.ask("subscribe", topic=list(topics)))
         reply = ok(await client.ask("listen", recover=True))
@@ -136,7 +136,7 @@ def by_topic(messages: Sequence[tuple[str, Any]]) -> dict[str, list[Any]]:
 
 
 async def back(url: str, client_id: str, position: str) -> tuple[Raw, str]:
-    """It comes back with its position, and reads to the end of its recovery; and the position then."""
+    """Come back with the position, and read to the end of the recovery; return that with the new position."""
     async with raw(url, client_id) as client:
         assert ok(await client.ask("listen", recover=position))["recovering"] is True
         if not any(frame.get("recovered") for frame in client.frames):
@@ -154,11 +154,11 @@ async def test_what_was_missed_comes_in_order_at_whichever_endpoint_and_only_onc
         assert len(anna.messages) == 100
         assert all(frame["kept"] is True for frame in anna.messages)
         assert anna.gaps == []
-        once_more, _ = await back(b, "anna", position)  # from the old position: the same
+        once_more, _ = await back(b, "anna", position)  # from the old position: the same again
         assert by_topic(once_more.payloads) == by_topic(anna.payloads)
 
         async def has_had_all() -> bool:
-            # A position covers what all homes are known to have come up to, a second or two later.
+            # A position covers everything up to a state of all homes a second or two ago.
             nonlocal later
             client, later = await back(b, "anna", later)
             return client.payloads == []
@@ -168,14 +168,14 @@ async def test_what_was_missed_comes_in_order_at_whichever_endpoint_and_only_onc
         async with raw(b, "anna") as client:
             ok(await client.ask("listen", recover=later))
             if not any(frame.get("recovered") for frame in client.frames):
-                await client.until("recovered")  # what is published before that may come as kept
+                await client.until("recovered")  # earlier messages can come as retained ones
             await publish(a, numbered(100, 1))
             await client.count(1)
             live = client.messages[-1]
             assert "kept" not in live
         anna, _ = await back(a, "anna", later)
         assert [frame["mid"] for frame in anna.messages] == [live["mid"]]
-        # Of a position of another cluster, any message may be lacking; what is kept follows.
+        # From a position of another cluster, any message may be missing; the retained ones follow.
         stranger, _ = await back(a, "anna", "other.5")
         assert stranger.gaps == [None]
         assert by_topic(stranger.payloads) == by_topic(numbered(0, 101))
@@ -204,7 +204,7 @@ async def test_the_latest_those_since_and_the_pages_of_one_topic(tmp_path: Path)
                 assert reply["recovered"] is False
                 reply = ok(await anna.ask("history", topic="nothing"))
                 assert (reply["publications"], reply["mid"], reply["more"]) == ([], None, False)
-                # Who listens here may have them with a subscription, before what comes.
+                # A listening client can get them with a subscription, before later messages.
                 assert (await anna.ask("subscribe", topic="news", last=2))["error"] == "bad_state"
                 ok(await anna.ask("listen"))
                 ok(await anna.ask("subscribe", topic=["news", "nothing"], last=2))
@@ -212,7 +212,7 @@ async def test_the_latest_those_since_and_the_pages_of_one_topic(tmp_path: Path)
                 assert all(frame["kept"] for frame in anna.messages)
                 assert anna.gaps == []
                 reply = ok(await anna.ask("subscribe", topic="news", since=position))
-                assert reply["recovered"] is False  # ten were more than are kept
+                assert reply["recovered"] is False  # ten were more than the endpoint retains
                 assert anna.gaps == [{"topics": ["news"]}]
                 ok(await anna.ask("unsubscribe", topic="news"))
         # By configuration, at the publisher's endpoint.
@@ -221,7 +221,7 @@ async def test_the_latest_those_since_and_the_pages_of_one_topic(tmp_path: Path)
             ok(await paul.ask("publish", topic="manual/1", payload=1, ack=True))
             assert [one["broadcast"] for one in (await paul.ask("history", topic="auto/1"))["publications"]] == [1]
             assert (await paul.ask("history", topic="manual/1"))["publications"] == []
-            # A repetition keeps nothing.
+            # A repetition retains nothing.
             assert (await paul.ask("publish", topic="auto/1", payload=1, ack=True))["duplicate"] is True
             assert len((await paul.ask("history", topic="auto/1"))["publications"]) == 1
 
@@ -266,7 +266,7 @@ async def test_a_crash_of_a_home_loses_nothing_with_a_replica_and_is_told_withou
         of_c = {topic for topic in TOPICS if cluster.home(topic) == "c"}
         await publish(b, numbered(0, 96))
         await cluster["c"].kill()
-        await publish(b, numbered(96, 48))  # these wait until somebody acts for them
+        await publish(b, numbered(96, 48))  # these wait until some endpoint acts for them
         anna, _ = await back(b, "anna", position)
         wanted, found = by_topic(numbered(0, 144)), by_topic(anna.payloads)
         if replication == "on":
@@ -288,7 +288,7 @@ async def test_with_a_journal_nothing_is_missing_after_all_have_ended(tmp_path: 
         anna, _ = await back(cluster["a"].url, "anna", position)
         assert anna.gaps == []
         assert by_topic(anna.payloads) == by_topic(numbered(0, 96))
-        # And after an end in order.
+        # And after an orderly end.
         for name in "ab":
             cluster[name].signal(signal.SIGTERM)
         for name in "ab":
@@ -301,7 +301,7 @@ async def test_with_a_journal_nothing_is_missing_after_all_have_ended(tmp_path: 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.prove)])
 async def test_with_a_journal_one_endpoint_alone_goes_on_as_well(tmp_path: Path, how: signal.Signals) -> None:
-    """Nobody else is in the registry then, neither alive nor dead."""
+    """Wait until the registry has nobody else, neither alive nor dead."""
     async with cluster_of("a", tmp_path, *STORE) as cluster:
         position = await subscribed(cluster["a"].url, "anna")
         await publish(cluster["a"].url, numbered(0, 24))
@@ -358,7 +358,7 @@ async def test_a_slow_reader_that_has_missed_much_is_not_closed(tmp_path: Path, 
             await anna.until("recovered")
             assert [payload[0] for _, payload in anna.payloads] == list(range(count))
             assert anna.gaps == []
-            # Before the connection ends: a position that is on its way to it then is dropped.
+            # Before the connection ends: it would take a position under way with it.
             scrape = await cluster["a"].metrics()
         assert scrape["drops_total"] == before["drops_total"]
         assert scrape["messages_sent_again_total"] == count

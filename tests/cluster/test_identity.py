@@ -1,4 +1,4 @@
-"""Who is let in: endpoints of one name, and endpoints that do not share the secret."""
+"""Admission: endpoints with one name, and endpoints that do not share the secret."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_one_that_stood_still_until_its_name_was_taken_ends_and_says_why(t
             assert await friend.publish("twins", 1, ack=True) is False
 
 
-# A lease that a stall ends does not come back while the stranger is there, which is never let in (ADR 4).
+# A lease that a stall ends does not come back while the stranger, which nobody admits, is there (ADR 4).
 @again_after_a_stall(1.5)
 async def test_endpoints_that_do_not_share_the_secret_do_not_link(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
@@ -64,7 +64,7 @@ async def test_endpoints_that_do_not_share_the_secret_do_not_link(tmp_path: Path
         await eventually(stranger.answers, "the stranger serves HTTP")
 
         async def all_say_why() -> bool:
-            # Of two endpoints the one that is dialled finds out, and the other one is told no more than that.
+            # Only the endpoint that is dialled finds out; the other one learns nothing more.
             return all("no link with" in endpoint.said() for endpoint in cluster.endpoints.values())
 
         await eventually(all_say_why, "a word about the refused links in every log")

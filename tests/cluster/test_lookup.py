@@ -1,7 +1,7 @@
 """``--routing lookup`` with three endpoints: every endpoint asks the store for every message (thesis, listing 5.1).
 
-Duplicates are best effort there: two endpoints can both find a hash missing. What is published after the answer to an
-earlier publish is a duplicate for certain, and that is what is tested.
+Duplicates are best effort there: two endpoints can both find a hash missing. A message published after the answer to an
+earlier publish is certainly a duplicate, and the tests check that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def test_every_subscriber_hears_every_publisher_and_moves(cluster: Cluster
             await ear.client.subscribe(topics)
         answers = await each(90, lambda number: publishers[number % 3].publish(topics[number // 3], number, ack=True))
         assert not any(answers)
-        # The same again, each by another endpoint.
+        # The same messages again, each through another endpoint.
         answers = await each(
             90, lambda number: publishers[(number + 1) % 3].publish(topics[number // 3], number, ack=True)
         )

@@ -1,6 +1,6 @@
-"""Two endpoints that are both alive and cannot reach each other: their links run through a proxy that stops passing on.
+"""Two endpoints that are both alive and cannot reach each other: a proxy in their links stops passing bytes on.
 
-An endpoint that is alive keeps its slots, so what concerns the other side fails visibly, and is not done twice.
+An endpoint that is alive keeps its slots, so commands for the other side fail visibly, and do not happen twice.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class LinkProxy:
 
 
 async def fails(publishing: asyncio.Task[bool | None]) -> ProtocolError:
-    """The error that the publish ends with."""
+    """Return the error of the publish."""
     with pytest.raises(ProtocolError) as failure:
         await publishing
     return failure.value
 
 
-# With the links silent a stall is all it takes to be found dead, and rightly so.
+# With silent links, any stall makes peers declare an endpoint dead, and rightly so.
 @again_after_a_stall(1.5)
 async def test_an_endpoint_that_lives_out_of_reach_keeps_its_slots(tmp_path: Path) -> None:
     passing = asyncio.Event()
@@ -95,7 +95,7 @@ async def test_an_endpoint_that_lives_out_of_reach_keeps_its_slots(tmp_path: Pat
             Ear(cluster["b"].url, "ear at b") as ear_b,
             Client(cluster["a"].url, "publisher at a", timeout_s=20) as publisher,
             Client(cluster["b"].url, "publisher at b", timeout_s=20) as publisher_b,
-            # On a connection of its own: a command waits for those of another kind before it.
+            # On a separate connection: a command waits for earlier ones of another kind.
             Client(cluster[cluster.home("")].url, "crier", timeout_s=20) as crier,
         ):
             await ear_a.client.subscribe([topic_of_a, topic_of_b])
@@ -104,8 +104,8 @@ async def test_an_endpoint_that_lives_out_of_reach_keeps_its_slots(tmp_path: Pat
                 assert await publisher.publish(topic, "before", ack=True) is False
 
             passing.clear()
-            # Each takes as long as an endpoint waits for another, so all at once. The library repeats what may be
-            # repeated; without `dedup` it does not, and the endpoint's own answer is seen.
+            # Each takes as long as an endpoint waits for another, so all run at once. The library repeats commands if
+            # that is safe; without `dedup` it does not, and the endpoint's own answer shows.
             tasks = [
                 asyncio.create_task(publisher.publish(topic, "during", ack=True, dedup=False))
                 for topic in (topic_of_a, topic_of_b, alone_of_a)

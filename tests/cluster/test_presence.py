@@ -26,7 +26,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def heard(watcher: Client, topic: str) -> object:
-    """The next that is told; it has to be of that topic."""
+    """Return the next notification, which has to be about that topic."""
     async with asyncio.timeout(PATIENCE_S):
         notification = await anext(watcher)
     assert notification.key == f"presence:{topic}"
@@ -41,9 +41,9 @@ async def test_who_comes_to_a_room_and_who_leaves_it_is_told(cluster: Cluster, h
         await watcher.subscribe(f"presence:{room}")
         await ann.subscribe(room)
         assert await heard(watcher, room) == {"joined": ["ann"]}
-        await ann.subscribe(room)  # is none; nor is her moving
+        await ann.subscribe(room)  # no join; nor is her move
         async with Client(urls[0], "ann", listen=True) as moved:
-            await moved.subscribe(room, until="disconnect", filter={"a": [1]})  # nor this, beside another
+            await moved.subscribe(room, until="disconnect", filter={"a": [1]})  # nor this second subscription
             await moved.unsubscribe(room, filter={"a": [1]})
             await moved.subscribe(room, until="disconnect", replace=True)
             await moved.unsubscribe(room)
@@ -51,8 +51,8 @@ async def test_who_comes_to_a_room_and_who_leaves_it_is_told(cluster: Cluster, h
         async with Client(urls[1], "visitor", listen=True) as visitor:
             await visitor.subscribe(room, until="disconnect", filter={"a": [1]})
             assert await heard(watcher, room) == {"joined": ["visitor"]}
-        assert await heard(watcher, room) == {"left": ["visitor"]}  # the grace time after
-        await cluster.idle()  # the last one is counted when its outcome is known, which is after it is heard
+        assert await heard(watcher, room) == {"left": ["visitor"]}  # after the grace time
+        await cluster.idle()  # the last one counts once its outcome is known, which is after its arrival
         metrics = await cluster[home].metrics()
         assert (metrics["presence_told_total"], metrics["presence_lost_total"]) == (4, 0)
 
@@ -71,7 +71,7 @@ async def test_the_death_of_the_home_keeps_nobody_waiting_and_the_next_one_tells
         await cluster["b"].kill()
         async with asyncio.timeout(PATIENCE_S):
             for room in rooms:
-                await ann.subscribe(room)  # to the first ten she has subscribed
+                await ann.subscribe(room)  # to the ten to which she has subscribed
         for room in rooms[10:]:
             assert await heard(watcher, room) == {"joined": ["ann"]}
         with pytest.raises(ProtocolError, match="No client publishes to"):

@@ -1,5 +1,5 @@
-"""Slots have replicas, and one home after the other is killed under traffic: no payload comes twice, and none that was
-acknowledged is missing. SPEC sections 7 and 8.
+"""Slots with replicas, while one home after the other is killed under traffic: no payload comes twice, and no
+acknowledged one is missing. SPEC sections 7 and 8.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
 TOPICS = [f"replica {number}" for number in range(60)]
 
-#: Between two publishes of one connection, in seconds: some 400 a second of both together.
+#: Interval between two publishes of one connection, in seconds: about 400 a second from both together.
 PACE_S = 0.005
 
 
@@ -32,7 +32,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
 
 
 class Reporter:
-    """Publishes the numbers that it is told of, at one endpoint, and tells the others of them: everybody reports the
+    """Publishes the numbers that it gets, at one endpoint, and passes them to the other reporters, which publish the
     same."""
 
     def __init__(self, client: Client) -> None:
@@ -73,7 +73,7 @@ async def test_the_crash_of_a_home_doubles_and_loses_nothing(cluster: Cluster, v
                     number = len(messages)
                     messages.append((TOPICS[number % len(TOPICS)], f"{victim} {number}"))
                     group.create_task(reporters[number % 2].report(messages[-1]))
-                    # What is news to one is soon reported by the other; some of it once the home has crashed.
+                    # One reporter's news soon comes from the other as well; sometimes after the home has crashed.
                     if number > 20:
                         group.create_task(reporters[number % 2 - 1].report(messages[number - number % 20]))
                     await asyncio.sleep(PACE_S)

@@ -1,4 +1,4 @@
-"""A token that is revoked at one endpoint is no use at any other from within a second on, whatever is killed then."""
+"""A token revoked at one endpoint is useless at every other within a second, even if endpoints are killed then."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .processes import PATIENCE_S, Cluster, EndpointProcess, cluster_of, eventua
 
 pytestmark = pytest.mark.cluster
 
-#: As SPEC section 2.4 promises; this machine runs other things beside it, which may take as long again.
+#: SPEC section 2.4 promises this; other programs on this machine can take as long again.
 WITHIN_S = 2.0
 
 
@@ -117,9 +117,9 @@ async def test_an_endpoint_that_was_stopped_meanwhile_sends_nothing_to_who_was_r
             async with operator(file, a) as ops, Client(a.url, "carl", token=token(file, "carl")) as carl:
                 b.signal(signal.SIGSTOP)
                 try:
-                    # What is on the way to it when it goes on was sent after nobody doubted its life.
+                    # Messages waiting for it when it resumes were sent after nobody doubted its life.
                     await carl.publish("news", "late", ack=False)
-                    await ops.revoke(jti="t-1")  # once it is taken for dead: its lease was over before
+                    await ops.revoke(jti="t-1")  # once others take it for dead: its lease was over before
                 finally:
                     b.signal(signal.SIGCONT)
             with pytest.raises(ClosedForGood) as ended:

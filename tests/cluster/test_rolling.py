@@ -1,8 +1,8 @@
-"""A rolling restart of three endpoints under traffic: every publish is acknowledged, every subscription is kept, also
-where the endpoints come back as another build, or with other settings.
+"""A rolling restart of three endpoints under traffic: every publish is acknowledged and every subscription survives,
+even if the endpoints come back as another build, or with other settings.
 
-Clients are told to go and listen elsewhere; what they miss is what was published while they did not listen (SPEC
-section 8, 4), which is looked at message by message. One that recovers misses nothing (SPEC section 8, 10).
+The endpoints send their clients elsewhere. Clients miss only messages published while they did not listen (SPEC section
+8, 4), and the tests check that message by message. A recovering client misses nothing (SPEC section 8, 10).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from .traffic import Ear, Message
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
 EARS = 12
-#: An endpoint counts a client as gone when it sends the close; on a busy machine the client hears of it a little later,
-#: and perhaps after the publisher's acknowledgement, which came over another connection.
+#: An endpoint counts a client as gone when it sends the close; on a busy machine the client gets that a little later,
+#: perhaps after the publisher's acknowledgement, which came over another connection.
 NOTICED_S = 0.5
-#: Nothing is forgotten meanwhile, however slow the machine is.
+#: Nothing expires meanwhile, even on a slow machine.
 VARIABLES = {"INGEBORG_DRAIN_TIME": "1", "INGEBORG_DEDUP_TTL": "600"}
 WEAK = {"INGEBORG_REPLICATION": "off", "INGEBORG_HISTORY": "memory"}
 TOPICS = [f"rolling {number}" for number in range(30)]
-#: Seconds that messages are kept: longer than a test takes.
+#: Retention time in seconds: longer than a test takes.
 KEEP_S = 600
-#: What the other build calls itself.
+#: The other build's name for itself.
 OTHER = "0.0.0+other"
 
 
@@ -53,11 +53,12 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Variables by which an endpoint runs another build of these sources: an interpreted one in a folder of its own."""
+    """Return variables that make an endpoint run another build of these sources: an interpreted one in its own
+    folder."""
     folder = tmp_path_factory.mktemp("other")
     trees.of_working_tree(Path(__file__).resolve().parents[2], folder)
     (folder / "broker" / "version.py").write_text(f'VERSION = "{OTHER}"\n', encoding="utf-8")
-    # Without the third, the current folder would come before the first.
+    # Without the third, the current folder would precede the first.
     return {**VARIABLES, "PYTHONPATH": str(folder), "INGEBORG_PURE": "1", "PYTHONSAFEPATH": "1"}
 
 
@@ -66,11 +67,11 @@ class Moving(Ear):
 
     def __init__(self, urls: list[str], client_id: str) -> None:
         super().__init__(urls, client_id, on_lost=self._lost, backoff_base_s=0.02, backoff_max_s=0.2)
-        self.away: list[list[float]] = []  # since when, until when
+        self.away: list[list[float]] = []  # from when to when
         self.returning: set[asyncio.Task[None]] = set()
 
     def _lost(self, error: ConnectionLost) -> None:
-        # Since when: the last sign that it did, for the close of TCP may be seen late.
+        # From when: its last sign of listening, since TCP's close may show up late.
         self.away.append([min(time.monotonic(), self.last_at or math.inf), float("inf")])
         task = asyncio.get_running_loop().create_task(self._back(self.away[-1]))
         self.returning.add(task)
@@ -82,10 +83,11 @@ class Moving(Ear):
 
 
 class Publisher:
-    """Publishes numbers to the topics in turn, as fast as they are acknowledged, over several connections at once."""
+    """Publishes numbers to the topics in turn, as fast as the acknowledgements come, over several connections at
+    once."""
 
     def __init__(self, clients: list[Client], keep_s: int | None) -> None:
-        self.sent: dict[Message, tuple[float, float]] = {}  # when it was sent, and acknowledged
+        self.sent: dict[Message, tuple[float, float]] = {}  # when it was sent, and when acknowledged
         self._clients = clients
         self._keep_s = keep_s
         self._stop = asyncio.Event()
@@ -101,7 +103,7 @@ class Publisher:
             await asyncio.sleep(0.005)
 
     async def run(self) -> None:
-        """Until ``stop``. A publish that fails fails the test."""
+        """Publish until ``stop``. A publish that fails fails the test."""
         async with asyncio.TaskGroup() as group:
             for first, client in enumerate(self._clients):
                 group.create_task(self._publish(first, client))
@@ -112,8 +114,8 @@ class Publisher:
 
 
 async def roll(cluster: Cluster, variables: Mapping[str, str], keep_s: int | None = None) -> None:
-    """Each endpoint in turn ends and starts again, with these variables in its environment. ``keep_s``: what is
-    published is kept, and a client recovers."""
+    """Restart each endpoint in turn, with these variables in its environment. ``keep_s``: messages are retained this
+    long, and a client recovers."""
     gaps: list[Gap] = []
     async with AsyncExitStack() as stack:
         ears = []
@@ -143,7 +145,7 @@ async def roll(cluster: Cluster, variables: Mapping[str, str], keep_s: int | Non
             await ear.all_read()
             assert all(until < float("inf") for _, until in ear.away), ear.away
 
-        assert sum(len(ear.away) for ear in ears) >= EARS  # everybody was sent away once, at least
+        assert sum(len(ear.away) for ear in ears) >= EARS  # everybody was sent away at least once
         missed = 0
         for number, ear in enumerate(ears):
             wanted = {message for message in publisher.sent if message[0] in TOPICS[number % 3 :: 3]}
@@ -190,7 +192,7 @@ async def test_settings_that_change_in_a_rolling_restart_lose_and_double_nothing
         await cluster.whole()
         bert, _ = await back(a, "bert", after)
         assert (bert.gaps, by_topic(bert.payloads)) == ([], by_topic(numbered(24, 48)))
-        # What was kept before the change was in memory.
+        # Messages retained before the change were in memory.
         anna, _ = await back(a, "anna", before)
         assert (anna.lacking, by_topic(anna.payloads)) == ({*KEPT}, by_topic(numbered(24, 48)))
 
@@ -240,7 +242,7 @@ async def test_a_messages_own_key_goes_with_its_topic_to_other_homes(cluster: Cl
 
 
 async def again(cluster: Cluster, name: str, variables: Mapping[str, str]) -> None:
-    """The endpoint ends in order and starts again, with these variables in its environment."""
+    """End the endpoint in order and start it again, with these variables in its environment."""
     endpoint = cluster[name]
     endpoint.signal(signal.SIGTERM)
     assert await endpoint.ended(within_s=25) == 0
@@ -250,7 +252,7 @@ async def again(cluster: Cluster, name: str, variables: Mapping[str, str]) -> No
 
 
 async def said(client: Client, payload: str, own_key: str) -> dict[str, bool | str | None]:
-    """What comes of the payload with this key, by topic: whether it was a duplicate, or the error."""
+    """Publish the payload with this key; return by topic whether it was a duplicate, or the error."""
     found: dict[str, bool | str | None] = {}
     for topic in TOPICS:
         try:
@@ -261,7 +263,7 @@ async def said(client: Client, payload: str, own_key: str) -> dict[str, bool | s
 
 
 async def kill_all(cluster: Cluster) -> None:
-    """No endpoint can hand anything on to another."""
+    """Prevent endpoints from handing over anything."""
     for endpoint in cluster.endpoints.values():
         endpoint.signal(signal.SIGKILL)
     for endpoint in cluster.endpoints.values():
@@ -269,5 +271,5 @@ async def kill_all(cluster: Cluster) -> None:
 
 
 async def differing(cluster: Cluster) -> list[float]:
-    """How many others have other settings, as each endpoint sees it."""
+    """Return how many others have other settings, from each endpoint's view."""
     return [(await endpoint.metrics())["settings_differ"] for endpoint in cluster.endpoints.values()]

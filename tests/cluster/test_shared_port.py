@@ -1,8 +1,8 @@
-"""`ingeborg serve --share-port` as real processes: one of them stands still, dies or is restarted, and nobody who
-connects is turned away or left waiting. ADR 27.
+"""`ingeborg serve --share-port` as real processes: one stands still, dies or restarts, and the others serve every
+client that connects, without delay. ADR 27.
 
-Clients here connect, do the opening handshake and leave, one after the other from several places at once. What is
-waited for is so many of them, not a time: how fast they come is the machine's affair.
+Clients here connect, do the opening handshake and leave, one after the other from several places at once. The tests
+wait for a number of clients, not for a time: their speed depends on the machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .processes import eventually
 pytestmark = pytest.mark.cluster
 
 ENDPOINTS = 4
-#: What a client of ours waits for.
+#: A client's time limit.
 CONNECT_S = 10.0
 #: Clients that connect at the same time.
 AT_ONCE = 8
@@ -46,7 +46,7 @@ class Broker(NamedTuple):
     inside: dict[str, str]
 
     def pid(self, name: str) -> int:
-        """The process of that endpoint."""
+        """Return the process of that endpoint."""
         wanted = f"INGEBORG_NAME={name}".encode()
         for pid in children(self.process.pid):
             if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
@@ -54,7 +54,7 @@ class Broker(NamedTuple):
         raise AssertionError(f"no process has the name {name}")
 
     async def connections(self) -> dict[str, int]:
-        """Of each endpoint."""
+        """Return each endpoint's."""
         found = {}
         for name, url in self.inside.items():
             page = await fetch(url, "/metrics", timeout_s=CONNECT_S)
@@ -62,7 +62,7 @@ class Broker(NamedTuple):
         return found
 
     async def says(self, text: str) -> None:
-        """Wait until it is in the log."""
+        """Wait until the log has it."""
 
         async def said() -> bool:
             return text in self.process.said()
@@ -77,7 +77,7 @@ async def sharing(
     store = f"lmdb:{directory / 'store'}"
     given = ["--port", "0", "--share-port", "--endpoints", str(endpoints), "--name", "e", "--store", store]
     given += ["--internal-address", internal] if internal else []
-    # A test goes on at once when it has what it wants, and need not wait until clients were told to go.
+    # A finished test goes on at once, without waiting for clients to be sent away.
     variables = {"INGEBORG_DRAIN_TIME": "0.2", "INGEBORG_MAX_CONNECTIONS_PER_ADDRESS": str(most)}
     async with ingeborg(directory, "serve", *given, *options, variables=variables) as process:
         said = [await awaited(ready(process.child, PATIENCE_S)) for _ in range(endpoints)]
@@ -88,14 +88,14 @@ async def sharing(
 
 
 class Knock(NamedTuple):
-    """A try to connect. ``error``: what came of it, if no answer did."""
+    """A try to connect. ``error``: the outcome if no answer came."""
 
     number: int
     error: str
 
 
 class Stream:
-    """Clients that come until it is stopped, ``AT_ONCE`` at a time; whoever gets no answer tries again."""
+    """Clients that come until ``stop``, ``AT_ONCE`` at a time; one that gets no answer tries again."""
 
     def __init__(self, url: str) -> None:
         self.port = int(url.rstrip("/").rpartition(":")[2])
@@ -121,7 +121,7 @@ class Stream:
                 writer.transport.abort()
 
     async def clients(self) -> None:
-        """One after the other."""
+        """Run one client after the other."""
         while not self._over:
             number = self.begun
             self.begun += 1
@@ -136,11 +136,11 @@ class Stream:
             await asyncio.sleep(0.005)
 
     def stop(self) -> None:
-        """Nobody comes any more."""
+        """Send no more clients."""
         self._over = True
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Looked at whenever a client has come and gone."""
+        """Poll whenever a client has come and gone."""
         async with asyncio.timeout(PATIENCE_S):
             while not condition():
                 assert not self.lost, (what, self.lost)
@@ -148,7 +148,7 @@ class Stream:
                 await self._news.wait()
 
     async def more(self, count: int) -> int:
-        """Wait until so many that have begun from now on were answered; the number of the first one of these."""
+        """Wait until this many clients that begin from now on got answers; return the number of the first one."""
         first = self.begun
         await self.until(lambda: sum(number >= first for number in self.answered) >= count, f"{count} answers")
         return first
@@ -156,7 +156,7 @@ class Stream:
 
 @asynccontextmanager
 async def streaming(url: str) -> AsyncIterator[Stream]:
-    """At the end all have come to their end, and none was refused twice."""
+    """Check that in the end all have finished, and none was refused twice."""
     stream = Stream(url)
     async with asyncio.TaskGroup() as group:
         for _ in range(AT_ONCE):
@@ -210,7 +210,7 @@ async def test_one_that_stands_still_keeps_nobody_waiting(tmp_path: Path) -> Non
         os.kill(pid, signal.SIGSTOP)
         first = await stream.more(300)
         os.kill(pid, signal.SIGCONT)
-        # Who came after it had stopped was served while it stood still, by the others.
+        # The other processes served the clients that came while it stood still.
         assert all(knock.number < first for knock in stream.failed), stream.failed
         await stream.more(50)
         assert all(knock.number < first for knock in stream.failed), stream.failed
@@ -262,10 +262,10 @@ async def test_the_limit_of_an_address_is_that_of_all_of_them_and_a_dead_one_s_c
     async with sharing(tmp_path, "--trusted-proxies", "127.0.0.0/8", most=most) as broker, AsyncExitStack() as stack:
         for _ in range(most):
             await stack.enter_async_context(plain(broker.url, **forwarded))
-        for _ in range(10):  # whichever process they come to
+        for _ in range(10):  # at any process
             with pytest.raises(InvalidStatus, match="429"):
                 await stack.enter_async_context(plain(broker.url, **forwarded))
-        await round_trip(broker.url)  # of this machine: any number
+        await round_trip(broker.url)  # from this machine: any number
         counts = await broker.connections()
         assert sum(counts.values()) == most
         name, freed = max(counts.items(), key=lambda item: item[1])

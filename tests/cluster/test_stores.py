@@ -1,7 +1,7 @@
-"""Two endpoint processes on Riak: on the test double, and on a real cluster where one is given.
+"""Two endpoint processes on Riak: on the test double, and on a real cluster if one is given.
 
-``INGEBORG_TEST_RIAK=host:port[,host:port…]`` names the nodes of a real one with the bucket types of ``docs/riak.md``,
-which no other endpoints use meanwhile. Clients and topics have names of their own there.
+``INGEBORG_TEST_RIAK=host:port[,host:port…]`` names the nodes of a real cluster with the bucket types of
+``docs/riak.md``, which no other endpoints use meanwhile. Clients and topics have unique names there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest_asyncio.fixture(params=["double", "real"])
 async def riak_url(request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """The ``--store`` of the endpoints."""
+    """Return the ``--store`` of the endpoints."""
     if request.param == "double":
         async with RiakDouble(nodes=3) as riak:
             riak.create_broker_types()
@@ -44,12 +44,12 @@ def url_of(nodes: list[tuple[str, int]]) -> str:
 async def test_two_endpoints_on_riak(riak_url: str, tmp_path: Path) -> None:
     mark = secrets.token_hex(4)
     names = [f"{name}-{mark}" for name in "ab"]
-    # The secret of endpoints on Riak lies in the user's data folder.
+    # The secret of endpoints on Riak is in the user's data folder.
     async with cluster_of(names, tmp_path, store=riak_url, XDG_DATA_HOME=str(tmp_path / "data")) as cluster:
         try:
             await subscribers_hear_publishers_and_keep_their_topics(cluster, names, mark)
         finally:
-            # In order, so that the registry is left as it was found.
+            # In order, so that the registry stays as it was.
             for name in names:
                 if cluster[name].runs:
                     cluster[name].signal(signal.SIGTERM)
@@ -98,7 +98,7 @@ async def subscribers_hear_publishers_and_keep_their_topics(cluster: Cluster, na
             await moved.all_read()
             assert moved.heard == {(topics[0], "moved"): 1}
 
-    # One is killed and comes back; what its clients had is there, and the other has gone on.
+    # Kill one and start it again; its clients' data is there, and the other has gone on.
     await b.kill()
     async with Ear(a.url, f"{mark} at b") as ear, Client(a.url, f"{mark} publisher at a", timeout_s=20) as publisher:
         assert await ear.topics() == set(topics)
@@ -117,7 +117,7 @@ async def subscribers_hear_publishers_and_keep_their_topics(cluster: Cluster, na
 async def test_on_riak_too_a_living_endpoint_keeps_its_name_and_a_dead_one_does_not(
     riak_url: str, tmp_path: Path
 ) -> None:
-    """As of two machines: at different URLs, and none is believed to be the only one there."""
+    """Simulate two machines: different URLs, and no endpoint assumes that it is alone at its own."""
     name = f"twin-{secrets.token_hex(4)}"
     async with cluster_of([name], tmp_path, store=riak_url, XDG_DATA_HOME=str(tmp_path / "data")) as cluster:
         first, second = cluster[name], cluster.new(name)

@@ -1,4 +1,4 @@
-"""Two versions of the peer protocol on one store: what docs/upgrading.md says of an upgrade that changes it."""
+"""Two versions of the peer protocol on one store: the rules of docs/upgrading.md for an upgrade that changes it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SERVE = (
 
 @asynccontextmanager
 async def endpoint(directory: Path, version: int) -> AsyncIterator[tuple[Process, str]]:
-    """An endpoint of that version on the directory's store, started; and its URL."""
+    """Start an endpoint with that version on the directory's store; return it and its URL."""
     with claim() as port:
         options = ("--name", f"of-version-{version}", "--port", str(port.first), "--store", f"lmdb:{directory}/store")
         command = [sys.executable, "-c", _SERVE.format(version), "serve", *options]
@@ -37,7 +37,7 @@ async def endpoint(directory: Path, version: int) -> AsyncIterator[tuple[Process
             yield running, f"ws://127.0.0.1:{port.first}"
 
 
-# A lease that a stall ends does not come back while the new one is there, which is never let in (ADR 4).
+# A lease that a stall ends does not come back while the new one, which nobody admits, is there (ADR 4).
 @again_after_a_stall(1.5)
 async def test_the_new_version_waits_until_the_last_of_the_old_one_has_gone(tmp_path: Path) -> None:
     async with endpoint(tmp_path, VERSION) as (old, old_url):
@@ -47,7 +47,7 @@ async def test_the_new_version_waits_until_the_last_of_the_old_one_has_gone(tmp_
         async with endpoint(tmp_path, VERSION + 1) as (new, new_url):
 
             async def said() -> bool:
-                """Chance decides which of the two dials, and so which of them finds out."""
+                """Let chance decide which of the two dials, and so which one finds out."""
                 return "of the peer protocol, not" in new.said() + old.said()
 
             await eventually(said, "one of them says why they are not linked")

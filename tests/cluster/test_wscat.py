@@ -1,6 +1,6 @@
 """wscat, the npm command-line client, against a real endpoint: a client that knows nothing of this project works.
 
-Skips where there is no npm, or where it cannot install the package.
+Skips without npm, or if npm cannot install the package.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ def wscat() -> str:
 
 @pytest.fixture
 async def url(tmp_path: Path) -> AsyncIterator[str]:
-    """Where a real endpoint on an empty store listens."""
+    """The address of a real endpoint on an empty store."""
     async with serving(tmp_path) as (_, url):
         yield url
 
 
 class Wscat:
-    """A wscat, connected, that has sent its commands and stays open."""
+    """A connected wscat that has sent its commands and stays open."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
     async def message(self) -> object:
-        """The next message it prints: a line with JSON in it, after wscat's own marks."""
+        """Return the next message that it prints: a line with JSON, after wscat's own marks."""
         line = await self._process.line(r"\{.*\}")
         return json.loads(line[line.index("{") : line.rindex("}") + 1])
 
@@ -66,7 +66,7 @@ Connected = Callable[..., AbstractAsyncContextManager[Wscat]]
 
 @pytest.fixture
 def connected(wscat: str, url: str, tmp_path: Path) -> Connected:
-    """A wscat for each time this is called, with the commands it sends: objects as JSON, text as it is."""
+    """Start a wscat at each call, with these commands: objects as JSON, text unchanged."""
 
     @asynccontextmanager
     async def connected(*commands: object) -> AsyncIterator[Wscat]:

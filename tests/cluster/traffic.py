@@ -1,6 +1,6 @@
-"""Clients for the cluster tests: one that remembers all it was sent, and a stream of numbered messages.
+"""Clients for the cluster tests: one that remembers everything it received, and a stream of numbered messages.
 
-Owns: what was heard, how often, and what was acknowledged. Must never: decide what is right.
+Owns: which messages arrived, how often, and which were acknowledged. Must never: decide what is right.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ingeborg.protocol.client import Client
 Message = tuple[str | None, Any]
 """A notification: topic and payload (a number or a text here, so that it can be counted)."""
 
-#: How long a message that is due may take, in seconds, where nothing stands in its way but a busy machine.
+#: Time limit for a due message on a busy machine, in seconds.
 HEARD_S = 60.0
 
 
 class Ear:
-    """A listening client that remembers how often it was sent what. Use as ``async with Ear(urls, "id") as ear``."""
+    """A listening client that counts each message it receives. Use as ``async with Ear(urls, "id") as ear``."""
 
     def __init__(self, urls: str | Sequence[str], client_id: str, *, listen: bool = True, **options: Any) -> None:
         options.setdefault("timeout_s", HEARD_S)
@@ -47,7 +47,7 @@ class Ear:
         self._news.set()
 
     async def until(self, condition: Callable[[], bool], what: str, within_s: float = HEARD_S) -> None:
-        """Wait until the condition holds; looked at again whenever something was heard."""
+        """Wait until the condition holds; check it whenever a message arrives."""
         try:
             async with asyncio.timeout(within_s):
                 while not condition():
@@ -57,7 +57,7 @@ class Ear:
             raise AssertionError(f"{self.client.client_id} did not hear within {within_s:g} s: {what}") from None
 
     async def hears(self, messages: Iterable[Message], within_s: float = HEARD_S) -> None:
-        """Wait until all of them have come, in whichever order, among others or not."""
+        """Wait until all of these have come, in any order, with or without others."""
         missing = set(messages) - self.heard.keys()
 
         def all_here() -> bool:
@@ -73,22 +73,22 @@ class Ear:
             ) from None
 
     async def all_read(self) -> None:
-        """Whatever was in its outbox by now has been heard: a reply comes behind it (SPEC section 1)."""
+        """Wait until everything in its outbox by now has arrived: a reply comes after it (SPEC section 1)."""
         async for _ in self.client.subscriptions(limit=1):
             break
 
     async def back(self) -> None:
-        """Wait until the connection that was lost has been replaced: a command waits for the next one."""
+        """Wait until a new connection has replaced the lost one: a command waits for the next one."""
         await self.all_read()
         assert self.client.reconnects >= 1
 
     async def topics(self) -> set[str]:
-        """The topics that it subscribes to, as the broker has them."""
+        """Return the topics to which it subscribes, from the broker."""
         return {each.topic async for each in self.client.subscriptions()}
 
 
 async def each(count: int, action: Callable[[int], Awaitable[Any]], *, workers: int = 32) -> list[Any]:
-    """``action(0)`` to ``action(count - 1)``, so many at a time; the results in order."""
+    """Run ``action(0)`` to ``action(count - 1)``, this many at a time; return the results in order."""
     numbers = iter(range(count))
     results: list[Any] = [None] * count
 
@@ -105,7 +105,7 @@ async def each(count: int, action: Callable[[int], Awaitable[Any]], *, workers: 
 class Stream:
     """Publishes 0, 1, 2, … to the topics in turn, at a steady pace, whether or not the answers come.
 
-    Every second one without ``dedup``: what is delivered once must not be so only because duplicates are dropped.
+    Every second one goes without ``dedup``: exact delivery must not depend on dropped duplicates.
     """
 
     def __init__(self, client: Client, topics: Sequence[str], interval_s: float) -> None:
@@ -119,7 +119,7 @@ class Stream:
         self._progress = asyncio.Event()
 
     async def run(self) -> None:
-        """Publish until ``stop``; ends when every answer has come."""
+        """Publish until ``stop``; end when every answer has come."""
         began = time.monotonic()
         async with asyncio.TaskGroup() as group:
             while not self._stop.is_set():
@@ -145,7 +145,7 @@ class Stream:
         self._stop.set()
 
     async def goes_on(self, count: int, within_s: float = HEARD_S) -> None:
-        """Wait until so many more than now have been acknowledged."""
+        """Wait until this many more than now have been acknowledged."""
         enough = len(self.acknowledged) + count
         async with asyncio.timeout(within_s):
             while len(self.acknowledged) < enough:
@@ -155,7 +155,7 @@ class Stream:
 
 @asynccontextmanager
 async def streaming(client: Client, topics: Sequence[str], interval_s: float = 0.01) -> AsyncIterator[Stream]:
-    """A stream that runs within the block; afterwards every answer has come. What failed is in ``failed``."""
+    """A stream that runs within the block; afterwards every answer has come. ``failed`` has the failures."""
     stream = Stream(client, topics, interval_s)
     async with asyncio.TaskGroup() as group:
         group.create_task(stream.run())

@@ -15,12 +15,12 @@ async function opened(t, endpoint, options = {}) {
   return client;
 }
 
-/** Settled, and how: a rejection is its error. */
+/** The outcome: a value, or the error of a rejection. */
 const outcome = (promise) => promise.then((value) => value, (error) => error);
 
 const named = (topics) => topics.map((topic) => ({ topic }));
 
-/** At this endpoint these have ended. */
+/** The reply of an endpoint at which these have ended. */
 const ended = (...topics) => (connection, command) => {
   if (command.command === "listen" && topics.length) {
     connection.reply(command, { result: "success", ended: named(topics), ended_count: topics.length });
@@ -29,7 +29,7 @@ const ended = (...topics) => (connection, command) => {
   }
 };
 
-/** What is told, to be waited for. */
+/** Reports, which a test can wait for. */
 function telling() {
   const told = [];
   let wake = () => {};
@@ -75,7 +75,7 @@ test("a page is where there is a window with a document, and not Node", (t) => {
   assert.equal(browser.Client.isInPage, false);
   globalThis.window = globalThis;
   t.after(() => delete globalThis.window);
-  assert.equal(browser.Client.isInPage, false); // a window without a document is none
+  assert.equal(browser.Client.isInPage, false); // a window without a document is not a page
   globalThis.document = {};
   t.after(() => delete globalThis.document);
   assert.equal(browser.Client.isInPage, true);
@@ -104,7 +104,7 @@ test("all is subscribed to again after close code 4007, and after a long absence
   endpoint.frames.all();
   endpoint.connection.socket.end(closeFrame(4007, "subscriptions have ended"));
   assert.deepEqual((await endpoint.next("subscribe")).topic, ["a", "b"]);
-  // Whoever has slept finds the connection lost when it wakes up: what counts is when it heard of the endpoint last.
+  // A sleeper finds its connection lost when it wakes up: the time when it last heard from the endpoint counts.
   const { now } = Date;
   t.after(() => (Date.now = now));
   await client.listen();
@@ -136,7 +136,7 @@ test("subscribing again outlasts errors that pass and lost connections, and ends
   await client.publish("t", 1, { ack: true });
   assert.equal(tries.length, 3);
   endpoint.connection.socket.end(closeFrame(4007));
-  await endpoint.next("subscribe"); // and nobody answers
+  await endpoint.next("subscribe"); // which nobody answers
   await client.close();
   assert.equal(await client.closed, null);
 });
@@ -152,7 +152,7 @@ test("what is unsubscribed from meanwhile is not subscribed to again", async (t)
   endpoint.connection.cut();
   for (let tried = 0; tried < 3; tried++) await endpoint.next("subscribe");
   const unsubscribing = outcome(client.unsubscribe("a"));
-  await endpoint.next("unsubscribe"); // and nobody answers
+  await endpoint.next("unsubscribe"); // which nobody answers
   for (let number = 0; number < 50; number++) await client.publish("t", number, { ack: true });
   assert.deepEqual(new Set(endpoint.frames.all().map(({ command }) => command)), new Set(["publish"]));
   await client.close();

@@ -10,7 +10,7 @@ import { deferred } from "../src/waiting.js";
 import { within } from "./endpoints.js";
 import { NOBODY, ScriptedEndpoint, accepted, closeFrame, serverFrame, succeed, text } from "./scripted.js";
 
-/** A client that is closed with the test. */
+/** A client that the test closes at its end. */
 function clientOf(t, endpoints, options = {}) {
   const urls = [endpoints].flat().map((endpoint) => endpoint.url ?? endpoint);
   const client = new Client(urls, options.clientId ?? "c1", { timeoutMs: 20_000, backoffBaseMs: 1, ...options });
@@ -24,7 +24,7 @@ async function opened(t, endpoints, options) {
   return client;
 }
 
-/** Settled, and how: a rejection is its error. */
+/** The outcome: a value, or the error of a rejection. */
 const outcome = (promise) => promise.then((value) => value, (error) => error);
 
 async function take(client, count) {
@@ -195,7 +195,7 @@ test("what has ended with a filter is subscribed to with it, but for what was re
   const ended = [...topics, ...["a", "b", "d"].map((topic) => ({ topic, filter: written }))];
   const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {
     if (command.command === "listen") {
-      // The second time: as after a while.
+      // The second time: as if some time had passed.
       connection.reply(command, { result: "success", ...(endpoint.connections.length > 1 ? { ended, ended_count: 6 } : {}) });
     } else {
       connection.reply(command, { result: "success", ...("until" in command ? { grace_s: 60 } : {}) });
@@ -250,13 +250,13 @@ test("subscribers are paged with the cursor", async (t) => {
 });
 
 test("more and more of a large subscribe is under way while it is quick, and none is lost", async (t) => {
-  t.mock.method(performance, "now", () => 0); // whatever this machine takes is quick
+  t.mock.method(performance, "now", () => 0); // on any machine everything now takes no time
   const topics = Array.from({ length: 5000 }, (_, number) => `topic ${String(number).padStart(1000, "0")}`);
   const most = [];
   let held = [];
   let left = topics.length;
   const seen = [];
-  // Answers when as many as there ever were, and one more, are under way; or all there are.
+  // Answers once one more than the most ever is under way; or all there are.
   const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {
     held.push(command);
     seen.push(...command.topic);
@@ -337,14 +337,15 @@ test("a signal ends the wait for a reply, a connection, and a notification", asy
     client.notifications({ signal }).next(),
     clientOf(t, await silent(t)).connect({ signal }),
   ].map(outcome);
-  for (let number = 0; number < 20; number++) waits.push(outcome(client.listen({ signal }))); // and no warning of a leak
+  // without a warning of a leak
+  for (let number = 0; number < 20; number++) waits.push(outcome(client.listen({ signal })));
   await endpoint.next("publish");
   abort.abort(new RangeError("enough"));
   for (const error of await Promise.all(waits)) assert.ok(error instanceof RangeError, String(error));
   await assert.rejects(client.publish("t", 1, { signal }), RangeError);
 });
 
-/** A server that takes connections and never says anything. */
+/** A server that accepts connections and never sends anything. */
 async function silent(t) {
   const sockets = [];
   const server = createServer((socket) => sockets.push(socket.on("error", () => {})));
@@ -498,7 +499,8 @@ test("the backoff has full jitter, grows to its maximum, and begins again after 
   await endpoint.next("listen");
   assert.deepEqual(slept(), [7, 7, 0, 40, 10, 40, 40]); // draw × min(40, 7 × 2^n)
   assert.ok(unreachable.every((error) => error instanceof Unreachable));
-  await client.subscribe("t"); // the listening has its answer: what has come does not count, but how long it lasted
+  // the listening has its answer: only the connection's duration counts, not received messages
+  await client.subscribe("t");
   nowMs += 9_999;
   endpoint.connection.cut();
   await endpoint.next("listen");
@@ -636,11 +638,11 @@ test("a silent endpoint is pinged, and given up when it does not answer", async 
   const lost = deferred();
   const client = await opened(t, endpoint, { onLost: lost.resolve });
   await client.subscribe("t");
-  t.mock.timers.tick(25_000); // it has been heard since the connection was made
+  t.mock.timers.tick(25_000); // it has received something since the connection was made
   t.mock.timers.tick(25_000);
   await client.subscribe("t"); // behind the ping
   assert.deepEqual(endpoint.connection.pings, [""]);
-  t.mock.timers.tick(10_000); // heard again
+  t.mock.timers.tick(10_000); // it has received something again
   t.mock.timers.tick(15_000);
   t.mock.timers.tick(25_000);
   t.mock.timers.tick(10_000);
@@ -657,7 +659,7 @@ test("a connection that a command has waited on in vain is probed, and given up 
   const client = await opened(t, endpoint, { onLost: lost.resolve });
   const waits = client.subscribe("t", { timeoutMs: 100 });
   await endpoint.next("subscribe");
-  endpoint.connection.socket.pause(); // as a network that has gone silent
+  endpoint.connection.socket.pause(); // like a network that has gone silent
   t.mock.timers.tick(100);
   await assert.rejects(waits, CommandTimeout);
   t.mock.timers.tick(10_000);
@@ -716,7 +718,7 @@ test("overflow: pause stops the reading and loses nothing", async (t) => {
       }
     }
   })();
-  // Paused, commands wait too: this one's time-out shows that nothing is read.
+  // While paused, commands wait as well: this one's time-out shows that the client reads nothing.
   await assert.rejects(client.subscribe("u", { timeoutMs: 500 }), CommandTimeout);
   assert.ok(written < count && client.queued < 1000, `${written} written, ${client.queued} queued`);
   let next = 0;
@@ -851,7 +853,7 @@ test("commands of a client that never connected are refused at once", async (t) 
   await assert.rejects(client.subscribe("t"), { name: "TypeError", message: /connect/ });
   await assert.rejects(client.publish("t", 1), { name: "TypeError", message: /connect/ });
   await assert.rejects(client.connect(), ConnectFailed);
-  await assert.rejects(client.connect(), ConnectFailed); // it may be tried again
+  await assert.rejects(client.connect(), ConnectFailed); // you can try again
 });
 
 test("the browser's entry works in Node too, where it loads Node's connection", async (t) => {

@@ -27,7 +27,7 @@ async function next(client) {
   return value;
 }
 
-/** Called when a client has connected again. */
+/** Wait until a client has connected again. */
 function reconnection() {
   let told;
   let first = true;
@@ -142,7 +142,7 @@ test("a client is sent what its filters match, and they are there again when it 
   });
 });
 
-/** What the endpoint says to whoever connects here instead: how many messages it was, and how many lines. */
+/** The endpoint's messages to a client that connects here instead: the number of messages, and of lines. */
 async function overheard(t, endpoint) {
   const heard = { messages: 0, lines: 0 };
   const relay = createServer((socket) => {
@@ -155,7 +155,7 @@ async function overheard(t, endpoint) {
       ping: () => {},
       close: () => {},
     });
-    let head = ""; // of the answer to the handshake
+    let head = ""; // the head of the answer to the handshake
     peer.on("data", (chunk) => {
       if (!head.includes("\r\n\r\n")) {
         head += chunk.toString("latin1");
@@ -211,7 +211,7 @@ test("an endpoint killed and started again: connected, listening and subscribed"
   const ann = await opened(t, endpoint, "ann", { listen: true, onConnected });
   await ann.subscribe("news");
   await endpoint.kill();
-  const waiting = ann.subscribe("sports"); // repeated when there is a connection again
+  const waiting = ann.subscribe("sports"); // repeated on the next connection
   await endpoint.start();
   await again;
   await waiting;
@@ -258,7 +258,7 @@ test("whoever listens elsewhere replaces: 4001, and no way back", real, async (t
 
 const HISTORY = ["--history", "memory", "--history-size", "3"];
 
-/** Its position covers all that has come. */
+/** Wait until its position covers everything that has come. */
 async function covered(client, publisher) {
   const before = client.position;
   const unheard = { ack: true, dedup: false, keepS: 60 };
@@ -299,7 +299,8 @@ test("what a client missed comes when it is back, once, and what is lacking is t
   const again = await opened(t, endpoint, "ann", { ...listening, recover: ann.position });
   await until("few", 2, true);
   await until("many", 5, true);
-  await again.subscribe("few", { last: 3 }); // what it has had does not come again; "live" another client object had
+  // its own messages do not come again; another client object had received "live"
+  await again.subscribe("few", { last: 3 });
   await radio.publish("few", "live again", { ack: true, keepS: 60 });
   await until("few", "live again", false);
   assert.deepEqual(got.slice(0, 2), [["few", "live", false], ["gap", ["many"]]]);
@@ -331,7 +332,7 @@ test("an endpoint that keeps nothing refuses what asks for it", real, async (t) 
   await assert.rejects(bob.publish("t", 1, { ack: true, keepS: 60 }), { code: "bad_state" });
 });
 
-/** A JWT for ann, as an issuer makes it (SPEC section 1.5). */
+/** A JWT for ann, in an issuer's form (SPEC section 1.5). */
 function token(keys, lifetimeS, ingeborg) {
   const [{ k, kid }] = JSON.parse(readFileSync(keys, "utf8")).keys;
   const parts = [{ alg: "HS256", kid }, { sub: "ann", exp: Math.floor(Date.now() / 1000) + lifetimeS, ingeborg }];
@@ -347,7 +348,7 @@ test("tokens: refused, accepted, for another client, and expired with a fresh on
   await assert.rejects(Client.open(endpoint.url, "ann"), { name: "ConnectFailed", message: /HTTP 401/ });
   await assert.rejects(Client.open(endpoint.url, "ann", { token: "a.b.c" }), { message: /HTTP 401/ });
 
-  // Endpoints allow ten seconds of leeway: the first token has five of them left.
+  // Endpoints allow ten seconds of leeway: the first token has five seconds left.
   const lifetimes = [-5];
   const lost = [];
   const [again, onConnected] = reconnection();

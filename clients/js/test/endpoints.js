@@ -1,5 +1,5 @@
 /**
- * Real endpoints for tests, as processes of their own: started, killed, started again, ended.
+ * Real endpoints for tests, as separate processes: started, killed, started again, ended.
  *
  * Owns the processes it starts. Needs the repository's Python: INGEBORG_PYTHON, or its .venv.
  */
@@ -16,20 +16,20 @@ import { fileURLToPath } from "node:url";
 export const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../../..");
 export const PYTHON = process.env.INGEBORG_PYTHON ?? path.join(ROOT, ".venv/bin/python");
 
-/** Nothing a test waits for takes longer; on a busy machine it takes long enough. */
+/** The longest wait in a test, in milliseconds; it suffices on a busy machine. */
 export const PATIENCE_MS = 20_000;
 
 /** Why tests against real endpoints cannot run here; false: they can. */
 export const skip = existsSync(PYTHON) && existsSync(path.join(ROOT, "broker")) ? false : `no ${PYTHON}`;
 
-/** A directory of the test's own, gone at its end. */
+/** A directory for the test, deleted at its end. */
 export function directory(t) {
   const made = mkdtempSync(path.join(tmpdir(), "ingeborg-js-"));
   t.after(() => rmSync(made, { recursive: true, force: true }));
   return made;
 }
 
-/** A port that is free now, below the range that outgoing connections take theirs from: a restart needs it again. */
+/** A free port below the range of outgoing connections' ports: a restart needs it again. */
 async function freePort() {
   for (;;) {
     const server = createServer();
@@ -43,7 +43,7 @@ async function freePort() {
   }
 }
 
-/** Run `python -m ingeborg.broker.command.cli` with these arguments, to its end; what it printed. */
+/** Run `python -m ingeborg.broker.command.cli` with these arguments to its end; return its output. */
 export async function ingeborg(...args) {
   const done = spawn(PYTHON, ["-m", "ingeborg.broker.command.cli", ...args], { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"] });
   let out = "";
@@ -53,7 +53,7 @@ export async function ingeborg(...args) {
   return out.trim();
 }
 
-/** Those that run: not even a test run that is ended from outside leaves one. */
+/** Running endpoints: even a test run that is ended from outside leaves none behind. */
 const running = new Set();
 process.on("exit", () => {
   for (const pid of running) killGroup(pid);
@@ -65,7 +65,7 @@ function killGroup(pid) {
   try {
     process.kill(-pid, "SIGKILL");
   } catch (error) {
-    if (error.code !== "ESRCH") throw error; // it has ended already
+    if (error.code !== "ESRCH") throw error; // it has already ended
   }
 }
 
@@ -82,7 +82,7 @@ export class Endpoint {
     this.#args = ["serve", "--name", name, "--port", String(port), "--store", `lmdb:${store}`, ...options];
   }
 
-  /** One that is ready; ended with the test. */
+  /** Start one and wait until it is ready; it ends with the test. */
   static async start(t, { name = "one", store = directory(t), options = [], env = {} } = {}) {
     const endpoint = new Endpoint(name, await freePort(), store, options, env);
     t.after(() => endpoint.kill());
@@ -95,7 +95,7 @@ export class Endpoint {
       cwd: ROOT,
       env: this.#env,
       stdio: ["ignore", "pipe", "pipe"],
-      detached: true, // a process group of its own, its store's writers included
+      detached: true, // its own process group, with its store's writers
     });
     running.add(this.#process.pid);
     let said = "";
@@ -108,7 +108,7 @@ export class Endpoint {
     await within(ready, `an endpoint is ready; ${said}`);
   }
 
-  /** `kill -9`, its store's writers included. */
+  /** `kill -9` it and its store's writers. */
   async kill() {
     const ending = this.#process;
     if (ending === null) return;
@@ -119,7 +119,7 @@ export class Endpoint {
     await ended;
   }
 
-  /** An orderly end. */
+  /** End it in order. */
   async stop() {
     const ending = this.#process;
     const ended = once(ending, "exit");
@@ -129,7 +129,7 @@ export class Endpoint {
   }
 }
 
-/** What the promise gives; fails after PATIENCE_MS. */
+/** The promise's value; fails after PATIENCE_MS. */
 export function within(promise, what) {
   let timer;
   const late = new Promise((_, reject) => {

@@ -1,4 +1,4 @@
-/** The frames of RFC 6455: what is read whatever the pieces, and what is refused. */
+/** The frames of RFC 6455: the client reads any split, and refuses invalid ones. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** What is published, and what a page can load of it. */
+/** The published files, and those that a page can load. */
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 const HOME = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..");
 const source = (name) => readFileSync(path.join(HOME, "src", name), "utf8");
 
-/** The files that loading one loads with it, before anything runs. */
+/** The files that a file loads with it, before anything runs. */
 function loaded(name, seen = new Set()) {
   if (seen.has(name)) return seen;
   seen.add(name);

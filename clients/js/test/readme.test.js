@@ -1,4 +1,4 @@
-/** The examples of README.md, as they stand there, against a real endpoint. */
+/** The examples of README.md, unchanged, against a real endpoint. */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -34,7 +34,7 @@ test("sub.mjs hears what pub.mjs says, and pub.mjs ends by itself", { skip }, as
   const { url } = await Endpoint.start(t);
   const [, heard] = run(t, program("// node sub.mjs", url));
   const first = once(heard, "line");
-  // It has said nothing when it is ready: this one publishes until it hears something.
+  // It reports nothing when it is ready: this client publishes until it hears something.
   const probe = await Client.open(url, "probe", { timeoutMs: 20_000 });
   t.after(() => probe.close());
   let isHeard = false;

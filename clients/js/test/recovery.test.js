@@ -1,4 +1,4 @@
-/** What a client has missed, and whether that was all: against scripted endpoints. */
+/** A client's missed messages, and gaps: against scripted endpoints. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,7 +11,7 @@ import { ScriptedEndpoint, closeFrame, text } from "./scripted.js";
 
 const outcome = (promise) => promise.then((value) => value, (error) => error);
 
-/** An endpoint that recovers; `position`: what a client without one is told. */
+/** An endpoint that recovers; `position`: the one that a client without any gets. */
 const recovering = (position, more = {}) => (connection, command) => {
   if (command.command === "listen") {
     const isBehind = typeof command.recover === "string";
@@ -32,7 +32,7 @@ const message = (connection, key, broadcast, mid, more = {}) => connection.send(
 const position = (connection, at) => connection.send(text({ position: at }));
 const gap = (connection, lacking) => connection.send(text({ gap: lacking }));
 
-/** Values in the order in which a handler gets them, to be waited for. */
+/** Values in the order in which a handler gets them, which a test can wait for. */
 function telling() {
   const told = [];
   let wake = () => {};
@@ -47,7 +47,7 @@ function telling() {
   return { told, put, upTo };
 }
 
-/** A round trip: all that the endpoint has sent before has come. */
+/** A round trip: everything that the endpoint sent before has come. */
 const settled = (client) => client.publish("a round trip", 1, { ack: true, dedup: "retry" });
 
 function localStorage(t, kept = {}) {
@@ -191,7 +191,7 @@ test("what cannot recover is refused when the client is made", () => {
   for (const recover of ["", "é".repeat(65), 1, {}, { key: "" }, { key: 1 }, []]) {
     assert.throws(() => new Client("ws://127.0.0.1:9/", "c", { recover }), TypeError, String(recover));
   }
-  // Node has no localStorage unless it is told to.
+  // Node has no localStorage by default.
   assert.throws(() => new Client("ws://127.0.0.1:9/", "c", { recover: { key: "k" } }), /needs localStorage/);
 });
 
@@ -226,7 +226,7 @@ test("a message that comes again is dropped and counted, on another connection, 
   await settled(client);
   message(endpoint.connection, "t", 2, "o.2", { kept: true });
   message(endpoint.connection, "t", 3, "o.3");
-  endpoint.connection.notify("t", 4); // of an endpoint that gives no mid
+  endpoint.connection.notify("t", 4); // from an endpoint that gives no mid
   endpoint.connection.notify("t", 4);
   assert.deepEqual(await upTo(5), [1, 2, 3, 4, 4]);
   assert.equal(client.repeats, 2);
@@ -360,7 +360,7 @@ test("with `overflow: pause` a gap does not wait for a reply that is not read", 
   const take = async (count) => {
     for await (const { broadcast } of client) if (order.push(broadcast) === count) break;
   };
-  // It fills while its topics are being asked for.
+  // It fills while the client looks up its topics.
   const taken = take(9);
   gap(endpoint.connection, { slots: [7] });
   await endpoint.next("subscriptions");
@@ -409,7 +409,7 @@ test("without a handler a gap is said in the console; what the handler throws en
     endpoint.connection.send(Buffer.concat([{ gap: null }, ...behind].map(text)));
     await within(client.closed, "the end");
     if (notes !== null) {
-      assert.equal((await iterated).value.broadcast, 1); // it had come before the end
+      assert.equal((await iterated).value.broadcast, 1); // it came before the end
       await assert.rejects(notes.next(), RangeError);
     }
     await assert.rejects(client.close(), RangeError);
@@ -453,7 +453,7 @@ test("marks with the same place are one, and none is due before its time", () =>
   assert.equal(marks.length, 0);
   marks.add({ after: 5, gap: gapOf(...Array.from({ length: 9_999 }, (_, number) => `${number}`)) });
   marks.add({ after: 5, gap: gapOf("x", "y") });
-  assert.equal(marks.take(5).gap, null); // more than one gap names
+  assert.equal(marks.take(5).gap, null); // more topics than one gap names
 });
 
 // -- where there is no history
@@ -496,7 +496,7 @@ test("what has ended is subscribed to again since the position, and no later one
   position(endpoint.connection, "p3");
   await settled(client);
   assert.deepEqual([client.position, storage.kept.k], ["p2", "p2"]);
-  // It breaks once more: what came after the first position is still asked for.
+  // It breaks once more: the client still requests everything since the first position.
   endpoint.connection.cut();
   assert.equal((await endpoint.next("listen")).recover, "p2");
   assert.equal((await endpoint.next("subscribe")).since, "p2");
@@ -505,7 +505,7 @@ test("what has ended is subscribed to again since the position, and no later one
   assert.equal(client.position, "p2");
   endpoint.script = recovering("p1");
   endpoint.connection.reply(held, { result: "success", grace_s: 60 });
-  // It is asked for twice, since it was due when it broke; the endpoint answers now.
+  // The client requests it twice, since it was due when the connection broke; the endpoint answers now.
   for (let tries = 0; tries < 50 && client.position !== "p4"; tries++) await settled(client);
   assert.deepEqual([client.position, storage.kept.k], ["p4", "p4"]);
 });

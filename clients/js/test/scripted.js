@@ -1,6 +1,6 @@
 /**
- * An endpoint that does what a test tells it: bare bytes over TCP, and a script per command it gets. It shares no code
- * with what it tests, and knows no rules of the broker; what a client expects of a real one is tested against a real one.
+ * A scripted endpoint: bare bytes over TCP, and a script per command. It shares no code with the client, and knows no
+ * rules of the broker; other tests check the client against real endpoints.
  */
 
 import { createHash } from "node:crypto";
@@ -38,7 +38,7 @@ export function closeFrame(code, reason = "") {
   return serverFrame(0x88, Buffer.concat([Buffer.from([code >> 8, code & 255]), Buffer.from(reason)]));
 }
 
-/** The default script: success for everything that waits for an answer. */
+/** The default script: success for everything that expects an answer. */
 export function succeed(connection, command) {
   if ("id" in command) connection.reply(command, { result: "success" });
 }
@@ -55,7 +55,7 @@ class Connection {
     this.endpoint = endpoint;
     this.socket = socket;
     this.closed = new Promise((resolve) => socket.once("close", resolve));
-    socket.on("error", () => {}); // many of the scripts are about that
+    socket.on("error", () => {}); // many of the scripts provoke it
     socket.on("data", (chunk) => this.#receive(chunk));
   }
 
@@ -71,7 +71,7 @@ class Connection {
     for (let frame; (frame = this.#next()) !== null; ) this.#frame(...frame);
   }
 
-  /** The first whole frame: opcode, payload, and whether it was as a client's has to be. */
+  /** The first whole frame: opcode, payload, and whether it had the form of a client's. */
   #next() {
     const bytes = this.#bytes;
     if (bytes.length < 6) return null;
@@ -117,13 +117,13 @@ class Connection {
     this.send(text({ key, broadcast }));
   }
 
-  /** It breaks as when its process is killed. */
+  /** Break the connection, as a killed process does. */
   cut() {
     this.socket.resetAndDestroy();
   }
 }
 
-/** Values that a test waits for. */
+/** Values that a test can wait for. */
 class Values {
   #values = [];
   #waiting = [];
@@ -153,7 +153,7 @@ export class ScriptedEndpoint {
   knowsLines = false;
   connections = [];
   frames = new Values();
-  messages = []; // as they came; with lines each is several of the frames
+  messages = []; // as they came; with lines each has several frames
   pongs = new Values();
 
   static async start(t, script = succeed) {
@@ -173,13 +173,13 @@ export class ScriptedEndpoint {
     return this.connections.at(-1);
   }
 
-  /** What a request is answered with; a test may put another in its place. */
+  /** The answer to a request; a test can replace it. */
   handshake(connection) {
     connection.isLined = this.knowsLines && LINES_OFFERED.test(connection.request);
     connection.send(accepted(connection.request, { extra: connection.isLined ? LINES : "" }));
   }
 
-  /** The next frame with that command; others are passed over. */
+  /** The next frame with that command; skips others. */
   async next(command) {
     for (;;) {
       const frame = await this.frames.next();
@@ -194,5 +194,5 @@ export function accepted(request, { accept, extra = "", status = "101 Switching 
   return `HTTP/1.1 ${status}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n${extra}\r\n`;
 }
 
-/** Where nobody listens: port 9 (discard) of the loopback, which needs root to be bound. */
+/** An address where nobody listens: port 9 (discard) of the loopback, which only root can bind. */
 export const NOBODY = "ws://127.0.0.1:9/";

@@ -1,4 +1,4 @@
-/** What may be said, held to what Python says of the same (vectors.json is made and checked by tests/clients). */
+/** Valid texts, compared with Python's results (tests/clients makes and checks vectors.json). */
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
