@@ -1,4 +1,4 @@
-"""A command in a process of its own: the end of one is the end of the other, and a death of damage is explained."""
+"""A command in a separate process: the end of one is the end of the other, and a death by damage is explained."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingeborg.broker.command import apart
 
 from ..running import PATIENCE_S, Process, alive, children, started_by
 
-#: Runs the work apart, and says so behind it: nothing of the child may come back from ``run``.
+#: Runs the work apart, and reports afterwards: nothing from the child may come back from ``run``.
 PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
@@ -76,7 +76,7 @@ async def test_a_signal_ends_both(tmp_path: Path, number: signal.Signals) -> Non
 async def test_a_parent_that_is_killed_leaves_no_child(tmp_path: Path) -> None:
     async with working("time.sleep(60)", tmp_path) as process:
         (child,) = children(process.pid)
-        os.kill(process.pid, signal.SIGKILL)  # and nobody has waited for it yet, who would end all that it has started
+        os.kill(process.pid, signal.SIGKILL)  # and nobody has waited for it yet, who would end its children
         async with asyncio.timeout(PATIENCE_S):
             while alive(child):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""`ingeborg autoscale` at the command line: wrong usage, and what is said where Kafka is not there."""
+"""`ingeborg autoscale` at the command line: wrong usage, and the output if Kafka is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ port = -1
 
 
 def run(folder: Path, *arguments: str, text: str = FILE, before: str = "") -> subprocess.CompletedProcess[str]:
-    """With a file `g.toml`. ``before``: Python that runs first."""
+    """Run it with a file `g.toml`. ``before``: Python that runs first."""
     (folder / "g.toml").write_text(text, encoding="utf-8")
     program = f"{before}\nimport sys; from ingeborg.broker.command import cli; sys.exit(cli.main(sys.argv[1:]))"
     command = [sys.executable, "-c", program, "autoscale", *arguments]
@@ -71,7 +71,7 @@ def test_what_only_a_controller_can_do_is_no_members(tmp_path: Path, option: str
 
 
 def test_a_scaler_that_cannot_be_made_is_a_mistake_in_the_file(tmp_path: Path) -> None:
-    """Found before Kafka is asked for anything."""
+    """Found before any request to Kafka."""
     text = FILE.replace('kind = "none"', 'kind = "http"\nurl = "http://127.0.0.1:1/"\ntoken_file = "nowhere"')
     done = run(tmp_path, "g.toml", text=text)
     assert done.returncode == 2
@@ -88,7 +88,7 @@ def test_where_kafka_is_not_there_it_is_said(tmp_path: Path, arguments: tuple[st
 
 
 def test_the_log_has_the_form_and_the_level_that_are_asked_for(tmp_path: Path) -> None:
-    """The command sets it up, since the autoscaler does not know the broker's."""
+    """The command sets up the log, since the autoscaler does not know the broker's."""
     done = run(tmp_path, "g.toml", "--part", "controller", "--log-format", "json", "--log-level", "error")
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert {(line["level"], line["logger"]) for line in lines} == {("ERROR", "ingeborg.autoscale")}

@@ -137,7 +137,7 @@ def test_the_secret_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
 
 
 def failing(*arguments: str, variables: dict[str, str] | None = None) -> tuple[int, str]:
-    """Run `ingeborg serve`, which has to end by itself: the exit code, and what it said."""
+    """Run `ingeborg serve`, which has to end without a signal; return the exit code and its output."""
     done = subprocess.run(
         [sys.executable, "-m", "ingeborg.broker.command.cli", "serve", *arguments],
         capture_output=True,
@@ -315,7 +315,7 @@ async def test_what_sub_subscribes_to_until_disconnect_ends_when_it_has_gone(tmp
             assert found["ends_at"] > 0
             assert await sub.end(signal.SIGINT) == 130
         async with asyncio.timeout(PATIENCE_S):
-            while (await connection.ask(listed))["topic"]:  # noqa: ASYNC110 - of another process
+            while (await connection.ask(listed))["topic"]:  # noqa: ASYNC110 - another process removes them
                 await asyncio.sleep(0.1)
 
 
@@ -392,7 +392,7 @@ async def test_a_value_that_cannot_be_is_one_line_and_exit_code_2(
         ({}, True),
         ({"host": "0.0.0.0"}, True),
         ({"advertise": "ws://broker.example:9000"}, False),
-        ({"store": "riak:a:1"}, False),  # another machine may have the same loopback address
+        ({"store": "riak:a:1"}, False),  # another machine can have the same loopback address
         ({"store": "riak:a:1", "host": "0.0.0.0"}, False),  # its URL has the host's name
         ({"store": "riak:a:1", "host": "broker.example"}, False),
         ({"store": "riak:a:1", "host": "10.0.0.5"}, True),

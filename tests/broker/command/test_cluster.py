@@ -1,4 +1,4 @@
-"""`ingeborg cluster`, and what `ingeborg serve` makes of the settings that a store records."""
+"""`ingeborg cluster`, and how `ingeborg serve` treats the settings that a store records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def opened(directory: Path) -> AsyncIterator[EmbeddedStore]:
 
 
 async def run(directory: Path, *change: str, as_json: bool = False) -> tuple[int, str, str]:
-    """The exit code, and what the command said on standard output and on standard error."""
+    """Return the exit code, and the command's standard output and standard error."""
     out, told = io.StringIO(), io.StringIO()
     reading, writing = EmbeddedStore(directory, read_only=True), EmbeddedStore(directory)
     what = (change[0], change[1]) if change else None
@@ -74,7 +74,7 @@ async def test_it_records_a_value_and_says_when_it_counts(tmp_path: Path) -> Non
 
 
 async def test_a_store_that_no_endpoint_has_served_takes_none(tmp_path: Path) -> None:
-    """One setting alone would record a value of the other that nobody has asked for."""
+    """One setting alone would record a value of the other that nobody has chosen."""
     async with opened(tmp_path) as store:
         said = f"{NONE_YET.rstrip()}: start it with --history memory\n"
         assert await run(tmp_path, "history", "memory") == (1, "", said)
@@ -103,7 +103,7 @@ async def test_no_store_is_made(tmp_path: Path) -> None:
 
 
 class Overtaken(EmbeddedStore):
-    """Another command records its own value right behind this one."""
+    """Another command records its own value right after this one."""
 
     async def set_settings(self, settings: Settings) -> None:
         await super().set_settings(settings)
@@ -132,7 +132,7 @@ async def test_as_a_command_beside_an_endpoint(tmp_path: Path) -> None:
             assert await command.line("") == "replication: off"
             assert await command.ended() == 0
             assert "restart them one by one" in command.said()
-    async with serving(tmp_path), opened(tmp_path / "store") as store:  # which takes what is recorded
+    async with serving(tmp_path), opened(tmp_path / "store") as store:  # which takes the recorded ones
         assert await store.settings() == Settings(False, "store")
 
 
@@ -161,11 +161,11 @@ async def test_options_that_cannot_be_are_wrong_usage(tmp_path: Path) -> None:
         assert "ingeborg cluster: store 'riak:nowhere'" in command.said()
 
 
-# -- What an endpoint makes of them
+# -- How an endpoint treats them
 
 
 async def settled(directory: Path, **options: str) -> Settings:
-    """The settings with which an endpoint serves that was started with these options."""
+    """Return the settings of an endpoint started with these options."""
     store = EmbeddedStore(directory)
     settings = await serve.settled(load({"store": f"lmdb:{directory}", **options}, {}, None), store)
     await store.close()
@@ -234,7 +234,7 @@ async def test_an_endpoint_that_does_not_fit_the_cluster_is_refused(
         with pytest.raises(StoreUnavailable):  # it is closed
             await other.set_settings(Settings(True, "off"))
         assert await store.settings() == recorded
-    # A supervisor asks before it starts any.
+    # A supervisor checks before it starts any.
     assert await serve.agrees(load({"store": f"lmdb:{tmp_path}", **options}, {}, None)) == 2
     assert capsys.readouterr().err == f"ingeborg serve: {why}\n"
 

@@ -306,7 +306,7 @@ async def test_pub_says_how_long_it_is_kept(endpoint: ScriptedEndpoint, capsys: 
     assert "Key 'keep_s' has to be an integer from 1 to 86400" in capsys.readouterr().err
 
 
-# -- what was missed
+# -- missed messages
 
 
 def kept(number: int) -> dict[str, Any]:
@@ -314,7 +314,7 @@ def kept(number: int) -> dict[str, Any]:
 
 
 async def recover(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
-    """An endpoint that has kept three messages, all of them missed, and is then silent."""
+    """An endpoint that has retained three messages, all missed, and is then silent."""
     if command["command"] != "listen":
         await succeed(endpoint, connection, command)
         return
@@ -336,7 +336,7 @@ async def test_sub_goes_on_where_it_has_ended(
 ) -> None:
     endpoint.script = recover
     file = tmp_path / "c.position"
-    for number in (1, 2, 3):  # with the same position each time: the endpoint tells no other
+    for number in (1, 2, 3):  # with the same position each time: the endpoint gives no other
         assert await commands.sub(endpoint.url, "c", ["t", "u"], count=1, recover=str(file)) == 0
         said = capsys.readouterr()
         assert [orjson.loads(line) for line in said.out.splitlines()] == [kept(number)]
@@ -401,7 +401,7 @@ async def test_sub_where_nothing_is_kept_fails(endpoint: ScriptedEndpoint, capsy
 async def test_sub_prints_the_latest_first_however_many_they_are(
     endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    many = 40_000  # more than wait for an iterator: the reply comes only if they are printed meanwhile
+    many = 40_000  # more than wait for an iterator: the reply comes only if the command prints them meanwhile
 
     async def send(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         if "last" in command:
@@ -423,7 +423,7 @@ async def test_sub_prints_the_latest_first_however_many_they_are(
 
 
 class Kept:
-    """An endpoint's history of a topic: messages 1 to ``count``, in pages of two."""
+    """Return an endpoint's history of a topic: messages 1 to ``count``, in pages of two."""
 
     def __init__(self, count: int, forgotten: int = 0) -> None:
         self.count, self.forgotten = count, forgotten
@@ -510,11 +510,11 @@ def test_the_command_line_says_what_is_wanted_of_what_is_kept(monkeypatch: pytes
 
 
 async def _never(connection: ServerConnection) -> None:
-    """All is answered before there is a connection."""
+    """Answer every request without a connection."""
 
 
 class Pages:
-    """An endpoint's HTTP pages; each scrape of the metrics moves the counters on by ``step``."""
+    """Return an endpoint's HTTP pages; each scrape of the metrics moves the counters on by ``step``."""
 
     def __init__(self, name: str, step: int, ready: bool = True) -> None:
         self.name, self.step, self.ready = name, step, ready

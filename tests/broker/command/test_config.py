@@ -1,4 +1,4 @@
-"""The options of `ingeborg serve`: where they come from, in which order, and what is said of a bad one."""
+"""The options of `ingeborg serve`: their sources, the order of these, and the messages about bad values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ingeborg.broker.core.model import Settings, StoreError
 from ingeborg.broker.shell import logs, machine
 from ingeborg.broker.store.base import Store
 
-#: To make one takes longer than all else in a test of an option.
+#: Making one takes longer than the rest of an option's test.
 parser_made_once = functools.cache(cli.parser)
 
 
@@ -298,10 +298,10 @@ def test_a_default_name_is_a_good_name(monkeypatch: pytest.MonkeyPatch) -> None:
         assert load({"name": config.default_name(65535)}, {}, None).name.endswith("-65535")
 
 
-# -- Anything at all
+# -- Arbitrary values
 
 
-#: What somebody may write, by mistake or not, as text: in a file, a variable, or on the command line.
+#: Text that somebody can write, by mistake or not: in a file, a variable, or on the command line.
 TEXTS = (
     *(
         "",
@@ -353,7 +353,7 @@ TEXTS = (
     ),
 )
 
-#: And what TOML has beside text.
+#: TOML's values besides text.
 TOML = (
     *("[]", "[[1]]", "{}", "{ a = 1 }", "1979-05-27", "07:32:00", "true", "1.5", "nan", "-inf", "-0.0"),
     *("9" * 30, "9" * 400, "9" * 5_000, "0x" + "f" * 5_000, "-1", "0", "1", "[" * 2_000 + "]" * 2_000),
@@ -361,13 +361,14 @@ TOML = (
 
 
 def _quoted(text: str) -> str:
-    """As a basic string of TOML, which knows no lone surrogates."""
+    """Return a basic string of TOML, which has no lone surrogates."""
     return json.dumps(text.encode(errors="replace").decode())
 
 
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str], dict[str, str]], int]:
-    """`ingeborg serve` in this process, up to where its store would be opened; its exit code, 0: it came so far."""
+    """Run `ingeborg serve` in this process, up to the opening of its store; return its exit code, 0: it came that
+    far."""
     listens: list[socket.socket] = []
 
     def listen(*arguments: Any, **more: Any) -> socket.socket:
@@ -402,10 +403,10 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[s
     def run(arguments: list[str], variables: dict[str, str]) -> int:
         with mock.patch.dict(os.environ, environment({"XDG_DATA_HOME": str(tmp_path), **variables}), clear=True):
             assert isinstance(sys.stderr, io.TextIOWrapper)
-            sys.stderr.reconfigure(errors="backslashreplace")  # as a process's own is
+            sys.stderr.reconfigure(errors="backslashreplace")  # like a process's own
             try:
                 code = cli.main(["serve", *arguments])
-            except SystemExit as ended:  # of argparse
+            except SystemExit as ended:  # from argparse
                 return int(ended.code or 0)
             finally:
                 while listens:

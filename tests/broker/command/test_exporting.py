@@ -1,4 +1,4 @@
-"""`ingeborg export`: there and back between stores, what is written when something ends it, living writers."""
+"""`ingeborg export`: there and back between stores, the output after an early end, living writers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def fill_from(file: Path, store: Store) -> None:
 
 
 def read(file: Path) -> Subscriptions:
-    """What the lines say; each subscription has to be there once."""
+    """Return the subscriptions in the lines; each has to be there once."""
     entries = [
         (line["topic"], client)
         for line in map(orjson.loads, file.read_bytes().splitlines())
@@ -90,7 +90,7 @@ def test_from_lmdb_to_riak_and_back_nothing_is_lost_or_made(tmp_path: Path) -> N
         await fill_from(there / "2.jsonl", EmbeddedStore(there / "second"))
         assert (await export(EmbeddedStore(there / "second", read_only=True), there / "3.jsonl"))[0] == 0
         assert (there / "3.jsonl").read_bytes() == (there / "1.jsonl").read_bytes()
-        async with opened(EmbeddedStore(there / "second")) as second:  # listings by client are there, too
+        async with opened(EmbeddedStore(there / "second")) as second:  # listings by client are there as well
             for client in sorted({client for _, client in subscriptions})[:3]:
                 page, cursor = await second.topics(client, None, 10_000)
                 assert cursor is None
@@ -159,11 +159,11 @@ async def test_a_bad_line_of_a_topic_is_named(tmp_path: Path, line: str, words: 
     assert words in told.getvalue()
 
 
-# -- What goes wrong
+# -- Failures
 
 
 class Failing(EmbeddedStore):
-    """Ends with an error after its first page."""
+    """A store that fails after its first page."""
 
     async def all_subscriptions(self) -> AsyncIterator[list[TopicPage]]:
         async for page in super().all_subscriptions():
@@ -278,14 +278,14 @@ async def test_ctrl_c_ends_it_while_the_pipe_is_full(tmp_path: Path) -> None:
 
 
 def damage(data: Path) -> None:
-    """Let each page that leads to others (LMDB's flag 1, in its bytes 10 and 11) say that it leads to one alone, where
-    there have to be two: LMDB aborts."""
+    """Mark each page that leads to others (LMDB's flag 1, in its bytes 10 and 11) as leading to only one, where LMDB
+    needs two: it aborts."""
     content = bytearray(data.read_bytes())
     pages = range(2 * 4096, len(content), 4096)
     branches = [page for page in pages if content[page + 10 : page + 12] == b"\x01\0"]
     assert branches
     for page in branches:
-        content[page + 12 : page + 14] = (18).to_bytes(2, "little")  # where the last pointer ends, behind 16 bytes
+        content[page + 12 : page + 14] = (18).to_bytes(2, "little")  # where the last pointer ends, after 16 bytes
     data.write_bytes(content)
 
 
@@ -321,7 +321,7 @@ async def test_a_page_that_is_overwritten_is_told_too(tmp_path: Path) -> None:
     assert "stop every endpoint of it" in err.decode().lower()
 
 
-# -- Beside living endpoints
+# -- Next to living endpoints
 
 
 @pytest.mark.cluster
@@ -356,7 +356,7 @@ GONE, LATER, BOTH = Term(True, 0.0), Term(False, 4e9), Term(True, 4e9 + 0.25)
 
 
 async def everything(store: Store) -> set[Subscription]:
-    """All that is in it; each has to come once."""
+    """Return everything in it; each has to come once."""
     found = [
         each
         async for page in store.all_subscriptions()

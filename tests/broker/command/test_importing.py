@@ -22,7 +22,7 @@ def lmdb(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def store(lmdb: Path) -> AsyncIterator[EmbeddedStore]:
-    """Another one on the same directory, to look with."""
+    """Open the same directory a second time, to inspect it."""
     store = EmbeddedStore(lmdb)
     await store.open()
     yield store
@@ -30,7 +30,7 @@ async def store(lmdb: Path) -> AsyncIterator[EmbeddedStore]:
 
 
 async def entries(store: EmbeddedStore, *pairs: tuple[str, str]) -> list[list[tuple[str | None, Term | None]]]:
-    """What each client has at each topic: filters and terms."""
+    """Return each client's filters and terms at each topic."""
     return [[(each.filter, each.term) for each in found] for found in await store.subscriptions_of(pairs)]
 
 

@@ -1,4 +1,4 @@
-"""What a process gets from its supervisor, and what somebody else has put into its place."""
+"""Inheritance from a supervisor, and foreign values in its place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingeborg.broker.shell import status_table
 
 @pytest.fixture
 def variables() -> Iterator[dict[str, str]]:
-    """As a supervisor sets them, with an option."""
+    """Set the variables as a supervisor does, with an option."""
     ends = os.pipe()
     made = status_table.make(2, 1000)
     with socket.create_server(("127.0.0.1", 0)) as sock:
@@ -43,7 +43,7 @@ def test_the_variables_say_what_there_is_and_are_taken_out(variables: dict[str, 
     with found.port as sock:
         assert sock.fileno() == port
         assert sock.getsockname()[0] == "127.0.0.1"
-        assert not sock.get_inheritable()  # for what this process starts
+        assert not sock.get_inheritable()  # not by this process's own children
 
 
 def test_a_process_may_have_a_port_of_its_own_and_no_supervisor(variables: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""A rolling restart, step by step: who is told to end, and when."""
+"""A rolling restart, step by step: which endpoints have to end, and when."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ END_S = 20.0
 
 
 class Child:
-    """An endpoint's process that does what the test says."""
+    """An endpoint's process under the test's control."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -33,7 +33,7 @@ class Child:
 
 
 class Story:
-    """Three of them, and a clock."""
+    """Three endpoints, and a clock."""
 
     def __init__(self) -> None:
         self.children = [Child(name) for name in "abc"]
@@ -99,7 +99,7 @@ def test_one_that_is_told_and_one_that_dies_by_itself_are_told_apart(story: Stor
 
 
 def test_one_that_has_ended_by_itself_is_waited_for_and_not_killed(story: Story) -> None:
-    """As after a restart that was broken off: it is between two starts when the next one is asked for."""
+    """As after an aborted restart: it is between two starts when the next restart begins."""
     first = story.children[0]
     first.runs = first.is_ready = False
     story.rolling.ask(story.now)
@@ -152,7 +152,7 @@ def test_it_is_broken_off_where_one_does_not_come_back(
     story.children[0].is_ready = True
     story.passes(100)
     assert story.told == [["end"], [], []]
-    story.rolling.ask(story.now)  # mended
+    story.rolling.ask(story.now)  # repaired
     story.passes()
     assert story.told[0] == (["end"] if how == "given up" else ["end", "end"])
 

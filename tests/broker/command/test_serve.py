@@ -1,4 +1,4 @@
-"""`ingeborg serve`: what it does by itself while it runs."""
+"""`ingeborg serve`: its periodic work while it runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ingeborg.broker.command import serve
 
 
 class Loop:
-    """Remembers what is to be called later."""
+    """Remembers calls that are due later."""
 
     def __init__(self) -> None:
         self.later: list[tuple[Any, ...]] = []
@@ -23,7 +23,7 @@ class Loop:
 
 @pytest.fixture
 def by_hand() -> Iterator[None]:
-    """The collector looks at nothing by itself."""
+    """The collector checks nothing on its own."""
     gc.collect()
     gc.disable()
     yield

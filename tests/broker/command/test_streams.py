@@ -1,4 +1,4 @@
-"""Standard streams that are full, closed, gone, or of an encoding that has not every character."""
+"""Standard streams that are full, closed, gone, or of an encoding that lacks some characters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ sys.exit({"ingeborg": scripts.endpoint, "loadgen": scripts.loadgen, "bench": scr
 
 
 def ended(redirection: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    """The program as a shell starts it, with the redirection behind it."""
+    """Start the program as a shell does, with the redirection after it."""
     command = [sys.executable, "-c", SHELL, *arguments]
     return subprocess.run(
         ["bash", "-c", f'set -o pipefail; "$@" {redirection}', "bash", *command],

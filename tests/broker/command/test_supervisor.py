@@ -1,4 +1,4 @@
-"""`ingeborg serve --endpoints N`, as real processes: names and ports, restarts, and that nobody is left behind."""
+"""`ingeborg serve --endpoints N`, as real processes: names and ports, restarts, and that no process is left behind."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Cluster:
         self.port = port
 
     def family(self) -> list[int]:
-        """The processes it has, theirs included, without itself."""
+        """Return its processes, with theirs, without itself."""
         endpoints = children(self.process.pid)
         return endpoints + [pid for endpoint in endpoints for pid in children(endpoint)]
 
@@ -56,7 +56,7 @@ async def readiness(process: Process) -> tuple[str, str]:
 
 
 async def until(condition: Callable[[], Any]) -> Any:
-    """Wait until it is true of processes that nothing can be awaited of: they are not ours."""
+    """Poll until it is true of processes that are not our children, so that nothing can await them."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             result = condition()
@@ -79,12 +79,12 @@ async def cluster(directory: Path) -> AsyncIterator[Cluster]:
                 yield started
             finally:
                 if not process.child.runs:
-                    for pid in filter(alive, family):  # what a failed test may have left
+                    for pid in filter(alive, family):  # the remains of a failed test
                         os.kill(pid, signal.SIGKILL)
 
 
 async def test_a_line_of_an_endpoint_is_one_write(tmp_path: Path) -> None:
-    """Several share the stream. Unbuffered, as in the container image, the end of a line must not come by itself."""
+    """Several processes share the stream. Unbuffered, as in the container image, each line must come with its end."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # every write is a datagram
     options = ["--port", "0", "--name", "e", "--store", f"lmdb:{tmp_path / 'store'}"]
     with ours, its, (tmp_path / "stderr").open("wb") as errors:
@@ -136,7 +136,7 @@ async def test_one_that_is_killed_is_started_again_under_its_name_and_port(tmp_p
 
 
 def pid_of(started: Cluster, name: str) -> int:
-    """The process of that endpoint: the one whose environment has the name."""
+    """Return the process of that endpoint: the one whose environment has the name."""
     wanted = f"INGEBORG_NAME={name}".encode()
     for pid in children(started.process.pid):
         if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
@@ -212,7 +212,7 @@ async def test_a_second_supervisor_of_the_name_gives_up_and_the_first_one_s_endp
 async def test_an_endpoint_whose_name_was_taken_is_not_started_again_and_the_others_go_on(tmp_path: Path) -> None:
     async with cluster(tmp_path) as started:
         victim = pid_of(started, "e-2")
-        os.kill(victim, signal.SIGSTOP)  # as a machine that was suspended
+        os.kill(victim, signal.SIGSTOP)  # like a suspended machine
         options = ["--port", "0", "--name", "e-2", "--store", f"lmdb:{tmp_path / 'store'}"]
         async with ingeborg(tmp_path, "serve", *options) as stranger:
             url = await stranger.ready_url()
@@ -237,7 +237,7 @@ async def test_sighup_restarts_them_one_after_the_other_at_their_own_ports(tmp_p
         assert await started.process.end() == 0
 
 
-#: The installed code has become one that refuses its options: the second life of e-1 ends with exit code 2.
+#: The installed code now refuses its options: the second life of e-1 ends with exit code 2.
 REFUSING = """
 import os, sys
 from pathlib import Path
@@ -274,17 +274,17 @@ async def test_one_that_refuses_its_options_when_it_is_started_again_ends_none_o
             assert await process.end() == 0
 
 
-#: Has the terminal that is its standard input, and becomes the command.
+#: Takes the terminal that is its standard input, and becomes the command.
 IN_TERMINAL = """
 import fcntl, os, signal, sys, termios
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever started the tests may ignore it
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the starter of the tests may ignore it
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
 
 async def test_a_terminal_that_is_gone_ends_what_was_started_there(tmp_path: Path) -> None:
-    """SIGHUP comes of both: there it is nobody's wish for a restart."""
+    """A terminal's end sends SIGHUP as well as a person: the former must not restart anything."""
     ours, its = pty.openpty()
     options = ["--port", "0", "--share-port", "--endpoints", "2", "--store", f"lmdb:{tmp_path / 'store'}"]
     command = [sys.executable, "-c", IN_TERMINAL, "-m", "ingeborg.broker.command.cli", "serve", *options]
@@ -334,8 +334,8 @@ def test_which_order_wants_the_end_at_once(orders: list[tuple[float, int]], at_o
     assert wanted == ([] if at_once is None else [at_once])
 
 
-#: Process 1 of a container, as far as this concerns: who is left alone becomes its child. One of its own children,
-#: which it has yet to ask for its exit code, dies first, then children of another one.
+#: A minimal process 1 of a container: orphans become its children. One of its own children, whose exit code it has yet
+#: to collect, dies first, then children of another one.
 REAPING = """
 import ctypes, os, subprocess, sys
 from ingeborg.broker.command.supervisor import reap
@@ -358,7 +358,7 @@ while any(state != "Z" for _, state in dead()):
     pass
 assert len(dead()) == 3, dead()
 reap({mine.pid})
-assert len(dead()) == 3, dead()  # its exit code is not taken away
+assert len(dead()) == 3, dead()  # its exit code is still there
 assert mine.poll() == 7
 reap(set())
 assert dead() == []
@@ -382,7 +382,7 @@ def test_an_endpoint_is_told_to_end_in_order(monkeypatch: pytest.MonkeyPatch) ->
         child.start()
         assert child.tell_to_end()
         assert supervisor._end([child], [], 1.0)
-        assert told == [signal.SIGTERM] * 2 * lives  # it minds none but the first
+        assert told == [signal.SIGTERM] * 2 * lives  # it reacts only to the first
     made.close()
 
 
@@ -408,7 +408,7 @@ def test_a_sighup_is_the_terminal_s_only_as_it_goes(monkeypatch: pytest.MonkeyPa
     terminal = supervisor.Terminal()
     assert terminal.ignored is (meant == "nothing")
     terminal.look(100.0)
-    assert not terminal.hung_up()  # somebody's wish
+    assert not terminal.hung_up()  # a deliberate one
     there = False
     for now in (100.1, 100.1 + supervisor.GONE_S / 2):
         terminal.look(now)
@@ -432,18 +432,18 @@ def test_an_endpoint_that_keeps_dying_is_started_at_growing_intervals(monkeypatc
         waits.append(child.start_at - now)
         now = child.start_at
     assert waits == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 0.2, 0.4])
-    # What it was told reaches the process, and nothing of what the supervisor was told by variables.
+    # The process gets its own options, and none of the supervisor's variables.
     assert started[0]["INGEBORG_NAME"] == "e-1"
     assert started[0]["INGEBORG_DEDUP_TTL"] == "5.0"
     assert started[0][SUPERVISOR_FD] == "7"
     assert started[0][STATUS_TABLE_FD] == f"{made.fd}:1"
     assert PORT_FD not in started[0]
-    # What its lives have counted is cleared, each in its turn.
+    # The counts of its lives are cleared, each in its turn.
     assert (made.life(0), made.life(1)) == (0, len(started))
     made.close()
 
 
-#: An endpoint whose core fails when it has been ready for a moment.
+#: An endpoint whose core fails a moment after it becomes ready.
 FAILING = """
 import asyncio, sys
 from ingeborg.broker.command import cli

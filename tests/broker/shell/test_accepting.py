@@ -1,5 +1,5 @@
-"""Accepting: who takes a connection of a shared port (ADR 27), that nobody is left waiting, and what becomes of clients
-where files run out."""
+"""Accepting: which process takes a connection of a shared port (ADR 27), that no client waits forever, and how clients
+fare when files run out."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_one_that_has_more_than_its_share_waits_once_where_no_other_takes_any(mi
 
 @given(st.lists(st.tuples(counts, st.lists(counts, min_size=1, max_size=8)), min_size=1, max_size=30))
 def test_one_without_files_leaves_what_waits_to_others_as_long_as_they_come(turns: list[tuple[int, list[int]]]) -> None:
-    """And then takes it, so that clients are told and do not hang."""
+    """And then takes it, so that clients get an answer and do not hang."""
     share = Share()
     for mine, connections in turns:
         share.turn(mine, [])
@@ -77,11 +77,11 @@ def test_one_without_files_leaves_what_waits_to_others_as_long_as_they_come(turn
             others = [Other(other.connections + 1, other.taken + 1) for other in others]
         assert (taken, pauses) == (AT_ONCE, PAUSES_MAX)
         assert share.turn(mine, others, is_full=True) == 0
-        assert share.turn(mine, others, is_full=True) == AT_ONCE  # they have taken none meanwhile
+        assert share.turn(mine, others, is_full=True) == AT_ONCE  # the others have taken none meanwhile
 
 
 class World:
-    """Processes that accept from one queue, in virtual time: each comes for what waits after some time of its own."""
+    """Processes that accept from one queue, in virtual time: each comes after its own delay."""
 
     def __init__(self, processes: int, seed: int, delay_s: Callable[[random.Random, int], float]) -> None:
         self.drawn = random.Random(seed)
@@ -93,7 +93,7 @@ class World:
         self.taken = [0] * processes
         self.shares = [Share() for _ in range(processes)]
         self.armed = [True] * processes
-        self.due: set[int] = set()  # processes that are on their way
+        self.due: set[int] = set()  # processes on their way
         self.stands = [False] * processes
         self.known_to_stand: set[int] = set()
         self.events: list[tuple[float, int, Callable[[], None]]] = []
@@ -156,7 +156,7 @@ def ordinary(drawn: random.Random, _: int) -> float:
 
 
 def one_is_quick(drawn: random.Random, process: int) -> float:
-    """The first one is always there before the others, as one that has nothing else to do."""
+    """The first one always comes before the others, as one that has nothing else to do."""
     return 0.00005 if process == 0 else drawn.expovariate(1 / 0.002)
 
 
@@ -165,7 +165,7 @@ def one_is_quick(drawn: random.Random, process: int) -> float:
 def test_few_connections_are_spread_evenly_too(
     delay_s: Callable[[random.Random, int], float], most: int, seed: int
 ) -> None:
-    """Twenty, which may each carry a thousand messages a second."""
+    """Twenty connections, each of which can carry a thousand messages a second."""
     world = World(2, seed, delay_s)
     for number in range(20):
         world.at(number / 1_000, world.comes)
@@ -204,7 +204,7 @@ def test_processes_that_came_later_catch_up(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("fewest", [True, False])
 def test_nobody_waits_for_one_that_stands_still(seed: int, fewest: bool) -> None:
-    """Even where it has the fewest, so that all others leave what comes to it until they know."""
+    """Even if it has the fewest, so that all others leave new connections to it until they know."""
     world = World(4, seed, ordinary)
     world.held[3] = 0 if fewest else 500
     world.held[:3] = [500] * 3
@@ -222,7 +222,7 @@ with_sockets = pytest.mark.usefixtures("transport", "logged")
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Look until it is true."""
+    """Poll until it is true."""
 
     async def true() -> bool:
         return condition()
@@ -231,7 +231,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class Shared:
-    """A port that this process accepts from beside an endpoint's own, and the status table."""
+    """A shared port from which this process accepts besides an endpoint's own, and the status table."""
 
     def __init__(self, endpoint: Running, made: StatusTable) -> None:
         self.endpoint = endpoint
@@ -245,7 +245,7 @@ class Shared:
         self.accepting = Accepting(self.sock, endpoint.server.clients, tls, self.counts, entry=made.entry(0))
 
     def held(self) -> int:
-        """How many connections the others think that there are."""
+        """The number of connections, from the others' view."""
         self.status_table.entry(0).show(State.ACCEPTING, time.monotonic())
         [other] = self.status_table.entry(1).others()
         return other.connections
@@ -316,7 +316,7 @@ async def test_handshakes_under_way_end_before_it_does(shared: Shared) -> None:
         ending = asyncio.create_task(shared.accepting.end())
         await asyncio.sleep(0)
         assert not ending.done()
-        waiting = asyncio.create_task(round_trip(shared.url))  # it takes nobody else
+        waiting = asyncio.create_task(round_trip(shared.url))  # it accepts nobody else
         assert (await late.upgrade()).startswith(b"HTTP/1.1 101 ")
         await ending
         assert shared.held() == 1
@@ -336,7 +336,7 @@ async def test_one_that_says_nothing_holds_up_the_end_for_a_second(shared: Share
 
 @with_sockets
 async def test_it_takes_what_others_with_fewer_connections_do_not_come_for(shared: Shared) -> None:
-    """The other one says that it accepts, and never comes."""
+    """The other one shows that it accepts, and never comes."""
     shared.accepting.follow(True)
     for _ in range(3 * SLACK):
         shared.status_table.entry(1).show(State.ACCEPTING, time.monotonic())
@@ -379,10 +379,10 @@ async def test_without_files_it_leaves_what_waits_to_others_and_tries_again(
     shared.accepting.follow(True)
     await round_trip(shared.url)
     assert shared.counts["accepts_failed"] == 3
-    none_left.error, none_left.failures = errno.ECONNABORTED, 1  # its client has gone meanwhile
+    none_left.error, none_left.failures = errno.ECONNABORTED, 1  # its client has left meanwhile
     await round_trip(shared.url)
     assert shared.counts["accepts_failed"] == 3
-    none_left.error, none_left.failures = errno.EINVAL, 1  # nobody thought of it: it is no less counted
+    none_left.error, none_left.failures = errno.EINVAL, 1  # an unforeseen error counts as well
     await round_trip(shared.url)
     assert shared.counts["accepts_failed"] == 4
 
@@ -404,11 +404,11 @@ async def test_not_ready_while_it_pauses_it_does_not_come_back_by_itself(shared:
     await waiting
 
 
-# -- Where files run out
+# -- When files run out
 
 
 class Files:
-    """How many descriptors this process may have, as it believes."""
+    """The number of descriptors that this process believes it can have."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.most = 1 << 20
@@ -417,13 +417,13 @@ class Files:
         monkeypatch.setattr(accepting, "SPARE_PART", 1)
 
     def leave(self, files: int) -> None:
-        """So many can be opened from now on."""
+        """Allow this many more from now on."""
         next_one = os.dup(0)
         os.close(next_one)
         self.most = next_one + files
 
 
-#: Connections that pages and links may still have, and more than a test opens beside.
+#: Connections that pages and links can still have, and more than a test opens besides.
 SPARE = OWN = 8
 
 
@@ -436,7 +436,7 @@ NO_FILE = "clients have all open files that they get"
 
 
 async def refused(url: str) -> str:
-    """What a WebSocket client is told."""
+    """Return the answer to a WebSocket client."""
     async with raw(url) as late:
         head = (await late.upgrade()).decode()
         assert head.startswith("HTTP/1.1 503 ")
@@ -464,7 +464,7 @@ async def test_without_files_clients_are_told_and_pages_and_links_go_on(
         assert shared.counts["accepts_failed"] == 3
         assert caplog.text.count(NO_FILE) == 1
     files.most = 1 << 20
-    await round_trip(url)  # by itself
+    await round_trip(url)  # without further action
 
 
 @pytest.mark.over_tcp
@@ -475,11 +475,11 @@ async def test_who_takes_the_files_of_pages_and_says_nothing_is_cut_soon(
     logged.expect(NO_FILE)
     monkeypatch.setattr(accepting, "SPARE_S", 0.1)
     url = shared.endpoint.url
-    files.leave(SPARE + OWN + 2)  # the client's end, and the endpoint's, are both of this process
+    files.leave(SPARE + OWN + 2)  # the client's end and the endpoint's both belong to this process
     async with raw(url) as silent:
         files.leave(SPARE + OWN + 1)
         async with raw(url) as beyond:
-            assert await beyond.rest() == b""  # closed at once: what is left is for the endpoint's own use
+            assert await beyond.rest() == b""  # closed at once: the rest is for the endpoint's own use
         assert shared.counts["accepts_failed"] == 1
         assert await silent.rest() == b""
 
@@ -504,7 +504,7 @@ async def test_a_port_of_its_own_that_cannot_be_accepted_from_is_tried_again(
 
 @pytest_asyncio.fixture
 async def serving(tmp_path: Path) -> AsyncIterator[tuple[EndpointServer, StatusTable, str]]:
-    """An endpoint whose port is a shared one, the status table, and its URL."""
+    """An endpoint at a shared port, the status table, and its URL."""
     made = status_table.make(2, 1000)
     for number in range(2):
         made.begin(number)
@@ -534,7 +534,7 @@ async def test_an_endpoint_accepts_while_it_is_ready(
     serving: tuple[EndpointServer, StatusTable, str], logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, made, url = serving
-    assert made.accepts(0, time.monotonic())  # as soon as it says that it is ready
+    assert made.accepts(0, time.monotonic())  # as soon as it reports that it is ready
     await round_trip(url)
     logged.expect("not ready: as the test wants it")
     monkeypatch.setattr(server.status, "not_ready", lambda: ["as the test wants it"])

@@ -29,13 +29,13 @@ def command(name: str, /, **fields: Any) -> bytes:
 
 
 def spelled(text: str) -> str:
-    """A publish whose payload is spelled so."""
+    """Return a publish whose payload has this spelling."""
     return f'{{"command":"publish","client_id":"c","topic":"t","payload":{text}}}'
 
 
 TOPICS = command("subscribe", topic="t").replace(b'"t"', b"%b")
 
-# Frame, error code, and what its info has to say.
+# Frame, error code, and a part of the info.
 BAD: dict[str, tuple[str | bytes, str, str]] = {
     # Not one JSON object
     "empty": ("", "bad_json", ""),
@@ -135,7 +135,7 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
 async def shared(
     tmp_path_factory: pytest.TempPathFactory, transport: str, module_log: object
 ) -> AsyncIterator[Running]:
-    """As everywhere, but with a limit on payloads that is easily passed."""
+    """The usual endpoint, but with a limit on payloads that is easy to exceed."""
     async with running(tmp_path_factory.mktemp("store"), limits=Limits(payload_bytes=2000)) as endpoint:
         yield endpoint
 
@@ -149,13 +149,13 @@ async def test_a_bad_command_gets_its_error_and_the_connection_stays_usable(
         assert reply["error"] == code
         assert reply["message"] == ERRORS[code].message
         assert info in reply["info"]
-        assert len(orjson.dumps(reply)) < 1000  # what was sent is not sent back
+        assert len(orjson.dumps(reply)) < 1000  # the reply does not repeat the command
         assert set(reply) <= {"error", "message", "info", "command"}
         assert await connection.ask(command("unlisten", id=1)) == {**SUCCESS, "id": 1}
 
 
 async def test_nothing_else_changes(shared: Running) -> None:
-    """All of them, in one go, among good commands of other clients: only the counted errors are different."""
+    """Send all at once, among good commands of other clients: only the counted errors differ."""
     async with plain(shared.url) as connection, plain(shared.url) as witness:
         await witness.ask(command("listen", client_id="witness"))
         await witness.ask(command("subscribe", client_id="witness", topic=["t", "kept"]))
@@ -175,7 +175,7 @@ async def test_nothing_else_changes(shared: Running) -> None:
     times = ("process_", "ingeborg_store_", "ingeborg_loop_lag_", "ingeborg_delivery_", "ingeborg_publish_seconds")
     changed -= {series for series in changed if series.startswith((*times, "ingeborg_errors_", "ingeborg_commands_"))}
     changed -= {series for series in changed if series.startswith("ingeborg_cache_requests_")}
-    changed.discard("ingeborg_reader_starts_total")  # it may have ended meanwhile, with nothing to do
+    changed.discard("ingeborg_reader_starts_total")  # the idle reader may have ended meanwhile
     assert changed == {
         "ingeborg_publishes_received_total",
         'ingeborg_large_frames_total{result="read"}',

@@ -35,7 +35,7 @@ TEXT, BINARY, CLOSE, PING = 0x81, 0x82, 0x88, 0x89
 async def shared(
     tmp_path_factory: pytest.TempPathFactory, transport: str, module_log: object
 ) -> AsyncIterator[Running]:
-    """As everywhere, but with a limit on frames that is easily passed."""
+    """The usual endpoint, but with a limit on frames that is easy to exceed."""
     async with running(tmp_path_factory.mktemp("store"), frame_bytes_max=FRAME_BYTES_MAX) as endpoint:
         yield endpoint
 
@@ -46,7 +46,7 @@ def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def padded(size: int) -> bytes:
-    """A good command of this many bytes."""
+    """Return a good command of this many bytes."""
     return LISTEN[:-1] + b" " * (size - len(LISTEN)) + b"}"
 
 
@@ -90,7 +90,7 @@ async def test_a_frame_is_refused_by_what_it_says_it_has(shared: Running) -> Non
 
 
 async def test_the_sender_of_an_enormous_frame_learns_why_it_was_closed(tmp_path: Path) -> None:
-    """It is still sending when the endpoint has had enough: its connection may not just be reset."""
+    """It is still sending when the endpoint has had enough: the endpoint cannot just reset its connection."""
     async with running(tmp_path) as endpoint:
         async with plain(endpoint.url) as connection:
             await connection.send(padded(16 << 20))
@@ -104,7 +104,7 @@ async def test_the_sender_of_an_enormous_frame_learns_why_it_was_closed(tmp_path
             await slow.upgrade()
             slow.writer.write(raw_frame(TEXT, b"", length=(16 << 20) + 1))
             assert await slow.close_code() == 1009
-            # Only now comes the most of it; a reset would end this, and on other systems drop the close frame too.
+            # Most of the frame comes only now; a reset would end this, and on other systems drop the close frame as well.
             slow.writer.write(bytes(16 << 20))
             await slow.writer.drain()
             assert await slow.rest() == b""
@@ -190,7 +190,7 @@ async def test_frames_sent_before_the_handshake_is_answered_hurt_nobody_else(
     publish = orjson.dumps({"command": "publish", "client_id": 1, "topic": "t", "payload": 1, "ack": True})
     for path in ("/", "/_peer", "/healthz"):
         async with raw(shared.url) as connection:
-            with suppress(asyncio.IncompleteReadError):  # no answer at all will do
+            with suppress(asyncio.IncompleteReadError):  # a missing answer is fine
                 await connection.upgrade(path, behind=raw_frame(TEXT, publish) + behind)
             connection.writer.write_eof()
             await connection.rest()
@@ -207,7 +207,7 @@ async def test_frames_sent_before_the_handshake_is_answered_hurt_nobody_else(
 async def test_a_handshake_that_is_never_finished_is_cut(shared: Running, said: bytes) -> None:
     async with raw(shared.url) as connection:
         connection.writer.write(said)
-        with suppress(ConnectionResetError):  # what it had not read yet makes its end a reset
+        with suppress(ConnectionResetError):  # unread data turns its end into a reset
             assert await connection.rest(cut=True) == b""
 
 
@@ -229,7 +229,7 @@ async def test_who_does_not_answer_the_close_is_cut(shared: Running) -> None:
         await connection.upgrade()
         connection.writer.write(raw_frame(TEXT, b"\xff"))
         assert await connection.close_code() == 1007
-        await no_connections(shared)  # though this side of it is still open
+        await no_connections(shared)  # though this side is still open
 
 
 @asynccontextmanager
@@ -245,7 +245,7 @@ async def test_who_answers_no_pings_is_closed_and_who_does_is_not(tmp_path: Path
         heard = [await silent.frame(pings=True) for _ in range(2)]
         assert heard == [(PING, b"")] * 2
         assert await silent.close_code() == 4003
-        # It answers the close no more than the pings: closed once all the same.
+        # It answers neither the close nor the pings: closed once anyway.
         for _ in range(5):
             await lively.ask({"command": "listen", "client_id": "lively"})
             await asyncio.sleep(0.2)
@@ -256,9 +256,9 @@ async def test_who_answers_no_pings_is_closed_and_who_does_is_not(tmp_path: Path
 async def test_who_is_not_read_is_not_blamed_for_unanswered_pings(tmp_path: Path) -> None:
     async with pinging(tmp_path, 0.2) as (endpoint, store), plain(endpoint.url) as connection:
         store.shut()
-        # The second waits for the first, and the endpoint reads no further until it has done both: not even pongs.
+        # The second waits for the first, and the endpoint reads nothing until both are done: not even pongs.
         await connection.send({"command": "subscribe", "client_id": "c", "topic": "t"}, LISTEN.decode())
-        await asyncio.sleep(1.5)  # seven pings' time
+        await asyncio.sleep(1.5)  # the time of seven pings
         store.reopen()
         assert [await connection.hear() for _ in range(2)] == [SUCCESS, SUCCESS]
 
@@ -290,7 +290,7 @@ async def test_a_client_that_never_reads_is_closed_and_slows_nobody(
             for _ in range(2):
                 await slow.frame()
             if not reads_at_last:
-                monkeypatch.setattr(sockets, "PATIENCE_S", 1.0)  # and here it is waited for
+                monkeypatch.setattr(sockets, "PATIENCE_S", 1.0)  # the endpoint waits this long
             await quick.ask({"command": "listen", "client_id": "quick"})
             await quick.ask({"command": "subscribe", "client_id": "quick", "topic": "t"})
             for payload in payloads:
@@ -320,7 +320,7 @@ async def test_pings_of_a_client_that_never_reads_do_not_fill_the_memory(tmp_pat
         before = (await endpoint.metrics())["process_resident_memory_bytes"]
         flood = raw_frame(PING, secrets.token_bytes(125)) * 1000
         async with asyncio.timeout(PATIENCE_S):
-            with suppress(OSError):  # reset or broken pipe, as it comes
+            with suppress(OSError):  # either a reset or a broken pipe
                 while True:
                     connection.writer.write(flood)
                     await connection.writer.drain()
@@ -348,7 +348,7 @@ async def test_a_closed_connection_is_gone_without_the_collectors_help(tmp_path:
                 del socket
             await no_connections(endpoint)
             for _ in range(3):
-                await asyncio.sleep(0)  # what was scheduled for it
+                await asyncio.sleep(0)  # runs its scheduled callbacks
             assert [reference() for reference in left] == [None, None]
         finally:
             gc.enable()

@@ -1,4 +1,5 @@
-"""An orderly end: clients are told to go, a few at a time, and nothing they have sent is lost. SPEC section 1.1."""
+"""An orderly end: the endpoint sends clients away, a few at a time, and loses none of their commands. SPEC section
+1.1."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from ..running import PATIENCE_S, UNHURRIED, Gated, plain, running
 
 pytestmark = pytest.mark.usefixtures("transport", "logged")
 
-#: Of an endpoint whose store does not answer: it waits in vain to transfer its slots, and for a client's reply.
+#: For an endpoint whose store does not answer: its waits to transfer its slots, and for a client's reply, time out.
 ENDING = replace(UNHURRIED, transfer_s=0.3, replies_s=PATIENCE_S)
 
 
@@ -38,7 +39,7 @@ async def test_clients_are_told_to_go_over_the_drain_time(tmp_path: Path) -> Non
         waiting = [asyncio.create_task(wait(client)) for client in clients]
         await endpoint.server.stop()
         await asyncio.gather(*waiting)
-        # In batches, the first at once: never all together. (How long it takes is the machine's affair, too.)
+        # In batches, the first at once: never all together. (The time depends on the machine as well.)
         assert max(closed_at) - min(closed_at) > 0.5
 
 
@@ -47,7 +48,7 @@ async def test_while_clients_are_sent_away_it_is_not_ready_and_takes_nobody_in(t
     store = Gated(EmbeddedStore(tmp_path))
     async with running(tmp_path, store=store, patience=ENDING) as endpoint, plain(endpoint.url) as anna:
         store.shut()
-        await anna.send({"command": "subscribe", "client_id": "anna", "topic": "t"})  # which has to be waited for
+        await anna.send({"command": "subscribe", "client_id": "anna", "topic": "t"})  # whose reply has to wait
         await endpoint.until(lambda metrics: metrics["ingeborg_store_calls_total"] > 0)
         stopping = asyncio.create_task(endpoint.server.stop())
         async with asyncio.timeout(PATIENCE_S):
@@ -77,7 +78,7 @@ async def test_what_was_sent_before_the_close_counts(tmp_path: Path, logged: Log
             return any(connection.draining for connection in endpoint.server.clients.sockets)
 
         await eventually(drains, "the client's turn to go")
-        # It is read no more, since its reply is waited for; then it is told to go.
+        # The endpoint does not read it while its reply is due; then it sends it away.
         await anna.send(*({"command": "publish", "client_id": "anna", "topic": "t", "payload": n} for n in range(100)))
         assert endpoint.server.router.counters.counts["publishes_received"] == 0
         store.reopen()

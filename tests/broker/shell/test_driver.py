@@ -1,4 +1,4 @@
-"""The end of a turn: what the store can say at once comes in this turn, and everything else in a later one."""
+"""The end of a turn: answers that the store has at once come in this turn, and everything else in a later one."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ME = Endpoint("me", "m", "ws://me", 0)
 
 
 class Memory:
-    """A store of which a test says what it can say at once."""
+    """A store with a test's choice of immediate answers."""
 
     shape = Shape(reads_memory=True)
 
     def __init__(self) -> None:
         self.at_once: list[Any] = []  # answers; exceptions are raised
-        self.later: list[list[str]] = []  # topics that were asked for in the other way
+        self.later: list[list[str]] = []  # topics of the slow requests
         self.asked = asyncio.Event()
 
     async def subscribers(self, topics: list[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
@@ -54,7 +54,7 @@ class Memory:
 
 
 class Endpointed:
-    """A driver and its router, which is home of everything, and a client that publishes."""
+    """A driver and its router, the home of everything, and a client that publishes."""
 
     def __init__(self) -> None:
         self.store = Memory()
@@ -81,7 +81,7 @@ async def test_what_the_store_says_at_once_ends_with_the_turn() -> None:
     endpoint.store.at_once = [("ann",)]
     endpoint.publish("song")
     await asyncio.sleep(0)  # the turn ends
-    assert endpoint.router.counters.counts["store_calls"] == 2  # who, and where
+    assert endpoint.router.counters.counts["store_calls"] == 2  # for subscribers and for locations
     (reply,) = endpoint.written
     assert b'"result":"success"' in reply
     assert endpoint.store.later == []

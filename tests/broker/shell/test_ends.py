@@ -1,4 +1,4 @@
-"""How a connection ends, over TCP and over TLS: what was written arrives, nothing of it is left. SPEC section 1.1."""
+"""How a connection ends, over TCP and over TLS: written data arrives, and nothing stays behind. SPEC section 1.1."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ TEXT, CLOSE = 0x81, 0x88
 PING = 0x89
 GOODBYE = raw_frame(CLOSE, (1000).to_bytes(2, "big"))
 
-#: Of topics of 1,000 bytes: their list is more than the kernel takes for a client that does not read.
+#: Count of topics of 1,000 bytes: their list is more than the kernel takes for a client that does not read.
 TOPICS = 8_000
 
 
 @pytest.fixture(autouse=True)
 def brief_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process that reads large frames has files open, too: it ends soon, and ``gone`` need not wait for it."""
+    """The process that reads large frames has open files as well: it ends soon, and ``gone`` need not wait for it."""
     monkeypatch.setattr(reading, "IDLE_S", 0.2)
 
 
@@ -69,7 +69,7 @@ async def unread(url: str) -> AsyncIterator[Raw]:
 
 
 async def owed(url: str, connection: Raw) -> None:
-    """The endpoint has written 8 MB to this client, which listens and has read none of it."""
+    """The endpoint has written 8 MB to this client, which listens and has read none."""
     connection.writer.write(raw_frame(TEXT, b'{"command":"listen","client_id":"slow"}'))
     assert orjson.loads((await connection.frame())[1]) == SUCCESS
     for at in range(0, TOPICS, 500):
@@ -86,20 +86,20 @@ async def owed(url: str, connection: Raw) -> None:
 
 
 async def answered(url: str) -> float:
-    """How many lists of subscriptions it has written so far."""
+    """Return how many lists of subscriptions it has written so far."""
     series = 'ingeborg_commands_total{command="subscriptions",result="success"}'
     page = await fetch(url, "/metrics")
     return sum(sample.value for sample in samples(page.text) if sample.series == series)
 
 
 def end_tcp(connection: Raw) -> None:
-    """This side's stream of TCP, with no word of TLS's."""
+    """Return this side's TCP stream, without TLS."""
     with socket.socket(fileno=os.dup(connection.writer.transport.get_extra_info("socket").fileno())) as same:
         same.shutdown(socket.SHUT_WR)
 
 
 async def gone(shared: Running, files: int) -> None:
-    """No connection is left, and as many files are open as before."""
+    """Wait until no connection is left, and as many files are open as before."""
     await shared.until(lambda metrics: not metrics["ingeborg_connections"])
     async with asyncio.timeout(PATIENCE_S):
         while len(os.listdir("/proc/self/fd")) > files:  # noqa: ASYNC110
@@ -107,7 +107,7 @@ async def gone(shared: Running, files: int) -> None:
 
 
 async def open_files(shared: Running) -> int:
-    """Once the pages that were asked for are closed, too."""
+    """Once the requested pages are closed as well."""
     await shared.metrics()
     await asyncio.sleep(0.1)
     return len(os.listdir("/proc/self/fd"))
@@ -116,15 +116,15 @@ async def open_files(shared: Running) -> int:
 async def test_all_that_was_written_arrives_however_slowly_it_is_read(
     shared: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client says goodbye behind a large reply, and takes several times as long to read it as a connection that
-    takes nothing may stay."""
+    """A client says goodbye behind a large reply, and takes several times as long to read it as a connection that reads
+    nothing can stay."""
     monkeypatch.setattr(sockets, "PATIENCE_S", 1.0)
     files = await open_files(shared)
     async with unread(shared.url) as connection:
         await owed(shared.url, connection)
         connection.writer.write(GOODBYE)
         first, length = await connection.reader.readexactly(2)
-        while (first, length) == (PING, 0):  # on a slow machine its time may come before
+        while (first, length) == (PING, 0):  # on a slow machine a ping can come before
             first, length = await connection.reader.readexactly(2)
         assert (first, length) == (TEXT, 127)
         size = int.from_bytes(await connection.reader.readexactly(8), "big")
@@ -208,7 +208,7 @@ async def test_who_goes_on_sending_behind_a_violation_learns_what_was_wrong(shar
     async with raw(shared.url) as connection:
         await connection.upgrade()
         connection.writer.write(raw_frame(0x83))
-        for _ in range(100):  # megabytes that nobody wants
+        for _ in range(100):  # megabytes that nobody needs
             connection.writer.write(raw_frame(TEXT, bytes(100_000)))
             await connection.writer.drain()
         assert await connection.close_code() == 1002
@@ -222,7 +222,7 @@ async def test_who_goes_on_sending_behind_a_violation_learns_what_was_wrong(shar
 async def test_the_end_comes_in_one_piece_with_what_breaks_the_rules(
     shared: Running, behind: bytes, upgraded: bool
 ) -> None:
-    """Of TLS the peer's end may have come when the endpoint begins its own, in the middle of the chunk."""
+    """With TLS the peer's end can have come when the endpoint begins its own, in the middle of the chunk."""
     async with raw(shared.url) as connection:
         if upgraded:
             await connection.upgrade()
@@ -267,7 +267,7 @@ async def test_an_end_without_a_word_says_nothing_in_the_log(shared: Running, ho
 
 @pytest.mark.over_tls
 async def test_what_is_no_tls_is_cut_and_says_nothing_in_the_log(shared: Running) -> None:
-    """Plain HTTP at a TLS port, nonsense, half a ClientHello: nobody of them has been a client yet."""
+    """Plain HTTP at a TLS port, nonsense, half a ClientHello: none was a client yet."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
         ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1").do_handshake()
@@ -296,7 +296,8 @@ async def test_what_is_no_tls_is_cut_and_says_nothing_in_the_log(shared: Running
 @pytest.mark.over_tls
 @pytest.mark.parametrize(("version", "key", "said"), [("1_2", "R", "RENEGOTIATING"), ("1_3", "K", "KEYUPDATE")])
 async def test_a_second_handshake_or_new_keys_hurt_nobody(shared: Running, version: str, key: str, said: str) -> None:
-    """`openssl s_client` does so on the press of a key. A renegotiation is refused; new keys are TLS 1.3's own."""
+    """`openssl s_client` does so on the press of a key. The endpoint refuses a renegotiation; TLS 1.3 handles new
+    keys."""
     openssl = wants.tool("openssl")
     files = await open_files(shared)
     process = await asyncio.create_subprocess_exec(
@@ -328,7 +329,7 @@ async def test_a_second_handshake_or_new_keys_hurt_nobody(shared: Running, versi
 
 
 async def _never(connection: ServerConnection) -> None:
-    """All is answered before there is a connection."""
+    """Answer every request without a connection."""
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 503])
@@ -351,7 +352,7 @@ async def test_who_is_refused_says_so_in_a_line(status: int, capsys: pytest.Capt
 async def test_a_client_that_ends_tcp_without_a_word_and_reads_nothing_does_not_flood_the_log(
     tmp_path: Path, logged: Logged
 ) -> None:
-    """Of TLS the loop does not tell us of such an end, and complains of each message that it throws away."""
+    """With TLS the loop does not report such an end, and complains about each message that it throws away."""
     logged.expect("SSL connection is closed")
     async with serving(tmp_path) as (process, url), plain(url) as publisher, unread(url) as connection:
         await owed(url, connection)
@@ -394,7 +395,7 @@ async def test_health_checks_and_strangers_leave_a_real_endpoints_log_empty(tmp_
 
 
 async def curl(*arguments: str) -> tuple[int, int]:
-    """Its exit code, and the status of HTTP. It minds a stream of TLS that is cut."""
+    """Return its exit code, and the HTTP status. It objects to a truncated TLS stream."""
     program = wants.tool("curl")
     process = await asyncio.create_subprocess_exec(
         *(program, "--insecure", "--silent", "--output", os.devnull, "--write-out", "%{http_code}", *arguments),

@@ -1,4 +1,4 @@
-"""Whoever sends much waits for those who send little, and not the other way round."""
+"""A client that sends much waits for those that send little, and not the other way round."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Clock:
 
 
 def served(wants: dict[str, int], passes: int) -> tuple[list[str], bool]:
-    """Who had a turn in so many passes, and whether anybody still waits. ``wants``: turns."""
+    """Return who had a turn in this many passes, and whether anybody still waits. ``wants``: turns."""
     clock = Clock()
     turns: list[str] = []
 
@@ -52,7 +52,7 @@ def test_everybody_gets_what_he_wants_and_nobody_is_passed_over(wants: dict[str,
     assert {name: turns.count(name) for name in wants} == wants
     for name, wanted in wants.items():
         mine = [at for at, other in enumerate(turns) if other == name]
-        # Between two turns of one, everybody else has one at most.
+        # Between two turns of one entry, every other entry has at most one.
         for first, second in itertools.pairwise(mine):
             assert len(set(turns[first + 1 : second])) == second - first - 1
         assert len(mine) == wanted

@@ -1,4 +1,4 @@
-"""An address for the other endpoints: links and metrics are there, and nowhere else. SPEC section 1.2."""
+"""An address for the other endpoints: links and metrics are only there. SPEC section 1.2."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.usefixtures("transport", "logged")
 
 @asynccontextmanager
 async def with_internal(directory: Path, advertise: int = 1) -> AsyncIterator[tuple[EndpointServer, str, str]]:
-    """An endpoint with an internal address; the clients' URL, and that one. ``advertise``: which of the two."""
+    """An endpoint with an internal address; yields the clients' URL, and that one. ``advertise``: one of the two."""
     outside, inside = listen("127.0.0.1", 0), listen("127.0.0.1", 0)
     ports = [sock.getsockname()[1] for sock in (outside, inside)]
     urls = [f"{scheme()}://127.0.0.1:{port}/" for port in ports]
@@ -78,7 +78,7 @@ async def test_one_that_advertises_the_wrong_address_is_told_so(
             return "Links come in at this endpoint's internal address only" in caplog.text
 
         await eventually(complained, "the reason why there is no link")
-        assert caplog.text.count("it answers 404") == 1  # though it is tried again and again
+        assert caplog.text.count("it answers 404") == 1  # though it dials repeatedly
         assert dialler.router.counters.errors["peer_handshake"] >= 1
         await dialler.stop()
 
@@ -114,7 +114,7 @@ async def test_without_one_links_of_other_machines_are_refused(tmp_path: Path, m
         look = transport.get_extra_info
 
         class Far:
-            """The transport, of a connection from another machine."""
+            """The transport of a connection from another machine."""
 
             def __getattr__(self, name: str) -> object:
                 return getattr(transport, name)
@@ -125,10 +125,10 @@ async def test_without_one_links_of_other_machines_are_refused(tmp_path: Path, m
         self.transport = Far()  # type: ignore[assignment]
 
     async with running(tmp_path) as endpoint:
-        async with connect(endpoint.url + "_peer") as link:  # of this machine
+        async with connect(endpoint.url + "_peer") as link:  # from this machine
             assert await link.recv()
         monkeypatch.setattr(ClientSocket, "connection_made", elsewhere)
-        comes_from = "192.0.2.2"  # where it goes to: of this machine, too
+        comes_from = "192.0.2.2"  # its own destination: also this machine
         async with connect(endpoint.url + "_peer") as link:
             assert await link.recv()
         comes_from = "192.0.2.7"
@@ -141,7 +141,7 @@ async def test_without_one_links_of_other_machines_are_refused(tmp_path: Path, m
 
 @pytest.fixture
 def internal() -> Iterator[Ports]:
-    """The port of an internal address."""
+    """Return the port of an internal address."""
     with claim() as port:
         yield port
 
@@ -151,13 +151,13 @@ async def test_serve_tells_the_others_the_internal_address(tmp_path: Path, inter
     options = ("--port", "0", "--internal-address", f"127.0.0.1:{port}", "--store", f"lmdb:{tmp_path / 'store'}")
     async with ingeborg(tmp_path, "serve", *options, *serving_tls()) as process:
         url = await process.ready_url()
-        assert f":{port}" not in url  # people are told the clients' port
+        assert f":{port}" not in url  # people see the clients' port
         await round_trip(url)
         assert (await fetch(f"{scheme()}://127.0.0.1:{port}", "/metrics")).status == 200
         assert await process.end() == 0
 
 
-#: How a client may try to be taken for somebody else: the request's target, and its answer at the internal address.
+#: Ways in which a client can try to pass for another: the request's target, and its answer at the internal address.
 TARGETS = {
     "/": 404,
     "/?x": 404,
@@ -198,7 +198,7 @@ TARGETS = {
 
 _WEBSOCKET = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
 
-#: What the request asks for: its headers, and whether that is a WebSocket.
+#: The request's purpose: its headers, and whether that is a WebSocket.
 UPGRADES = {
     "a WebSocket": (f"Upgrade: websocket\r\nConnection: Upgrade\r\n{_WEBSOCKET}", True),
     "in capitals": (f"UPGRADE: WebSocket\r\nCONNECTION: keep-alive, UPGRADE\r\n{_WEBSOCKET}", True),
@@ -213,7 +213,7 @@ UPGRADES = {
     "another version": (f"Upgrade: websocket\r\nConnection: Upgrade\r\n{_WEBSOCKET}".replace("13", "12"), False),
 }
 
-#: Requests with a body, and those that are none: method, target, headers, status.
+#: Requests with a body, and malformed ones: method, target, headers, status.
 REQUESTS = (
     ("GET", "/metrics", "Content-Length: 5\r\n", 200),
     ("POST", "/metrics", "Content-Length: 5\r\n", 405),
@@ -226,7 +226,7 @@ _LISTEN = b'{"command": "listen", "client_id": "intruder"}'
 
 
 async def _answer(port: int, target: str, headers: str) -> tuple[int, bytes]:
-    """The status of the answer, and all that comes after it once a command of a client was sent."""
+    """Return the status of the answer, and everything after it once a client's command was sent."""
     async with raw(f"{scheme()}://127.0.0.1:{port}") as connection:
         connection.writer.write(f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n".encode())
         async with asyncio.timeout(PATIENCE_S):
@@ -238,7 +238,7 @@ async def _answer(port: int, target: str, headers: str) -> tuple[int, bytes]:
 
 
 async def _status(port: int, method: str, target: str, headers: str) -> int:
-    """Of the answer to a request that is sent with a body."""
+    """Return the status of the answer to a request with a body."""
     async with raw(f"{scheme()}://127.0.0.1:{port}") as connection:
         connection.writer.write(f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n12345".encode())
         return int((await connection.rest()).split()[1])
@@ -254,7 +254,8 @@ async def test_the_internal_address_has_no_clients_however_they_ask(tmp_path: Pa
                     assert status in (400, 426), (target, asks)
                     continue
                 assert status == expected, (target, asks)
-                if status == 101:  # a link's handshake: the challenge, and then the end, since a command is none
+                # a link's handshake: the challenge, and then the end, since a command is not valid there
+                if status == 101:
                     assert b"challenge" in rest, (target, asks)
                     assert b"success" not in rest, (target, asks)
         for method, target, headers, expected in REQUESTS:

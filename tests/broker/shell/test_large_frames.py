@@ -1,4 +1,4 @@
-"""Large frames and what connections hold, over real sockets: on a real reader process, with one bound for all."""
+"""Large frames and the memory of connections, over real sockets: with a real reader process, and one bound for all."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_subscribe_of_16_MiB(endpoint: Running) -> None:
     frame = orjson.dumps({"command": "subscribe", "client_id": "a", "topic": topics, "id": 1})
     assert 14 * MiB < len(frame) < 16 * MiB
     async with plain(endpoint.url) as client:
-        # A disk that others write to as well may take longer than a command may: it is told so, and asked again.
+        # A shared disk can take longer than a command can: the client gets an error, and tries again.
         replies = [await client.ask(frame.decode())]
         while replies[-1].get("error") == "store_unavailable" and len(replies) < 5:
             replies.append(await client.ask(frame.decode()))
@@ -125,14 +125,14 @@ async def test_a_reader_that_dies_costs_nothing(endpoint: Running) -> None:
         reader = endpoint.server.reader
         first = reader.pid
         assert first is not None
-        os.kill(first, signal.SIGKILL)  # idle: the endpoint may not have noticed when the next comes
+        os.kill(first, signal.SIGKILL)  # idle: the endpoint may not have noticed when the next frame comes
         assert await client.ask(padded(MiB, command="listen")) == SUCCESS
         second = reader.pid
         assert second not in (None, first)
         os.kill(second, signal.SIGSTOP)
         await client.send(padded(MiB, command="listen", id=1), padded(0, command="listen", id=2))
         await endpoint.until(lambda metrics: metrics["ingeborg_held_bytes"] > MiB)
-        os.kill(second, signal.SIGKILL)  # with this one before it
+        os.kill(second, signal.SIGKILL)  # with this frame before it
         assert await client.hear() == {**SUCCESS, "id": 1}
         assert await client.hear() == {**SUCCESS, "id": 2}
         metrics = await endpoint.metrics()
@@ -145,7 +145,7 @@ async def test_a_reader_that_dies_costs_nothing(endpoint: Running) -> None:
 async def test_a_frame_that_every_reader_fails_at_costs_one_answer(
     endpoint: Running, logged: Logged, says: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It dies of it, or says what nobody understands."""
+    """The frame kills it, or it answers nonsense."""
     logged.expect("The process that reads large frames")
     (tmp_path / "failing.py").write_text(
         "import os, socket\n"
@@ -238,7 +238,7 @@ def _command(pid: int) -> bytes:
 
 @pytest.mark.over_tcp
 async def test_a_frame_as_dear_as_may_be_is_read_by_a_process_that_is_the_first_to_be_killed(tmp_path: Path) -> None:
-    """Where the machine has no memory left. However little the connections may hold, one frame is read."""
+    """When the machine has no memory left. Even with a tiny bound on connections, one frame is read."""
     keys = b",".join(b'"%d":1' % number for number in range(1_000_000, 2_300_000))
     frame = b'{"command":"listen","client_id":"a","x":{' + keys + b"}}"
     async with running(tmp_path, limits=Limits(held_bytes=64 * MiB)) as endpoint, plain(endpoint.url) as client:
@@ -248,16 +248,16 @@ async def test_a_frame_as_dear_as_may_be_is_read_by_a_process_that_is_the_first_
 
 
 def _oom_score(pid: int) -> int | None:
-    """``None``: not on Linux."""
+    """Return the memory; ``None``: not on Linux."""
     score = Path(f"/proc/{pid}/oom_score_adj")
     return int(score.read_text(encoding="ascii")) if score.exists() else None
 
 
-# -- What all connections hold
+# -- The memory of all connections
 
 
 def crowded(held_bytes: int) -> dict[str, Any]:
-    """Limits with that bound, believed as it is counted: this process holds more than an endpoint's anyway."""
+    """Limits with that bound, which apply as counted: this process holds more than an endpoint's anyway."""
     return {"limits": Limits(held_bytes=held_bytes)}
 
 
@@ -281,7 +281,7 @@ async def test_of_unfinished_frames_the_largest_go(tmp_path: Path) -> None:
 
 
 async def subscriber(client: Raw, number: int) -> None:
-    """It listens and is subscribed to the topic `all`; what it is sent from here on waits until somebody reads."""
+    """It listens and is subscribed to the topic `all`; its messages wait from here on until somebody reads."""
     await client.upgrade()
     for command in ("listen", "subscribe"):
         text = orjson.dumps({"command": command, "client_id": number, "topic": "all"})
@@ -316,7 +316,7 @@ async def test_of_readers_that_do_not_read_those_furthest_behind_go(tmp_path: Pa
 
 
 async def test_what_is_written_piece_by_piece_comes_before_the_answer_to_a_close(endpoint: Running) -> None:
-    """A page of several MiB to a client that has said goodbye before it reads it."""
+    """A page of several MiB to a client that has said goodbye before it reads the page."""
     topics = [f"{number:05d}" + "x" * 900 for number in range(6_000)]
     async with plain(endpoint.url) as client:
         for start in range(0, 6_000, 1_000):
@@ -338,7 +338,7 @@ async def test_what_is_written_piece_by_piece_comes_before_the_answer_to_a_close
 
 @pytest.mark.over_tcp
 async def test_long_messages_to_many_clients_of_one_connection(endpoint: Running) -> None:
-    """They go out in pieces, and every client gets its own, in the order published."""
+    """They go out in pieces, and every client gets its own, in the order of publication."""
     async with plain(endpoint.url) as many, plain(endpoint.url) as publisher:
         for number in range(20):
             await many.ask({"command": "listen", "client_id": number})
@@ -365,7 +365,7 @@ async def test_messages_that_are_inflated_have_a_limit_of_their_own(tmp_path: Pa
 
 
 async def test_large_messages_go_out_uncompressed_and_small_ones_do_not_in_their_order(tmp_path: Path) -> None:
-    """Also where one turn has more than is compressed at once."""
+    """Even if one turn has more than the endpoint compresses at once."""
     sizes = (0, 200, 70 * KiB, *[30 * KiB] * 6, MiB, 60 * KiB, 1)
     async with running(tmp_path, compression=True) as endpoint, raw(endpoint.url) as client:
         head = await client.upgrade(headers="Sec-WebSocket-Extensions: permessage-deflate\r\n")

@@ -48,7 +48,7 @@ async def of_lines(url: str) -> AsyncIterator[Raw]:
 
 
 async def heard(connection: Raw, count: int) -> tuple[list[Any], int]:
-    """So many lines, and in how many frames they came."""
+    """Return this many lines, and the number of their frames."""
     found: list[Any] = []
     frames = 0
     while len(found) < count:
@@ -68,7 +68,7 @@ async def subscriber(url: str, topic: str) -> AsyncIterator[Plain]:
         yield client
 
 
-# -- Who speaks in lines
+# -- Which clients use lines
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ async def test_a_megabyte_of_commands_counts_whole(shared: Running, how: str) ->
             connection.writer.write(raw_frame(0x01, data[:half]) + raw_frame(0x80, data[half:]))
         else:
             connection.writer.write(raw_frame(TEXT if how == "whole" else 0x82, data))
-        # What comes behind it waits.
+        # Later commands wait.
         last = {"command": "publish", "client_id": "p", "topic": topic, "payload": "last", "ack": True}
         connection.writer.write(raw_frame(TEXT, orjson.dumps(last)))
         for number in range(count):
@@ -153,7 +153,7 @@ async def test_a_last_fragment_in_two_chunks_is_taken_at_once(shared: Running, b
 
 
 async def test_others_come_between_the_lines_of_one(shared: Running) -> None:
-    """A command of another is answered before a megabyte of lines is done."""
+    """Another client's command gets its answer before a megabyte of lines is done."""
     async with of_lines(shared.url) as connection, plain(shared.url) as other:
         counts = shared.server.router.counters.counts
         before = counts["publishes_received"]
@@ -191,7 +191,7 @@ async def test_a_line_of_more_than_64_kib_is_read_elsewhere_and_holds_its_place(
 
 
 async def test_lines_that_have_to_wait_stay_one_object(tmp_path: Path) -> None:
-    """While the first command waits for the store, few of those behind it are taken out of their frame."""
+    """While the first command waits for the store, few later ones leave their frame."""
     gate = Gated(EmbeddedStore(tmp_path, timeout_s=PATIENCE_S))
     async with running(tmp_path, store=gate) as endpoint, of_lines(endpoint.url) as connection:
         gate.shut()
@@ -247,7 +247,7 @@ async def test_what_there_is_to_say_goes_in_one_frame(shared: Running) -> None:
         found, frames = await heard(connection, 3_000)
         assert [line["broadcast"] for line in found] == list(range(3_000))
         assert frames < 1_000
-        # One alone is a frame as anybody else's.
+        # A single one is an ordinary frame.
         await publisher.send({"command": "publish", "client_id": "p", "topic": "one", "payload": "alone"})
         assert await connection.frame() == (TEXT, b'{"key":"one","broadcast":"alone"}')
 
@@ -273,7 +273,7 @@ async def test_lines_are_compressed_together(tmp_path: Path) -> None:
 
 
 async def test_whoever_subscribes_gets_it_in_the_form_of_its_connection(tmp_path: Path) -> None:
-    """Beside each other: frames, lines, and both compressed."""
+    """Side by side: frames, lines, and both compressed."""
     async with running(tmp_path, compression=True) as endpoint, AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(plain(endpoint.url, compression=compression, subprotocols=subprotocols))

@@ -1,4 +1,4 @@
-"""Log lines: for people and for machines, with the ids of what they are about, and without secrets."""
+"""Log lines: for people and for machines, with the ids of their subjects, and without secrets."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_line_of_a_kind_is_due_once_in_so_many_seconds() -> None:
 
 @contextmanager
 def logging_to_a_pipe(form: str, level: str) -> Iterator[int]:
-    """The end that somebody might read of the pipe that this process logs to."""
+    """The read end of the pipe to which this process logs."""
     end, stderr = os.pipe()
     before, had = logging.root.handlers[:], logging.root.level
     with open(stderr, "w") as stream, mock.patch.object(sys, "stderr", stream):
@@ -97,12 +97,12 @@ def logging_to_a_pipe(form: str, level: str) -> Iterator[int]:
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_nobody_waits_for_who_reads_the_log_and_what_is_dropped_is_counted_and_said(form: str) -> None:
     count, text = 3_000, "x" * 1_000
-    assert count * len(text) > 2 * HELD_BYTES_MAX  # more than waits, and than a pipe may have
+    assert count * len(text) > 2 * HELD_BYTES_MAX  # more than waits, and than a pipe can have
     with logging_to_a_pipe(form, "debug") as end:
         for number in range(count):
             logging.getLogger("ingeborg.test").debug("%d %s", number, text)
         dropped = lines_dropped()
-        logging.root.handlers[0].close()  # its thread ends once all has been written
+        logging.root.handlers[0].close()  # its thread ends once everything is written
         with open(end, "rb") as pipe:
             lines = [pipe.readline().decode() for _ in range(count - dropped + 1)]
     assert 0 < dropped < count
@@ -124,7 +124,7 @@ def test_a_log_whose_reader_has_gone_is_no_reason_to_stop() -> None:
 
 
 async def said(directory: Path, form: str) -> str:
-    """What an endpoint logs of a connection, a bad command and its end."""
+    """Return the endpoint's log lines about a connection, a bad command and its end."""
     options = ("--log-format", form, "--port", "0", "--name", "e-1", "--store", f"lmdb:{directory / 'store'}")
     async with ingeborg(directory, "serve", *options, variables={"INGEBORG_LOG_LEVEL": "debug"}) as process:
         url = await process.ready_url()
@@ -158,7 +158,7 @@ async def test_lines_for_people_say_the_same(tmp_path: Path) -> None:
 
 
 async def test_no_request_brings_its_token_into_a_log(tmp_path: Path) -> None:
-    """However it fails, and at the most talkative level."""
+    """In every kind of failure, and at the most verbose level."""
     new_keys(tmp_path / "keys")
     options = ("--auth-keys", str(tmp_path / "keys"), "--log-level", "debug")
     secret = "not-for-logs"

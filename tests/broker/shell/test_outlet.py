@@ -1,4 +1,4 @@
-"""Lines for a stream that may stand still: their order, what is held, and how it ends."""
+"""Lines for a stream that can stand still: their order, the held ones, and how it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATIENCE_S = 60.0
 
 
 class Stream:
-    """Takes what is written when it is told to."""
+    """Takes written bytes on command."""
 
     def __init__(self, *, stands_still: bool = False) -> None:
         self.written: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The reserved path: only who knows the shared secret gets a link, and nobody else costs anything."""
+"""The reserved path: only a peer with the shared secret gets a link, and no other costs anything."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from ..transports import Authority
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
 
 SUCCESS = {"result": "success"}
-SETTINGS = [60.0, False, "off"]  # of an endpoint with default options
+SETTINGS = [60.0, False, "off"]  # an endpoint's with default options
 TOLD: peers.Told = ([], SETTINGS)
 REFUSALS = 'ingeborg_errors_total{code="peer_handshake"}'
 ENDED = "ingeborg_subscriptions_ended_total"
@@ -63,7 +63,7 @@ BINARY, TEXT, CLOSE = 0x82, 0x81, 0x88
 
 @asynccontextmanager
 async def at_the_reserved_path(endpoint: Running) -> AsyncIterator[tuple[Raw, bytes]]:
-    """A connection that was upgraded there, and the nonce of its challenge."""
+    """Return a connection that was upgraded there, and the nonce of its challenge."""
     async with raw(endpoint.url) as connection:
         assert (await connection.upgrade(PEER_PATH)).startswith(b"HTTP/1.1 101 ")
         first, frame = await connection.frame()
@@ -76,13 +76,13 @@ async def at_the_reserved_path(endpoint: Running) -> AsyncIterator[tuple[Raw, by
 def hello(
     nonce: bytes, secret: bytes = SECRET, *, role: bytes = b"dialler", told: Any = TOLD, proved: Any = None
 ) -> list[Any]:
-    """``told``: what the stranger tells of itself. ``proved``: what its proof is for, if that is something else."""
+    """``told``: the stranger's claims about itself. ``proved``: the claims under its proof, if they differ."""
     shown = proof(secret, role, (nonce, NONCE), STRANGER, (TOLD, told if proved is None else proved))
     return ["hello", VERSION, NONCE, STRANGER.name, STRANGER.incarnation, STRANGER.url, *told, shown]
 
 
 async def refused(endpoint: Running, connection: Raw, frame: bytes, code: int = 1008) -> None:
-    """The frame is answered with a close, and the refusal is counted; no peer has come of it."""
+    """Check that the endpoint answers the frame with a close and counts the refusal, and gets no peer from it."""
     before = (await endpoint.metrics())[REFUSALS]
     connection.writer.write(frame)
     assert await connection.close_code() == code
@@ -104,7 +104,7 @@ async def test_who_knows_the_secret_is_welcomed_by_who_knows_it_too(shared: Runn
         assert given == proof(SECRET, b"acceptor", (nonce, NONCE), me, (TOLD, told))
         assert list(shared.server.peers.sockets) == [STRANGER.incarnation]
         assert shared.server.router.members.peers[STRANGER.incarnation].grace_s == 7.5
-        # Now it is a link, and may carry more than a handshake may.
+        # Now it is a link, which can carry more than a handshake can.
         assert (await connection.frame())[0] == BINARY
         connection.writer.write(raw_frame(BINARY, b"\xc1" + bytes(2 * HANDSHAKE_BYTES_MAX)))
         assert await connection.rest(cut=True) == b""  # nonsense over a link drops it
@@ -229,7 +229,7 @@ async def test_garbage_is_refused_with_the_code_it_deserves(shared: Running, log
         (raw_frame(BINARY, b"\x91" * 2000), 1008),
         (raw_frame(TEXT, b'{"command":"listen","client_id":1}'), 1002),
         (raw_frame(0x83), 1002),
-        # A link's frames may be large; a stranger's may not.
+        # A link's frames can be large; a stranger's cannot.
         (raw_frame(BINARY, length=HANDSHAKE_BYTES_MAX + 1), 1009),
     ):
         async with at_the_reserved_path(shared) as (connection, _):
@@ -323,7 +323,7 @@ async def test_a_long_chunk_of_a_link_is_taken_in_parts_and_whole(
 
 
 def end(transport: asyncio.Transport, how: str) -> None:
-    """Of a link's connection, at a moment that nobody expects."""
+    """An error of a link's connection, at an unexpected moment."""
     if how == "cut":
         transport.abort()
     elif how == "closed":
@@ -365,7 +365,7 @@ async def test_an_endpoint_with_another_secret_stays_outside(tmp_path: Path, log
         await outsider.start(sock)
         try:
             async with asyncio.timeout(10):
-                # Whoever is dialled counts it.
+                # The dialled endpoint counts it.
                 while not (outsider.router.counters.errors + endpoint.server.router.counters.errors)["peer_handshake"]:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
             assert outsider.peers.sockets == endpoint.server.peers.sockets == {}
@@ -382,7 +382,7 @@ async def test_a_link_takes_authorities_that_were_renewed_since_the_last_one(
 ) -> None:
     logged.expect("no link with .*: its certificate or its TLS is not acceptable")
     monkeypatch.setattr("ingeborg.broker.shell.tls.LOOK_S", 0.0)
-    known = Path(os.environ["SSL_CERT_FILE"])  # who has signed the endpoints' certificates
+    known = Path(os.environ["SSL_CERT_FILE"])  # the authority of the endpoints' certificates
     (tmp_path / "other").mkdir()
     trusted = tmp_path / "authorities.pem"
     trusted.write_bytes(Authority(tmp_path / "other").file.read_bytes())
@@ -402,15 +402,15 @@ async def test_a_link_takes_authorities_that_were_renewed_since_the_last_one(
 
 
 class Told:
-    """The router, as the links see it. It notes which dials failed, and the core, which may be compiled and lets nobody
-    replace a method, does not hear of them."""
+    """The router from the links' view. It notes failed dials. The core, which may be compiled and then allows no
+    replaced method, does not see them."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
         self.failed: list[str] = []
 
     def dial_failed(self, incarnation: str, now: float) -> None:
-        if set(incarnation) == {"f"}:  # the tests'; meanwhile the core may dial who is left of other tests
+        if set(incarnation) == {"f"}:  # the tests'; meanwhile the core can dial endpoints left from other tests
             self.failed.append(incarnation)
 
     def __getattr__(self, name: str) -> Any:
@@ -426,7 +426,7 @@ async def test_that_a_peer_cannot_be_reached_is_counted_and_told(
     told = Told(router)
     monkeypatch.setattr(links, "_router", told)
     deaf = socket.socket()
-    deaf.bind(("127.0.0.1", 0))  # bound and not listening: refuses
+    deaf.bind(("127.0.0.1", 0))  # bound but not listening: refuses
     unreachable = [
         Endpoint("refusing", "f" * 16, "ws://127.0.0.1:%d" % deaf.getsockname()[1], 0),  # noqa: UP031
         Endpoint("no-url", "f" * 17, "http://127.0.0.1:9", 0),
@@ -443,7 +443,7 @@ async def test_that_a_peer_cannot_be_reached_is_counted_and_told(
 async def test_a_peer_that_does_not_introduce_itself_is_waited_for_but_not_for_ever(
     shared: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its silence may be the connection's: then it has to be dialled again."""
+    """Its silence may be the connection's: then the endpoint has to dial again."""
     accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
     links = shared.server.peers
     told = Told(shared.server.router)
@@ -451,7 +451,7 @@ async def test_a_peer_that_does_not_introduce_itself_is_waited_for_but_not_for_e
     async with await asyncio.start_server(lambda _, writer: accepted.put_nowait(writer), "127.0.0.1", 0) as slow:
         url = "ws://%s:%d" % slow.sockets[0].getsockname()  # noqa: UP031
         wanted = Endpoint("slow", "f" * 16, url, 0)
-        # It hangs up: that was it, and not that the time for it was over, as it soon is on a busy machine.
+        # It hangs up: that ended the dial, and not its time limit, which soon ends on a busy machine.
         monkeypatch.setattr(peers, "REDIAL_MAX_S", PATIENCE_S)
         dialling = asyncio.create_task(links._dial(wanted))
         first = await asyncio.wait_for(accepted.get(), PATIENCE_S)
@@ -469,7 +469,8 @@ async def test_a_peer_that_does_not_introduce_itself_is_waited_for_but_not_for_e
 @pytest.mark.over_tcp
 async def test_leaving_takes_no_longer_than_telling_the_others(tmp_path: Path) -> None:
     async with running(tmp_path), running(tmp_path) as leaver:
-        # In turns of its tick, of which a stall is one: waiting in vain would be ``Patience.transfer_s``, or 40.
+        # In turns of its tick, since a stall counts as one: a full wait would take ``Patience.transfer_s``, or 40
+        # turns.
         ticks = leaver.ticks
         await leaver.server.stop()
         assert leaver.ticks - ticks < 30

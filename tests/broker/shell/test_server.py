@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures(
 
 SUCCESS = {"result": "success"}
 
-# The frames of the thesis, section 4.3, as printed; missing commas put in, trailing ones left out.
+# The frames of the thesis, section 4.3, as printed, with missing commas added and trailing ones removed.
 LISTING_4_1 = '{\n  "command": "listen",\n  "client_id": 1\n}'
 LISTING_4_2 = '{\n  "command": "subscribe",\n  "client_id": 1,\n  "topic": "Some topic"\n}'
 LISTING_4_3 = '{\n  "command": "subscribe",\n  "client_id": 1,\n  "topic": ["Topic 1", "Topic 2"]\n}'
@@ -62,7 +62,7 @@ async def test_the_frames_of_the_thesis_get_the_answers_listed(
         assert await subscriber.ask(coded(LISTING_4_3)) == SUCCESS
         await publisher.send(coded(LISTING_4_4))
         assert await subscriber.hear() == LISTING_4_7
-        # A publish gets no reply: the next thing its sender hears is the answer to something else.
+        # A publish gets no reply: the next message to its sender answers something else.
         assert await publisher.ask(coded('{"command": "subscribe", "client_id": 2}')) == LISTING_4_6
         await publisher.send(coded(LISTING_4_4.replace("Some topic", "Topic 2")))
         assert await subscriber.hear() == {"key": "Topic 2", "broadcast": "Payload data"}
@@ -139,13 +139,13 @@ async def test_several_clients_share_one_connection(shared: Running, name: str) 
         assert await gateway.hear() == {"key": first, "broadcast": 1}
         assert await gateway.hear() == {"key": second, "broadcast": 2}
 
-        # One of them moves: the gateway keeps its connection, and the other client.
+        # One client moves: the gateway keeps its connection, and the other client.
         assert await elsewhere.ask(listen(first)) == SUCCESS
         await gateway.send(publish(first, 3), publish(second, 4))
         assert await elsewhere.hear() == {"key": first, "broadcast": 3}
         assert await gateway.hear() == {"key": second, "broadcast": 4}
 
-        # The last one moves: now nobody is left at the old connection, which is told not to come back.
+        # The last one moves: nobody is left at the old connection, which learns not to come back.
         assert await elsewhere.ask(listen(second)) == SUCCESS
         code, _ = await gateway.closed()
         assert code == 4001
@@ -208,7 +208,7 @@ async def test_after_the_time_to_live_a_payload_is_new_again(tmp_path: Path) -> 
         assert (await connection.ask(publish("t", 1, ack=True)))["duplicate"] is False
         async with asyncio.timeout(10):
             while True:
-                await asyncio.sleep(0.2)  # each drop extends it: asking without a pause would never end
+                await asyncio.sleep(0.2)  # each drop extends it: repeating without a pause would never end
                 if not (await connection.ask(publish("t", 1, ack=True)))["duplicate"]:
                     break
 
@@ -391,7 +391,7 @@ async def test_a_fault_of_the_core_ends_the_endpoint(tmp_path: Path, logged: Log
         yield
 
     async def nobody_knows(topics: list[str]) -> None:
-        """A store whose answer is none, later,"""
+        """The store fails to answer, either later,"""
 
     def anybody(topics: list[str]) -> int:
         """or at once."""
@@ -413,17 +413,17 @@ async def test_a_fault_of_the_core_ends_the_endpoint(tmp_path: Path, logged: Log
         server.driver.turn()
         async with asyncio.timeout(PATIENCE_S):
             await broken.wait()
-        server.status.leaving = True  # there is no orderly end of it
+        server.status.leaving = True  # so that no orderly end follows
         await server.driver.stop()
         await server.store.close()
 
 
-# -- One large command, and everybody else
+# -- One large command, and all other clients
 
 
 @pytest.mark.over_tcp
 async def test_a_hundred_thousand_topics_in_one_command_keep_nobody_waiting(tmp_path: Path) -> None:
-    gc.freeze()  # as `serve` does: the collector then does not look through the suite's own objects meanwhile
+    gc.freeze()  # as `serve` does: the collector then ignores the suite's own objects meanwhile
     try:
         async with running(tmp_path) as endpoint:
             measured = await measure(endpoint.url, topics=100_000, clock=time.thread_time)
@@ -431,7 +431,7 @@ async def test_a_hundred_thousand_topics_in_one_command_keep_nobody_waiting(tmp_
         gc.unfreeze()
     print(measured.text())
     assert measured.round_trips > 20
-    # In CPU time of this thread, which does it all: a busy machine is not to blame.
+    # In CPU time of this thread, which does all the work: a busy machine does not distort it.
     # (The requirement is 100 ms on an idle one: ``python -m tests.broker.measure_stall``.)
     assert measured.worst_s < 0.3 * measured.took_s
 

@@ -1,4 +1,4 @@
-"""The table that the processes of a supervisor share: what one says, the others and the supervisor read."""
+"""The table that the processes of a supervisor share: each writes its entry, the others and the supervisor read it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def made() -> Iterator[StatusTable]:
 
 @pytest.fixture
 def read(made: StatusTable) -> Iterator[StatusTable]:
-    """The same one, as another process has it."""
+    """Return the same table, as another process sees it."""
     read = StatusTable(os.dup(made.fd))
     yield read
     read.close()

@@ -1,4 +1,4 @@
-"""What others have written does nothing to a terminal, whichever command shows it."""
+"""Others' text does nothing to a terminal, in the output of any command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_what_acts_on_a_terminal_is_spelled_out_and_all_else_stays() -> None:
     assert printable("a\x1b[2J\n") == "a\\u001b[2J\\u000a"
     assert not ACTING & set(printable(HOSTILE))
     assert indented("one\n2026 INFO two\r\x1b[2J") == "one\n    2026 INFO two\\u000d\\u001b[2J"
-    # Within JSON it is another spelling of the same.
+    # In JSON it is another spelling of the same text.
     assert json.loads(printable(json.dumps(HOSTILE, ensure_ascii=False))) == HOSTILE
 
 
@@ -60,7 +60,7 @@ async def test_status_and_doctor_show_names_that_do_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(commands, "_RATE_INTERVAL_S", 0.02)
-    name = HOSTILE.replace("\u2028", "")  # which ends a line for whoever reads the page
+    name = HOSTILE.replace("\u2028", "")  # which would end a line for the page's reader
     async with Pages(name, 1) as pages:
         pages.peers = {name + "2": ("ws://" + name, 1)}
         for as_json in (False, True):

@@ -1,4 +1,4 @@
-"""TLS for clients and between endpoints, and certificates that are exchanged while an endpoint runs."""
+"""TLS for clients and between endpoints, and certificates that change while an endpoint runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 async def serial_of(port: int, context: ssl.SSLContext) -> int:
-    """Of the certificate that a new connection gets."""
+    """Return the serial number of the certificate that a new connection gets."""
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     given = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.transport.abort()
@@ -55,7 +55,7 @@ async def test_endpoints_and_clients_speak_tls_with_each_other(tmp_path: Path, a
                 assert await anna.hear() == {"key": topic, "broadcast": "x"}
         async with ingeborg(tmp_path, "status", "--url", urls[0], variables=variables) as status:
             await status.line(urls[1].rstrip("/").rpartition(":")[2])
-        # Who does not know the authority does not talk to them, and learns why.
+        # A client without the authority gets no connection, and learns why.
         async with ingeborg(tmp_path, "pub", "--url", urls[0], "--client-id", "c", "t", "x") as stranger:
             assert await stranger.ended() == 1
             assert "its certificate is not trusted here" in stranger.said()
@@ -93,7 +93,7 @@ async def test_a_new_certificate_is_taken_without_a_restart(
     certificate = Certificate(str(pair.chain), str(pair.key))
     async with running(tmp_path / "store", certificate=certificate) as endpoint:
         url = f"wss://127.0.0.1:{endpoint.port}"
-        now = asyncio.get_running_loop().time() + 3600  # the endpoint's own looks are over by then
+        now = asyncio.get_running_loop().time() + 3600  # the endpoint's own checks are over by then
         async with plain(url, ssl=authority.context) as anna:
             assert await serial_of(endpoint.port, authority.context) == 1
             authority.issue(2, pair)
@@ -114,7 +114,7 @@ async def test_a_new_certificate_is_taken_without_a_restart(
 
 
 class Authorities:
-    """The file that ``SSL_CERT_FILE`` names, and what a ``Trust`` makes of it at each look."""
+    """The file that ``SSL_CERT_FILE`` names, and how a ``Trust`` sees it at each check."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "authorities.pem"
@@ -126,7 +126,7 @@ class Authorities:
         self.now = 0.0
 
     def trusted_by(self, trust: Trust) -> list[bool]:
-        """Which of the two it knows, a look later."""
+        """Return which of the two it knows, one check later."""
         self.now += LOOK_S
         known = trust.current().get_ca_certs(binary_form=True)
         return [ssl.PEM_cert_to_DER_cert(pem.decode()) in known for pem in self.made]
@@ -144,7 +144,7 @@ def test_authorities_are_read_again_when_their_file_changes(authorities: Authori
     assert authorities.trusted_by(trust) == [True, False]
     context = trust.current()
     assert authorities.trusted_by(trust) == [True, False]
-    assert trust.current() is context  # what does not change is not read
+    assert trust.current() is context  # an unchanged file is not read
     authorities.file.write_bytes(b"".join(authorities.made))
     assert authorities.trusted_by(trust) == [True, True]
     renewed = authorities.file.with_name("new")

@@ -1,4 +1,4 @@
-"""The console's files: what is served at ``/console`` and how, over real sockets. SPEC section 1.2."""
+"""The console's files: the responses at ``/console``, over real sockets. SPEC section 1.2."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOLDER = Path(console.__file__).parent
 
 
 async def get(endpoint: Running, path: str, headers: str = "") -> tuple[int, dict[str, str], bytes]:
-    """Status, headers (names in lower case), body."""
+    """Return status, headers (names in lower case), body."""
     async with raw(endpoint.url) as connection:
         connection.writer.write(f"GET {path} HTTP/1.1\r\nHost: here\r\n{headers}\r\n".encode("latin-1"))
         head, _, body = (await connection.rest()).partition(b"\r\n\r\n")

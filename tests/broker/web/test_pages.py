@@ -1,4 +1,4 @@
-"""Plain HTTP on the endpoint's port: health, readiness, metrics, and what is none of these. SPEC section 1."""
+"""Plain HTTP on the endpoint's port: health, readiness, metrics, and requests for anything else. SPEC section 1."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [
 
 SUCCESS = {"result": "success"}
 
-#: A command whose reply waits for the store, by the operation that it needs.
+#: A command whose reply waits for the store, by the store operation in it.
 REFUSED: dict[str, dict[str, Any]] = {
     "subscribe": {"command": "subscribe"},
     "unsubscribe": {"command": "unsubscribe"},
@@ -41,7 +41,7 @@ UPGRADE = "Upgrade: websocket\r\nConnection: Upgrade\r\n"
 
 
 async def request(endpoint: Running, text: str) -> tuple[str, str, str]:
-    """Send it as it is: the status line, the head, and the body until the endpoint ends the stream."""
+    """Send it unchanged; return the status line, the head, and the body until the endpoint ends the stream."""
     async with raw(endpoint.url) as connection:
         connection.writer.write(text.encode("latin-1"))
         answer = (await connection.rest()).decode()
@@ -86,7 +86,7 @@ async def test_a_page_is_to_be_got_or_its_head(shared: Running, path: str) -> No
     page = (await request(shared, get(path)))[2]
     status, head, body = await request(shared, get(path).replace("GET", "HEAD", 1))
     assert body == ""
-    if path == "/":  # where a WebSocket is asked for, which takes a GET
+    if path == "/":  # this request upgrades, which needs a GET
         assert status == "HTTP/1.1 405 Method Not Allowed"
     else:
         assert status == "HTTP/1.1 200 OK"
@@ -133,7 +133,7 @@ async def test_a_request_with_a_body_is_answered_as_one_without(shared: Running,
 async def test_the_answer_arrives_while_the_body_is_still_sent(shared: Running) -> None:
     async with raw(shared.url) as connection:
         connection.writer.write(b"POST /healthz HTTP/1.1\r\nHost: here\r\nContent-Length: 8000000\r\n\r\n")
-        for _ in range(80):  # the answer has long been there, and nothing resets the connection
+        for _ in range(80):  # the answer came long ago, and nothing resets the connection
             connection.writer.write(bytes(100_000))
             await connection.writer.drain()
         assert (await connection.rest()).startswith(b"HTTP/1.1 405 ")
@@ -152,14 +152,14 @@ async def test_a_handshake_with_a_body_is_refused_and_no_frame_is_taken_from_the
     for name, more in (("connections_accepted_total", 0), ("connections_refused_total", 4)):
         assert after[f"ingeborg_{name}"] == before[f"ingeborg_{name}"] + more
     assert after['ingeborg_errors_total{code="bad_command"}'] == before['ingeborg_errors_total{code="bad_command"}']
-    async with raw(shared.url) as connection:  # to announce none is no body
+    async with raw(shared.url) as connection:  # an empty announcement is not a body
         assert (await connection.upgrade(headers="Content-Length: 0\r\n")).startswith(b"HTTP/1.1 101 ")
 
 
 @pytest.mark.parametrize(
     ("text", "status"),
     [
-        ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),  # TLS, where there is none
+        ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),  # TLS at a plain port
         ("HELO here\r\n\r\n", 400),
         ("GET / HTTP/0.9\r\n\r\n", 400),
         ("GET /\r\n\r\n", 400),
@@ -190,7 +190,7 @@ async def test_what_is_no_request_is_told_so_in_a_line(shared: Running, text: st
     assert line.startswith(f"HTTP/1.1 {status} ")
     assert "Connection: close" in head
     assert body.count("\n") == 1
-    assert len(body) < 100  # nothing of the request is said back: it may hold a token
+    assert len(body) < 100  # it repeats nothing of the request, which may hold a token
     after = await shared.metrics()
     for name, more in (("connections_accepted_total", 0), ("connections_refused_total", 1), ("turns_failed_total", 0)):
         assert after[f"ingeborg_{name}"] == before[f"ingeborg_{name}"] + more
@@ -205,7 +205,7 @@ async def test_who_ends_in_the_middle_of_a_request_gets_no_answer(shared: Runnin
 
 
 def of_length(size: int) -> str:
-    """A header's line of so many bytes."""
+    """Return a header's line of this many bytes."""
     return f"X: {'x' * (size - 5)}\r\n"
 
 
@@ -389,7 +389,7 @@ async def until_ready(endpoint: Running, status: int) -> None:
 
 
 async def outage_and_recovery(endpoint: Running, stop: Callable[[], object], go_on: Callable[[], object]) -> None:
-    """The store stops answering, and answers again: what an endpoint says and does meanwhile, and afterwards."""
+    """The store stops answering, and answers again: what an endpoint reports and does meanwhile, and afterwards."""
     async with plain(endpoint.url) as subscriber, plain(endpoint.url) as publisher:
         await subscriber.ask({"command": "listen", "client_id": "c"})
         await subscriber.ask({"command": "subscribe", "client_id": "c", "topic": "cached"})
@@ -398,13 +398,13 @@ async def outage_and_recovery(endpoint: Running, stop: Callable[[], object], go_
         assert await subscriber.hear() == {"key": "cached", "broadcast": 0}
 
         stop()
-        # In turns of the endpoint's tick, ten a second, of which a stall is one.
+        # In turns of the endpoint's tick, ten a second, since a stall counts as one.
         asked_at = endpoint.ticks
         async with plain(endpoint.url) as other:
             await other.send({"command": "subscribe", "client_id": "d", "topic": "new", "id": 1})
             await until_ready(endpoint, 503)
             assert endpoint.ticks - asked_at < 55
-            # The routing cache does without the store.
+            # The routing cache works without the store.
             await publisher.send({**publish, "payload": 1})
             assert await subscriber.hear() == {"key": "cached", "broadcast": 1}
             refusal = await other.hear()
@@ -436,7 +436,7 @@ async def test_stopped_writer_processes_make_it_unready_and_it_recovers_by_itsel
     logged.expect("confirmed nothing in", "works again")
     store = EmbeddedStore(tmp_path)
     async with running(tmp_path, store=store) as endpoint:
-        # Nobody continues them: the endpoint finds that they are silent, and replaces them.
+        # Nobody continues them: the endpoint notices their silence, and replaces them.
         writers = [pid for pid in store.writer_pids.values() if pid is not None]
         assert len(writers) == 2
 
@@ -453,7 +453,7 @@ async def test_why_the_store_refuses_is_for_the_log_and_not_for_clients(
     tmp_path: Path, logged: Logged, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Refusing(EmbeddedStore):
-        """Every operation of a client's fails, in words that name what is the operator's."""
+        """Every operation for a client fails, with a text that contains the operator's secrets."""
 
         def __getattribute__(self, name: str) -> Any:
             if name not in REFUSED:
@@ -473,5 +473,5 @@ async def test_why_the_store_refuses_is_for_the_log_and_not_for_clients(
         assert {refusal["info"] for refusal in refusals} == {FAILED}
         assert (await endpoint.metrics())["ingeborg_store_errors_total"] >= 2 * len(REFUSED)
     for operation in REFUSED:
-        [line] = [line for line in caplog.messages if line.endswith(f"says 10.0.0.7 of {operation}")]  # and not two
+        [line] = [line for line in caplog.messages if line.endswith(f"says 10.0.0.7 of {operation}")]  # only one
         assert str(tmp_path) in line

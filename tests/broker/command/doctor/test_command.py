@@ -1,4 +1,4 @@
-"""`ingeborg doctor` as a whole: what it prints, its exit codes, and that a check that hangs or fails is told."""
+"""`ingeborg doctor` as a program: its output, its exit codes, and its report about checks that hang or fail."""
 
 from __future__ import annotations
 

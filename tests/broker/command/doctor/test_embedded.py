@@ -1,4 +1,4 @@
-"""The embedded store's directory, good and bad, and that looking at it leaves it as it was."""
+"""The embedded store's directory, good and bad, and that a check leaves it unchanged."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_map_that_is_nearly_full_and_no_room_for_maps_are_found(tmp_path: Path
         file.truncate(int(MAP_BYTES * 0.9))
     assert [finding.level for finding in embedded.room(tmp_path, MAP_BYTES)] == ["ok", "warning"]
     assert [finding.level for finding in embedded.room(tmp_path, MAP_BYTES // 2)] == ["ok", "error"]
-    # A process of its own, since a limit that was lowered for this one might end it.
+    # A separate process, since a limit lowered for this one could end it.
     code = (
         "import resource, sys; from pathlib import Path; from ingeborg.broker.command.doctor import embedded\n"
         "resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
@@ -141,7 +141,7 @@ async def test_a_feature_that_is_not_known_here_is_found(store: Path) -> None:
 
 
 async def test_a_directory_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one on a network mount whose server is gone."""
+    """Behave like a network mount whose server is gone."""
     over = threading.Event()
     monkeypatch.setattr(Path, "exists", lambda self: over.wait() and False)
     options = ServeOptions(store=f"lmdb:{tmp_path}")

@@ -1,4 +1,4 @@
-"""The limits of the machine, read as they are and made small."""
+"""The limits of the machine, both real and reduced."""
 
 from __future__ import annotations
 

@@ -78,11 +78,11 @@ async def test_the_advertised_url_has_to_lead_to_this_machine_for_others() -> No
 
 
 async def _never(connection: ServerConnection) -> None:
-    """All is answered before there is a connection."""
+    """Answer every request without a connection."""
 
 
 class Pages:
-    """An endpoint's pages as they are told to be; its clock is ``ahead_s`` of this one."""
+    """An endpoint with the given pages; its clock is ``ahead_s`` ahead of this one."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ async def test_another_clock_is_between_the_two_figures_said() -> None:
     async with Pages(ahead_s=5.0) as pages:
         (finding,) = await pages.looked_at()
     least_s, most_s = map(float, re.findall(r"[+-][0-9.]+", finding.seen))
-    # Which two depends on where the seconds turn between the looks; each is rounded to a tenth.
+    # The pair depends on where the seconds turn between the checks; each is rounded to a tenth.
     assert least_s - 0.05 <= 5.0 <= most_s + 0.05, finding
 
 
@@ -186,7 +186,7 @@ def test_the_bounds_of_a_clock_hold_whatever_the_way_and_the_second(
         asked_at = 1_700_000_000.0 + later_s
         date = email.utils.formatdate(int(asked_at + there_s + ahead_s), usegmt=True)
         skew = skew.narrowed(date, asked_at, asked_at + there_s + back_s)
-    slack = 1e-6  # of floats at this size
+    slack = 1e-6  # rounding of floats at this size
     assert skew.least_s - slack <= ahead_s <= skew.most_s + slack
     assert skew.at_least_s <= abs(ahead_s) + slack
 
