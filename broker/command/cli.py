@@ -129,7 +129,7 @@ def parser() -> argparse.ArgumentParser:
     which.add_argument(
         "--since",
         metavar="MID",
-        help="all messages after the one with this mid; if some of them are no longer retained, a line on standard "
+        help="all messages after the one with this mid; if some are no longer retained, a line on standard "
         "error says so and the exit code is 1",
     )
     options.add_argument(

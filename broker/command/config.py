@@ -492,11 +492,11 @@ def disagreement(options: ServeOptions, recorded: Settings) -> str | None:
     for name, value in options.asked.items():
         if has[name] != value:
             return (
-                f"the cluster's store records {name} {has[name]}, but this endpoint was started with {name} {value}: "
-                f"start it without --{name}, or change the cluster with `ingeborg cluster set {name} {value}`"
+                f"the cluster has {name} {has[name]}, as its store records, but this endpoint was started with {name} "
+                f"{value}: start it without --{name}, or change the cluster with `ingeborg cluster set {name} {value}`"
             )
     for name, needs in misfits(options, recorded):
-        return f"the cluster's store records {name} {has[name]}, which {needs}"
+        return f"the cluster has {name} {has[name]}, as its store records, which {needs}"
     return None
 
 
@@ -516,7 +516,7 @@ def _is_endpoint_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return bool(re.fullmatch(r"wss?://[^/?#@\s]+/?", url)) and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none
+    except ValueError:  # not a valid port
         return False
 
 
@@ -529,7 +529,7 @@ def _is_http_url(url: str) -> bool:
             and bool(parts.hostname)
             and parts.port != 0
         )
-    except ValueError:  # a port that is none
+    except ValueError:  # not a valid port
         return False
 
 

@@ -113,7 +113,7 @@ class Rolling:
         self._left, self._current, self._again = [], None, False
 
     def _finish(self, now: float) -> None:
-        log.info("all endpoints have restarted")
+        log.info("all endpoints are restarted")
         if self._again:
             self._again = False
             self.ask(now)

@@ -278,7 +278,7 @@ async def settled(options: ServeOptions, store: Store) -> Settings:
 
 
 async def agrees(options: ServeOptions) -> int:
-    """Check whether endpoints with these options can join the store's cluster, before any of them starts.
+    """Check whether endpoints with these options can join the store's cluster, before any endpoint starts.
 
     Returns:
         2 if they cannot, and standard error says why; else 0. If the store cannot be read, it is 0 as well: the

@@ -159,7 +159,7 @@ class Child:
 
 
 def _options_of(options: ServeOptions, base: str, index: int) -> ServeOptions:
-    """Return the options of the child with this index. What the children share, it inherits as descriptors."""
+    """Return the options of the child with this index. It inherits the shared objects as descriptors."""
     internal = ""
     if options.internal is not None:
         host, port = options.internal

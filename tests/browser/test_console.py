@@ -377,7 +377,7 @@ async def test_publish_and_subscribe_by_hand(page: Page, cluster: Cluster) -> No
         await click(page, "payload-json")
         await fill(page, publish_payload='{"n": 12345678901234567')
         await page.run(publish)
-        await page.until(says("payload-problem", "This is no JSON"))
+        await page.until(says("payload-problem", "This is not JSON"))
         await fill(page, publish_payload='{"n": 12345678901234567}')
         await page.run(publish)
         assert await bob.hear() == {"key": "by hand", "broadcast": {"n": 12345678901234567}}

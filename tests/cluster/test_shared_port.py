@@ -251,7 +251,7 @@ async def test_a_rolling_restart_refuses_no_connection(tmp_path: Path, endpoints
         assert stream.failed == []
         said = broker.process.said()
         assert re.findall(r"restarting endpoint (\S+)", said) == names
-        assert re.findall(r"endpoint (\S+) is restarted, and ready", said) == names
+        assert re.findall(r"endpoint (\S+) has restarted and is ready", said) == names
         assert "starting it again" not in said
         assert all(broker.pid(name) != before[name] for name in names)
 

@@ -301,7 +301,7 @@ async def test_a_map_larger_than_the_address_space_is_refused(tmp_path: Path) ->
 async def test_a_directory_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
     wants.other_user_than_root()
     os.chmod(tmp_path, 0o500)
-    await refused(tmp_path, "this user may write")
+    await refused(tmp_path, "this user can write to")
 
 
 async def test_a_file_that_is_not_lmdb_is_refused(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ async def test_the_doctor_counts_what_is_kept(tmp_path: Path) -> None:
         await store.keep([message(1, stamp) for stamp in range(3)], [], [])
         assert store.retained_count() == 3
     (finding,) = await doctor.contents(tmp_path, MAP_BYTES)
-    assert "; 3 messages are kept; " in finding.seen
+    assert "; 3 retained messages; " in finding.seen
 
 
 async def test_counters_count_them(tmp_path: Path) -> None:

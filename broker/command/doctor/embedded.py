@@ -218,7 +218,7 @@ def _not_whole(path: Path) -> Finding | None:
                 return error(check, str(failure), f"stop every endpoint of the store, and {files.RESTORE}")
             return error(check, str(failure), REMAKE)
         if made and not whole:
-            seen = f"{data} is {'empty' if data.exists() else 'missing'}, though a store was made here"
+            seen = f"{data} is {'empty' if data.exists() else 'not there'}, though a store was made here"
             return error(check, seen, f"restore it from a backup; or, to start with a new one, rm {path / files.MADE}")
     return None
 

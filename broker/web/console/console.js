@@ -99,7 +99,7 @@ function notice() {
         count_down();
         countdown = setInterval(count_down, 250);
     } else if (without_token) {
-        say(part("lost-text"), "This endpoint wants a token.");
+        say(part("lost-text"), "This endpoint needs a token.");
         say(part("lost-when"), "");
     } else if (connection.state === "connecting") {
         say(part("lost-when"), "Trying now …");

@@ -188,7 +188,7 @@ export class Messages {
                 : wanted && state === "open"
                   ? ["up", `Listens as ${this.#wanted}`]
                   : wanted
-                    ? ["unready", state === "waiting" ? `${reason}; it is tried again` : "Connecting …"]
+                    ? ["unready", state === "waiting" ? `${reason}; trying again` : "Connecting …"]
                     : ["away", "Does not listen: no messages come"];
         const where = part("listen-state");
         where.className = `mark ${mark}`;
@@ -286,7 +286,7 @@ export class Messages {
                 JSON.parse(text);
             } catch (error) {
                 text = null;
-                wrong = `This is no JSON: ${error.message}`;
+                wrong = `This is not JSON: ${error.message}`;
             }
         }
         say(problem, wrong);

@@ -16,12 +16,12 @@ const COLUMNS = [
     ["Duplicates", "dropped as home of their topics, per second", ({ rates }) => rate(rates?.duplicates_dropped)],
     ["Drops", "messages dropped for any other reason, per second", ({ rates }) => rate(rates?.drops)],
     ["Errors", "error replies, per second", ({ rates }) => rate(rates?.errors)],
-    ["In flight", "publishes whose outcome is not known yet", ({ figures }) => count(figures?.publishes_in_flight)],
+    ["In flight", "publishes whose outcome is still unknown", ({ figures }) => count(figures?.publishes_in_flight)],
     ["Clients", "clients that listen there", ({ figures }) => count(figures?.clients)],
     ["Connections", "open connections of clients", ({ figures }) => count(figures?.connections)],
     ["CPU", "of one core", ({ rates }) => (rates ? `${(rates.cpu_s * 100).toFixed(0)} %` : NONE)],
     ["Memory", "resident", ({ figures }) => bytes(figures?.rss_bytes)],
-    ["Up for", "since it was started", ({ entry }) => (entry.figures ? duration(entry.uptime_s) : NONE)],
+    ["Up for", "since its start", ({ entry }) => (entry.figures ? duration(entry.uptime_s) : NONE)],
 ];
 
 function written(quantile) {
@@ -130,7 +130,7 @@ export class Overview {
         say(part("endpoints-summary"), "No figures");
         part("endpoints-summary").className = "mark away";
         const not_permitted = error.code === "forbidden" || error.code === "unauthorized";
-        say(part("overview-notice-title"), not_permitted ? "This token may not look at the endpoints" : "The endpoint answers with an error");
+        say(part("overview-notice-title"), not_permitted ? "This token does not permit inspecting the endpoints" : "The endpoint answers with an error");
         say(part("overview-notice-text"), trouble(error));
         part("overview-notice-hint").hidden = !not_permitted;
     }

@@ -216,7 +216,7 @@ async def test_a_token_is_taken_back_by_a_command(tmp_path: Path, file: Path) ->
         command = ("revoke", "--url", url, "--client-id", "ops", "--token-file", str(tmp_path / "ops"))
         async with plain(url, **bearer((tmp_path / "anna").read_text().strip())) as client:
             async with ingeborg(tmp_path, *command, "--token", str(tmp_path / "anna")) as process:
-                await process.line(r"^revoked: token t-1; every endpoint knows, and remembers it until 20\d\d-")
+                await process.line(r"^revoked: token t-1; every endpoint knows it, and remembers it until 20\d\d-")
                 assert await process.ended() == 0
             assert (await client.closed())[0] == TOKEN_REVOKED.code
         async with ingeborg(tmp_path, *command, "--subject", "bert", "--json") as process:

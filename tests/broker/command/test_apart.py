@@ -55,7 +55,7 @@ async def test_a_death_of_damage_is_told_with_what_to_do(tmp_path: Path, number:
         assert await process.ended() == 1
         assert "ingeborg export: the store in /the/store is damaged, or its disk fails: " in process.said()
         assert f"died of {number.name}\n" in process.said()
-        assert "`ingeborg doctor --store lmdb:/the/store` tells" in process.said()
+        assert "`ingeborg doctor --store lmdb:/the/store` names the damaged file" in process.said()
 
 
 async def test_another_death_is_no_damage(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_without_its_packages_it_says_which_extra_has_them(tmp_path: Path) -> No
 def test_what_only_a_controller_can_do_is_no_members(tmp_path: Path, option: str) -> None:
     done = run(tmp_path, "g.toml", "--part", "member", option)
     assert done.returncode == 2
-    assert "are for the controller" in done.stderr
+    assert "work with the controller only" in done.stderr
 
 
 def test_a_scaler_that_cannot_be_made_is_a_mistake_in_the_file(tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ async def test_it_records_a_value_and_says_when_it_counts(tmp_path: Path) -> Non
         assert await run(tmp_path, "replication", "on") == (
             0,
             "replication: on\nhistory: memory\n",
-            "ingeborg cluster: replication on is recorded. Endpoints take it when they restart, and it counts once "
-            "every living endpoint has it: restart them one by one\n",
+            "ingeborg cluster: replication on is recorded. Endpoints take it when they restart, and it takes effect "
+            "once every living endpoint has it: restart them one by one\n",
         )
         assert await store.settings() == Settings(True, "memory")
         assert (await run(tmp_path, "history", "store"))[0] == 0
@@ -116,7 +116,7 @@ async def test_a_value_that_another_command_has_replaced_is_a_failure(tmp_path: 
         told = io.StringIO()
         reading, writing = EmbeddedStore(tmp_path, read_only=True), Overtaken(tmp_path)
         assert await cluster.run(reading, writing, ("replication", "on"), out=io.StringIO(), told=told) == 1
-        assert told.getvalue() == "ingeborg cluster: someone else has recorded replication off meanwhile\n"
+        assert told.getvalue() == "ingeborg cluster: someone else has set replication to off meanwhile\n"
 
 
 async def test_as_a_command_beside_an_endpoint(tmp_path: Path) -> None:
@@ -193,13 +193,13 @@ async def test_an_endpoint_of_a_new_cluster_that_is_asked_for_nothing_records_th
         (
             Settings(False, "off"),
             {"replication": "on"},
-            "the cluster has replication off, as its store records, and this endpoint was started with replication on: "
+            "the cluster has replication off, as its store records, but this endpoint was started with replication on: "
             "start it without --replication, or change the cluster with `ingeborg cluster set replication on`",
         ),
         (
             Settings(True, "store"),
             {"replication": "on", "history": "off"},
-            "the cluster has history store, as its store records, and this endpoint was started with history off: "
+            "the cluster has history store, as its store records, but this endpoint was started with history off: "
             "start it without --history, or change the cluster with `ingeborg cluster set history off`",
         ),
         (
@@ -212,13 +212,13 @@ async def test_an_endpoint_of_a_new_cluster_that_is_asked_for_nothing_records_th
             Settings(True, "off"),
             {"dedup_ttl": "0"},
             "the cluster has replication on, as its store records, which needs a dedup-ttl: "
-            "without one nothing is known of payloads that could be kept",
+            "without one endpoints have no duplicates to replicate",
         ),
         (
             Settings(False, "memory"),
             {"routing": "lookup"},
             "the cluster has history memory, as its store records, which needs routing home: "
-            "with lookup there are no homes that keep messages",
+            "with lookup there are no homes that retain messages",
         ),
     ],
 )
@@ -258,7 +258,7 @@ async def test_serve_says_once_that_the_cluster_has_other_settings_and_ends(
     async with ingeborg(tmp_path, "serve", *where, *several, "--replication", "on") as process:
         assert await process.ended() == 2
         assert process.said() == (
-            "ingeborg serve: the cluster has replication off, as its store records, and this endpoint was started with "
+            "ingeborg serve: the cluster has replication off, as its store records, but this endpoint was started with "
             "replication on: start it without --replication, or change the cluster with "
             "`ingeborg cluster set replication on`\n"
         )
@@ -268,7 +268,7 @@ async def test_topics_that_are_kept_are_without_effect_while_history_is_off(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await settled(tmp_path, history_topics="news/=60")
-    assert "history-topics are without effect: the cluster has history off" in caplog.text
+    assert "history-topics has no effect: the cluster's store records history off" in caplog.text
     caplog.clear()
     async with opened(tmp_path) as store:
         await store.set_settings(Settings(False, "memory"))

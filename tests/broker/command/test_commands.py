@@ -123,7 +123,10 @@ async def test_sub_says_until_when_listens_first_and_tells_what_has_ended(
     how = commands.How(until="disconnect", ttl_s=5)
     assert await commands.sub(endpoint.url, "c", ["t"], count=1, how=how) == 0
     said = capsys.readouterr().err
-    assert 'not subscribed to again: 1500 subscriptions: t0 {"a":[1]}, t1, t2, t3, t4, t5, t6, t7, t8, t9, …' in said
+    assert (
+        '1500 subscriptions have ended, and are not renewed: t0 {"a":[1]}, t1, t2, t3, t4, t5, t6, t7, t8, t9, …'
+        in said
+    )
     first, second = endpoint.frames.get_nowait(), endpoint.frames.get_nowait()
     assert first["command"] == "listen"
     assert (second["command"], second["until"], second["ttl_s"]) == ("subscribe", "disconnect", 5)
@@ -284,7 +287,7 @@ async def test_pub_fails_with_the_number_of_the_bad_line(
     assert "line 3: " in capsys.readouterr().err
     monkeypatch.setattr(commands, "FRAME_BYTES_MAX", 10)
     assert await commands.pub(endpoint.url, "c", "t", "-", lines=io.BytesIO(b"1\n" + b"x" * 50)) == 1
-    assert "line 2: more than 10 bytes" in capsys.readouterr().err
+    assert "line 2: a payload of more than 10 bytes" in capsys.readouterr().err
 
 
 async def test_pub_reports_a_refusal_even_without_ack(
@@ -349,8 +352,8 @@ async def test_sub_goes_on_where_it_has_ended(
         }
     lacking = [line for line in said.err.splitlines() if "lacking" in line]
     assert lacking == [
-        "ingeborg sub: messages may be lacking here, of t: read anew what they are about",
-        "ingeborg sub: messages may be lacking here, of u; any in 2 of 4096 slots: read anew what they are about",
+        "ingeborg sub: messages may be missing here, of t: read the current state again",
+        "ingeborg sub: messages may be missing here, of u; any in 2 of 4096 slots: read the current state again",
     ]
 
 
@@ -361,7 +364,7 @@ async def test_sub_with_a_position_of_another_cluster_says_so(
     file = tmp_path / "position"
     file.write_text('{"position":"of another cluster"}')
     assert await commands.sub(endpoint.url, "c", ["t"], count=1, recover=str(file)) == 0
-    assert "messages may be lacking here, of any topic: read anew what they are about" in capsys.readouterr().err
+    assert "messages may be missing here, of any topic: read the current state again" in capsys.readouterr().err
 
 
 async def test_sub_reports_a_position_that_it_cannot_use_or_save(
@@ -384,7 +387,7 @@ async def test_sub_reports_a_position_that_it_cannot_use_or_save(
 
     endpoint.script = remove
     assert await commands.sub(endpoint.url, "c", ["t"], count=1, recover=str(folder / "position")) == 1
-    assert "what was printed last may be printed again" in capsys.readouterr().err
+    assert "the last lines can be printed again" in capsys.readouterr().err
 
 
 async def test_sub_where_nothing_is_kept_fails(endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]) -> None:
@@ -464,7 +467,7 @@ async def test_history_prints_all_pages_and_says_whether_that_is_all(
     assert await commands.history(endpoint.url, "c", "t", **options) == code
     said = capsys.readouterr()
     assert [orjson.loads(line) for line in said.out.splitlines()] == [kept(number) for number in printed]
-    assert ("read anew what they are about" in said.err) is (code == 1)
+    assert ("read the current state again" in said.err) is (code == 1)
 
 
 async def test_history_takes_a_filter_and_reports_what_failed(

@@ -163,9 +163,9 @@ def test_the_store_defaults_to_the_users_data_folder(monkeypatch: pytest.MonkeyP
         ("auth_headers", "x key", "'x key' has to be a header's name, such as cookie"),
         ("auth_headers", "cookie, x:y", "'x:y' has to be a header's name"),
         ("auth_headers", "x" * 65, "has to be a header's name"),
-        ("auth_headers", "Host", "host is not sent on"),
-        ("auth_headers", "cookie,X-Forwarded-For", "x-forwarded-for is not sent on"),
-        ("auth_headers", "Transfer-Encoding", "transfer-encoding is not sent on"),
+        ("auth_headers", "Host", "host cannot be forwarded"),
+        ("auth_headers", "cookie,X-Forwarded-For", "x-forwarded-for cannot be forwarded"),
+        ("auth_headers", "Transfer-Encoding", "transfer-encoding cannot be forwarded"),
         ("auth_timeout", "0", "auth-timeout 0.0: has to be at least 0.001 and at most 5"),
         ("auth_timeout", "5.1", "has to be at least 0.001 and at most 5"),
         ("auth_timeout", "nan", "has to be at least 0.001 and at most 5"),
@@ -194,17 +194,20 @@ def test_a_bad_value_is_named_with_what_it_should_be(option: str, value: str, sa
     ("options", "says"),
     [
         ({"endpoints": "2", "port": "0"}, "port 0: several endpoints need a first port"),
-        ({"endpoints": "3", "port": "65534"}, "port 65534: there are no 3 ports from it on"),
+        ({"endpoints": "3", "port": "65534"}, "port 65534: there are fewer than 3 ports from it on"),
         ({"endpoints": "2", "internal_address": "h:0"}, "internal-address 'h:0': several endpoints need a first port"),
-        ({"endpoints": "2", "internal_address": "h:9001"}, "its 2 ports overlap those of clients, from 9000 on"),
-        ({"internal_address": "h:9000"}, "its 1 ports overlap those of clients"),
-        ({"endpoints": "3", "internal_address": "h:65534"}, "there are no 3 ports from it on"),
-        ({"endpoints": "2", "advertise": "ws://here:9000"}, "advertise 'ws://here:9000': is one endpoint's"),
-        ({"auth_url": "http://a/", "auth_keys": "keys.json"}, "auth-url and auth-keys: give one of them"),
-        ({"share_port": "1", "endpoints": "2", "port": "65534"}, "port 65534: there are no 2 ports after it"),
-        ({"share_port": "1", "endpoints": "3", "internal_address": "h:65534"}, "there are no 3 ports from it on"),
-        ({"share_port": "1", "endpoints": "3", "internal_address": "h:8998"}, "its 3 ports overlap those of clients"),
-        ({"share_port": "1", "endpoints": "2", "internal_address": "h:9000"}, "its 2 ports overlap those of clients"),
+        ({"endpoints": "2", "internal_address": "h:9001"}, "its 2 ports overlap those for clients, from 9000 on"),
+        ({"internal_address": "h:9000"}, "its 1 ports overlap those for clients"),
+        ({"endpoints": "3", "internal_address": "h:65534"}, "there are fewer than 3 ports from it on"),
+        ({"endpoints": "2", "advertise": "ws://here:9000"}, "advertise 'ws://here:9000': is for a single endpoint"),
+        ({"auth_url": "http://a/", "auth_keys": "keys.json"}, "auth-url and auth-keys: give only one"),
+        ({"share_port": "1", "endpoints": "2", "port": "65534"}, "port 65534: there are fewer than 2 ports after it"),
+        (
+            {"share_port": "1", "endpoints": "3", "internal_address": "h:65534"},
+            "there are fewer than 3 ports from it on",
+        ),
+        ({"share_port": "1", "endpoints": "3", "internal_address": "h:8998"}, "its 3 ports overlap those for clients"),
+        ({"share_port": "1", "endpoints": "2", "internal_address": "h:9000"}, "its 2 ports overlap those for clients"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options: dict[str, str], says: str) -> None:
@@ -236,8 +239,8 @@ def test_it_is_said_where_a_bad_value_came_from(tmp_path: Path) -> None:
         ("port = true", "port has to be a whole number, not True"),
         ("dedup-ttl = false", "dedup-ttl has to be a number, not False"),
         ("name = 7", "name has to be text, not 7"),
-        ("[serve]\nport = 1", "no option 'serve'; there are host, port, store, "),
-        ("prot = 1", "no option 'prot'; there are host, port, store, "),
+        ("[serve]\nport = 1", "unknown option 'serve'; the options are host, port, store, "),
+        ("prot = 1", "unknown option 'prot'; the options are host, port, store, "),
         ("port = 1\nport = 2", ""),
         ("not toml", ""),
     ):
@@ -281,7 +284,7 @@ def test_a_shared_port_is_one_and_internal_addresses_come_after_it() -> None:
 
 def test_where_processes_inherit_no_socket_none_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "os", mock.Mock(name="nt", environ={}))
-    with pytest.raises(ConfigError, match="share-port True: processes of this system do not inherit"):
+    with pytest.raises(ConfigError, match="share-port True: on this system a process cannot inherit"):
         load({"share_port": "1", "store": "lmdb:/x"}, {}, None)
 
 
@@ -468,7 +471,7 @@ def test_prefixes_of_presence_are_taken_one_by_one() -> None:
     ("options", "says"),
     [
         ({"presence": "room/", "routing": "lookup"}, "presence 'room/': needs routing home: with lookup no endpoint"),
-        ({"presence": "room/,presence:x"}, "nothing is told of topics that begin with presence:"),
+        ({"presence": "room/,presence:x"}, "topics that begin with presence: have no presence"),
         ({"presence": "x" * 1_016}, "each prefix has to be UTF-8, of 1015 bytes at most"),
     ],
 )

@@ -181,7 +181,7 @@ async def test_a_store_that_fails_midway_leaves_the_former_file_and_whole_lines_
     code, told = await export(Failing(tmp_path / "store", read_only=True), out)
     assert code == 1
     assert "no more today" in told
-    assert "not everything was written; run it again" in told
+    assert "the output is incomplete; run the export again" in told
     assert out.read_text() == "of yesterday\n"
     assert 0 < len(read(tmp_path / "out.part")) <= PAGE_SUBSCRIPTIONS
     assert (await export(EmbeddedStore(tmp_path / "store", read_only=True), out))[0] == 0
@@ -206,7 +206,7 @@ async def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytes
     code, told = await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out")
     monkeypatch.undo()
     assert code == 1
-    assert "No space left on device; not everything was written: make room" in told
+    assert "No space left on device; the output is incomplete: make room" in told
     assert not (tmp_path / "out").exists()
     assert 9_900 < (tmp_path / "out.part").stat().st_size <= 10_005
     assert read(tmp_path / "out.part") < MANY
@@ -260,7 +260,7 @@ async def test_a_reader_that_goes_is_no_success_and_no_traceback(tmp_path: Path)
         process.stdout._transport.close()  # type: ignore[attr-defined]  # as `head` does
         said = (await process.stderr.read()).decode()
         assert await process.wait() == 1
-    assert said == "ingeborg export: whoever read it has gone; not everything was written\n"
+    assert said == "ingeborg export: the program that read the output has ended; the output is incomplete\n"
 
 
 async def test_ctrl_c_ends_it_while_the_pipe_is_full(tmp_path: Path) -> None:
@@ -301,7 +301,9 @@ async def test_a_store_that_is_damaged_in_its_middle_is_told_with_what_to_do(tmp
     assert process.returncode == 1
     assert f"ingeborg export: the store in {store} is damaged, or its disk fails: " in said
     assert "died of SIGABRT" in said
-    assert f"`ingeborg doctor --store lmdb:{store}` tells which file it is; stop every endpoint of it, and " in said
+    assert (
+        f"`ingeborg doctor --store lmdb:{store}` names the damaged file; stop every endpoint of the store, and " in said
+    )
     assert "Traceback" not in said
     assert not (tmp_path / "out").exists()
 
@@ -318,7 +320,7 @@ async def test_a_page_that_is_overwritten_is_told_too(tmp_path: Path) -> None:
         _, err = await process.communicate()
     assert process.returncode == 1
     assert re.search(r"found damage in .*/durable/data.mdb: |the store in .* is damaged, or its disk", err.decode())
-    assert "stop every endpoint of it" in err.decode().lower()
+    assert "stop every endpoint of the store" in err.decode().lower()
 
 
 # -- Next to living endpoints
@@ -375,7 +377,7 @@ async def test_filters_and_terms_are_there_again_in_any_combination(tmp_path: Pa
     wanted |= {Subscription("hit", "ann", text, GONE) for text in (None, CHEAP, NEAR)}
     wanted |= {Subscription(f"topic {index}", "ann", None, (None, GONE)[index % 2]) for index in range(50)}
     expiring, filtered = sum(each.term is not None for each in wanted), sum(each.filter is not None for each in wanted)
-    told = f"{len(wanted):,} subscriptions ({expiring:,} of them that end, {filtered:,} of them with filters)"
+    told = f"{len(wanted):,} subscriptions ({expiring:,} that end, {filtered:,} with filters)"
     async with opened(EmbeddedStore(tmp_path / "store")) as store:
         await store.subscribe([Subscribe(each.client, [each.topic], each.filter, each.term) for each in wanted])
         code, said = await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out")

@@ -61,7 +61,7 @@ async def test_every_line_is_in_the_store(
     assert await command.run(lines + b'\n{"client_id": 7, "topic": "alone"}') == 0
     sets = await subscribers(store, ["t", "t3", "é", "alone"])
     assert sets == [{f"c{number}" for number in range(20)}, {"c3"}, sets[0], {"7"}]
-    assert command.out.getvalue().startswith("imported 61 subscriptions of 22 lines in ")
+    assert command.out.getvalue().startswith("imported 61 subscriptions from 22 lines in ")
 
 
 async def test_a_line_again_changes_nothing(command: Command, store: EmbeddedStore) -> None:
@@ -122,9 +122,9 @@ async def test_filters_and_terms_are_taken_from_every_line_but_for_what_is_over(
         b'{"topic": "b", "subscriptions": [{"client_id": "c", "until": "disconnect", "ends_at": 4000000000}]}',
     ]
     assert await command.run(b"\n".join(lines)) == 0
-    told = "imported 7 subscriptions (6 of them that end, 2 of them with filters) of 6 lines in "
+    told = "imported 7 subscriptions (6 that end, 2 with filters) from 6 lines in "
     assert command.out.getvalue().startswith(told)
-    assert command.out.getvalue().endswith("; 3 were over and are left out\n")
+    assert command.out.getvalue().endswith("; skipped 3 that had already ended\n")
     assert command.told.getvalue() == ""
     assert await entries(store, ("c", "a"), ("c", "b"), ("d", "a"), ("7", "a"), ("d", "over")) == [
         [(None, Term(True, 0.0))],
@@ -174,7 +174,7 @@ async def test_a_bad_term_is_named(command: Command, store: EmbeddedStore, keys:
     [
         (b'{"client_id": "c", "topic": "t", "filter": {"price": [{"like": 5}]}}', "bad_filter: price[0].like: is no"),
         (b'{"client_id": "c", "topic": "t", "filter": null}', "bad_filter: The filter has to be an object"),
-        (b'{"client_id": "c", "topic": "t", "filter": {"a": [1]}, "replace": true}', "a line takes nothing out"),
+        (b'{"client_id": "c", "topic": "t", "filter": {"a": [1]}, "replace": true}', "a line removes nothing"),
         (b'{"topic": "t", "filtered_ids": ["c"]}', "goes with a 'client_id', or with 'filtered_ids'"),
         (b'{"topic": "t", "client_ids": ["c"], "filter": {"a": [1]}}', "goes with a 'client_id', or with"),
         (b'{"topic": "t", "filtered_ids": ["c", ""], "filter": {"a": [1]}}', "Item 2 of 'filtered_ids'"),
@@ -220,7 +220,7 @@ async def test_a_store_that_endpoints_are_using_is_left_alone(
     monkeypatch.setattr(importing, "LOOK_S", 0.0)
     monkeypatch.setattr(f"{__name__}.EmbeddedStore", Beating)
     assert await command.run(b'{"client_id": "c", "topic": "t"}') == 1
-    assert "in use by alive, whose" in command.told.getvalue()
+    assert "endpoints use the store: alive." in command.told.getvalue()
     assert await subscribers(store, ["t"]) == [set()]
 
 
@@ -233,4 +233,4 @@ def test_the_command_line_imports_a_file(lmdb: Path, tmp_path: Path, capfd: pyte
     file = tmp_path / "wishes.jsonl"
     file.write_text('{"client_id": "c", "topic": ["a", "b"]}\n')
     assert cli.main(["import", str(file), "--store", f"lmdb:{lmdb}"]) == 0
-    assert "imported 2 subscriptions of 1 lines" in capfd.readouterr().out
+    assert "imported 2 subscriptions from 1 lines" in capfd.readouterr().out

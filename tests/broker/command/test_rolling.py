@@ -133,7 +133,7 @@ def test_one_that_does_not_end_is_killed(story: Story, caplog: pytest.LogCapture
     assert story.told[0] == ["end"]
     story.passes(1)
     assert story.told[0] == ["end", "kill"]
-    assert "endpoint a has not ended within 20 s: it is killed" in caplog.text
+    assert "endpoint a has not ended within 20 s: killing it" in caplog.text
     assert story.ends(0)
 
 
@@ -147,8 +147,8 @@ def test_it_is_broken_off_where_one_does_not_come_back(
     assert story.ends(0)
     story.children[0].given_up = how == "given up"
     story.passes(READY_S)
-    said = "given up" if how == "given up" else "not ready after 60 s"
-    assert f"the restart is broken off: endpoint a is {said}" in caplog.text
+    said = "the supervisor gave up endpoint a" if how == "given up" else "endpoint a is not ready after 60 s"
+    assert f"the restart has stopped: {said}" in caplog.text
     story.children[0].is_ready = True
     story.passes(100)
     assert story.told == [["end"], [], []]
@@ -163,7 +163,7 @@ def test_it_is_broken_off_before_it_begins_where_another_is_not_ready(
     story.children[1].is_ready = False
     story.rolling.ask(story.now)
     story.passes(READY_S)
-    assert "the restart is broken off: endpoint b is not ready" in caplog.text
+    assert "the restart has stopped: endpoint b is not ready" in caplog.text
     story.children[1].is_ready = True
     story.passes()
     assert story.told == [[], [], []]
@@ -183,4 +183,4 @@ def test_asked_again_meanwhile_all_are_restarted_once_more_after_it(
             story.passes()
     story.passes()
     assert story.told == [["end"] * 2] * 3
-    assert "once more, after this time" in caplog.text
+    assert "restarting them once more afterwards" in caplog.text

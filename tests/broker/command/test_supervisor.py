@@ -154,9 +154,9 @@ async def test_a_second_ctrl_c_ends_all_at_once_and_a_second_sigterm_does_not(tm
         while time.monotonic() < ended:
             started.process.child.signal(signal.SIGTERM)
             await asyncio.sleep(0.05)
-        assert "told to end twice" not in started.process.said()
+        assert "second order to end" not in started.process.said()
         assert await started.process.end(signal.SIGINT) == 1
-        assert "told to end twice: endpoint e-1 is killed" in started.process.said()
+        assert "second order to end: killing endpoint e-1" in started.process.said()
         await until(lambda: not [pid for pid in family if alive(pid)])
 
 
@@ -189,7 +189,7 @@ async def test_a_second_command_at_a_shared_port_is_told_that_one_starts_all(tmp
         async with ingeborg(tmp_path, "serve", *options) as process:
             assert await process.ended() == 2
             assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in process.said()
-            assert "started by one command, with --endpoints N" in process.said()
+            assert "with one command and --endpoints N" in process.said()
 
 
 async def test_a_second_supervisor_of_the_name_gives_up_and_the_first_one_s_endpoints_go_on(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ async def test_a_second_supervisor_of_the_name_gives_up_and_the_first_one_s_endp
             assert await second.ended() == NAME_TAKEN
             for name, url in started.urls.items():
                 assert f"endpoint '{name}' runs already, at {url.rstrip('/')}; give every endpoint" in second.said()
-                assert f"endpoint {name} is given up: another one has its name" in second.said()
+                assert f"giving up endpoint {name}: another one has its name" in second.said()
             assert "starting it again" not in second.said()
         ports.close()
         assert started.family() == family
@@ -217,7 +217,7 @@ async def test_an_endpoint_whose_name_was_taken_is_not_started_again_and_the_oth
         async with ingeborg(tmp_path, "serve", *options) as stranger:
             url = await stranger.ready_url()
             os.kill(victim, signal.SIGCONT)
-            await until(lambda: "endpoint e-2 is given up" in started.process.said())
+            await until(lambda: "giving up endpoint e-2" in started.process.said())
             assert url.rstrip("/") in started.process.said()
             await round_trip(started.urls["e-1"])
             await round_trip(url)

@@ -104,7 +104,7 @@ async def test_the_sender_of_an_enormous_frame_learns_why_it_was_closed(tmp_path
             await slow.upgrade()
             slow.writer.write(raw_frame(TEXT, b"", length=(16 << 20) + 1))
             assert await slow.close_code() == 1009
-            # Most of the frame comes only now; a reset would end this, and on other systems drop the close frame as well.
+            # Most of the frame comes only now; a reset would end this, and on other systems also drop the close frame.
             slow.writer.write(bytes(16 << 20))
             await slow.writer.drain()
             assert await slow.rest() == b""

@@ -31,7 +31,7 @@ def test_the_list_says_what_to_do_and_errors_are_exit_code_1() -> None:
         "error    c: bad\n"
         "         → do this\n"
         "           then that\n"
-        "3 checked: 1 errors, 1 warnings\n"
+        "3 findings: 1 errors, 1 warnings\n"
     )
     assert command.show(ONE_OF_EACH[:2], as_json=False, out=out) == 0
 
@@ -59,7 +59,7 @@ async def test_a_check_that_hangs_or_fails_is_told_and_the_others_go_on() -> Non
     finally:
         never.set()
     assert (hung[0].level, hung[0].check) == (Level.ERROR, "disk")
-    assert "nothing was known after 0.05 s" in hung[0].seen
+    assert "no result after 0.05 s" in hung[0].seen
     assert "KeyError" in failed[0].seen
 
 

@@ -52,7 +52,7 @@ async def test_a_store_is_found_good_and_left_as_it_is(store: Path) -> None:
 
 async def test_none_is_made_where_none_is(tmp_path: Path) -> None:
     absent = tmp_path / "a" / "b"
-    assert "is not there yet" in embedded.directory(absent)[0].seen
+    assert "does not exist yet" in embedded.directory(absent)[0].seen
     assert (await embedded.contents(absent, MAP_BYTES))[0].seen == "none yet"
     assert embedded.room(absent, MAP_BYTES)[0].level == "ok"
     assert inside(tmp_path) == []
@@ -129,7 +129,7 @@ async def test_what_is_no_store_is_found(tmp_path: Path, store: Path) -> None:
     assert (finding.level, "meta page 0 is not LMDB's" in finding.seen) == ("error", True)
     (store / "durable" / "lock.mdb").unlink()
     (copy,) = await embedded.contents(store, MAP_BYTES)
-    assert (copy.level, "not looked at" in copy.seen) == ("ok", True)
+    assert (copy.level, "not checked" in copy.seen) == ("ok", True)
     assert not (store / "durable" / "lock.mdb").exists()
 
 
@@ -148,6 +148,6 @@ async def test_a_directory_that_does_not_answer_is_given_up(tmp_path: Path, monk
     try:
         for looked in (embedded.contents(tmp_path, 1 << 20), command._cluster(options, tmp_path)):
             (finding,) = await ended("the store", looked, limit_s=0.1)
-            assert (finding.level, finding.seen) == ("error", "nothing was known after 0.1 s")
+            assert (finding.level, finding.seen) == ("error", "no result after 0.1 s")
     finally:
         over.set()

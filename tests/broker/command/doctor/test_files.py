@@ -47,7 +47,7 @@ def test_a_secret_for_its_owner_only_is_fine_and_is_not_shown(tmp_path: Path) ->
     [
         ("sixteen bytes or more", 0o644, "error", "chmod 600 "),
         ("sixteen bytes or more", 0o640, "warning", "its group"),
-        ("short\n", 0o600, "error", "has 5 bytes; 16 at least"),
+        ("short\n", 0o600, "error", "has 5 bytes, fewer than 16"),
     ],
 )
 def test_a_bad_secret_is_found(tmp_path: Path, text: str, mode: int, level: str, words: str) -> None:
@@ -56,7 +56,7 @@ def test_a_bad_secret_is_found(tmp_path: Path, text: str, mode: int, level: str,
 
 def test_a_secret_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    only(files.secret(ServeOptions(peer_secret_file=str(tmp_path / "none"))), "error", "is not there", "openssl rand")
+    only(files.secret(ServeOptions(peer_secret_file=str(tmp_path / "none"))), "error", "does not exist", "openssl rand")
     only(files.secret(ServeOptions(store=f"lmdb:{tmp_path}")), "ok", "first endpoint that starts makes it")
     only(files.secret(ServeOptions(store="riak:a:1,b:2")), "warning", "each machine", "--peer-secret-file")
     assert list(tmp_path.iterdir()) == []
@@ -70,7 +70,7 @@ def test_keys(tmp_path: Path) -> None:
     auth.new_keys(file)
     options = ServeOptions(auth_keys=str(file))
     secret = json.loads(file.read_text())["keys"][0]["k"]
-    assert secret not in str(only(files.keys(options), "ok", "1 keys, 1 of them can sign"))
+    assert secret not in str(only(files.keys(options), "ok", "1 keys, of which 1 can sign"))
     file.chmod(0o644)
     only(files.keys(options), "error", "can be read by everybody", f"chmod 600 {file}")
     file.write_text("{")
@@ -80,12 +80,12 @@ def test_keys(tmp_path: Path) -> None:
 def test_no_keys_where_only_this_machine_or_everybody_comes() -> None:
     only(files.keys(ServeOptions()), "ok", "none")
     only(files.keys(ServeOptions(host="0.0.0.0")), "error", "refuses to start", "--new-keys")
-    only(files.keys(ServeOptions(host="0.0.0.0", insecure=True)), "warning", "reads and publishes everything")
+    only(files.keys(ServeOptions(host="0.0.0.0", insecure=True)), "warning", "can read and publish everything")
 
 
 def test_no_keys_where_a_server_is_asked() -> None:
     for url in ("https://radio.example/x?key=s3cr3t", "http://127.0.0.1:8000/", "http://localhost/"):
-        seen = only(files.keys(ServeOptions(host="0.0.0.0", auth_url=url)), "ok", "is asked who may connect")
+        seen = only(files.keys(ServeOptions(host="0.0.0.0", auth_url=url)), "ok", "whether a client may connect")
         assert "s3cr3t" not in str(seen)
     only(files.keys(ServeOptions(auth_url="http://radio.example/")), "warning", "over HTTP", "https://")
 

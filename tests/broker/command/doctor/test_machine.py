@@ -24,7 +24,7 @@ def test_open_files(files_limit: int) -> None:
     (enough,) = machine.open_files(800)
     assert (enough.level, "824 connections" in enough.seen) == ("ok", True)
     (few,) = machine.open_files(825)
-    assert (few.level, "825 are wanted" in few.seen, "1025" in few.todo) == ("error", True, True)
+    assert (few.level, "you want 825" in few.seen, "1025" in few.todo) == ("error", True, True)
     (unsaid,) = machine.open_files(None)
     assert (unsaid.level, "10000" in unsaid.todo) == ("warning", True)
 

@@ -50,7 +50,7 @@ async def test_a_free_port_one_of_an_endpoint_and_one_of_another_program(tmp_pat
 
 
 async def test_a_host_that_is_not_of_this_machine_or_of_none() -> None:
-    assert "no address of this machine" in (await at_port(9, "192.0.2.1")).seen
+    assert "not an address of this machine" in (await at_port(9, "192.0.2.1")).seen
     assert "no host" in (await at_port(9, "no host")).seen
 
 
@@ -127,10 +127,10 @@ class Pages:
         (
             {"differing": 2},
             "warning",
-            "it has replication off, history store, and 2 other endpoints have other settings",
+            "it has replication off, history store, and 2 other endpoints have other cluster settings",
         ),
         ({"ahead_s": 5.0}, "warning", "its clock is +"),
-        ({"ahead_s": -60.0}, "error", "by which the times of tokens may be off"),
+        ({"ahead_s": -60.0}, "error", "more than the leeway of"),
         ({"ahead_s": 0.4}, "ok", "its clock is"),
     ],
 )
@@ -153,7 +153,7 @@ async def test_another_clock_is_between_the_two_figures_said() -> None:
 async def test_one_that_does_not_answer_lives_or_is_dead() -> None:
     gone = Endpoint("there", "i", free_url(), 1)
     (cut,) = await network.peer(gone, lives=True)
-    assert (cut.level, "it lives" in cut.seen, "curl -v http://127.0.0.1:" in cut.todo) == ("error", True, True)
+    assert (cut.level, "it is alive" in cut.seen, "curl -v http://127.0.0.1:" in cut.todo) == ("error", True, True)
     (dead,) = await network.peer(gone, lives=False)
     assert (dead.level, "no sign of life" in dead.seen, "connection refused" in dead.seen) == ("warning", True, True)
 

@@ -15,7 +15,7 @@ async def test_a_cluster_that_is_set_up_is_found_good_before_and_after_its_store
         findings = [*await checks.nodes(riak.addresses), *await checks.set_up(riak.addresses, "ingeborg")]
         assert [finding.level for finding in findings] == ["ok"] * 5
         assert findings[0].seen == "answers, Riak 3.2.1"
-        assert findings[-1].seen.startswith("none yet under the namespace ingeborg; if there should be one")
+        assert findings[-1].seen.startswith("no store yet under the namespace ingeborg; if you expect one")
         assert not riak.memory.bucket_names(b"ingeborg")
         store = RiakStore(riak.addresses)
         await store.open()
