@@ -274,8 +274,8 @@ class Accepting:
         most = files_max()
         self._refused(
             "no file",
-            f"clients have all open files that they get: {most - spare_files(most)} of {most}; new ones are refused "
-            "until some go, or `ulimit -n` is raised",
+            f"clients have all open files that they get: {most - spare_files(most)} of {most}; refusing new ones "
+            "until some leave, or `ulimit -n` is raised",
         )
 
     def _refused(self, kind: str, text: str) -> None:

@@ -43,8 +43,8 @@ class Pages:
         self._access = access
 
     def answer(self, request: Request, path: str, internal: bool) -> Response | Later | None:
-        """Return the response to a request of the path. ``None``: the path is a link's, or a client's, which the
-        internal address does not serve.
+        """Return the response to a request of the path. ``None``: the path is a link's, or, except at the internal
+        address, a client's.
 
         ``internal``: the request came to the internal address, which serves only links, health and metrics.
         """

@@ -56,7 +56,7 @@ export class Overview {
             lines: [
                 { name: "published", label: "Published", hint: "Publishes received from clients" },
                 { name: "delivered", label: "Delivered", hint: "Messages put into clients' outboxes" },
-                { name: "duplicates", label: "Duplicates", hint: "Publishes dropped because their payload was seen lately" },
+                { name: "duplicates", label: "Duplicates", hint: "Publishes dropped because their payload came recently" },
             ],
             format: rate,
             length: HISTORY,

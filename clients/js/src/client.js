@@ -503,7 +503,7 @@ export class Client {
    */
   notifications({ signal } = {}) {
     if (this.#options.onNotification !== undefined) {
-      throw new TypeError("onNotification takes the place of the iterator");
+      throw new TypeError("onNotification replaces the iterator");
     }
     return this.#inbox.notifications(signal);
   }
@@ -708,10 +708,10 @@ export class Client {
     try {
       message = JSON.parse(text);
     } catch (error) {
-      throw new Garbage(`the endpoint sent what is not JSON: ${error instanceof Error ? error.message : error}`);
+      throw new Garbage(`the endpoint sent invalid JSON: ${error instanceof Error ? error.message : error}`);
     }
     if (typeof message !== "object" || message === null || Array.isArray(message)) {
-      throw new Garbage("the endpoint sent what is not a JSON object");
+      throw new Garbage("the endpoint sent JSON that is not an object");
     }
     if (Object.hasOwn(message, "broadcast")) {
       this.#inbox.put(notificationOf(message));
@@ -1006,8 +1006,8 @@ function listOf(topics) {
  * @returns {Notification}
  */
 function notificationOf({ key = null, broadcast, mid, kept }) {
-  if (key !== null && typeof key !== "string") throw new Garbage("the endpoint sent a key that is no string");
+  if (key !== null && typeof key !== "string") throw new Garbage("the endpoint sent a key that is not a string");
   if (mid === undefined) return { key, broadcast };
-  if (typeof mid !== "string") throw new Garbage("the endpoint sent a mid that is no string");
+  if (typeof mid !== "string") throw new Garbage("the endpoint sent a mid that is not a string");
   return kept === true ? { key, broadcast, mid, kept } : { key, broadcast, mid };
 }

@@ -200,7 +200,7 @@ export class Inbox {
       const { onGap } = this.#options;
       const topics = await this.#topicsLacking(mark.gap);
       if (onGap !== undefined) await onGap({ topics });
-      else console.warn(`messages may be lacking, of ${topics === null ? "any topic" : topics.join(", ")}: see onGap`);
+      else console.warn(`messages may be missing, of ${topics === null ? "any topic" : topics.join(", ")}: see onGap`);
     }
     this.#reach(mark);
   }

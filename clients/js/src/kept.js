@@ -56,7 +56,7 @@ export const subscriptionOf = (topic, filter) => (filter === undefined ? { topic
 export class Kept {
   /** The grace time, as an endpoint stated it last. */
   graceMs = Infinity;
-  /** More had ended than the reply named: the next reply after these are renewed tells whose they were. */
+  /** The reply did not name all that had ended: once these are renewed, the next reply names the rest. */
   isUnsure = false;
   /** @type {Map<string, number>} */
   #ends = new Map(); // by key: when its time is up, or infinity

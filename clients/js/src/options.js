@@ -159,12 +159,12 @@ export function checkUrl(text) {
   try {
     url = new URL(text);
   } catch {
-    throw new TypeError("that is no URL, such as wss://broker.example");
+    throw new TypeError("that is not a URL; give one such as wss://broker.example");
   }
-  if (url.protocol !== "ws:" && url.protocol !== "wss:") throw new TypeError("that is no ws: or wss: URL");
+  if (url.protocol !== "ws:" && url.protocol !== "wss:") throw new TypeError("that is not a ws: or wss: URL");
   if (url.hash !== "") throw new TypeError("a WebSocket URL has no fragment");
-  if (url.username !== "" || url.password !== "") throw new TypeError("not into the URL: names go into `token`");
-  if (url.searchParams.has("access_token")) throw new TypeError("not into the URL: a token goes into `token`");
+  if (url.username !== "" || url.password !== "") throw new TypeError("a URL must not contain a name or a password: use `token`");
+  if (url.searchParams.has("access_token")) throw new TypeError("a URL must not contain a token: use `token`");
 }
 
 /**

@@ -55,7 +55,7 @@ export function recoveryOf(recover) {
     storage = globalThis.localStorage;
     storage.getItem(recover.key);
   } catch (error) {
-    throw new TypeError("recover: { key } needs localStorage, which is not to be had here: give a position instead", {
+    throw new TypeError("recover: { key } needs localStorage, which is missing here: give a position instead", {
       cause: error,
     });
   }
@@ -266,7 +266,7 @@ function both(one, other) {
 export function markOf(message) {
   const { position, gap } = message;
   if (gap === undefined && isPosition(position)) return { position };
-  if (position !== undefined && !isPosition(position)) throw new Garbage("the endpoint sent what is no position");
+  if (position !== undefined && !isPosition(position)) throw new Garbage("the endpoint sent an invalid position");
   const lacking = lackingOf(gap);
   return position === undefined ? { gap: lacking } : { gap: lacking, position };
 }

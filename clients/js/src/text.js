@@ -150,7 +150,7 @@ export function filterFields(filter) {
  */
 export function checkFilter(filter) {
   if (!isObject(filter)) {
-    throw new TypeError("a filter has to be an object of attributes, each with the list of what it may be");
+    throw new TypeError("a filter has to be an object of attributes, each with the list of its permitted values");
   }
   // Written as null, or left out, they would make another filter.
   JSON.stringify(filter, (name, value) => {

@@ -397,7 +397,7 @@ test("without a handler a gap is said in the console; what the handler throws en
   const silent = await opened(t, endpoint, { recover: true, onNotification: () => {} });
   gap(endpoint.connection, { topics: ["a"] });
   await settled(silent);
-  assert.match(warn.mock.calls[0].arguments[0], /may be lacking, of a: see onGap/);
+  assert.match(warn.mock.calls[0].arguments[0], /may be missing, of a: see onGap/);
   const failing = () => {
     throw new RangeError("the program's own");
   };

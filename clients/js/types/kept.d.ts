@@ -28,7 +28,7 @@ export declare class Kept {
     #private;
     /** The grace time, as an endpoint stated it last. */
     graceMs: number;
-    /** More had ended than the reply named: the next reply after these are renewed tells whose they were. */
+    /** The reply did not name all that had ended: once these are renewed, the next reply names the rest. */
     isUnsure: boolean;
     get size(): number;
     /** @returns {string[]} The topics of the list, some perhaps twice. */

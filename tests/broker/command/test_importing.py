@@ -118,7 +118,7 @@ async def test_filters_and_terms_are_taken_from_every_line_but_for_what_is_over(
         b'{"client_id": "d", "topic": "a", "filter": {"price": [5, {"numeric": ["<", 2]}, 5.0]}, "ends_at": 4e9}',
         b'{"topic": "a", "subscriptions": [{"client_id": "d", "until": "disconnect"},'
         b' {"client_id": 7, "ends_at": 1.5}, {"client_id": 7, "filter": {"zip": [1]}, "ends_at": 4000000000.5}]}',
-        b'{"client_id": "d", "topic": "a"}',  # it stays: no term beats any
+        b'{"client_id": "d", "topic": "a"}',  # it stays: having no term overrides any
         b'{"topic": "b", "subscriptions": [{"client_id": "c", "until": "disconnect", "ends_at": 4000000000}]}',
     ]
     assert await command.run(b"\n".join(lines)) == 0
