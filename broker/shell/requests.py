@@ -1,8 +1,8 @@
-"""The head of an HTTP request, with which a client's connection begins, and the answer to a malformed one. SPEC 1.2.
+"""The head of the HTTP request that begins a client's connection, and the answer to a malformed one. SPEC 1.2.
 
-Owns: how a body is announced, and the answer to what is no request. Must never: read a body. The answer is sent when
-the head has come. The socket then reads on for a while, and nobody looks at what it reads (RFC 9112 section 9.6). A
-connection that were closed with bytes unread would be reset, and the client might never see the answer.
+Owns: how a request announces a body, and the answer to a malformed request. Must never: read a body. The answer goes
+out once the head has come. The socket then reads on for a while, and drops the bytes (RFC 9112 section 9.6): if the
+endpoint closed a connection with unread bytes, TCP would reset it, and the client might never see the answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from websockets.protocol import CONNECTING, Protocol
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-#: The most bytes of a line of the head, with its end: a header of all that is sent on to `auth-url`
+#: The most bytes of a line of the head, with its end: a header with everything that goes to `auth-url`
 #: (``access.admission``), or a first line with a token of that size, and some room for the rest of the line.
 LINE_BYTES_MAX: Final = 17 << 10
 
@@ -39,7 +39,7 @@ ReadLine = Callable[[int, type[Exception]], Generator[None, None, bytes | bytear
 
 
 class BadRequest(Exception):
-    """It is no request that can be answered. ``str(error)`` is the text of the answer."""
+    """The endpoint cannot answer it as a request. ``str(error)`` is the text of the answer."""
 
     def __init__(self, status: http.HTTPStatus, text: str) -> None:
         super().__init__(text)
@@ -47,14 +47,14 @@ class BadRequest(Exception):
 
 
 class RequestProtocol(ServerProtocol):
-    """The library's server, with two differences. Every request gets to ``handshake``, one that has a body too. In
-    place of what is no request comes the ``Response`` to it. It also goes on without a subprotocol where the client
-    offers none that is known here."""
+    """The library's server, with three differences. Every request gets to ``handshake``, also one with a body. For a
+    malformed request, ``handshake`` gets its ``Response``. And the handshake succeeds without a subprotocol if the
+    client offers none that the endpoint knows."""
 
-    has_body = False  # the request announces one
+    has_body = False  # whether the request announces one
 
     def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
-        """The first of ours that it offers."""
+        """Choose the first of our subprotocols that the client offers."""
         return next((each for each in self.available_subprotocols or () if each in subprotocols), None)
 
     def parse(self) -> Generator[None]:
@@ -68,14 +68,14 @@ class RequestProtocol(ServerProtocol):
                 self.handshake_exc = error
                 refusal = _refusal(error)
                 self.events.append(self.reject(refusal.status, f"{refusal}\n"))
-                yield  # for the last time: once it has been answered another parser takes what comes
+                yield  # for the last time: after the answer another parser takes the bytes
             request.path = origin_form(request.path)
             self.events.append(request)
         yield from Protocol.parse(self)
 
 
 def origin_form(target: str) -> str:
-    """The path and the query of a request's target. Proxies may send the whole URL; it means the same."""
+    """Return the path and the query of a request's target. Proxies can send the whole URL, which means the same."""
     whole = _SCHEME_AND_HOST.match(target)
     if whole is None:
         return target
@@ -84,8 +84,8 @@ def origin_form(target: str) -> str:
 
 
 class _Head:
-    """The lines of a head. Those that announce a body are kept from the library, which refuses it. The limits on their
-    length are ours."""
+    """Reads the lines of a head, with our own limits on their length. Withholds the lines that announce a body from the
+    library, which refuses one."""
 
     def __init__(self, read_line: ReadLine) -> None:
         self._read_line = read_line
@@ -94,7 +94,7 @@ class _Head:
         self._kept: dict[bytes, bytes] = {}  # value by name in lower case
 
     def read_line(self, library_max: int, too_long: type[Exception]) -> Generator[None, None, bytes | bytearray]:
-        """The next line that is for the library. Raises ``BadRequest``, and what the reader does."""
+        """Return the next line for the library. Raises ``BadRequest``, and the reader's errors."""
         while True:
             line = yield from self._read_line(min(LINE_BYTES_MAX, self._left), too_long)
             self._left -= len(line)
@@ -103,12 +103,12 @@ class _Head:
             if self._is_first or name not in (_LENGTH, _CODING) or not line.endswith(b"\r\n"):
                 self._is_first = False
                 return line
-            if self._kept:  # another length, or both: two readers would not agree where the request ends
+            if self._kept:  # another length, or both: two parsers could disagree about the request's end
                 raise BadRequest(http.HTTPStatus.BAD_REQUEST, "The request's body is announced twice")
             self._kept[name] = value.strip()
 
     def has_body(self, request: Request) -> bool:
-        """Is a body announced? Raises ``BadRequest``."""
+        """Does the head announce a body? Raises ``BadRequest``."""
         for name, value in self._kept.items():
             if name == _CODING and (request.protocol == "HTTP/1.0" or value.lower() != b"chunked"):
                 raise BadRequest(http.HTTPStatus.NOT_IMPLEMENTED, "Transfer-Encoding can be chunked, from HTTP 1.1 on")
@@ -120,7 +120,7 @@ class _Head:
 
 
 def _refusal(error: Exception) -> BadRequest:
-    """The answer to it. It does not repeat the request, which may hold a token."""
+    """Return the answer to the error. It does not repeat the request, which may hold a token."""
     if isinstance(error, BadRequest):
         return error
     if isinstance(error, RequestLineTooLong):

@@ -69,7 +69,7 @@ async def test_it_records_a_value_and_says_when_it_counts(tmp_path: Path) -> Non
         assert await run(tmp_path, "replication", "on") == (
             0,
             "replication: on\nhistory: store\n",
-            "ingeborg cluster: replication was on already\n",
+            "ingeborg cluster: replication is on already\n",
         )
 
 

@@ -350,7 +350,7 @@ async def test_sub_goes_on_where_it_has_ended(
             "position": "p0",
             "mids": [f"e.{each + 1}" for each in range(number)],
         }
-    lacking = [line for line in said.err.splitlines() if "lacking" in line]
+    lacking = [line for line in said.err.splitlines() if "missing" in line]
     assert lacking == [
         "ingeborg sub: messages may be missing here, of t: read the current state again",
         "ingeborg sub: messages may be missing here, of u; any in 2 of 4096 slots: read the current state again",

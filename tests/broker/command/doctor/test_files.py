@@ -149,4 +149,4 @@ def test_a_key_of_another_certificate_one_that_others_read_and_none(authority: A
     one.key.chmod(0o644)
     assert [finding.level for finding in files.certificate(options)] == ["ok", "error", "ok"]
     only(files.certificate(ServeOptions()), "ok", "nothing leaves this machine")
-    only(files.certificate(ServeOptions(host="0.0.0.0")), "warning", "can be read", "--tls-cert")
+    only(files.certificate(ServeOptions(host="0.0.0.0")), "warning", "can read everything", "--tls-cert")
