@@ -19,7 +19,7 @@
 /**
  * One connection whose handshake is done.
  * @typedef {object} Socket
- * @property {boolean} takesMore It is open, and the endpoint has read what was written.
+ * @property {boolean} takesMore It is open, and no written data waits for the endpoint to read it.
  * @property {boolean} isOver
  * @property {number} heardMs When the endpoint last sent something, as of `Date.now()`.
  * @property {number | null} closeCode The endpoint's close code, if it gave one.

@@ -36,7 +36,7 @@ export type SocketOptions = {
 };
 export type Socket = {
     /**
-     * It is open, and the endpoint has read what was written.
+     * It is open, and no written data waits for the endpoint to read it.
      */
     takesMore: boolean;
     isOver: boolean;
@@ -103,7 +103,7 @@ export type Connect = (url: string, options: SocketOptions) => Promise<Socket>;
 /**
  * One connection whose handshake is done.
  * @typedef {object} Socket
- * @property {boolean} takesMore It is open, and the endpoint has read what was written.
+ * @property {boolean} takesMore It is open, and no written data waits for the endpoint to read it.
  * @property {boolean} isOver
  * @property {number} heardMs When the endpoint last sent something, as of `Date.now()`.
  * @property {number | null} closeCode The endpoint's close code, if it gave one.
