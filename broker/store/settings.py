@@ -1,6 +1,6 @@
 """The settings of a cluster as a store records them.
 
-Owns: the form of a record, and what counts of two. Must never: know a store, or what a setting does.
+Owns: the form of a record, and how two records become one. Must never: know a store, or what a setting does.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from ingeborg.broker.core.model import HISTORIES, Settings
 
 
 def unpacked(value: Any) -> Settings:
-    """The settings of a record as it is stored. ``ValueError`` for what is none."""
+    """Return the settings in a stored record. Raise ``ValueError`` if the record is invalid."""
     if not isinstance(value, list) or list(map(type, value)) != [bool, str] or value[1] not in HISTORIES:
-        raise ValueError("no settings where they belong")
+        raise ValueError("the record of settings is invalid")
     return Settings(*value)
 
 
 def packed(settings: Settings) -> list[Any]:
-    """The record of the settings. ``ValueError`` for what are none."""
+    """Return the record of the settings. Raise ``ValueError`` if they are invalid."""
     record = list(settings)
     unpacked(record)
     return record
 
 
 def weaker(one: Settings, other: Settings) -> Settings:
-    """What both promise."""
+    """Return the settings that both promise."""
     return Settings(one.replication and other.replication, min(one.history, other.history, key=HISTORIES.index))

@@ -716,7 +716,7 @@ async def test_what_is_no_cursor_or_no_page_is_refused(riak: RiakDouble, store_o
     store = await store_on(riak)
     for cursor in ("", "x", "0" * 31, "A" * 32):
         for work in (store.filtered("rock", cursor, 1), store.expiring(7, cursor, 1), store.topics("ann", cursor, 1)):
-            with pytest.raises(ValueError, match="no cursor of this store"):
+            with pytest.raises(ValueError, match="not a cursor of this store"):
                 await work
     with pytest.raises(ValueError, match="one filter"):
         await store.filtered("rock", "0" * 32, 0)

@@ -294,7 +294,7 @@ async def test_a_directory_that_is_a_file_or_lies_in_one_is_refused(tmp_path: Pa
 
 async def test_a_map_larger_than_the_address_space_is_refused(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path, map_size_bytes=1 << 60)
-    with pytest.raises(StoreMisconfigured, match="give a smaller map size"):
+    with pytest.raises(StoreMisconfigured, match="set a smaller map size"):
         await store.open()
 
 
@@ -419,7 +419,7 @@ async def test_settings_survive_a_reboot_and_what_is_no_record_of_them_is_damage
         assert await store.settings() == wanted
     planted(tmp_path, Lane.DURABLE, settings=b"\xc3")  # true
     async with opened(tmp_path) as store:
-        with pytest.raises(StoreError, match=r"found damage in .*: no settings where they belong"):
+        with pytest.raises(StoreError, match=r"found damage in .*: the record of settings is invalid"):
             await store.settings()
         await store.set_settings(wanted)
         assert await store.settings() == wanted

@@ -74,7 +74,7 @@ def test_one_has_the_descriptors_and_the_standard_error_that_it_was_given(
     os.write(end, b"Fatal Python error: Bus error\n")
     mine.close()
     assert process.wait(PATIENCE_S) == 0
-    assert "Fatal Python error: Bus error\ningeborg: the endpoint died as it says above" in capfd.readouterr().err
+    assert "Fatal Python error: Bus error\ningeborg: the endpoint died as shown above" in capfd.readouterr().err
     os.close(words)
     os.close(end)
 

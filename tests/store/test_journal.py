@@ -185,12 +185,12 @@ async def test_what_is_no_message_is_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kept", "forgotten", "floors", "said"),
     [
-        ([message(SLOTS, 1)], [], [], "4096 is no slot"),
-        ([message(1, -1)], [], [], "-1 is no stamp"),
-        ([], [(-1, 1)], [], "-1 is no slot"),
-        ([], [], [(1, 1 << 64)], "is no stamp"),
-        ([], [(1, VOID)], [], "is no stamp"),
-        ([message(1, 1, b"x" * RETAINED_BYTES_MAX)], [], [], "is not kept: 3,145,728 at most"),
+        ([message(SLOTS, 1)], [], [], "4096 is not a slot"),
+        ([message(1, -1)], [], [], "-1 is not a stamp"),
+        ([], [(-1, 1)], [], "-1 is not a slot"),
+        ([], [], [(1, 1 << 64)], "is not a stamp"),
+        ([], [(1, VOID)], [], "is not a stamp"),
+        ([message(1, 1, b"x" * RETAINED_BYTES_MAX)], [], [], "too large to retain: 3,145,728 at most"),
     ],
 )
 async def test_what_cannot_be_kept_is_refused_and_nothing_is_written(

@@ -1,29 +1,29 @@
-"""How subscriptions end in the embedded store, and what the store remembers of their ends.
+"""How subscriptions end in the embedded store, and how the store remembers their ends.
 
-Owns: the database ``terms`` as expiry reads it, ``ended`` as an endpoint sees it, and the steps of ``end``. What the
-writers do in a transaction is in ``subscription_operations.py`` and ``operations.py``. Must never: hold a transaction
-across an ``await``, read for longer than ``SLICE_S`` without one, or look at a subscription without a term.
+Owns: the database ``terms`` as expiry reads it, ``ended`` as an endpoint sees it, and the steps of ``end``. The
+writers' changes within a transaction are in ``subscription_operations.py`` and ``operations.py``. Must never: hold a
+transaction across an ``await``, read for longer than ``SLICE_S`` without one, or read a subscription without a term.
 
-The soft environment has locations, what has ended, and most subscriptions until disconnect (``subscriptions.py``): one
-transaction compares the location, takes the subscription out and names it in ``ended``. Then ``end`` looks whether the
-durable environment has the subscription by now. If so it has not ended, and ``end`` takes the name out again.
+The soft environment has locations, ``ended``, and most subscriptions until disconnect (``subscriptions.py``). One
+transaction compares the location, removes the subscription and names it in ``ended``. Then ``end`` checks whether the
+durable environment has the subscription by now. If so, it has not ended, and ``end`` removes the name again.
 
 A subscription of the durable environment ends in three transactions, in this order:
 
-1. The soft writer compares the location, where it counts, and names the subscriptions in ``ended``.
-2. The durable writer takes out those that still have the given stamp.
-3. The soft writer names those no longer that turned out to have another stamp, or no term.
+1. The soft writer compares the location, if that matters, and names the subscriptions in ``ended``.
+2. The durable writer removes those that still have the given stamp.
+3. The soft writer removes the names of those that turned out to have another stamp, or no term.
 
-A ``listen`` that was committed before the first step is seen by it. One that comes later finds ``ended`` written. A
-process that dies after the first step leaves a subscription that ``ended`` names: its client subscribes once more, and
-the next expiry walk ends it otherwise. A subscription that is gone before the first step is not named.
+The first step sees a ``listen`` that was committed before it. A later ``listen`` finds ``ended`` written. A process
+that dies after the first step leaves a subscription that ``ended`` names: either its client subscribes again, or the
+next expiry walk ends it. The first step does not name a subscription that is already gone.
 
-Where both environments have a subscription, the durable one counts. ``end`` first takes the soft one out, and names
-nothing: expiry may see it, if a process died before it could take it out.
+If both environments have a subscription, the durable one counts. ``end`` first removes the soft one without naming it.
+Expiry can meet such a copy if a process died before it could remove it.
 
-``ended`` has the stamp of each subscription, so that nobody takes out a name that a later subscription has: the third
-step compares it, and ``subscribe``, which takes names out after it has written, goes up to the stamps that its own
-transaction gives.
+``ended`` has the stamp of each subscription, so that nobody removes the name of a later subscription. The third step
+compares stamps. ``subscribe``, which removes names after it has written, removes only those whose stamps are below the
+stamps that its own transaction assigns.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from ingeborg.broker.store.embedded.subscription_operations import GONE, STAYS, 
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 ENDED_AT_BYTES: Final = 8
-"""In front of the value of ``ended``: who clears up reads these, and not a thousand topics."""
+"""Length of the time in front of a value of ``ended``, so that cleanup need not read a thousand topics."""
 
 TOPICS_AT_ONCE: Final = 4_096
-"""That are compared with what has ended of a client without a look at the clock: 0.2 ms."""
+"""Topics compared with a client's ``ended`` between two looks at the clock: 0.2 ms."""
 
 _Row = tuple[Any, Subscription]
-"""A subscription that is to end, and where its client has to be for that, or nothing."""
+"""A subscription to end, and where its client has to be for that, or nothing."""
 
 EndedItem = tuple[str, str | None, int]
 """A subscription that has ended: topic, filter, stamp."""
@@ -65,7 +65,7 @@ class EndedRecord(NamedTuple):
 
 
 def pack_ended(record: EndedRecord) -> bytes:
-    """The value, with as many of the last names as there may be."""
+    """Return the value, with the latest names up to the limits."""
     named = record.named[-ENDED_MAX:]
     packed = ormsgpack.packb([record.total, named])
     if len(packed) > ENDED_BYTES_MAX:
@@ -79,13 +79,13 @@ def pack_ended(record: EndedRecord) -> bytes:
 
 
 def unpack_ended(value: bytes) -> EndedRecord:
-    """What the value says."""
+    """Return the record in the value."""
     total, named = ormsgpack.unpackb(value[ENDED_AT_BYTES:])
     return EndedRecord(int.from_bytes(value[:ENDED_AT_BYTES], "big"), total, named)
 
 
 class Expiry:
-    """Those of one open store."""
+    """The expiry of one open store."""
 
     def __init__(
         self,
@@ -96,12 +96,14 @@ class Expiry:
         *,
         wall_clock: Callable[[], float],
     ) -> None:
-        """``database``: gives the handle of one that is open. ``durable``, ``soft``: the writers."""
+        """Keep the parts of the store. ``database`` returns the handle of an open database; ``durable`` and ``soft``
+        call the writers."""
         self._slices, self._database = slices, database
         self._durable, self._soft, self._wall_clock = durable, soft, wall_clock
 
     def slots(self) -> list[int]:
-        """Those that have subscriptions with a term, in order: a look for each in each lane, 8 ms at most."""
+        """Return the slots that have subscriptions with a term, in order: one seek for each slot and lane, at most 8
+        ms."""
         found: set[int] = set()
         for lane in self._lanes():
             with self._slices.reading(lane, "terms") as (_, terms):
@@ -113,11 +115,11 @@ class Expiry:
         return sorted(found)
 
     def _lanes(self) -> list[Lane]:
-        """Those that have subscriptions with a term to read, in this order (``subscriptions.py``)."""
+        """Return the lanes that have subscriptions with a term, in the order to read them (``subscriptions.py``)."""
         return [Lane.SOFT, Lane.DURABLE] if self._slices.holds(Lane.SOFT, "terms") else [Lane.DURABLE]
 
     async def page(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
-        """Some of those of the slot, in the order of their keys."""
+        """Return some of the slot's subscriptions with a term, in the order of their keys."""
         prefix = slot.to_bytes(SLOT_BYTES, "big")
         last = b"" if cursor is None else from_cursor(cursor, lambda key: len(key) in (2 * HASH_BYTES, 3 * HASH_BYTES))
         found: dict[bytes, bytes] = {}
@@ -129,7 +131,7 @@ class Expiry:
         return [subscription_in(found[key]) for key in page], rest
 
     async def _page(self, lane: Lane, prefix: bytes, after: bytes, limit: int) -> dict[bytes, bytes]:
-        """Keys and records of the lane; one more than the limit where there are more."""
+        """Return keys and records of the lane; one more than the limit if the lane has more."""
         found: dict[bytes, bytes] = {}
 
         def read_slice() -> bool:
@@ -150,7 +152,7 @@ class Expiry:
     async def end(
         self, batch: Sequence[tuple[Sequence[Subscription], Location | None, bool]]
     ) -> list[list[Subscription]]:
-        """Take them out; those that are, or were gone."""
+        """Remove them; return those that this call removed or that were already gone."""
         rows = [
             ((None if location is None else tuple(location), only), one)
             for subscriptions, location, only in batch
@@ -174,7 +176,7 @@ class Expiry:
                 expiring[Lane.DURABLE].append(number)
         if left:
             await self._soft("take_out", frames_of_subscriptions(left))
-        # Each part goes through all steps before the next: a `listen` waits for one of them, not for all.
+        # Each part goes through all steps before the next one starts, so a `listen` waits for one part only.
         for numbers, end in ((expiring[Lane.SOFT], self._end_soft), (expiring[Lane.DURABLE], self._end_durable)):
             for start in range(0, len(numbers), FRAME_ITEMS):
                 part = numbers[start : start + FRAME_ITEMS]
@@ -184,7 +186,7 @@ class Expiry:
         return [[one for one in subscriptions if next(states) != STAYS] for subscriptions, _, _ in batch]
 
     def _state(self, txn: lmdb.Transaction, entries: lmdb.Cursor, row: _Row) -> int:
-        """Return what the durable writer would say of the subscription."""
+        """Return the state that the durable writer would report for the subscription."""
         _, one = row
         record = value_of(txn, _place(one), self._database(Lane.DURABLE, "terms"))
         if record is not None:
@@ -193,7 +195,7 @@ class Expiry:
         return STAYS if entries.set_key_dup(digest(one.topic.encode()), entry) else GONE
 
     async def _end_soft(self, rows: Sequence[_Row]) -> list[int]:
-        """What has become of each of the soft lane."""
+        """End subscriptions of the soft lane; return the outcome for each."""
         states = await self._soft("end", zip(repeat(self._now_ms()), frames_of_subscriptions(rows)))
         durable = await self._slices.each(Lane.DURABLE, "subscribers", rows, self._state)
         if back := [(None, one) for (_, one), state in zip(rows, durable, strict=True) if state != GONE]:
@@ -201,7 +203,7 @@ class Expiry:
         return [state if other == GONE else STAYS for state, other in zip(states, durable, strict=True)]
 
     async def _end_durable(self, rows: Sequence[_Row]) -> list[int]:
-        """What has become of each of the durable lane."""
+        """End subscriptions of the durable lane; return the outcome for each."""
         named = await self._soft("has_ended", zip(repeat(self._now_ms()), frames_of_subscriptions(rows)))
         going = [(None, one) for (_, one), is_named in zip(rows, named, strict=True) if is_named]
         states = await self._durable("take_out", frames_of_subscriptions(going))
@@ -211,7 +213,7 @@ class Expiry:
         return [next(found) if is_named else STAYS for is_named in named]
 
     async def ended(self, clients: Sequence[str]) -> list[Ended | None]:
-        """What has ended of each."""
+        """Return the ended subscriptions of each client."""
         if not self._slices.holds(Lane.SOFT, "ended"):
             return [None] * len(clients)
 
@@ -225,8 +227,8 @@ class Expiry:
         return await self._slices.each(Lane.SOFT, "ended", clients, look)
 
     async def subscribed(self, batch: Sequence[Subscribe], before: int) -> None:
-        """These have not ended any more, as far as their stamps are less than ``before``. The writer is asked only
-        about what is named."""
+        """Remove these from ``ended`` if their stamps are below ``before``. Only names that ``ended`` has go to the
+        writer."""
         if not self._slices.holds(Lane.SOFT, "ended"):
             return
 
@@ -249,7 +251,7 @@ class Expiry:
             await self._soft("subscribed", zip(repeat(before), frames_of(rows)))
 
     async def tidy(self, kept_s: float) -> int:
-        """A step of it; how many records went."""
+        """Do one step of cleanup; return the number of records removed."""
         return sum(await self._soft("tidy", [(self._now_ms(), int(kept_s * 1000))]))
 
     def _now_ms(self) -> int:
@@ -257,11 +259,11 @@ class Expiry:
 
 
 def _place(one: Subscription) -> bytes:
-    """Its key in ``terms``."""
+    """Return the subscription's key in ``terms``."""
     prefix = prefix_of(one.topic, digest(one.topic.encode()))
     return prefix + digest(one.client.encode()) + key_of(one.filter)
 
 
 def _stamp(_: lmdb.Transaction, terms: lmdb.Cursor, row: _Row) -> int:
-    """That the subscription has in the lane; 0: it is not there."""
+    """Return the stamp that the subscription has in the lane; 0: the lane does not have it."""
     return subscription_in(cast(bytes, terms.value())).stamp if terms.set_key(_place(row[1])) else 0

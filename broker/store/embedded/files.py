@@ -1,10 +1,11 @@
-"""The embedded store's files: who may open them, whether they are whole, whether they are still those that were opened.
+"""The embedded store's files: who may open them, whether they are intact, and whether they have been replaced.
 
-Owns: their modes, what is looked at before LMDB maps them, the note that a store was made, how much room there is. Must
-never: open LMDB, or read a file through a map: of one that was cut, that ends the process (SIGBUS) without a word.
+Owns: their modes, the checks before LMDB maps them, the note that a store was made, and the room on the disk. Must
+never: open LMDB, or read a file through a map: if the file was truncated, that ends the process (SIGBUS) without a
+word.
 
-LMDB has no checksums. What is looked at here is what it needs in order to open an environment: both meta pages, the
-root pages, and that the file is as long as the meta page says. Source of the format: LMDB 0.9, ``mdb.c``, ``MDB_meta``.
+LMDB has no checksums. This module checks what LMDB needs to open an environment: both meta pages, the root pages, and
+that the file is as long as the meta page says. Source of the format: LMDB 0.9, ``mdb.c``, ``MDB_meta``.
 """
 
 from __future__ import annotations
@@ -25,32 +26,32 @@ import lmdb
 from ingeborg.broker.store.base import StoreLost, StoreMisconfigured
 
 PRIVATE_DIRECTORY, PRIVATE_FILE = 0o700, 0o600
-"""Who may read a lock file may hold it for ever, and with it every writer: so reading is for the owner alone, too."""
+"""A user who can read a lock file can hold its lock forever and block every writer. So only the owner may read."""
 
 MADE = "made"
-"""The note beside the lanes that the durable one was made. Without it an empty `data.mdb` would pass for a new one."""
+"""The note that the durable lane was made. Without it, an empty `data.mdb` would pass for a new one."""
 
 DISK_FULL_BYTES = 1 << 20
-"""Free bytes under which a failed write is called a full disk whatever the error says: LMDB's for a write that got
-half way is "Input/output error"."""
+"""Below this many free bytes, a failed write is reported as a full disk regardless of its error: LMDB reports
+"Input/output error" for a partial write."""
 
 ENVIRONMENT_FILES = ("data.mdb", "lock.mdb", "gate", "boot_id")
-"""All that a lane's directory may hold."""
+"""The only names that a lane's directory may hold."""
 
-_NOT_THE_STORES = "lost+found"  # in the root directory of a file system, whoever uses it
+_NOT_THE_STORES = "lost+found"  # in the root directory of every file system
 
-RESTORE = "restore it from a backup, or move the directory aside, start, and `ingeborg import` the latest export"
+RESTORE = "restore it from a backup, or move the directory away, start, and `ingeborg import` the latest export"
 
 
 class Damaged(StoreMisconfigured):
-    """A file is not what LMDB needs. Says which, and what is wrong with it; what to do depends on the lane."""
+    """A file is unusable for LMDB. The message names the file and the damage; the remedy depends on the lane."""
 
 
 # --- for the owner alone
 
 
 def make_directory(path: Path) -> None:
-    """Make it, for its owner alone, unless it is there. ``OSError``."""
+    """Make the directory, for its owner alone, unless it exists. Raises ``OSError``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         path.mkdir(PRIVATE_DIRECTORY)
@@ -58,20 +59,20 @@ def make_directory(path: Path) -> None:
         if not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(path)) from None
         return
-    path.chmod(PRIVATE_DIRECTORY)  # a umask may have taken what the owner needs
+    path.chmod(PRIVATE_DIRECTORY)  # a umask may have removed permissions that the owner needs
 
 
 def make_private(lane_directory: Path) -> list[str]:
-    """Give the lane's directory and its files to their owner alone; the paths of those that others could open.
+    """Restrict the lane's directory and its files to their owner; return the paths that others could open.
 
-    ``StoreMisconfigured``: it is another user's, or holds something else than files.
+    Raises ``StoreMisconfigured`` if another user owns it, or if it holds anything but files.
     """
     found = os.stat(lane_directory)
     _require_own(lane_directory, found)
     loose = []
     if _tighten(lane_directory, found, PRIVATE_DIRECTORY):
         loose.append(str(lane_directory))
-    # Only now that nobody else can put something else in their place.
+    # Only from here on can nobody else replace the files.
     for name in ENVIRONMENT_FILES:
         path = lane_directory / name
         held = regular_file(path)
@@ -83,10 +84,10 @@ def make_private(lane_directory: Path) -> list[str]:
 
 
 def make_root_private(directory: Path) -> list[str]:
-    """The same for the directory of the lanes, if it holds nothing but the store and is this user's to change.
+    """Do the same for the directory of the lanes, if it holds only the store and this user may change it.
 
-    Where it is anything more (somebody's home, a mounted volume's root of another owner) it stays as it is: the lanes
-    in it are private, and so is the secret.
+    Otherwise (a home directory, or a mounted volume's root that another user owns) it stays as it is: the lanes in it
+    are private, and so is the secret.
     """
     found = os.stat(directory)
     if found.st_mode & stat.S_ISVTX or not is_stores_alone(directory):
@@ -101,18 +102,18 @@ def make_root_private(directory: Path) -> list[str]:
 
 
 def is_stores_alone(directory: Path) -> bool:
-    """Whether nothing but a store is in it."""
+    """Tell whether the directory holds nothing but a store."""
     ours = {"durable", "soft", MADE, "peer-secret", _NOT_THE_STORES}
     return all(name in ours or name.startswith(".peer-secret-") for name in os.listdir(directory))
 
 
 def others_may(mode: int) -> int:
-    """The bits of it that are for anybody but the owner."""
+    """Return the bits of the mode that give access to anyone but the owner."""
     return stat.S_IMODE(mode) & 0o077
 
 
 def _tighten(path: Path, found: os.stat_result, mode: int) -> bool:
-    """Whether others could use it until now."""
+    """Set the mode; tell whether others had access until now."""
     if stat.S_IMODE(found.st_mode) != mode:
         os.chmod(path, mode)
     return bool(others_may(found.st_mode))
@@ -127,7 +128,7 @@ def _require_own(path: Path, found: os.stat_result) -> None:
 
 
 def user_name(number: int) -> str:
-    """For messages."""
+    """Return the user's name for messages."""
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:
@@ -135,9 +136,9 @@ def user_name(number: int) -> str:
 
 
 def regular_file(path: Path) -> os.stat_result | None:
-    """What the system says of it; ``None``: it is not there. ``StoreMisconfigured``: it is no file.
+    """Return the file's status; ``None``: it does not exist. Raises ``StoreMisconfigured`` if it is not a regular file.
 
-    A link is refused, too: it would have its target's mode changed, and lead somewhere else tomorrow.
+    This also refuses a link: a change of mode would apply to its target, and it can lead somewhere else tomorrow.
     """
     try:
         found = os.lstat(path)
@@ -147,7 +148,7 @@ def regular_file(path: Path) -> os.stat_result | None:
         return found
     kinds = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a pipe"}
     kind = kinds.get(stat.S_IFMT(found.st_mode), "a device or a socket")
-    raise Damaged(f"{path} is {kind}, and has to be a file of the store's own: move it away")
+    raise Damaged(f"{path} is {kind}, but the store needs a regular file of its own there: move it away")
 
 
 # --- still the same
@@ -158,18 +159,18 @@ class Files(NamedTuple):
 
     device: int
     data: int  # inode of data.mdb
-    lock: int  # inode of lock.mdb: who has another one than the others excludes nobody
+    lock: int  # inode of lock.mdb: a process with another lock file excludes nobody
 
 
 def files_at(lane_directory: Path) -> tuple[Files, int]:
-    """The files that the path leads to by now, and the size of ``data.mdb`` in bytes. ``OSError``."""
+    """Return the files that the path leads to now, and the size of ``data.mdb`` in bytes. Raises ``OSError``."""
     data, lock = os.stat(lane_directory / "data.mdb"), os.stat(lane_directory / "lock.mdb")
     return Files(data.st_dev, data.st_ino, lock.st_ino), data.st_size
 
 
 def require_same(lane_directory: Path, opened: Files, size: int = 0) -> int:
-    """``StoreLost`` where the path no longer leads to the files that were opened, or to shorter ones than ``size``
-    bytes; the size by now. ``OSError``: that cannot be told."""
+    """Return the present size in bytes. Raises ``StoreLost`` if the path no longer leads to the opened files, or if
+    ``data.mdb`` is shorter than ``size`` bytes, and ``OSError`` if the system cannot tell."""
     try:
         found, now = files_at(lane_directory)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -178,19 +179,19 @@ def require_same(lane_directory: Path, opened: Files, size: int = 0) -> int:
         which = "lock.mdb" if found.data == opened.data and found.device == opened.device else "data.mdb"
         raise lost(lane_directory, f"{lane_directory / which} was replaced by another file")
     if now < size:
-        raise lost(lane_directory, f"{lane_directory / 'data.mdb'} was cut from {size:,} to {now:,} bytes")
+        raise lost(lane_directory, f"{lane_directory / 'data.mdb'} was truncated from {size:,} to {now:,} bytes")
     return now
 
 
 def require_latest(lane_directory: Path, env: lmdb.Environment, confirmed: int) -> None:
-    """``StoreLost`` where ``data.mdb`` has not got the transaction that was ``confirmed``: ``lock.mdb`` knows its
-    number, which a reader gets, and one more than that the next writer."""
+    """Raise ``StoreLost`` if ``data.mdb`` lacks the ``confirmed`` transaction. ``lock.mdb`` has its number: a reader
+    gets this number, and the next writer gets one more."""
     if env.info()["last_txnid"] < confirmed:
         raise lost(lane_directory, f"{lane_directory / 'data.mdb'} was overwritten by an older one")
 
 
 def lost(lane_directory: Path, what: str) -> StoreLost:
-    """What to say where it is so."""
+    """Return the error that says what happened to the store and what to do."""
     back = "" if lane_directory.name == "soft" else f"put {lane_directory} back as it was, or restore it, "
     return StoreLost(
         f"the store was changed under a running endpoint: {what}. Stop every endpoint of {lane_directory.parent}, "
@@ -202,12 +203,12 @@ def lost(lane_directory: Path, what: str) -> StoreLost:
 
 
 def is_made(directory: Path) -> bool:
-    """Whether its durable environment was made once."""
+    """Tell whether the durable environment was ever made here."""
     return regular_file(directory / MADE) is not None
 
 
 def note_made(directory: Path) -> None:
-    """From now on an empty or absent ``durable/data.mdb`` is an error. ``OSError``."""
+    """Note that an empty or missing ``durable/data.mdb`` is an error from now on. Raises ``OSError``."""
     path = directory / MADE
     text = (
         "A store was made in this directory: its subscriptions are in durable/data.mdb. While this file is here, an\n"
@@ -226,7 +227,7 @@ def note_made(directory: Path) -> None:
 
 
 _HEADER = struct.Struct("=QHHHH")  # of a page: number, padding, flags, end of the pointers, begin of the nodes
-_META = struct.Struct("=IIQQ48s48sQQ")  # behind it: magic, version, address, map size, trees, last page, transaction
+_META = struct.Struct("=IIQQ48s48sQQ")  # after it: magic, version, address, map size, trees, last page, transaction
 _TREE = struct.Struct("=IHHQQQQQ")  # page size (of the first), flags, depth, three counts, entries, root
 _NUMBER = struct.Struct("=Q")  # of a page; a list of free ones begins with their count
 _NODE = struct.Struct("=HHHH")  # low and high half of the data's size, flags, size of the key
@@ -236,22 +237,22 @@ _BIG_DATA, _SUB_TREE = 0x01, 0x02  # flags of a node
 _FIXED_MAP = 0x01  # flag of an environment: mapped at the address that the meta page names
 _NONE = (1 << 64) - 1
 _DEPTH_MAX = 32
-_PAGES_MAX = 1 << 16  # pages looked at in one tree; a list of free pages of 64 GiB has some 33,000
+_PAGES_MAX = 1 << 16  # pages read in one tree; the list of free pages of 64 GiB has about 33,000
 FIRST_PAGES = 2  # the meta pages
 LOOKS = 5
-"""At a file that is written to meanwhile."""
+"""Attempts to read a file that a writer changes meanwhile."""
 
 
 def require_whole(data: Path) -> bool:
-    """Whether the environment's file holds one; ``False``: not yet, its creation was interrupted, or has not begun.
+    """Tell whether the file holds an environment; ``False``: its creation was interrupted, or has not begun.
 
-    ``Damaged``: LMDB would refuse it, or die of it. ``OSError``: it cannot be read.
+    Raises ``Damaged`` if LMDB would refuse the file or crash on it, and ``OSError`` if the file is unreadable.
     """
     found = regular_file(data)
     if found is None or found.st_size == 0:
         return False
     if struct.calcsize("P") != 8:
-        return True  # another format, of a machine with addresses of another size
+        return True  # another format, from a machine with another address size
     fd = os.open(data, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         for looks in itertools.count(1):
@@ -267,7 +268,7 @@ def require_whole(data: Path) -> bool:
 
 
 class _Whole:
-    """One look at one file."""
+    """One check of one file."""
 
     def __init__(self, path: Path, fd: int) -> None:
         self._path, self._fd = path, fd
@@ -283,12 +284,12 @@ class _Whole:
             raise self._damaged("a page of it ends in the middle of an entry") from None
 
     def is_latest(self) -> bool:
-        """Nothing has been written since that could have changed what was looked at: LMDB uses pages again that no
+        """Tell whether no write since then can have changed the pages that were read: LMDB reuses pages that no
         transaction needs."""
         return self._metas_read == self._read_metas(self._read_head())
 
     def _read_head(self) -> bytes:
-        return os.pread(self._fd, 1 << 17, 0)  # two pages of the largest size that there is
+        return os.pread(self._fd, 1 << 17, 0)  # two pages of the largest possible size
 
     def _read_metas(self, head: bytes) -> bytes:
         size = _HEADER.size + _META.size
@@ -298,10 +299,10 @@ class _Whole:
         head = self._read_head()
         self._size = os.fstat(self._fd).st_size  # afterwards: a commit extends the file first
         if not any(head):
-            # The room of a file whose first pages never came to the disk; a store that was one has more than that.
+            # A new file whose first pages never reached the disk has only this room. A real store is larger.
             if len(head) == self._size:
                 return False
-            raise self._damaged("it begins with nothing but zeros")
+            raise self._damaged("it begins with only zeros")
         metas = self._metas(head)
         self._metas_read = self._read_metas(head)
         if len(metas) < FIRST_PAGES:
@@ -309,7 +310,7 @@ class _Whole:
         transaction, self._last, trees = max(metas)
         free, main = (_TREE.unpack(tree) for tree in trees)
         if free[1] & _FIXED_MAP:
-            raise self._damaged("its meta page asks for a map at a fixed address, which no store of this program does")
+            raise self._damaged("its meta page requires a map at a fixed address, which this program's stores never do")
         if self._last < FIRST_PAGES - 1 or self._last >= 1 << 48:
             raise self._damaged(f"its meta page names {self._last} as the last page")
         if transaction == 0 and (free[7], main[7]) == (_NONE, _NONE):
@@ -318,7 +319,7 @@ class _Whole:
         self._root("the list of free pages", free)
         if missing > 0 and not self._all_free(free, self._size // self._page_bytes):
             raise self._damaged(
-                f"it was cut off: it has {self._size:,} bytes of {(self._last + 1) * self._page_bytes:,}"
+                f"it was truncated: it has {self._size:,} bytes of {(self._last + 1) * self._page_bytes:,}"
             )
         self._root("the directory of databases", main)
         for tree in self._sub_trees(main):
@@ -326,19 +327,19 @@ class _Whole:
         return True
 
     def _metas(self, head: bytes) -> list[tuple[int, int, tuple[bytes, bytes]]]:
-        """Of each meta page: transaction, last page, trees. None, or one: its creation was interrupted."""
+        """Return transaction, last page and trees of each meta page; none or one if the creation was interrupted."""
         metas: list[tuple[int, int, tuple[bytes, bytes]]] = []
         at = 0
         for number in range(FIRST_PAGES):
             if len(head) < at + _HEADER.size + _META.size:
-                if metas and metas[0][0]:  # it has been written since
-                    raise self._damaged(f"it was cut off: it has {self._size:,} bytes, less than its meta pages")
+                if metas and metas[0][0]:  # a commit has written it since
+                    raise self._damaged(f"it was truncated: it has {self._size:,} bytes, less than its meta pages")
                 return metas
             _, _, flags, _, _ = _HEADER.unpack_from(head, at)
             magic, version, _, _, free, main, last, transaction = _META.unpack_from(head, at + _HEADER.size)
             if not flags & _META_PAGE or magic != _MAGIC:
                 if metas and metas[0][0] == 0 and not any(head[at:]) and self._size <= 2 * self._page_bytes:
-                    return metas  # the second one never came to the disk
+                    return metas  # the second one never reached the disk
                 raise self._damaged(f"meta page {number} is not LMDB's")
             if version != _VERSION:
                 raise self._damaged(f"it has version {version} of LMDB's format, and this program knows {_VERSION}")
@@ -356,20 +357,20 @@ class _Whole:
         page = os.pread(self._fd, self._page_bytes, number * self._page_bytes)
         if len(page) < self._page_bytes:
             raise self._damaged(
-                f"it was cut off: {what} is at page {number}, behind its end (it has {self._size:,} bytes of "
+                f"it was truncated: {what} is at page {number}, past its end (it has {self._size:,} bytes of "
                 f"{(self._last + 1) * self._page_bytes:,})"
             )
         return page
 
     def _node_page(self, number: int, what: str) -> tuple[int, bytes]:
-        """Flags and bytes of a page of a tree."""
+        """Return flags and bytes of a tree's page."""
         if not FIRST_PAGES <= number <= self._last:
-            raise self._damaged(f"{what} is said to be at page {number} of {self._last + 1}")
+            raise self._damaged(f"it places {what} at page {number} of {self._last + 1}")
         page = self._page(number, what)
         own, _, flags, lower, upper = _HEADER.unpack_from(page)
         kind = flags & (_BRANCH | _LEAF | _OVERFLOW | _META_PAGE)
         if own != number or kind not in (_BRANCH, _LEAF) or not _HEADER.size <= lower <= upper <= self._page_bytes:
-            raise self._damaged(f"page {number}, of {what}, is not a page of a tree")
+            raise self._damaged(f"page {number} of {what} is not a page of a tree")
         return kind, page
 
     def _root(self, what: str, tree: tuple[int, ...]) -> None:
@@ -377,16 +378,16 @@ class _Whole:
         if root == _NONE:
             return
         if not 0 < depth <= _DEPTH_MAX:
-            raise self._damaged(f"{what} is said to be {depth} pages deep")
+            raise self._damaged(f"it claims that {what} is {depth} pages deep")
         self._node_page(root, what)
 
     def _leaves(self, what: str, tree: tuple[int, ...]) -> Iterator[bytes]:
-        """Its leaf pages, each page once."""
+        """Yield the tree's leaf pages, each page once."""
         waiting, seen = [] if tree[7] == _NONE else [tree[7]], set[int]()
         while waiting:
             number = waiting.pop()
             if number in seen or len(seen) >= _PAGES_MAX:
-                raise self._damaged(f"{what} is no tree")
+                raise self._damaged(f"{what} is not a tree")
             seen.add(number)
             kind, page = self._node_page(number, what)
             if kind == _LEAF:
@@ -400,11 +401,11 @@ class _Whole:
         lower = _HEADER.unpack_from(page)[3]
         for (at,) in struct.iter_unpack("=H", page[_HEADER.size : lower - lower % 2]):
             if not lower <= at <= self._page_bytes - _NODE.size:
-                raise self._damaged(f"page {number} is no page of a tree")
+                raise self._damaged(f"page {number} is not a page of a tree")
             yield at
 
     def _values(self, what: str, tree: tuple[int, ...], flag: int) -> Iterator[tuple[int, bytes]]:
-        """Flags and value (its beginning in the page) of each entry."""
+        """Yield flags and value (the part within the page) of each entry."""
         for page in self._leaves(what, tree):
             for at in self._nodes(_HEADER.unpack_from(page)[0], page):
                 low, high, flags, key_bytes = _NODE.unpack_from(page, at)
@@ -415,19 +416,19 @@ class _Whole:
         for is_tree, value in self._values("the directory of databases", main, _SUB_TREE):
             if is_tree:
                 if len(value) != _TREE.size:
-                    raise self._damaged("its directory of databases holds something else")
+                    raise self._damaged("its directory of databases holds an entry that is not a database")
                 yield _TREE.unpack(value)
 
     def _all_free(self, free: tuple[int, ...], first: int) -> bool:
-        """Whether no page from ``first`` on is in use. Pages that a transaction took and let go of are never written,
-        so LMDB's own file may be shorter than its last page: but then all that is missing is in the list of free ones.
+        """Tell whether no page from ``first`` on is in use. LMDB never writes pages that a transaction allocated and
+        freed, so an intact file can end before its last page. Then all missing pages are in the list of free pages.
         """
         missing = self._last + 1 - first
         for is_big, value in self._values("the list of free pages", free, _BIG_DATA):
             if is_big:
                 (number,) = _NUMBER.unpack(value)
                 if not FIRST_PAGES <= number <= self._last:
-                    raise self._damaged(f"its list of free pages goes on at page {number} of {self._last + 1}")
+                    raise self._damaged(f"its list of free pages continues at page {number} of {self._last + 1}")
                 at = number * self._page_bytes + _HEADER.size
                 head = os.pread(self._fd, _NUMBER.size, at)
                 if len(head) < _NUMBER.size or _NUMBER.unpack(head)[0] > self._last:
@@ -439,9 +440,9 @@ class _Whole:
 
 
 def is_in_use(lane_directory: Path) -> bool:
-    """Whether any process has the environment open: LMDB keeps a lock on ``lock.mdb`` for as long. ``OSError``.
+    """Tell whether any process has the environment open: LMDB holds a lock on ``lock.mdb`` as long. Raises ``OSError``.
 
-    Not to be asked in a process that has it open: its own lock would be gone afterwards (fcntl(2)).
+    Never call this in a process that has the environment open: the call would drop its own lock (fcntl(2)).
     """
     try:
         fd = os.open(lane_directory / "lock.mdb", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -460,19 +461,20 @@ def is_in_use(lane_directory: Path) -> bool:
 
 
 def reserve_lock_file(lane_directory: Path, size: int) -> None:
-    """Have the disk's room for ``lock.mdb``, which is written through a map: where the disk is full by then, that ends
-    the process (SIGBUS). Before LMDB opens it, since closing a file drops this process's locks on it. ``OSError``."""
+    """Reserve disk space for ``lock.mdb``. LMDB writes it through a map, which ends the process (SIGBUS) if the disk
+    is full. Call this before LMDB opens the file: closing a file drops this process's locks on it. Raises
+    ``OSError``."""
     if not hasattr(os, "posix_fallocate"):
         return
     fd = os.open(lane_directory / "lock.mdb", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
     try:
-        os.posix_fallocate(fd, 0, size)  # what is there stays as it is
+        os.posix_fallocate(fd, 0, size)  # existing content stays as it is
     finally:
         os.close(fd)
 
 
 def free_bytes(path: Path) -> int | None:
-    """What this user may still write on the disk; ``None``: nobody says."""
+    """Return how many bytes this user can still write on the disk; ``None``: unknown."""
     try:
         disk = os.statvfs(path)
     except OSError:
@@ -481,16 +483,16 @@ def free_bytes(path: Path) -> int | None:
 
 
 def why_not_written(path: Path, error: Exception) -> str:
-    """In words, with what to do, for what could not be written in the directory."""
+    """Explain why a write in the directory failed, and what to do."""
     free = free_bytes(path)
     text = str(error)
-    known = "how much is free is not known" if free is None else f"{free:,} bytes are free"
+    known = "the free space is unknown" if free is None else f"{free:,} bytes are free"
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EDQUOT or os.strerror(errno.EDQUOT) in text:
-        return f"the disk quota of this user is used up ({path}: {text}): make room or raise it"
+        return f"the disk quota of this user is used up ({path}: {text}): make room or raise the quota"
     if number == errno.EFBIG or os.strerror(errno.EFBIG) in text:
         return f"a file in {path} may not grow ({text}): raise the limit on the size of files (ulimit -f)"
     full = number == errno.ENOSPC or os.strerror(errno.ENOSPC) in text or (free is not None and free < DISK_FULL_BYTES)
     if full:
         return f"the disk is full: {known} at {path} (df -h {path}; inodes: df -i {path}). Make room there; {text}"
-    return f"the disk at {path} refused it ({known}): see the system's log for it (dmesg); {text}"
+    return f"the disk at {path} refused the write ({known}): see the system's log (dmesg); {text}"

@@ -1,7 +1,7 @@
-"""What a writer process does to the journal of retained messages.
+"""A writer process's changes to the journal of retained messages.
 
-Owns: the changes each operation makes within a transaction it is given. Must never: begin or commit one, raise a
-``StoreError``, or lower a floor (``VOID`` of a slot that is whole is none) or the greatest stamp.
+Owns: the changes each operation makes within the caller's transaction. Must never: begin or commit one, raise a
+``StoreError``, or lower a floor (except ``VOID`` of a slot that becomes whole) or the greatest stamp.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ingeborg.broker.store.embedded.slices import value_of
 
 
 class JournalOperations:
-    """The three databases; a transaction changes all of them or none."""
+    """The three databases; a transaction changes all three or none."""
 
     def __init__(self, environment: Environment) -> None:
         self._kept, self._floors = environment.db["kept"], environment.db["kept_floors"]
@@ -45,7 +45,7 @@ class JournalOperations:
         return []
 
     def reach(self, txn: lmdb.Transaction, argument: tuple[list[str], bytes]) -> list[Any]:
-        """Record the present epochs, and that they go so far. Returns the past ones, and the greatest stamp."""
+        """Record the present epochs and how far they reach. Returns the past ones and the greatest stamp."""
         epochs, stamp = argument
         held = epochs_in(txn, self._about)
         if (recorded := present(held, epochs, top_in(txn, self._about))) != held:
@@ -54,7 +54,7 @@ class JournalOperations:
         past = [[epoch, ended] for epoch, ended in recorded.items() if ended is not None]
         return [past, pack_stamp(top_in(txn, self._about))]
 
-    # Stamps are of one length, so that their bytes compare as they do; ``VOID`` is above all of them.
+    # Stamps have equal lengths, so their bytes compare as the numbers do; ``VOID`` is above every stamp.
 
     def _raise_floor(self, txn: lmdb.Transaction, slot: bytes, floor: bytes, is_whole: bool) -> None:
         held = value_of(txn, slot, self._floors)

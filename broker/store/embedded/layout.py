@@ -1,14 +1,14 @@
 """The embedded store on disk, and the frames between an endpoint and its writer processes.
 
-Owns: the directory's files, the databases and their keys and values, the layout's number, and the framing: what the
-reading side (``store.py``) and the writing side (``writer.py``) must agree on. Must never: begin a transaction of
-its own after ``prepare`` has returned, or import asyncio (a writer starts in a twentieth of a second without it).
+Owns: the directory's files, the databases and their keys and values, the layout's number, and the framing: everything
+that the reading side (``store.py``) and the writing side (``writer.py``) must agree on. Must never: begin a transaction
+of its own after ``prepare`` has returned, or import asyncio (a writer starts in a twentieth of a second without it).
 
 ::
 
     DIR/durable/   data.mdb, lock.mdb    synced at every commit: survives a power cut
-    DIR/soft/      data.mdb, lock.mdb    never synced: survives kill -9, means nothing after a reboot
-    Both have subscriptions (``subscriptions.py`` says which are where), in five databases:
+    DIR/soft/      data.mdb, lock.mdb    never synced: survives kill -9, is void after a reboot
+    Both have subscriptions (``subscriptions.py`` says which lane has which), in five databases:
         subscribers  hash of topic  -> client ids; with filters: FF, client id, FF, hash of the filter  (sorted)
         topics_of    hash of client -> hashes of topics      (sorted, of fixed size)
         texts        hash of topic  -> topic                 (while it has a subscription)
@@ -22,24 +22,24 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
         ended        client id      -> when the last one ended (Unix ms, 8 bytes), then
                                        [count, [[topic, filter or nil, stamp], ...]]
         kept         slot, stamp (8 bytes)              -> [topic, payload, origin, number, when it expires (Unix s)]
-        kept_floors  slot           -> stamp (8 bytes) from which on the slot's messages are whole; FF…: none is
+        kept_floors  slot           -> stamp (8 bytes) from which on the slot's messages are complete; FF…: no part is
         kept_about   `top`          -> the greatest stamp (8 bytes); `lines` -> [[epoch, its last stamp or nil], ...]
-        boot_id      (a file) the boot the environment belongs to; under another one it is emptied
-    Either one also holds the file `gate`: the queue for its write lock, and, by locks on it, the process that has it
-    DIR/made       that the durable environment was made (``files.py``)
+        boot_id      (a file) the boot that the environment belongs to; another boot empties it
+    Each one also holds the file `gate`: the queue for its write lock and, through locks on the file, its holder
+    DIR/made       notes that the durable environment was made (``files.py``)
 
-All of it is for one user: directories 700, files 600.
+Everything is for one user: directories 700, files 600.
 
-Every subscription is in ``subscribers`` (``now.py`` has its entry). One with a term is in ``terms`` as well, where a
-expiry finds it without a look at any other. The last three of the soft environment are the journal of retained messages
-(``journal.py``).
+Every subscription is in ``subscribers`` (``now.py`` has its entry). One with a term is also in ``terms``, where expiry
+finds it without reading any other. The last three databases of the soft environment are the journal of retained
+messages (``journal.py``).
 
 Hashes are ``ingeborg.protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has
-the entry ``layout``: the program, and the number of its layout; and, once a subscription had a term, ``stamp``: the
-greatest stamp that the lane has given (8 bytes). That of the durable environment also has, where there is something to
-say (nothing of it is in the soft one, which a reboot empties):
+the entry ``layout``: the program, and the number of its layout. Once a subscription has had a term, it also has
+``stamp``: the greatest stamp that the lane has assigned (8 bytes). The durable environment's unnamed database also has
+these entries, if they are not empty (the soft one does not, since a reboot empties it):
 
-    features     names, with blanks between them (``features.py``)
+    features     names, separated by blanks (``features.py``)
     settings     [replication, history] of the cluster
     revocations  [[claim, value, issued until, expires at], …] of revoked tokens
 """
@@ -88,13 +88,13 @@ DEFAULT_MAP_SIZE_BYTES = 64 << 30
 
 MAX_READERS = 1024
 """Reader slots per environment, 64 bytes each. A process takes one, so this is the number of processes that can share
-the directory; LMDB's own 126 would end at 42 endpoints with two writers each."""
+the directory. LMDB's default of 126 would allow only 42 endpoints with two writers each."""
 
 LOCK_FILE_BYTES = (MAX_READERS + 2) * 64
-"""What LMDB makes of ``lock.mdb``: a slot for each reader, and two for its head."""
+"""Size of LMDB's ``lock.mdb``: a slot for each reader, and two for its head."""
 
 _BOOT_ID = re.compile(rb"[0-9A-Fa-f-]{36}")
-"""A mark that some boot has written."""
+"""A valid boot id."""
 
 STAMP_BYTES = 8
 
@@ -102,11 +102,11 @@ FRAME_ITEMS = 1024
 """Subscriptions, clients or hashes per frame: 1-4 ms of writing, the unit in which callers take turns."""
 
 FILTER_ITEMS = 8
-"""Items that one with a filter counts for in a frame, by its bytes, and by the time that it takes to write."""
+"""An item with a filter counts for this many in a frame, for its bytes and for the time that its write takes."""
 
 LARGE_ROWS = 128
-"""From how many subscriptions on a call's frames wait for the writer's next run instead of going into the next commit.
-All frames of a call go the same way, so that they are written in their order."""
+"""If a call has at least this many subscriptions, its frames wait for the writer's next run instead of the next commit.
+All frames of a call go the same way, so that the writer keeps their order."""
 
 FRAME_BYTES_MAX = 4 << 20
 """A frame of ``FRAME_ITEMS`` topics of 1,024 bytes, each for a client of 128, is 1.2 MB; more is a bug."""
@@ -149,24 +149,24 @@ class Environment:
     """An open LMDB environment and its databases by name."""
 
     def __init__(self, env: lmdb.Environment, lane: Lane) -> None:
-        """Open the databases, which ``prepare`` has made; waits for the write lock if ``env`` can write."""
+        """Open the databases that ``prepare`` made. Waits for the write lock if ``env`` can write."""
         self.env = env
         self.db: dict[str, Any] = {
             name: env.open_db(name.encode(), None, create=False, **flags) for name, flags in DATABASES[lane].items()
         }
 
     def begin(self, db: Any = None, *, write: bool = False) -> lmdb.Transaction:
-        """A transaction, also after another process has been started with a larger map."""
+        """Begin a transaction, even if another process has started with a larger map."""
         try:
-            return self.env.begin(db, None, write)  # by position: by name it takes half as long again
+            return self.env.begin(db, None, write)  # positional arguments: keywords take half as long again
         except lmdb.MapResizedError:
-            self.env.set_mapsize(0)  # adopt the size the file has by now
+            self.env.set_mapsize(0)  # adopt the file's present size
             return self.env.begin(db, write=write)
 
 
 def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Environment:
-    """Open what a writer has prepared, now or once. Such an environment cannot take the write lock, so it cannot wait
-    for it. ``StoreMisconfigured``: it is of another program or layout, or damaged.
+    """Open what a writer prepared, now or earlier. Such an environment cannot take the write lock, so it never waits
+    for it. Raises ``StoreMisconfigured`` if the environment is damaged, or has another program's or layout's data.
     """
     data = directory / lane / "data.mdb"
     if not files.require_whole(data):
@@ -175,7 +175,7 @@ def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Enviro
         str(directory / lane),
         readonly=True,
         create=False,
-        mode=files.PRIVATE_FILE,  # of lock.mdb, which LMDB makes where it is not there
+        mode=files.PRIVATE_FILE,  # of lock.mdb, which LMDB makes if it is missing
         map_size=map_size_bytes,
         max_dbs=len(DATABASES[lane]),
         max_readers=MAX_READERS,
@@ -192,8 +192,9 @@ def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Enviro
 class Gate:
     """The queue for an environment's write lock, shared by all processes: a file that is locked while waiting.
 
-    LMDB's lock is not fair: of two processes that write all the time, a third one was measured to wait 1.8 s; with
-    the gate 12 ms (docs/adr/0002). The gate is taken before the lock, always, and given back once the lock is had.
+    LMDB's lock is not fair. With two processes writing all the time, a third one waited 1.8 s in a measurement, and
+    12 ms with the gate (docs/adr/0002). A process always takes the gate before the lock, and releases it once it has
+    the lock.
     """
 
     def __init__(self, directory: Path, lane: Lane) -> None:
@@ -202,7 +203,7 @@ class Gate:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Wait in the queue; the kernel frees the place of a process that dies in it."""
+        """Wait in the queue. If a process dies there, the kernel frees its place."""
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         try:
             yield
@@ -212,8 +213,8 @@ class Gate:
     @contextmanager
     def signed(self) -> Iterator[None]:
         """Let ``lock_holder`` find this process while it has the write lock."""
-        # A lock of the kernel's, each process its own byte: a note in the file would wait for the disk. If the system
-        # gives none, a message to people lacks this name. That is no reason to fail what may still succeed.
+        # A kernel lock, because a note in the file would wait for the disk. If the system refuses the lock, a message
+        # to people lacks this process's id, but the write can still succeed.
         pid = os.getpid()
         with suppress(OSError):
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, pid)
@@ -229,7 +230,7 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 
 def lock_holder(directory: Path, lane: Lane) -> int | None:
-    """Return the process that has the write lock of a lane, other than this one; ``None``: nobody, or the system does
+    """Return the other process that has the write lock of a lane; ``None``: no other process has it, or the system does
     not say. Touches no disk."""
     if sys.platform != "linux":
         return None
@@ -248,7 +249,7 @@ def lock_holder(directory: Path, lane: Lane) -> int | None:
 
 
 def boot_id() -> str:
-    """What tells this boot of the machine from any other; ``StoreMisconfigured`` on a system that does not say."""
+    """Return the id of this boot of the machine. Raises ``StoreMisconfigured`` if the system does not have one."""
     try:
         if sys.platform == "darwin":
             asked = subprocess.run(["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, timeout=5)
@@ -263,7 +264,7 @@ def boot_id() -> str:
 
 
 class Prepared(NamedTuple):
-    """An environment to write to. ``files``: what was opened; ``notes``: what people should be told, in sentences."""
+    """An environment to write to. ``files``: the opened files; ``notes``: sentences for the operator."""
 
     environment: Environment
     gate: Gate
@@ -272,10 +273,10 @@ class Prepared(NamedTuple):
 
 
 def prepare(directory: Path, lane: Lane, map_size_bytes: int, opened: Files | None = None) -> Prepared:
-    """Make or check one environment and open it for writing; ``StoreMisconfigured`` says what is wrong with it.
-    ``opened``: what the endpoint has open already: nothing is made then, and what is another is ``StoreLost``.
+    """Make or check one environment and open it for writing. ``StoreMisconfigured`` says what is wrong.
 
-    Runs in a writer process, because it takes the gate and the write lock.
+    ``opened``: the files that the endpoint has open already. This then makes nothing, and raises ``StoreLost`` if it
+    finds other files. It runs in a writer process, because it takes the gate and the write lock.
     """
     path = directory / lane
     notes: list[str] = []
@@ -288,7 +289,7 @@ def prepare(directory: Path, lane: Lane, map_size_bytes: int, opened: Files | No
         loose = files.make_root_private(directory) if lane is Lane.DURABLE else []
         loose += files.make_private(path)
         if loose:
-            notes.append(f"other users of this machine could open {', '.join(loose)}: from now on only their owner can")
+            notes.append(f"other users of this machine could open {', '.join(loose)}: now only their owner can")
         gate = Gate(directory, lane)
         with gate.held():
             if opened is not None:
@@ -304,26 +305,26 @@ def prepare(directory: Path, lane: Lane, map_size_bytes: int, opened: Files | No
                 sync=lane is Lane.DURABLE,
                 mode=files.PRIVATE_FILE,
             )
-            env.reader_check()  # frees the slots of processes that were killed
+            env.reader_check()  # frees the slots of killed processes
             features = _check_layout(env, lane, directory)
-            # A successor's endpoint runs already, and without a writer it would be of no use at all.
+            # A successor's endpoint is already running, and is useless without a writer.
             if opened is None:
                 require_known(features, f"the store in {directory}")
             if lane is Lane.DURABLE and not files.is_made(directory):
                 files.note_made(directory)
-            files.make_private(path)  # what has been made just now, under whatever umask
+            files.make_private(path)  # new files have the umask's modes
             return Prepared(Environment(env, lane), gate, files.files_at(path)[0], notes)
     except lmdb.MemoryError as error:
         raise StoreMisconfigured(
             f"the embedded store cannot map {map_size_bytes:,} bytes of address space ({error}): "
-            "give a smaller map size, or raise the limit on address space (ulimit -v)"
+            "set a smaller map size, or raise the limit on address space (ulimit -v)"
         ) from error
     except (OSError, lmdb.Error) as error:
         raise _unusable(directory, path, error) from error
 
 
 def _unusable(directory: Path, path: Path, error: Exception) -> StoreMisconfigured:
-    """Why the directory is no use, by what failed in it."""
+    """Explain why the directory is unusable, from the error."""
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, lmdb.DiskError) or number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
         there = next(place for place in (path, *path.parents) if place.exists())
@@ -331,13 +332,13 @@ def _unusable(directory: Path, path: Path, error: Exception) -> StoreMisconfigur
     if isinstance(error, lmdb.InvalidError | lmdb.CorruptedError | lmdb.PageNotFoundError):
         return Damaged(f"{path / 'data.mdb'} is damaged ({error}): {files.RESTORE}")
     return StoreMisconfigured(
-        f"the embedded store cannot use the directory {directory}: {error}. Give a directory on a local disk that "
-        "this user may write, and that is empty or was made by this program"
+        f"the embedded store cannot use the directory {directory}: {error}. Use a directory on a local disk that "
+        "this user can write to, and that is empty or was made by this program"
     )
 
 
 def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
-    """See that ``data.mdb`` is whole, or not there, so that LMDB can be given it; what was done, if anything."""
+    """Make sure that LMDB can open ``data.mdb``: it is intact, or absent. Return notes about any changes made."""
     try:
         if files.require_whole(data):
             return []
@@ -351,17 +352,17 @@ def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
             raise Damaged(f"{what}. Stop every endpoint of it; {files.RESTORE}") from None
         if not in_use:
             _remove(data.parent)
-            text = "it says who listens where, which nobody did any more: it has been made anew"
-            lost = "retained messages, subscriptions until disconnect and notes of what has ended"
-            return [f"{what}; {text}, and nothing is lost but {lost}"]
+            text = "it recorded which clients listen where, and none did: the store has made a new one"
+            lost = "retained messages, subscriptions until disconnect and notes of ended subscriptions"
+            return [f"{what}; {text}, and only these are lost: {lost}"]
     if in_use:
         raise Damaged(f"{what}, though a process has it open: stop every endpoint of {directory}, and start again")
     if lane is Lane.DURABLE and files.is_made(directory):
         raise Damaged(
-            f"{what}, though a store was made here. Put it back from a backup; or, to begin with an empty store (for "
+            f"{what}, though a store was made here. Restore it from a backup; or, to begin with an empty store (for "
             f"`ingeborg import` of an export), remove {directory / files.MADE}"
         )
-    _remove(data.parent)  # of a creation that was interrupted
+    _remove(data.parent)  # left by an interrupted creation
     return []
 
 
@@ -371,14 +372,14 @@ def _remove(path: Path) -> None:
 
 
 def of_this_boot(directory: Path) -> bool:
-    """Whether the soft environment is there and of this boot: of an earlier one it means nothing."""
+    """Tell whether the soft environment exists and belongs to this boot: one from an earlier boot is void."""
     mark = directory / Lane.SOFT / "boot_id"
     return files.regular_file(mark) is not None and mark.read_bytes() == boot_id().encode()
 
 
 def _empty_after_reboot(soft: Path) -> list[str]:
-    """Remove a soft environment of an earlier boot, before it is opened: unsynced pages may have been half written.
-    What people should know of it."""
+    """Remove a soft environment of an earlier boot before LMDB opens it: unsynced pages may have been half written.
+    Return notes for the operator."""
     mark, current = soft / "boot_id", boot_id().encode()
     found = None
     if files.regular_file(mark) is not None:
@@ -386,18 +387,17 @@ def _empty_after_reboot(soft: Path) -> list[str]:
         if found == current:
             return []
     notes = []
-    # No process lives through a boot: what one has open is of this one, whatever the mark says.
+    # No process survives a reboot: an open environment belongs to this boot, even if the mark disagrees.
     if files.is_in_use(soft):
-        notes.append(f"{mark} was damaged, or removed, while the store is in use: it has been written anew")
+        notes.append(f"{mark} was damaged or removed while the store is in use: the store has written it again")
     else:
         _remove(soft)
         if found is not None and not _BOOT_ID.fullmatch(found):
             text = (
-                "who listens where, retained messages and subscriptions until disconnect are forgotten, "
-                "as after a reboot"
+                "locations of clients, retained messages and subscriptions until disconnect are lost, as after a reboot"
             )
             notes.append(f"{mark} was damaged: {text}")
-    # In one step: half a mark would be another boot's.
+    # In one step: half a mark would look like another boot's.
     draft = soft / "boot_id.new"
     draft.unlink(missing_ok=True)
     try:
@@ -410,7 +410,7 @@ def _empty_after_reboot(soft: Path) -> list[str]:
 
 
 def _check_layout(env: lmdb.Environment, lane: Lane, directory: Path) -> frozenset[str]:
-    """The features of an environment of this version's layout; one that is new gets the layout, and has none."""
+    """Return the features of an environment with this version's layout. A new one gets the layout, and has none."""
     with env.begin() as txn:
         if txn.stat()["entries"]:
             return _features_of(txn, lane, directory)
@@ -422,11 +422,11 @@ def _check_layout(env: lmdb.Environment, lane: Lane, directory: Path) -> frozens
 
 
 def _features_of(txn: lmdb.Transaction, lane: Lane, directory: Path) -> frozenset[str]:
-    """The features that are recorded. ``StoreMisconfigured``: the layout is not this version's."""
+    """Return the recorded features. Raises ``StoreMisconfigured`` if the layout is not this version's."""
     program, _, number = bytes(cast(bytes, txn.get(b"layout", b""))).rpartition(b" ")
     if program != LAYOUT_NAME or not number.isdigit():
         raise StoreMisconfigured(
-            f"{directory / lane} holds an LMDB environment of another program; give a directory of its own"
+            f"{directory / lane} holds an LMDB environment of another program; give the store its own directory"
         )
     if int(number) != LAYOUT_NUMBER:
         raise StoreMisconfigured(
@@ -438,50 +438,50 @@ def _features_of(txn: lmdb.Transaction, lane: Lane, directory: Path) -> frozense
 
 
 def settings_in(txn: lmdb.Transaction) -> Settings | None:
-    """Those that are recorded. ``ValueError`` for what is no record of them."""
+    """Return the recorded settings. Raises ``ValueError`` if the record is invalid."""
     packed = txn.get(b"settings")
     return None if packed is None else settings.unpacked(ormsgpack.unpackb(packed))
 
 
 def record_settings(txn: lmdb.Transaction, record: Sequence[Any]) -> None:
-    """Write the record in the place of the one that is there."""
+    """Replace the record of settings."""
     txn.put(b"settings", ormsgpack.packb(record))
 
 
 def revocations_in(txn: lmdb.Transaction) -> list[Revocation]:
-    """Those that are recorded. ``ValueError`` for what is no record of them."""
+    """Return the recorded revocations. Raises ``ValueError`` if the record is invalid."""
     packed = txn.get(b"revocations")
     return [] if packed is None else revocations.unpacked(ormsgpack.unpackb(packed))
 
 
 def record_revocations(txn: lmdb.Transaction, revoked: Sequence[Revocation]) -> None:
-    """Write them in the place of those that are there."""
+    """Replace the recorded revocations."""
     txn.put(b"revocations", ormsgpack.packb([list(revocation) for revocation in revoked]))
 
 
 def stamp_in(txn: lmdb.Transaction) -> int:
-    """The greatest that the lane has given a term; 0: none."""
+    """Return the greatest stamp that the lane has given a term; 0: none."""
     return int.from_bytes(cast(bytes, txn.get(b"stamp", b"")), "big")
 
 
 def record_stamp(txn: lmdb.Transaction, stamp: int) -> None:
-    """Write the greatest."""
+    """Record the greatest stamp."""
     txn.put(b"stamp", stamp.to_bytes(STAMP_BYTES, "big"))
 
 
 # --- frames ------------------------------------------------------------------------------------------------------
 #
-# To the writer: [number, operation, argument]. From it, in any order, [number, outcome, results] for each: the outcome
-# is "" or the name of an error, with its message in place of the results.
+# The endpoint sends [number, operation, argument]. The writer answers each frame, in any order, with [number, outcome,
+# results]. The outcome is "" or the name of an error; then its message is in place of the results.
 
 GREETING = -1
-"""The number of the writer's first frame: ready, or why not."""
+"""Number of the writer's first frame: it is ready, or says why not."""
 
 PROGRESS = -2
-"""The number of frames that say: something has been committed, though nothing is complete."""
+"""Number of frames that report a commit that completed no frame."""
 
 LAST_WORDS = -3
-"""The number of a writer's last frame, where it has to end: its results say why."""
+"""Number of a writer's last frame if it has to end: the results say why."""
 
 ERRORS: dict[str, type[StoreError]] = {
     error.__name__: error
@@ -501,21 +501,22 @@ _LENGTH_BYTES = 4
 
 
 def pack(body: Any) -> bytes:
-    """One frame: its length in 4 bytes, then the body in MessagePack."""
+    """Return one frame: its length in 4 bytes, then the body in MessagePack."""
     packed = ormsgpack.packb(body)
     assert len(packed) <= FRAME_BYTES_MAX, f"frame of {len(packed)} bytes"
     return len(packed).to_bytes(_LENGTH_BYTES, "big") + packed
 
 
 Group = tuple[Any, list[tuple[str, list[Any]]]]
-"""What is said of all of these, and then each client and its items: topics, or subscriptions."""
+"""A value that applies to the whole group, then each client and its items: topics or subscriptions."""
 
 
 def frames_of(rows: Iterable[tuple[Any, str, Sequence[Any], bool]]) -> Iterator[list[Group]]:
-    """The rows, cut into frames: what is said of the items, the client, its items, and whether each has a filter.
+    """Split the rows into frames. A row has the items' common value, the client, its items, and whether they have
+    filters.
 
-    A client's many items go into several frames. Neighbours of which the same is said are one group, so that a topic
-    takes no more than its text where clients subscribe to many.
+    A client's many items go into several frames. Neighbors with the same value form one group, so that a topic takes
+    only the room of its text if clients subscribe to many.
     """
     frame: list[Group] = []
     room = FRAME_ITEMS
@@ -537,7 +538,8 @@ def frames_of(rows: Iterable[tuple[Any, str, Sequence[Any], bool]]) -> Iterator[
 
 
 def frames_of_subscriptions(rows: Iterable[tuple[Any, Subscription]]) -> Iterator[list[Group]]:
-    """Frames of what is said of each and its topic, filter and stamp. Neighbours of one client are together."""
+    """Split rows of a value and a subscription's topic, filter and stamp into frames. Neighbors of one client share a
+    group."""
     entries = (
         (what, client, [one for _, one in same])
         for (what, client), same in groupby(rows, key=lambda row: (row[0], row[1].client))
@@ -554,13 +556,13 @@ def frames_of_subscriptions(rows: Iterable[tuple[Any, Subscription]]) -> Iterato
 
 
 class Unpacker:
-    """Puts frames together again from what a socket gives; holds at most one incomplete frame between calls."""
+    """Reassembles frames from a socket's bytes. Holds at most one incomplete frame between calls."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[Any]:
-        """The bodies that are complete now."""
+        """Return the bodies that are now complete."""
         self._rest += data
         bodies, start = [], 0
         while len(self._rest) - start >= _LENGTH_BYTES:

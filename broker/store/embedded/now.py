@@ -1,12 +1,12 @@
-"""What the embedded store can say without waiting: few members, few clients, read from memory.
+"""The embedded store's reads without waiting: few members, few clients, read from memory.
 
-Owns: the innermost loops of these reads, on a transaction or cursor that is the caller's, and the keys and values of
-subscriptions. Must never: read for longer than it is given.
+Owns: the innermost loops of these reads, on the caller's transaction or cursor, and the keys and values of
+subscriptions. Must never: read for longer than the caller allows.
 
-A client's subscription to a topic is an *entry* of the topic in ``subscribers``: the client id, or, with a filter, FF,
-the client id, FF, the hash of the filter. No text in UTF-8 has the byte FF, so the entries without a filter come first,
-and one range holds the filters of a client. What a client has at a topic is told apart by the *key*: the hash of the
-filter, or nothing.
+A client's subscription to a topic is an *entry* of the topic in ``subscribers``. Without a filter, the entry is the
+client id; with a filter, it is FF, the client id, FF, and the hash of the filter. No text in UTF-8 has the byte FF, so
+the entries without a filter come first, and one range holds the filters of a client. The *key* distinguishes a client's
+subscriptions to one topic: the hash of the filter, or nothing.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ingeborg.broker.core.model import FilterPage, Location, Subscribers, Subscr
 from ingeborg.protocol.hashes import HASH_BYTES, digest, slot_of
 
 SLOT_BYTES: Final = 2
-"""Of a key in ``terms``, in front of the topic's hash."""
+"""Bytes of the slot in a key of ``terms``, in front of the topic's hash."""
 
 FILTERED: Final = b"\xff"
-"""In front of the client id, and behind it, in the entry of a subscription with a filter."""
+"""Byte before and after the client id in the entry of a subscription with a filter."""
 
 COUNT_BYTES: Final = 8
-"""In front of the text in a value of ``filters``."""
+"""Bytes of the count in front of the text in a value of ``filters``."""
 
 TOPICS_PER_LOOK: Final = 32
-"""Topics of one client that are looked up between two looks at the clock: 0.1 ms."""
+"""Topics of one client looked up between two looks at the clock: 0.1 ms."""
 
 _text: Final = attrgetter("filter")
 
@@ -42,29 +42,29 @@ _text: Final = attrgetter("filter")
 
 
 def entry_of(client_id: bytes, key: bytes) -> bytes:
-    """The entry in ``subscribers``: 146 bytes at most, and LMDB takes 511 for a duplicate."""
+    """Return the entry in ``subscribers``: at most 146 bytes, where LMDB allows a duplicate 511."""
     return FILTERED + client_id + FILTERED + key if key else client_id
 
 
 def key_of(text: str | None) -> bytes:
-    """What a subscription with that filter, or none, is told apart by."""
+    """Return the key of a subscription with that filter, or without one."""
     return b"" if text is None else digest(text.encode())
 
 
 def prefix_of(topic: str, topic_hash: bytes) -> bytes:
-    """What all keys in ``terms`` begin with that are of the topic; the client's hash and the filter's follow."""
+    """Return the prefix of the topic's keys in ``terms``; the client's hash and the filter's follow."""
     return slot_of(topic).to_bytes(SLOT_BYTES, "big") + topic_hash
 
 
 def subscription_in(record: bytes) -> Subscription:
-    """What a value in ``terms`` says."""
+    """Return the subscription in a value of ``terms``."""
     client, topic, text, disconnect, ends_at, stamp = ormsgpack.unpackb(record)
     return Subscription(topic, client, text, Term(disconnect, float(ends_at)), stamp)
 
 
 def entries_at(entries: Any, terms: Any, topic_hash: bytes, client_id: bytes, prefix: bytes) -> dict[bytes, Any]:
-    """All that the client has at the topic: by key the value in ``terms``, or ``None``. ``entries``, ``terms``: cursors
-    on ``subscribers`` and ``terms``. ``prefix``: of the client and the topic in ``terms``; empty: there are no terms.
+    """Return the client's subscriptions to the topic: key -> value in ``terms``, or ``None``. ``entries`` and ``terms``
+    are cursors on ``subscribers`` and ``terms``. ``prefix`` is that of client and topic in ``terms``; empty: no terms.
     """
     found: dict[bytes, Any] = {}
     if entries.set_key_dup(topic_hash, client_id):
@@ -89,9 +89,9 @@ def entries_at(entries: Any, terms: Any, topic_hash: bytes, client_id: bytes, pr
 def subscribers(
     cursor: Any, txn: Any, texts: Any, topics: Sequence[str], members_max: int, pairs_max: int, until: float
 ) -> tuple[list[Subscribers], dict[str, FilterPage]] | None:
-    """The subscribers of each topic that have no filter, and the first page of those that have one. ``cursor``: on
-    ``subscribers``; ``texts``: the database ``filters``. ``None``: a topic has more than ``members_max`` without a
-    filter, or the time was up (``until``, of ``perf_counter``)."""
+    """Return the subscribers of each topic without a filter, and the first page of those with one. ``cursor`` is on
+    ``subscribers``; ``texts`` is the database ``filters``. ``None``: a topic has more than ``members_max`` subscribers
+    without a filter, or the time was up (``until``, as ``perf_counter`` counts)."""
     sets: list[Subscribers] = []
     pages: dict[str, FilterPage] = {}
     for topic in topics:
@@ -101,7 +101,7 @@ def subscribers(
         else:
             first: bytes = cursor.value()
             is_one = not cursor.next_dup()
-            if is_one and first < FILTERED:  # most songs are on one list, and a set costs more than its reading
+            if is_one and first < FILTERED:  # common, and building a set costs more than the read
                 sets.append((first.decode(),))
             else:
                 members = [first] if is_one else [first, *islice(cursor.iternext_dup(), members_max)]
@@ -112,7 +112,7 @@ def subscribers(
                     return None
                 clients = [member.decode() for member in members]
                 sets.append(tuple(clients) if len(clients) < 2 else set(clients))
-        if perf_counter() >= until:  # each may have to wait for the disk
+        if perf_counter() >= until:  # each topic can have to wait for the disk
             return (sets, pages) if len(sets) == len(topics) else None
     return sets, pages
 
@@ -122,7 +122,7 @@ def joined(
     durable: tuple[list[Subscribers], dict[str, FilterPage]],
     pairs_max: int,
 ) -> tuple[list[Subscribers], dict[str, FilterPage]]:
-    """What both lanes say of the same topics."""
+    """Merge the subscribers that both lanes have for the same topics."""
     sets, pages = durable
     for number, clients in enumerate(soft[0]):
         if clients:
@@ -133,7 +133,8 @@ def joined(
 
 
 def joined_page(soft: FilterPage, durable: FilterPage, limit: int) -> FilterPage:
-    """One page of ``limit`` at most of what both lanes have behind one entry. Each of theirs has ``limit``, or all."""
+    """Merge both lanes' pages after one entry into a page of at most ``limit``. Each input has ``limit`` pairs, or
+    all."""
     if not soft[0] or not durable[0]:
         return soft if soft[0] else durable
     pairs = {entry_of(pair[0].encode(), key_of(pair[1])): pair for pair in soft[0] + durable[0]}
@@ -144,7 +145,7 @@ def joined_page(soft: FilterPage, durable: FilterPage, limit: int) -> FilterPage
 
 
 def filter_page(cursor: Any, txn: Any, texts: Any, topic_hash: bytes, after: bytes, limit: int) -> FilterPage:
-    """The topic's clients and filters behind the entry ``after``; ``FILTERED``: from the first on."""
+    """Return the topic's clients and filters after the entry ``after``; ``FILTERED``: from the first one."""
     if not cursor.set_range_dup(topic_hash, after):
         return [], None
     entries: list[bytes] = list(islice(cursor.iternext_dup(), limit + 2))
@@ -162,7 +163,7 @@ def filter_page(cursor: Any, txn: Any, texts: Any, topic_hash: bytes, after: byt
 
 
 def text_in(txn: Any, texts: Any, key: bytes) -> str:
-    """The filter of a key that is not empty."""
+    """Return the filter for a key that is not empty."""
     value: bytes = txn.get(key, db=texts)
     return value[COUNT_BYTES:].decode()
 
@@ -171,8 +172,8 @@ def text_in(txn: Any, texts: Any, key: bytes) -> str:
 
 
 def subscribed(cursor: Any, client: str, topics: Sequence[str], start: int, until: float) -> list[bool]:
-    """Whether the client has a subscription to each topic, from the one at ``start`` on: of all of them, or of those
-    there was time for, ``TOPICS_PER_LOOK`` at least. ``cursor``: on ``topics_of``."""
+    """Tell for each topic from ``start`` on whether the client has a subscription. The result covers as many topics as
+    the time allows, at least ``TOPICS_PER_LOOK``. ``cursor`` is on ``topics_of``."""
     client_hash = digest(client.encode())
     if not cursor.set_key(client_hash):
         return [False] * (len(topics) - start)
@@ -188,8 +189,8 @@ def subscribed(cursor: Any, client: str, topics: Sequence[str], start: int, unti
 def subscriptions_of(
     entries: Any, terms: Any, txn: Any, texts: Any, pairs: Sequence[tuple[str, str]], until: float
 ) -> list[list[Subscription]]:
-    """All that each ``(client, topic)`` has: of all of them, or of those there was time for, one at least. Cursors and
-    databases as in ``entries_at`` and ``subscribers``."""
+    """Return the subscriptions of each ``(client, topic)``, for as many pairs as the time allows, at least one. Cursors
+    and databases are as in ``entries_at`` and ``subscribers``."""
     has_terms = terms.first()
     found: list[list[Subscription]] = []
     for client, topic in pairs:
@@ -209,7 +210,7 @@ def subscriptions_of(
 
 
 def joined_records(soft: list[list[Subscription]], durable: list[list[Subscription]]) -> list[list[Subscription]]:
-    """What the clients have in both lanes, as far as both say. Of one filter the durable one counts."""
+    """Merge the records of both lanes as far as both reach. If both have one filter, the durable one counts."""
     found: list[list[Subscription]] = []
     for some, mine in zip(soft, durable, strict=False):
         if some and mine:
@@ -225,7 +226,7 @@ def _in_order(record: list[Subscription]) -> list[Subscription]:
 
 
 def locations(txn: Any, clients: Sequence[str], until: float) -> list[Location | None] | None:
-    """Where each client listens. ``None``: the time was up."""
+    """Return where each client listens. ``None``: the time was up."""
     found: list[Location | None] = []
     for client in clients:
         found.append(location(txn, client))
@@ -235,6 +236,6 @@ def locations(txn: Any, clients: Sequence[str], until: float) -> list[Location |
 
 
 def location(txn: Any, client: str) -> Location | None:
-    """Where the client listens."""
+    """Return where the client listens."""
     value = txn.get(client.encode())
     return None if value is None else Location(*ormsgpack.unpackb(value))

@@ -1,7 +1,7 @@
-"""What a writer process does to its environment, operation by operation.
+"""A writer process's changes to its environment, operation by operation.
 
-Owns: the changes each operation makes within a transaction it is given. Must never: begin or commit one, or raise a
-``StoreError`` after its first write (the other frames of the transaction stay good).
+Owns: the changes each operation makes within the caller's transaction. Must never: begin or commit one, or raise a
+``StoreError`` after its first write (the other frames of the transaction stay valid).
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from ingeborg.broker.store.revocations import recorded, unpacked
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 SWEEP_PER_HASH: Final = 2
-"""Entries of ``seen`` examined for each hash asked about. The sweep runs twice as fast as the table can grow, so that
-it settles below twice the hashes that are still alive, and no single call pays for much."""
+"""Entries of ``seen`` that the sweep examines for each hash in a call. The sweep runs twice as fast as the table can
+grow, so the table settles below twice the hashes that are still alive, and no single call pays for much."""
 
 TIDY_RECORDS: Final = 2_000
-"""Records of a database that one step of clearing up looks at: 2 ms. With a step a second it keeps up with 2,000
+"""Records of a database that one step of cleanup examines: 2 ms. With one step a second, cleanup keeps up with 2,000
 clients that come and go each second."""
 
 TIDY_S: Final = 0.005
-"""How long a step may take all the same, for each of the two databases: what has ended may be large."""
+"""Time limit of a step for each of the two databases: a record in ``ended`` can be large."""
 
 Operation = Callable[[lmdb.Transaction, Any], list[Any]]
 """(transaction, argument of the frame) -> the results for the frame's items."""
 
 
 def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
-    """The lane's operations by the names the frames call them."""
+    """Return the lane's operations by their names in frames."""
     subscriptions = Subscriptions(environment)
-    # Whether a frame goes into a run is the writer's matter.
+    # The writer decides whether a frame goes into a run.
     both: dict[str, Operation] = {
         "subscribe": lambda txn, argument: subscriptions.write(txn, "subscribe", *argument[1:]),
         "unsubscribe": lambda txn, argument: subscriptions.write(txn, "unsubscribe", *argument[1:]),
@@ -72,13 +72,13 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
         "subscribed": ended.subscribed,
         "tidy": ended.tidy,
         "keep": journal.keep,
-        "forget": journal.keep,  # of a frame without messages
+        "forget": journal.keep,  # for a frame without messages
         "reach": journal.reach,
     }
 
 
 def _settings(txn: lmdb.Transaction, argument: tuple[list[Any], bool]) -> list[Any]:
-    """Record the settings, or with the flag only where there are none; those that count then."""
+    """Record the settings, with the flag only if there are none. Return the settings that are then valid."""
     record, is_first = argument
     if is_first and (held := settings_in(txn)) is not None:
         return [list(held)]
@@ -96,10 +96,10 @@ class _Soft:
     def __init__(self, environment: Environment) -> None:
         self._locations, self._registry = environment.db["locations"], environment.db["registry"]
         self._seen = environment.db["seen"]
-        self._swept = os.urandom(HASH_BYTES)  # up to where `seen` has been swept; every writer starts elsewhere
+        self._swept = os.urandom(HASH_BYTES)  # the sweep's position in `seen`; every writer starts elsewhere
 
     def listen(self, txn: lmdb.Transaction, batch: list[tuple[str, int, str]]) -> list[Any]:
-        """Each client's new location, unless a greater one has come since its number was drawn."""
+        """Write each client's new location, unless a greater one has come since its number was drawn."""
         for client, number, incarnation in batch:
             key = client.encode()
             held = txn.get(key, db=self._locations)
@@ -116,10 +116,10 @@ class _Soft:
         return []
 
     def seen(self, txn: lmdb.Transaction, argument: tuple[float, list[bytes]]) -> list[Any]:
-        """Whether each hash was there and alive. Of two equal ones in a batch the first makes the second seen."""
+        """Tell whether each hash was there and alive. If a batch repeats a hash, the repetition counts as seen."""
         ttl_s, hashes = argument
-        # The system's monotonic clock counts from the boot and is one for all processes, and this environment never
-        # outlives the boot: no wall clock, which may be set.
+        # No wall clock, which can be set. The system's monotonic clock counts from the boot and all processes share it;
+        # and this environment never outlives the boot.
         now = time.monotonic()
         expires = ormsgpack.packb(now + ttl_s)
         alive = []
@@ -135,7 +135,7 @@ class _Soft:
             found = cursor.set_range(self._swept)
             for _ in range(count):
                 if not found:
-                    self._swept = bytes(HASH_BYTES)  # the end: from the start again, next time
+                    self._swept = bytes(HASH_BYTES)  # the end: start over next time
                     return
                 if ormsgpack.unpackb(cursor.value()) <= now:
                     cursor.delete()  # which moves on to the next entry
@@ -153,8 +153,8 @@ class _Soft:
         held = self._registered(txn, entry[0])
         if held is not None and held[1] != entry[1]:
             raise Superseded(
-                f"another process ({held[2]}) has registered as endpoint {entry[0]!r} since; "
-                "this one stops. Give every endpoint a name of its own"
+                f"another process ({held[2]}) has since registered as endpoint {entry[0]!r}; "
+                "this one stops. Give every endpoint its own name"
             )
         return self.register(txn, entry)
 
@@ -170,16 +170,16 @@ class _Soft:
 
 
 class _Ended:
-    """What has ended of clients, and what of clients is old."""
+    """Clients' ended subscriptions, and the cleanup of old records."""
 
     def __init__(self, environment: Environment, subscriptions: Subscriptions) -> None:
         self._subscriptions = subscriptions
         self._ended, self._locations = environment.db["ended"], environment.db["locations"]
-        self._tidied: dict[str, bytes] = {}  # by database: up to where it has been cleared up; b"": begin again
+        self._tidied: dict[str, bytes] = {}  # by database: the cleanup's position; b"": begin again
 
     def end(self, txn: lmdb.Transaction, argument: tuple[int, Sequence[Group]]) -> list[Any]:
-        """Take out this environment's own subscriptions of clients that are where they are said to be, and name those
-        that went. Returns what has become of each. The argument has the time, Unix ms."""
+        """Remove this environment's own subscriptions of clients whose locations are the given ones, and name the
+        removed ones. Returns the outcome for each. The argument has the time in Unix ms."""
         now_ms, groups = argument
         found: list[Any] = []
         for where, entries in groups:
@@ -194,7 +194,7 @@ class _Ended:
         return found
 
     def has_ended(self, txn: lmdb.Transaction, argument: tuple[int, Sequence[Group]]) -> list[Any]:
-        """Name the subscriptions of clients that are where they are said to be; whether each of them is named. The
+        """Name the subscriptions of clients whose locations are the given ones; tell whether each one is named. The
         argument is that of ``end``."""
         now_ms, groups = argument
         found: list[Any] = []
@@ -214,7 +214,7 @@ class _Ended:
         return bool((None if held is None else ormsgpack.unpackb(held)) == location)
 
     def has_not_ended(self, txn: lmdb.Transaction, groups: Sequence[Group]) -> list[Any]:
-        """Name these no longer: they have another stamp by now, or no term."""
+        """Remove the names of subscriptions that have another stamp by now, or no term."""
         for _, entries in groups:
             for client, items in entries:
                 held = self._held(txn, client)
@@ -223,8 +223,8 @@ class _Ended:
         return []
 
     def subscribed(self, txn: lmdb.Transaction, argument: tuple[int, Sequence[Group]]) -> list[Any]:
-        """Name no longer what has been subscribed to, as far as its stamp is less than the given one: a greater one is
-        that of a later subscription, which has ended since."""
+        """Remove the names of subscriptions that exist again, if their stamps are less than the given one. A greater
+        stamp belongs to a later subscription that has ended since."""
         before, groups = argument
         for (text, replace), entries in groups:
             for client, topics in entries:
@@ -249,7 +249,7 @@ class _Ended:
         for each in held.named:
             topic, text, stamp = each
             if (topic, text) in new:
-                new[topic, text] = max(new[topic, text], stamp)  # that of a later subscription stays
+                new[topic, text] = max(new[topic, text], stamp)  # the stamp of a later subscription stays
             else:
                 named.append(each)
         total = held.total - len(held.named) + len(named) + len(new)
@@ -257,7 +257,7 @@ class _Ended:
         txn.put(client.encode(), pack_ended(EndedRecord(now_ms, total, named)), db=self._ended)
 
     def _keep(self, txn: lmdb.Transaction, client: str, held: EndedRecord, named: list[EndedItem]) -> None:
-        """Of what is named, these only. What is counted without a name stays counted: nobody knows what it was."""
+        """Keep only these names. Subscriptions counted without a name stay counted: nobody knows which they were."""
         went = len(held.named) - len(named)
         if not went:
             return
@@ -268,7 +268,8 @@ class _Ended:
             txn.put(client.encode(), pack_ended(left), db=self._ended)
 
     def tidy(self, txn: lmdb.Transaction, argument: tuple[int, int]) -> list[Any]:
-        """A step of clearing up; how many records went. The argument: the time and how long all is kept, in ms."""
+        """Do one step of cleanup; return the number of records removed. The argument has the time and how long records
+        are kept, in ms."""
         now_ms, kept_ms = argument
         before_ms = now_ms - kept_ms
 

@@ -1,8 +1,8 @@
-"""Reads of the embedded store that take long: in slices, between which all else of the event loop has its turn.
+"""Long reads of the embedded store, split into slices so that the event loop can run other work between them.
 
-Owns: how long a slice is, whose turn is next, and where a read of a database goes on. Must never: hold a transaction
-across an ``await``, know what is read, or import asyncio before it is needed: writers import this module, and start
-sooner without it.
+Owns: how long a slice is, whose turn is next, and where a read of a database resumes. Must never: hold a transaction
+across an ``await``, know the data, or import asyncio before it is needed: writers import this module and start sooner
+without it.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     import asyncio
 
 SLICE_S: Final = 0.002
-"""How long a read keeps the event loop; 2 ms are about 500 small subscriber sets."""
+"""How long a read holds the event loop: 2 ms are about 500 small subscriber sets."""
 
 LOOKS: Final = 32
-"""Topics, or members, read between two looks at the clock: 0.05 ms."""
+"""Topics or members read between two looks at the clock: 0.05 ms."""
 
 Call = Callable[[str, Iterable[Any]], Awaitable[list[Any]]]
-"""Of a writer: operation and frames."""
+"""A call of a writer: operation and frames."""
 
 Reading = Callable[[Lane, str | None], AbstractContextManager[tuple[lmdb.Transaction, lmdb.Cursor]]]
 """A read transaction of a lane, and a cursor on one of its databases; ``None``: the unnamed one."""
 
 
 class Slices:
-    """Those of one open store."""
+    """The slices of one open store."""
 
     def __init__(
         self,
@@ -43,15 +43,16 @@ class Slices:
         stamp: Callable[[Lane], int],
         turns: asyncio.Lock,
     ) -> None:
-        """``holds``: whether there is anything in a database. ``stamp``: the greatest that a lane has given. ``turns``:
-        each read of several slices has one in a pass of the loop, and the loop waits for all of them."""
+        """Keep the parts of the store. ``holds`` tells whether a database has any entry. ``stamp`` returns the greatest
+        stamp that a lane has assigned. ``turns``: each read of several slices gets one slice in a pass of the loop, and
+        the loop waits for all these reads."""
         self.reading, self.holds, self.stamp, self._turns = reading, holds, stamp, turns
 
     async def through(self, read_slice: Callable[[], bool]) -> None:
-        """Again until it says that it is through."""
+        """Call ``read_slice`` in turns until it returns true."""
         if read_slice():
             return
-        from asyncio import sleep  # here, for a writer has no use for it
+        from asyncio import sleep  # here, since a writer does not need it
 
         async with self._turns:
             while True:
@@ -62,7 +63,7 @@ class Slices:
     async def each(
         self, lane: Lane, database: str, items: Sequence[Any], look: Callable[[lmdb.Transaction, lmdb.Cursor, Any], Any]
     ) -> list[Any]:
-        """What ``look`` says of each item."""
+        """Return the result of ``look`` for each item."""
         found: list[Any] = []
 
         def read_slice() -> bool:
@@ -80,23 +81,23 @@ class Slices:
 
 
 def from_cursor(cursor: str, is_one: Callable[[bytes], bool]) -> bytes:
-    """The place that a page has ended with. ``ValueError``: it is none."""
+    """Return the place at which a page ended. Raises ``ValueError`` for an invalid cursor."""
     try:
         found = bytes.fromhex(cursor)
     except ValueError:
         found = b""
     if not found or found.hex() != cursor or not is_one(found):
-        raise ValueError(f"{cursor[:64]!r} is no cursor of this store")
+        raise ValueError(f"{cursor[:64]!r} is not a cursor of this store")
     return found
 
 
 def value_of(txn: lmdb.Transaction, key: bytes, database: Any) -> bytes | None:
-    """What the database has for the key."""
+    """Return the database's value for the key."""
     return cast("bytes | None", txn.get(key, db=database))
 
 
 def duplicates_after(cursor: lmdb.Cursor, key: bytes, after: bytes | None) -> Iterator[bytes]:
-    """The key's values in order, those up to ``after`` left out."""
+    """Yield the key's values after ``after``, in order."""
     if cursor.set_key(key) if after is None else cursor.set_range_dup(key, after):
         for value in cast(Iterator[bytes], cursor.iternext_dup()):
             if value != after:
@@ -104,7 +105,7 @@ def duplicates_after(cursor: lmdb.Cursor, key: bytes, after: bytes | None) -> It
 
 
 def entries_from(cursor: lmdb.Cursor, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of those that begin with the prefix; ``after``: from behind that key on."""
+    """Yield the entries whose keys begin with the prefix, starting after the key ``after``."""
     if not cursor.set_range(after or prefix) or (cursor.key() == after and not cursor.next()):
         return
     for key, value in cast(Iterator[tuple[bytes, bytes]], cursor.iternext()):
@@ -114,7 +115,7 @@ def entries_from(cursor: lmdb.Cursor, prefix: bytes, after: bytes = b"") -> Iter
 
 
 def seek_behind(cursor: lmdb.Cursor, after: tuple[bytes, bytes] | None) -> bool:
-    """Stand on the first entry of the database behind ``after``, which may be gone by now; whether there is one. Its
+    """Move to the first entry of the database after ``after``, which may be gone by now; tell whether one exists. The
     keys are hashes, each with sorted duplicates."""
     if after is None:
         return cursor.first()

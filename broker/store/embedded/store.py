@@ -1,11 +1,11 @@
 """The embedded store: one LMDB directory, shared by every endpoint process of the machine.
 
 Owns: the store contract on LMDB. Reads are memory reads on the event loop (microseconds; no thread in between), in
-slices; writes go to two writer processes (``writer_link.py``, ``writer.py``), one for what must survive a power cut
-and one for what must survive only ``kill -9``. Must never: take LMDB's write lock, hold a read transaction across an
-``await`` (it would keep freed pages from being used again), or be open in a process that forks without exec.
+slices. Writes go to two writer processes (``writer_link.py``, ``writer.py``): one for data that must survive a power
+cut, and one for data that must survive only ``kill -9``. Must never: take LMDB's write lock, hold a read transaction
+across an ``await`` (LMDB could not reuse freed pages), or be open in a process that forks without exec.
 
-Opened with ``read_only`` it starts no writer, makes nothing, and cannot write.
+With ``read_only`` the store starts no writer, makes nothing, and cannot write.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ _Found = TypeVar("_Found")
 _Members = tuple[list[Subscribers], dict[str, FilterPage]]
 
 NOBODY: _Members = ([], {})
-"""What a lane has that has nothing to say."""
+"""The result of a lane without any subscriber."""
 
 LOCATIONS_AT_ONCE = 500
-"""Locations that are read without waiting for a turn: 1 ms."""
+"""Locations read without waiting for a turn: 1 ms."""
 
 NOT_OPEN = "the embedded store is not open"
 
@@ -73,7 +73,7 @@ NOT_OPEN = "the embedded store is not open"
 class EmbeddedStore:
     """``Store`` in a directory of a local disk. Sibling endpoints open the same directory, each its own store."""
 
-    #: What the writer takes into one sorted run; hashes scatter the topics of a slot anyway.
+    #: As much as the writer takes into one sorted run; hashes scatter the topics of a slot anyway.
     shape = Shape(topics_at_once=250_000, slots_together=False, reads_memory=True, journal=True)
 
     def __init__(
@@ -86,10 +86,16 @@ class EmbeddedStore:
         death_fd: int = -1,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """``map_size_bytes``: most that either environment can grow to; address space, not disk. ``timeout_s``: how
-        long the writer may acknowledge nothing before operations fail; a large batch that gets on takes its time.
-        ``death_fd``: the end of a pipe where a writer reads what this process died of, see ``writer.py``.
-        ``read_only``: of a directory that is a store already; writing ends with ``StoreUnavailable``.
+        """Set up the store without opening it.
+
+        Args:
+            directory: The store's directory.
+            map_size_bytes: Size limit of each environment; address space, not disk.
+            timeout_s: Seconds without any acknowledgement by the writer after which operations fail. A large batch that
+                makes progress can take longer.
+            read_only: Open an existing store; writes fail with ``StoreUnavailable``.
+            death_fd: The end of a pipe where a writer reads why this process died, see ``writer.py``; -1: none.
+            wall_clock: Unix time in seconds.
         """
         self._read_only = read_only
         self._directory, self._map_size_bytes = directory.absolute(), map_size_bytes
@@ -110,7 +116,7 @@ class EmbeddedStore:
         self._lost = False
         self._reads = 0
         self._writes = 0
-        # Reads of several slices take turns: each has one slice in a pass of the loop, and the loop waits for all.
+        # Reads of several slices take turns: each gets one slice in a pass of the loop, and the loop waits for all.
         self._long = asyncio.Lock()
         self._slices = Slices(self._reading, self._holds, self._stamp, self._long)
         durable, soft = self._durable_writer.call, self._soft_writer.call
@@ -120,13 +126,13 @@ class EmbeddedStore:
 
     @property
     def writer_restarts(self) -> int:
-        """How many times a writer process has been replaced, both lanes together; for the metrics."""
+        """Return how many writer processes have been replaced, both lanes together; for the metrics."""
         return sum(writer.restarts for writer in self._writers.values())
 
     @property
     def counters(self) -> dict[str, int]:
-        """For the metrics. ``reads``, ``writes``: topics, clients, subscriptions and hashes read or written;
-        ``disk_stalls``: times the disk kept a lane's writes waiting for longer than the time-out."""
+        """Return the counters for the metrics. ``reads`` and ``writes`` count topics, clients, subscriptions and
+        hashes; ``disk_stalls`` counts how often the disk kept a lane's writes waiting for longer than the time-out."""
         return {
             "reads": self._reads,
             "writes": self._writes,
@@ -136,7 +142,7 @@ class EmbeddedStore:
 
     @property
     def writer_pids(self) -> dict[Lane, int | None]:
-        """The process id of each lane's writer, ``None`` while it is being replaced; for people and tests."""
+        """Return the process id of each lane's writer, ``None`` while it is being replaced; for people and tests."""
         return {lane: writer.pid for lane, writer in self._writers.items()}
 
     async def open(self) -> None:
@@ -154,7 +160,7 @@ class EmbeddedStore:
 
     def _open_for_reading(self) -> None:
         self._environments[Lane.DURABLE] = _share(self._directory, Lane.DURABLE, self._map_size_bytes)
-        # One of an earlier boot may be half written; the next endpoint that starts empties it.
+        # An environment of an earlier boot can be half written; the next endpoint that starts empties it.
         if of_this_boot(self._directory):
             self._environments[Lane.SOFT] = _share(self._directory, Lane.SOFT, self._map_size_bytes)
 
@@ -204,8 +210,8 @@ class EmbeddedStore:
         return found if soft is NOBODY else now.joined(soft, found, PAIRS_AT_ONCE)
 
     def _subscribers_now(self, lane: Lane, topics: Sequence[str], until: float) -> _Members | None:
-        """Those of the lane; ``NOBODY``: the soft one has none at all, or none of the one topic. It does without
-        ``_reading``, which takes half as long again."""
+        """Return the lane's subscribers; ``NOBODY``: the soft lane is empty, or has none for the only topic. This
+        avoids ``_reading``, which would take half as long again."""
         environment = self._environments.get(lane)
         if environment is None:
             if lane is Lane.SOFT and self._is_without_soft:
@@ -249,7 +255,7 @@ class EmbeddedStore:
         return self._whole(self._subscriptions.subscribed_now(client, topics), topics)
 
     def _whole(self, found: list[_Found], asked: Sequence[Any]) -> list[_Found] | None:
-        """What was found, if there was time for all that was asked."""
+        """Return ``found`` if the time sufficed for everything asked."""
         if len(found) < len(asked):
             return None
         self._reads += len(asked)
@@ -262,8 +268,8 @@ class EmbeddedStore:
         return await self._subscriptions.topics(client, after, limit)
 
     async def all_subscriptions(self) -> AsyncIterator[list[TopicPage]]:
-        # Each page is a transaction of its own. One over all of them would be a snapshot, and for as long as its reader
-        # takes no page that writers free could be used again: the file would grow by all that they write.
+        # Each page is a transaction of its own. One transaction over all pages would be a snapshot. But as long as its
+        # reader took, LMDB could not reuse pages that writers free, and the file would grow with every write.
         last: tuple[bytes, bytes] | None = None
         while True:
             page, count, last = self._subscriptions.page(last)
@@ -275,7 +281,7 @@ class EmbeddedStore:
             await asyncio.sleep(0)
 
     async def expiring_slots(self) -> list[int] | None:
-        self._look_at_files()  # an idle endpoint reads nothing else of the durable one, and dies of pages that were cut
+        self._look_at_files()  # else an idle endpoint never reads the durable lane, and truncation kills it
         return self._expiry.slots()
 
     async def expiring(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
@@ -325,7 +331,7 @@ class EmbeddedStore:
         return await self._journal.reach(epochs, stamp)
 
     def retained_count(self) -> int:
-        """How many messages are kept; for people."""
+        """Return the number of retained messages; for people."""
         return 0 if self._is_without_soft else self._journal.count()
 
     # --- locations
@@ -340,8 +346,8 @@ class EmbeddedStore:
         batch = list(zip(clients, drawn, strict=True))
         frames = ([(client, new.number, incarnation) for client, new in part] for part in _parts(batch))
         await self._soft_writer.call("listen", frames)
-        # After the location (``expiry.py``). The writer does not answer it: a thousand clients of a frame may have a
-        # thousand topics each.
+        # Read after the location is written (``expiry.py``). The writer does not return it: the thousand clients of a
+        # frame can have a thousand topics each.
         return list(zip(drawn, await self._expiry.ended(clients), strict=True))
 
     async def unlisten(self, batch: Sequence[tuple[str, Location]]) -> None:
@@ -393,7 +399,7 @@ class EmbeddedStore:
     async def _sign_of_life(self, operation: str, endpoint: Endpoint) -> None:
         try:
             self._look_at_files()
-            await self._soft_writer.call(operation, [tuple(endpoint)])  # it looks, too
+            await self._soft_writer.call(operation, [tuple(endpoint)])  # the writer checks as well
         except StoreLost:
             self._lost = True
             raise
@@ -405,7 +411,7 @@ class EmbeddedStore:
         if self._is_without_soft:
             return []
         with self._reading(Lane.SOFT, "registry") as (_, cursor):
-            # As many as there are endpoint names on one machine: no need for slices.
+            # The number of endpoint names on one machine is small: no need for slices.
             return [Endpoint(*ormsgpack.unpackb(value)) for value in cursor.iternext(keys=False, values=True)]
 
     # --- the cluster's settings
@@ -424,7 +430,7 @@ class EmbeddedStore:
     # --- revoked tokens
 
     async def revoke(self, batch: Sequence[Revocation]) -> None:
-        # In one frame, for one that is too many must leave no part of the batch behind. (A frame has room for 30,000.)
+        # In one frame: if one is too many, no part of the batch may remain. (A frame has room for 30,000.)
         await self._durable_writer.call("revoke", [(self._wall_clock(), [list(one) for one in batch])])
 
     async def revocations(self) -> list[Revocation]:
@@ -433,12 +439,12 @@ class EmbeddedStore:
 
     @property
     def lost(self) -> bool:
-        """Whether this is no longer the store that others find in the directory."""
+        """Tell whether other processes now find another store in the directory."""
         return self._lost
 
     def _look_at_files(self) -> None:
-        """``StoreLost``: what is read, or written, is no longer what others find in the directory. With every sign of
-        life and every expiry walk, so that an idle endpoint notices it too: two calls of the system for each lane."""
+        """Raise ``StoreLost`` if other processes no longer find this process's files in the directory. Every heartbeat
+        and every expiry walk calls this, so that an idle endpoint notices as well: two system calls for each lane."""
         for writer in self._writers.values():
             if writer.lost is not None:
                 raise writer.lost
@@ -447,7 +453,7 @@ class EmbeddedStore:
             try:
                 opened.size = require_same(path, opened.files, opened.size)
             except OSError as error:
-                raise StoreUnavailable(f"the embedded store cannot look at its files in {path}: {error}") from error
+                raise StoreUnavailable(f"the embedded store cannot check its files in {path}: {error}") from error
             environment = self._environments[lane]
             try:
                 with environment.begin() as txn:
@@ -457,8 +463,8 @@ class EmbeddedStore:
             require_latest(path, environment.env, confirmed)
 
     def _reading(self, lane: Lane, database: str | None) -> _Reading:
-        """A read transaction and a cursor on one database, not to be held across an ``await``. ``None``: the unnamed
-        one, which has the layout."""
+        """Open a read transaction and a cursor on one database. Never hold them across an ``await``. ``None``: the
+        unnamed database, which has the layout."""
         environment = self._environments.get(lane)
         if environment is None:
             raise StoreUnavailable(NOT_OPEN)
@@ -467,11 +473,11 @@ class EmbeddedStore:
     def _database(self, lane: Lane, name: str) -> Any:
         return self._environments[lane].db[name]
 
-    # Every small read asks the next, and every subscribe the one behind it: without `_reading`, which takes half as
-    # long again.
+    # Every small read calls `_holds`, and every subscribe calls `_stamp`. Both avoid `_reading`, which would take half
+    # as long again.
 
     def _holds(self, lane: Lane, database: str) -> bool:
-        """Whether there is anything in the database: mostly nothing has ended."""
+        """Tell whether the database has any entry: ``ended`` is empty most of the time."""
         environment = self._environments.get(lane)
         if environment is None:
             if self._is_without_soft:
@@ -487,7 +493,7 @@ class EmbeddedStore:
             raise _explained(environment, error) from error
 
     def _stamp(self, lane: Lane) -> int:
-        """The greatest that the lane has given a term."""
+        """Return the greatest stamp that the lane has given a term."""
         environment = self._environments.get(lane)
         if environment is None:
             raise StoreUnavailable(NOT_OPEN)
@@ -502,12 +508,12 @@ class EmbeddedStore:
 
     @property
     def _is_without_soft(self) -> bool:
-        """This only reads, and no endpoint of this boot has made the soft environment."""
+        """Tell whether this store is read-only and no endpoint of this boot has made the soft environment."""
         return self._read_only and Lane.SOFT not in self._environments and Lane.DURABLE in self._environments
 
 
 class _Reading:
-    """A read transaction and a cursor. A class, since a generator would double what a small read takes."""
+    """A read transaction and a cursor. It is a class, since a generator would double the time of a small read."""
 
     __slots__ = ("_database", "_environment", "_txn")
 
@@ -532,21 +538,21 @@ class _Reading:
 
 
 def _explained(environment: Environment, error: Exception) -> StoreError:
-    """What is said of a read that failed."""
+    """Return the error that explains a failed read."""
     what = "cannot read" if isinstance(error, lmdb.ReadersFullError) else "found damage in"
     todo = "" if isinstance(error, lmdb.ReadersFullError) else f". Stop every endpoint of it; {RESTORE}"
     return StoreError(f"the embedded store {what} {Path(environment.env.path()) / 'data.mdb'}: {error}{todo}")
 
 
 class _Opened:
-    """What the files of a lane were at the last look."""
+    """The files of a lane, as the last check found them."""
 
     def __init__(self, files: Files, size: int) -> None:
-        self.files, self.size = files, size  # neither a file of LMDB's nor its number of transactions ever shrinks
+        self.files, self.size = files, size  # LMDB never shrinks a file or its number of transactions
 
 
 def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:
-    """Frames' worth of the items."""
+    """Split the items into parts that fit a frame."""
     for start in range(0, len(items), FRAME_ITEMS):
         yield list(items[start : start + FRAME_ITEMS])
 
@@ -557,7 +563,7 @@ def _require_positive(limit: int) -> None:
 
 
 # LMDB must not open one file twice in a process (closing either would drop the locks of both), so stores of one process
-# share the open environment. By the file and not its name, which may lead to another file by now.
+# share the open environment. The key is the file and not its name, which can lead to another file by now.
 _shared: dict[tuple[int, int], tuple[Environment, int]] = {}
 
 
@@ -570,7 +576,7 @@ def _share(directory: Path, lane: Lane, map_size_bytes: int) -> Environment:
     except (OSError, lmdb.Error) as error:
         raise StoreMisconfigured(
             f"the embedded store cannot read the directory {directory}: {error}. Is it the store's (lmdb:DIR)? The "
-            "first endpoint that starts makes one; whoever reads it has to be able to write its lock.mdb files"
+            "first endpoint that starts makes a store; a reader needs write access to its lock.mdb files"
         ) from error
     _shared[_file_of(directory / lane)] = environment, users + 1
     return environment

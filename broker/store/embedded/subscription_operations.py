@@ -1,8 +1,8 @@
 """How a writer process changes subscriptions.
 
-Owns: the changes each operation makes within a transaction it is given; every one of them leaves the five databases
-with the same subscriptions. Must never: begin or commit a transaction, raise a ``StoreError`` after its first write, or
-know what a filter says.
+Owns: the changes each operation makes within the caller's transaction. Each change keeps the five databases consistent
+with each other. Must never: begin or commit a transaction, raise a ``StoreError`` after its first write, or know a
+filter's meaning.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ STEP_ROWS: Final = 256
 """Rows of a run between two looks at the clock: about 1 ms."""
 
 GONE, TAKEN_OUT, STAYS = 0, 1, 2
-"""What ``take_out`` says of a subscription. ``STAYS``: it has another stamp, or no term."""
+"""Results of ``take_out`` for a subscription. ``STAYS``: it has another stamp, or no term."""
 
 
 class Want(NamedTuple):
-    """What a row of ``subscribe`` asks for, other than a subscription without a filter that stays."""
+    """The request of a row of ``subscribe``, unless it is for a subscription with neither a filter nor a term."""
 
     text: str | None  # the filter
     key: bytes  # its hash, or nothing
@@ -45,9 +45,9 @@ class Want(NamedTuple):
 
 
 Row = tuple[bytes, bytes, bytes, bytes, Any]
-"""A client at a topic: the topic's hash, the client id, its hash, the topic; and what is wanted there. ``subscribe``:
-a ``Want``, or ``None`` for a subscription without a filter that stays. ``unsubscribe``: the filter's hash, or ``None``
-for all that the client has."""
+"""A client at a topic: the topic's hash, the client id, its hash, the topic, and the request. For ``subscribe``, the
+request is a ``Want``, or ``None`` for a subscription with neither a filter nor a term. For ``unsubscribe``, it is the
+filter's hash, or ``None`` for all of the client's subscriptions."""
 
 _NUMBER_BYTES: Final = 4
 
@@ -64,11 +64,11 @@ def _gone(what: Any) -> bytes | None:
 
 
 class Rows:
-    """Rows in the order of their topics' hashes, as the trees have them: neighbours share pages. Those of one topic
-    stay in the order in which they came.
+    """Rows in the order of their topics' hashes, which is the order of the trees: neighbors share pages. Rows of one
+    topic keep their order of arrival.
 
-    A row is kept as one bytes object (the topic's hash, a number for the rest, the topic), some 90 bytes for topics of
-    usual length: a run has more than a hundred thousand.
+    A row is stored as one bytes object (the topic's hash, a number for the rest, the topic), about 90 bytes for topics
+    of usual length: a run has more than a hundred thousand rows.
     """
 
     def __init__(self, operation: str, groups: Iterable[Group]) -> None:
@@ -88,7 +88,7 @@ class Rows:
         return len(self._packed)
 
     def part(self, start: int, stop: int) -> list[Row]:
-        """Those from ``start`` to before ``stop``."""
+        """Return the rows from ``start`` up to, but not including, ``stop``."""
         text_at = HASH_BYTES + _NUMBER_BYTES
         rows: list[Row] = []
         for packed in self._packed[start:stop]:
@@ -98,27 +98,28 @@ class Rows:
 
 
 class Subscriptions:
-    """The five databases of one environment; a transaction changes all of them or none."""
+    """The five databases of one environment; a transaction changes all five or none."""
 
     def __init__(self, environment: Environment) -> None:
         self._db: Mapping[str, Any] = environment.db
 
     def write(self, txn: lmdb.Transaction, operation: str, above: int, groups: Sequence[Group]) -> list[Any]:
-        """A frame of ``subscribe`` or ``unsubscribe``."""
+        """Apply a frame of ``subscribe`` or ``unsubscribe``."""
         rows = Rows(operation, groups)
         return self.change(txn, operation, above, rows.part(0, len(rows)))
 
     def change(self, txn: lmdb.Transaction, operation: str, above: int, rows: Sequence[Row]) -> list[Any]:
-        """The same of rows that are sorted."""
+        """Apply rows that are sorted."""
         return self.subscribe(txn, above, rows) if operation == "subscribe" else self.unsubscribe(txn, rows)
 
     def subscribe(self, txn: lmdb.Transaction, above: int, rows: Sequence[Row]) -> list[Any]:
-        """Returns a stamp that is greater than all earlier ones of both lanes, and no greater than those that it gives.
-        ``above``: the greatest of the other lane when the call began. ``TooManyFilters``: nothing has been written."""
-        # Each lane counts on from what either has given. So stamps rise from call to call whichever lane writes, and
-        # those in the durable one do not fall behind when a reboot empties the other. A clock may do either.
+        """Subscribe. Returns a stamp that is greater than all earlier stamps of both lanes, and no greater than those
+        that this call assigns. ``above``: the other lane's greatest stamp when the call began. Raises
+        ``TooManyFilters`` before it writes anything."""
+        # Each lane continues from the greatest stamp of both lanes. So stamps rise from call to call in either lane,
+        # and the durable lane's stamps do not fall behind when a reboot empties the other. A clock guarantees neither.
         least, greatest = max(stamp_in(txn), above) + 1, 0
-        # Few rows ask for more than a subscription, and at a topic their order with the others counts.
+        # Few rows request more than a plain subscription, and at one topic their order relative to the others matters.
         pairs = {row[:2] for row in rows if row[4] is not None}
         if pairs:
             changes = _Changes(txn, self._db)
@@ -134,7 +135,7 @@ class Subscriptions:
         return [least]
 
     def _add(self, txn: lmdb.Transaction, rows: Sequence[Row]) -> None:
-        """Subscriptions without a filter that stay."""
+        """Add subscriptions with neither a filter nor a term."""
         with txn.cursor(self._db["subscribers"]) as cursor:
             _, new = cursor.putmulti([row[:2] for row in rows], dupdata=False)
         with txn.cursor(self._db["texts"]) as cursor:
@@ -142,14 +143,14 @@ class Subscriptions:
         with txn.cursor(self._db["topics_of"]) as cursor:
             cursor.putmulti(sorted([(row[2], row[0]) for row in rows]), dupdata=False)
         terms = self._db["terms"]
-        if new < len(rows) and txn.stat(terms)["entries"]:  # what is new has none
+        if new < len(rows) and txn.stat(terms)["entries"]:  # new subscriptions have none
             for topic_hash, _, client_hash, topic, _ in rows:
                 txn.delete(prefix_of(topic.decode(), topic_hash) + client_hash, db=terms)
 
     def unsubscribe(self, txn: lmdb.Transaction, rows: Sequence[Row]) -> list[Any]:
         changes = _Changes(txn, self._db)
         for row in rows:
-            # Most have one subscription there, without a filter and a term, of which nothing has to be read.
+            # Most clients have one subscription there, with neither a filter nor a term: nothing has to be read.
             if row[4] is None and not changes.has_more(row):
                 self._remove(txn, row)
             else:
@@ -165,8 +166,8 @@ class Subscriptions:
                 txn.delete(topic_hash, db=self._db["texts"])
 
     def take_out(self, txn: lmdb.Transaction, groups: Sequence[Group]) -> list[Any]:
-        """Take out those that have the stamp that is given: the items are topics, filters and stamps. Returns what has
-        become of each."""
+        """Remove the subscriptions that still have the given stamps. The items are topics, filters and stamps. Returns
+        the outcome for each."""
         changes = _Changes(txn, self._db)
         found: list[Any] = []
         for _, entries in groups:
@@ -185,8 +186,8 @@ _PLAIN: Final = Want(None, b"", None, False)
 
 
 class _Change:
-    """What a client has at a topic: before the transaction, and when the frame is done. By the filter's hash, or
-    nothing: the record in ``terms``, or ``None``."""
+    """A client's subscriptions to a topic, before the transaction and after the frame: the filter's hash, or nothing,
+    -> the record in ``terms``, or ``None``."""
 
     __slots__ = ("before", "client_hash", "client_id", "now", "texts", "topic")
 
@@ -195,10 +196,10 @@ class _Change:
     ) -> None:
         self.client_id, self.client_hash, self.topic = client_id, client_hash, topic
         self.before, self.now = before, before.copy()
-        self.texts = texts  # of filters that are subscribed to
+        self.texts = texts  # texts of filters in subscriptions
 
     def subscribe(self, want: Want, least: int) -> int:
-        """Returns the stamp that it gives; 0: none. ``least``: of those that may be given."""
+        """Subscribe. Returns the stamp that this assigns; 0: none. ``least``: the smallest stamp allowed."""
         held = self.now.get(want.key)
         record: bytes | None = None
         stamp = 0
@@ -215,14 +216,14 @@ class _Change:
         return stamp
 
     def unsubscribe(self, key: bytes | None) -> None:
-        """``None``: all."""
+        """Remove the subscription with this key; ``None``: all."""
         if key is None:
             self.now.clear()
         else:
             self.now.pop(key, None)
 
     def take_out(self, key: bytes, stamp: int) -> int:
-        """Return what has become of the subscription."""
+        """Remove the subscription if it has this stamp; return the outcome."""
         if key not in self.now:
             return GONE
         held = self.now[key]
@@ -233,15 +234,15 @@ class _Change:
 
 
 def too_many_filters(client: str, topic: str) -> TooManyFilters:
-    """What is said of it."""
+    """Return the error for a client that has too many filters at a topic."""
     return TooManyFilters(
-        f"client {client!r} would have more than {FILTERS_MAX} filters at topic {topic[:64]!r}: take one of them out "
-        "first, or subscribe with one that takes the place of all"
+        f"client {client!r} would have more than {FILTERS_MAX} filters at topic {topic[:64]!r}: remove one first, or "
+        "subscribe with a filter that replaces all others"
     )
 
 
 class _Changes:
-    """The changes of a frame. It reads everything before it writes anything."""
+    """The changes of a frame. It reads everything before it writes."""
 
     def __init__(self, txn: lmdb.Transaction, db: Mapping[str, Any]) -> None:
         self._txn, self._db = txn, db
@@ -253,7 +254,7 @@ class _Changes:
         self._texts: dict[bytes, bytes] = {}
 
     def has_more(self, row: Row) -> bool:
-        """Whether the client has a filter at the topic, or a term."""
+        """Tell whether the client has a filter or a term at the topic."""
         topic_hash, client_id, client_hash, topic, _ = row
         if self._has_filters:
             begin = FILTERED + client_id + FILTERED
@@ -265,7 +266,7 @@ class _Changes:
         return bool(self._terms.set_range(prefix) and self._terms.key().startswith(prefix))
 
     def at(self, topic_hash: bytes, client_id: bytes, client_hash: bytes, topic: bytes) -> _Change:
-        """That of the client at the topic."""
+        """Return the change for the client at the topic."""
         change = self._all.get((topic_hash, client_id))
         if change is None:
             prefix = prefix_of(topic.decode(), topic_hash) + client_hash if self._has_terms else b""
@@ -276,7 +277,7 @@ class _Changes:
     def write(self) -> None:
         txn, db = self._txn, self._db
         counts: defaultdict[bytes, int] = defaultdict(int)
-        for topic_hash, client_id in sorted(self._all):  # as the tree has them: neighbours share pages
+        for topic_hash, client_id in sorted(self._all):  # the tree's order: neighbors share pages
             change = self._all[topic_hash, client_id]
             before, now = change.before, change.now
             for key, record in now.items():
@@ -311,7 +312,7 @@ class _Changes:
             self._txn.put(place, record, db=self._db["terms"])
 
     def _count(self, key: bytes, more: int) -> None:
-        """So many more subscriptions have the filter, or fewer. It goes with the last of them."""
+        """Add ``more`` to the number of subscriptions with the filter. The filter's entry goes with the last one."""
         value = value_of(self._txn, key, self._db["filters"])
         count, text = (0, self._texts[key]) if value is None else unpack_filter(value)
         if count + more:
@@ -321,25 +322,25 @@ class _Changes:
 
 
 def unpack_filter(value: bytes) -> tuple[int, bytes]:
-    """How many subscriptions have it, and its text."""
+    """Return the number of subscriptions with the filter, and its text."""
     return int.from_bytes(value[:COUNT_BYTES], "big"), value[COUNT_BYTES:]
 
 
 class Run:
     """Many large frames of one operation, written as one sorted sequence over as many transactions as it takes.
 
-    Hashes scatter a frame over the whole tree, and every page touched is copied and synced in every transaction. What
-    several frames want of one page is therefore done in one transaction (docs/adr/0002 has the figures).
+    Hashes scatter a frame over the whole tree, and each transaction copies and syncs every page that it touches. A run
+    therefore makes the changes of several frames to one page in one transaction (docs/adr/0002 has the figures).
     """
 
     def __init__(
         self, subscriptions: Subscriptions, operation: str, frames: Sequence[tuple[int, int, Sequence[Group]]]
     ) -> None:
-        """``frames``: (number, stamp of the other lane, groups) of each."""
+        """Sort the rows of ``frames``: (number, stamp of the other lane, groups)."""
         self.operation = operation
         self.numbers = [number for number, _, _ in frames]
-        self.position = 0  # rows written so far; set back when a transaction has failed
-        self.results: list[Any] = []  # of each frame: those of the first transaction
+        self.position = 0  # rows written so far; reset when a transaction has failed
+        self.results: list[Any] = []  # the first transaction's results, for each frame
         self._subscriptions = subscriptions
         self._above = max(above for _, above, _ in frames)
         self._rows = Rows(operation, (group for _, _, groups in frames for group in groups))
@@ -349,7 +350,7 @@ class Run:
         return self.position >= len(self._rows)
 
     def step(self, txn: lmdb.Transaction) -> None:
-        """The next rows."""
+        """Write the next rows."""
         rows = self._rows.part(self.position, self.position + STEP_ROWS)
         results = self._subscriptions.change(txn, self.operation, self._above, rows)
         self.results = self.results or results

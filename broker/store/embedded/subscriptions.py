@@ -1,24 +1,26 @@
-"""Subscriptions in the embedded store: what an endpoint reads of them, and how it has them written.
+"""Subscriptions in the embedded store: an endpoint's reads, and its calls to the writers.
 
 Owns: which environment (lane) has a subscription, and both lanes' databases of subscriptions as an endpoint sees them.
-What a writer does to them in a transaction is in ``subscription_operations.py``, their ends are in ``expiry.py``. Must
-never: hold a transaction across an ``await``, read for longer than ``SLICE_S`` without one, or know what a filter says.
+A writer's changes within a transaction are in ``subscription_operations.py``, and the ends in ``expiry.py``. Must
+never: hold a transaction across an ``await``, read for longer than ``SLICE_S`` without one, or know a filter's meaning.
 
 A subscription until disconnect is in the soft lane, unless its client has something in the durable lane at that topic.
-All others are in the durable lane. So a subscription may go from the soft lane to the durable one, and never back:
+All others are in the durable lane. So a subscription can move from the soft lane to the durable one, but never back:
 
-1. ``subscribe`` looks whether the durable lane has anything of the client at the topic. If not, it writes a
-   subscription until disconnect to the soft lane, and looks again.
-2. It writes all others to the durable lane, and those for which the second look has found something.
-3. It takes out of the soft lane what these replace: the same subscription, by its stamp; with ``replace`` all that the
-   client has at the topic.
+1. ``subscribe`` checks whether the durable lane has anything of the client at the topic. If not, it writes a
+   subscription until disconnect to the soft lane, and checks again.
+2. It writes all others to the durable lane, and also those for which the second check has found something.
+3. It removes from the soft lane the subscriptions that these replace: the same one, by its stamp, or with ``replace``
+   all of the client's subscriptions to the topic.
 
 Both lanes have a subscription between the last two steps. A process that dies there leaves it in both, until the next
-write or expiry finds it. Of one subscription the durable one counts: it is the later one, and if it has no term it
-beats any. Reads look at the soft lane first: what leaves it before that look is in the durable one by then.
+write or expiry finds it. If both lanes have a subscription, the durable one counts: it is the later one, and if it has
+no term it takes precedence over any. Reads look at the soft lane first: a subscription that has already left it is in
+the durable lane by then.
 
-Of two that write one subscription to the two lanes at once, one sees the other's: each looks after it has written. Such
-a race may leave ``FILTERS_MAX`` filters of a client and topic in each lane. Without one the sum counts.
+If two processes write one subscription to the two lanes at once, at least one sees the other's: each checks after it
+has written. Such a race can leave ``FILTERS_MAX`` filters of a client and topic in each lane. Otherwise the limit
+applies to the sum.
 """
 
 from __future__ import annotations
@@ -62,28 +64,28 @@ MEMBERS_PER_LOOK: Final = 512
 """Entries of one subscriber set read between two looks at the clock: 0.1 ms."""
 
 PAIRS_AT_ONCE: Final = 512
-"""Most filters of one topic that are read without waiting for a turn: 1 ms."""
+"""Most filters of one topic read without waiting for a turn: 1 ms."""
 
 TOPICS_AT_ONCE: Final = 1_024
-"""Of one client that are looked up in one lane before a write to the other, without a look at the clock: 1 ms."""
+"""Topics of one client looked up in one lane before a write to the other, without a look at the clock: 1 ms."""
 
 NO_FILTERS: Final[FilterPage] = ([], None)
 
 
 class Subscriptions:
-    """Those of one open store."""
+    """The subscriptions of one open store."""
 
     def __init__(
         self, slices: Slices, database: Callable[[Lane, str], Any], writers: Mapping[Lane, WriterProcess]
     ) -> None:
-        """``database``: gives the handle of one that is open."""
+        """Keep the parts of the store. ``database`` returns the handle of an open database."""
         self._slices, self._database, self._writers = slices, database, writers
 
     # --- writing
 
     async def subscribe(self, batch: Sequence[Subscribe]) -> int:
-        """Returns a stamp that is greater than all that the store had before, and not greater than those of this
-        batch."""
+        """Subscribe. Returns a stamp that is greater than all earlier stamps of the store, and no greater than those of
+        this batch."""
         soft, durable = await self._by_lane(batch)
         stamps: list[int] = []
         if soft:
@@ -95,13 +97,13 @@ class Subscriptions:
             if any(row.filter is not None for row in durable):
                 await self._require_room(durable)
             stamps += await self._subscribe(Lane.DURABLE, durable)
-            if self._slices.holds(Lane.SOFT, "topics_of"):  # mostly not, and each further read has its price
+            if self._slices.holds(Lane.SOFT, "topics_of"):  # usually not, and each further read costs time
                 await self._leave_soft(durable)
         return min(stamps, default=0)
 
     async def _by_lane(self, batch: Sequence[Subscribe]) -> tuple[list[Subscribe], list[Subscribe]]:
-        """What goes to the soft lane, and what to the durable one. A batch's rows of one client at one topic go to one
-        lane, in their order."""
+        """Return the rows for the soft lane and those for the durable one. A batch's rows of one client at one topic go
+        to one lane, in their order."""
         passing = [row for row in batch if _is_passing(row)]
         if not passing:
             return [], list(batch)
@@ -124,7 +126,7 @@ class Subscriptions:
         return soft, durable
 
     async def _there(self, lane: Lane, rows: Sequence[Any]) -> list[list[str]]:
-        """At which of its topics the client of each row (client, topics, …) has something in the lane."""
+        """Return for each row (client, topics, …) the topics at which the client has something in the lane."""
         there: list[list[str]] = [[] for _ in rows]
         if not self._slices.holds(lane, "topics_of"):
             return there
@@ -140,7 +142,7 @@ class Subscriptions:
         return there
 
     async def _require_room(self, rows: Sequence[Subscribe]) -> None:
-        """``TooManyFilters``: with those of the soft lane, which the durable writer does not see."""
+        """Raise ``TooManyFilters`` if the soft lane's filters, which the durable writer does not see, make too many."""
         if not self._slices.holds(Lane.SOFT, "filters"):
             return
         asked: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -153,7 +155,7 @@ class Subscriptions:
                 raise too_many_filters(*pair)
 
     async def _leave_soft(self, rows: Sequence[Subscribe]) -> None:
-        """Take out of the soft lane what these have replaced in the durable one."""
+        """Remove from the soft lane the subscriptions that these rows have replaced in the durable one."""
         pairs = [
             (row, topic) for row, there in zip(rows, await self._there(Lane.SOFT, rows), strict=True) for topic in there
         ]
@@ -170,14 +172,14 @@ class Subscriptions:
             await self._writers[Lane.SOFT].call("take_out", frames_of_subscriptions(going))
 
     async def _subscribe(self, lane: Lane, batch: Sequence[Subscribe]) -> list[int]:
-        """Have it written. Returns for each frame what a writer does."""
+        """Send the rows to the lane's writer. Returns the writer's results, frame by frame."""
         call, stamps = self._writers[lane].call, list[int]()
         above = self._slices.stamp(Lane.SOFT if lane is Lane.DURABLE else Lane.DURABLE)
         if len(batch) == 1 and batch[0].filter is None and len(batch[0].topics) < LARGE_ROWS:
-            row = batch[0]  # most calls are of one client
+            row = batch[0]  # most calls concern one client
             return await call("subscribe", [(False, above, [(_wanted(row), [(row.client, row.topics)])])])
-        # A filter may be one too many, which refuses its frame and must not refuse a run: these go into small frames.
-        # Of a client all do, since at a topic the order of its rows counts.
+        # A filter can exceed the limit, which refuses its frame and must not refuse a whole run. So rows with filters
+        # go into small frames, and with them all rows of the same client: at a topic the order of its rows matters.
         filtering = {row.client for row in batch if row.filter is not None}
         parts = [(batch, True)]
         if filtering:
@@ -193,15 +195,15 @@ class Subscriptions:
         return stamps
 
     async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> None:
-        """Take out the filter of each, or all that it has."""
-        # One that waits for its disk may yet write what no read finds, and does this behind it.
+        """Remove the given filter of each client, or all of its subscriptions to the topics."""
+        # A writer that waits for its disk may still write rows that no read finds yet. It does this removal after them.
         is_held = self._writers[Lane.SOFT].is_held
         found = [topics for _, topics, _ in batch] if is_held else await self._there(Lane.SOFT, batch)
         soft = [(client, there, text) for (client, _, text), there in zip(batch, found, strict=True) if there]
-        if soft:  # first: what is in both lanes must not become the soft one's
+        if soft:  # first: a subscription in both lanes must not survive in the soft lane
             await self._unsubscribe(Lane.SOFT, soft)
-        # The durable writer looks itself, behind whatever it still has to write, and flushes nothing for what is not
-        # there.
+        # The durable writer checks by itself, after all its pending writes, and flushes nothing if there is nothing to
+        # remove.
         await self._unsubscribe(Lane.DURABLE, batch)
 
     async def _unsubscribe(self, lane: Lane, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> None:
@@ -212,7 +214,7 @@ class Subscriptions:
     # --- of a topic
 
     async def subscribers(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
-        """The sets of those without a filter, and first pages of the others."""
+        """Return the sets of subscribers without a filter, and first pages of the others."""
         soft = await self._subscribers(Lane.SOFT, topics) if self._slices.holds(Lane.SOFT, "subscribers") else None
         durable = await self._subscribers(Lane.DURABLE, topics)
         return durable if soft is None else now.joined(soft, durable, PAIRS_AT_ONCE)
@@ -221,7 +223,7 @@ class Subscriptions:
         sets: list[Subscribers] = []
         pages: dict[str, FilterPage] = {}
         members: set[str] = set()
-        after: bytes | None = None  # the last member read, where a slice ended within a set
+        after: bytes | None = None  # the last member read, if a slice ended within a set
         filtering: list[str] = []  # clients that had filters by then
 
         def read_slice() -> bool:
@@ -235,7 +237,7 @@ class Subscriptions:
                     page: FilterPage = NO_FILTERS
                     if has_filters or last is not None:
                         page = now.filter_page(cursor, txn, texts, topic_hash, FILTERED, PAIRS_AT_ONCE)
-                    # Who goes from a filter to none while slices are read may come behind them.
+                    # A client that drops its filter between two slices can appear after the position read so far.
                     for each in filtering:
                         if cursor.set_key_dup(topic_hash, each.encode()):
                             members.add(each)
@@ -254,7 +256,7 @@ class Subscriptions:
         return sets, pages
 
     def filter_page(self, topic: str, cursor: str, limit: int) -> FilterPage:
-        """The topic's clients and filters behind those of the page before: ``PAIRS_AT_ONCE`` at most."""
+        """Return the topic's clients and filters after those of the page before: ``PAIRS_AT_ONCE`` at most."""
         after = from_cursor(cursor, lambda entry: entry[:1] == entry[-HASH_BYTES - 1 : -HASH_BYTES] == FILTERED)
         topic_hash, limit = digest(topic.encode()), min(limit, PAIRS_AT_ONCE)
         soft = NO_FILTERS
@@ -269,7 +271,7 @@ class Subscriptions:
     # --- of a client
 
     def of_now(self, pairs: Sequence[tuple[str, str]]) -> list[list[Subscription]]:
-        """All that each ``(client, topic)`` has, of those that a slice has time for."""
+        """Return the subscriptions of each ``(client, topic)``, for as many pairs as a slice has time for."""
         until = perf_counter() + SLICE_S
         if not self._slices.holds(Lane.SOFT, "subscribers"):
             return self._of(Lane.DURABLE, pairs, until)
@@ -282,7 +284,7 @@ class Subscriptions:
             return now.subscriptions_of(entries, txn.cursor(terms), txn, texts, pairs, until)
 
     async def of(self, pairs: Sequence[tuple[str, str]]) -> list[list[Subscription]]:
-        """The same of all of them."""
+        """Return the subscriptions of every pair."""
         found: list[list[Subscription]] = []
 
         def read_slice() -> bool:
@@ -293,8 +295,8 @@ class Subscriptions:
         return found
 
     def subscribed_now(self, client: str, topics: Sequence[str], start: int = 0) -> list[bool]:
-        """Whether the client has a subscription to each topic, from the one at ``start`` on, of those that a slice has
-        time for."""
+        """Tell for each topic from ``start`` on whether the client has a subscription, for as many topics as a slice
+        has time for."""
         until = perf_counter() + SLICE_S
         soft: list[bool] | None = None
         if self._slices.holds(Lane.SOFT, "topics_of"):
@@ -302,11 +304,11 @@ class Subscriptions:
                 soft = now.subscribed(cursor, client, topics, start, until)
         with self._slices.reading(Lane.DURABLE, "topics_of") as (_, cursor):
             durable = now.subscribed(cursor, client, topics, start, until)
-        # Either may have had time for less.
+        # One of the two may have had time for fewer topics.
         return durable if soft is None else [one or other for one, other in zip(soft, durable, strict=False)]
 
     async def subscribed(self, client: str, topics: Sequence[str]) -> list[bool]:
-        """The same of all of them."""
+        """Tell for every topic whether the client has a subscription."""
         found: list[bool] = []
 
         def read_slice() -> bool:
@@ -317,7 +319,7 @@ class Subscriptions:
         return found
 
     async def topics(self, client: str, after: bytes | None, limit: int) -> tuple[list[str], str | None]:
-        """A page of the client's topics, by their hashes; ``after``: behind that one."""
+        """Return a page of the client's topics, sorted by hash; ``after``: only topics after this hash."""
         client_hash = digest(client.encode())
         soft: dict[bytes, str] = {}
         if self._slices.holds(Lane.SOFT, "topics_of"):
@@ -329,7 +331,7 @@ class Subscriptions:
         return [found[topic_hash] for topic_hash in page], page[-1].hex() if len(found) > limit else None
 
     async def _topics(self, lane: Lane, client_hash: bytes, after: bytes | None, limit: int) -> dict[bytes, str]:
-        """By their hashes, in order; one more than the limit where there are more."""
+        """Return hash -> topic, in order; one more than the limit if the lane has more."""
         found: dict[bytes, str] = {}
 
         def read_slice() -> bool:
@@ -352,13 +354,13 @@ class Subscriptions:
     # --- of all
 
     def page(self, after: tuple[bytes, bytes] | None) -> tuple[list[TopicPage], int, tuple[bytes, bytes] | None]:
-        """The subscriptions behind the entry ``after``, a slice of them; how many; and the last one's entry; ``None``:
-        there are no more."""
+        """Return a slice of the subscriptions after the entry ``after``, their number, and the entry of the last one;
+        ``None``: no more follow."""
         has_soft = self._slices.holds(Lane.SOFT, "subscribers")
         parts = [self._some(lane, after) for lane in ([Lane.SOFT, Lane.DURABLE] if has_soft else [Lane.DURABLE])]
         found, _ = parts[-1]
         places = list(found)
-        # As far as both lanes have been read.
+        # Only as far as both lanes have been read.
         end = min((next(reversed(part)) for part, is_last in parts if not is_last), default=None)
         if has_soft:
             found = parts[0][0] | found
@@ -379,7 +381,7 @@ class Subscriptions:
     def _some(
         self, lane: Lane, after: tuple[bytes, bytes] | None
     ) -> tuple[dict[tuple[bytes, bytes], tuple[str, Subscription | str]], bool]:
-        """Entries of the lane: the topic, and what each says; and whether these are the last."""
+        """Return entries of the lane, each with its topic and content, and whether these are the last."""
         found: dict[tuple[bytes, bytes], tuple[str, Subscription | str]] = {}
         with self._slices.reading(lane, "subscribers") as (txn, cursor):
             if not seek_behind(cursor, after):
@@ -397,15 +399,15 @@ class _All:
     """A lane's subscriptions in the order of their topics, within a read transaction."""
 
     def __init__(self, txn: lmdb.Transaction, database: Callable[[str], Any]) -> None:
-        """``database``: gives the lane's."""
+        """Keep the transaction. ``database`` returns the handle of the lane's database."""
         self._txn, self._texts, self._filters = txn, database("texts"), database("filters")
         self._terms = txn.cursor(database("terms"))
         self._has_terms = self._terms.first()
         self._at, self._topic = b"", ""  # the last topic, and its hash
-        self._prefix = b""  # its keys in ``terms`` begin with; empty: it has none there
+        self._prefix = b""  # prefix of its keys in ``terms``; empty: it has none there
 
     def one(self, topic_hash: bytes, entry: bytes) -> tuple[str, Subscription | str]:
-        """The topic, and what the entry says: the client alone where that is all."""
+        """Return the topic and the entry's content: only the client if there is neither a filter nor a term."""
         if topic_hash != self._at:
             self._at, self._topic = topic_hash, _text(self._txn, topic_hash, self._texts)
             self._prefix = now.prefix_of(self._topic, topic_hash) if self._has_terms else b""
@@ -427,7 +429,7 @@ def _is_passing(row: Subscribe) -> bool:
 
 
 def _wanted(row: Subscribe) -> Any:
-    """What a frame says of the row's topics: nothing of subscriptions without a filter that stay."""
+    """Return a frame's value for the row's topics: ``None`` for subscriptions with neither a filter nor a term."""
     if row.filter is None and row.term is None and not row.replace:
         return None
     return row.filter, None if row.term is None else tuple(row.term), row.replace
@@ -440,8 +442,8 @@ def _text(txn: lmdb.Transaction, topic_hash: bytes, texts: Any) -> str:
 def _read_members(
     cursor: lmdb.Cursor, topic_hash: bytes, after: bytes | None, members: set[str], until: float
 ) -> tuple[bytes | None, bool]:
-    """Add those without a filter from ``after`` on. The last one read if the time was up first; ``None`` at the end,
-    and whether there are some with a filter."""
+    """Add the subscribers without a filter, starting after ``after``. Return the last one read if the time was up, or
+    ``None`` at the end; and whether the topic has subscribers with a filter."""
     if not (cursor.set_key(topic_hash) if after is None else cursor.set_range_dup(topic_hash, after)):
         return None, False
     entries = cast(Iterator[bytes], cursor.iternext_dup())

@@ -1,15 +1,15 @@
 """A writer process of the embedded store: ``python -m ingeborg.broker.store.embedded.writer DIR durable|soft
-MAP_SIZE_BYTES FD [FILES]``. ``FD``: of a pipe for what Python says of the endpoint's death by a signal
-(``faulthandler``); -1: there is none. ``FILES`` (``device:inode:inode``) is given to a successor: what the endpoint has
-open. It opens these or ends.
+MAP_SIZE_BYTES FD [FILES]``. ``FD``: a pipe with Python's report of the endpoint's death by a signal (``faulthandler``);
+-1: none. A successor also gets ``FILES`` (``device:inode:inode``), the files that the endpoint has open. It opens these
+or ends.
 
 Owns: every write to one LMDB environment on behalf of one endpoint process, its parent, which talks to it in frames
-(``layout.py``) over the socket that is its standard input. Group commit: what has come is written for at most
-``CHUNK_S``, committed, and only then acknowledged; between two commits the other processes' writers get the lock.
+(``layout.py``) over the socket that is its standard input. Group commit: it writes received frames for at most
+``CHUNK_S``, commits, and only then acknowledges; between two commits the other processes' writers get the lock.
 Small frames go into the next commit, large ones into sorted runs over many commits (``subscription_operations.py``).
-It has one thread, because two that write get in each other's way over the GIL (docs/adr/0002); hence a process per
-environment. Must never: outlive its parent (it ends when the socket does), acknowledge before the commit, or apply a
-frame after its parent has died.
+It has one thread, because two writing threads compete for the GIL (docs/adr/0002); hence a process per environment.
+Must never: outlive its parent (it ends when the socket does), acknowledge before the commit, or apply a frame after its
+parent has died.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ from ingeborg.broker.store.embedded.operations import operations
 from ingeborg.broker.store.embedded.subscription_operations import Run, Subscriptions
 
 CHUNK_S = 0.01
-"""How long one transaction takes in more: what another process's write may have to wait for, with the commit."""
+"""How long one transaction accepts more frames. Another process's write can have to wait this long, plus the commit."""
 
 RECEIVE_BYTES = 1 << 18
 
 DEATH_BYTES_MAX = 1 << 16
-"""What a pipe takes without a reader (pipe(7)); a stack has some 2,000."""
+"""A pipe's capacity without a reader (pipe(7)); a stack takes about 2,000 bytes."""
 
 OF_SUBSCRIPTIONS = frozenset(("subscribe", "unsubscribe"))
-"""Operations whose large frames wait for the next run (``Run``) instead of going into the next commit: their arguments
-say whether they are large, and then have the groups."""
+"""Operations whose large frames wait for the next run (``Run``) instead of the next commit. Their arguments say whether
+they are large, and then have the groups."""
 
 RUN_ROWS = 125_000
-"""Most subscriptions in a run: half of what may be under way, so that the next run is here when this one is done."""
+"""Most subscriptions in a run: half the budget, so that the next run has arrived when this one is done."""
 
 GROWING = frozenset(("subscribe", "listen", "seen", "keep"))
-"""What a full map refuses. The others take things out, or are the few entries of the registry and of the layout; but
-a tree that is changed takes pages before it lets go of any, so these get room beyond the map's size."""
+"""Operations that a full map refuses. The others remove data, or write the few entries of the registry and the layout.
+But LMDB allocates pages for a changed tree before it frees any, so these operations get room beyond the map's size."""
 
 RESERVE_BYTES = 16 << 20
-"""How much: some times what one transaction can change in ``CHUNK_S``."""
+"""Size of this room: several times as much as one transaction can change in ``CHUNK_S``."""
 
 RESERVES_MAX = 16
-"""How often, since writers of other endpoints may have used what was there, and nothing grows without an end."""
+"""How often a writer adds this room: other endpoints' writers can have used it, but growth needs a limit."""
 
 _DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.BadTxnError, ValueError, TypeError)
-"""What LMDB and what is stored in it say where a page is not what was written."""
+"""Errors from LMDB and from decoding that mean a page differs from what was written."""
 
 Frame = tuple[int, str, Any]  # number, operation, argument
 Reply = tuple[int, str, Any]  # number, outcome, results
@@ -77,7 +77,7 @@ Reply = tuple[int, str, Any]  # number, outcome, results
 
 def main(arguments: list[str]) -> int:
     """Prepare the environment, greet the parent with the outcome, then write until it hangs up."""
-    # Ctrl-C and a service manager's SIGTERM go to every process of the service; the endpoint still has writes to do
+    # Ctrl-C and a service manager's SIGTERM reach every process of the service. The endpoint still has writes to do
     # while it drains, and ends this process by hanging up.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -95,9 +95,9 @@ def main(arguments: list[str]) -> int:
         connection.sendall(pack((GREETING, "", [list(prepared.files), prepared.notes])))
         writer.serve()
     except (ConnectionError, ParentGone):
-        pass  # the endpoint was killed: whoever asked is gone too
+        pass  # the endpoint was killed: nobody waits for the answer
     except lmdb.PanicError as error:
-        # Of no more use to this process; the endpoint starts another one, and says what has been said here.
+        # This process cannot continue. The endpoint starts another one, and passes on this message.
         with suppress(ConnectionError):
             connection.sendall(pack((LAST_WORDS, "", why_not_written(directory / lane, error))))
         return 1
@@ -108,16 +108,17 @@ def main(arguments: list[str]) -> int:
 
 
 def _tell_of_death(directory: Path, fd: int) -> None:
-    """Say what the endpoint died of, if of a fault of memory: it has LMDB's files mapped, and could not say which."""
+    """Report why the endpoint died if it was a memory fault: it maps LMDB's files, and could not say which one
+    failed."""
     os.set_blocking(fd, False)
     with suppress(BlockingIOError):  # it lives, or was killed
         if words := os.read(fd, DEATH_BYTES_MAX):
             sys.stderr.write(
                 f"{words.decode(errors='replace').rstrip()}\n"
-                "ingeborg: the endpoint died as it says above. "
+                "ingeborg: the endpoint died as shown above. "
                 "If it was reading its store (broker/store/embedded/store.py), "
-                f"data.mdb in {directory / Lane.DURABLE} or {directory / Lane.SOFT} is damaged or was cut, or its disk "
-                f"fails: `ingeborg doctor --store lmdb:{directory}` reads both and tells\n"
+                f"data.mdb in {directory / Lane.DURABLE} or {directory / Lane.SOFT} is damaged or truncated, or its "
+                f"disk fails: `ingeborg doctor --store lmdb:{directory}` checks both\n"
             )
             sys.stderr.flush()
 
@@ -127,28 +128,28 @@ class ParentGone(Exception):
 
 
 class Writer:
-    """Frames in, commits, replies out."""
+    """Reads frames, commits them and sends replies."""
 
     def __init__(
         self, directory: Path, lane: Lane, map_size_bytes: int, prepared: Prepared, link: tuple[socket.socket, int]
     ) -> None:
-        """``link``: the connection to the parent, and the parent's process id."""
+        """Keep the environment. ``link`` is the connection to the parent, with the parent's process id."""
         environment = prepared.environment
         self._path, self._map_size_bytes = directory / lane, map_size_bytes
         self._environment, self._gate, self._files = environment, prepared.gate, prepared.files
         self._connection, self._parent = link
-        self._reserving = False  # the map has its reserve
+        self._reserving = False  # whether the map has its reserve
         self._settled = -1  # the transaction after which a full map was full for good
         self._operations = operations(environment, lane)
         self._subscriptions = Subscriptions(environment)
         self._unpacker = Unpacker()
-        # Frames to do, bounded by the parent, which has at most its budgets of bytes under way.
+        # Pending frames, bounded by the parent, which has at most its budgets of bytes under way.
         self._small: deque[Frame] = deque()
         self._large: deque[Frame] = deque()
         self._run: Run | None = None
 
     def serve(self) -> None:
-        """Until the parent hangs up; what it has not been told about by then is dropped."""
+        """Serve until the parent hangs up; then drop everything that is not acknowledged."""
         while self._receive():
             if self._run is None and self._large:
                 self._run = self._next_run(self._large)
@@ -158,7 +159,7 @@ class Writer:
             self._connection.sendall(b"".join(map(pack, replies)))
 
     def _receive(self) -> bool:
-        """Take in what has come, waiting only if there is nothing to do; ``False`` at the end."""
+        """Read received frames, and wait only if nothing is pending; ``False`` at the end."""
         while True:
             busy = self._small or self._large or self._run
             try:
@@ -172,7 +173,7 @@ class Writer:
                 (self._large if is_large else self._small).append((number, operation, argument))
 
     def _next_run(self, large: deque[Frame]) -> Run:
-        """All that wait, up to where the operation changes. Between frames under way at once there is no order."""
+        """Return a run of all waiting frames up to the next change of operation. Concurrent frames have no order."""
         operation, frames, rows = large[0][1], [], 0
         while large and large[0][1] == operation and rows < RUN_ROWS:
             number, _, (_, above, groups) = large.popleft()
@@ -181,7 +182,8 @@ class Writer:
         return Run(self._subscriptions, operation, frames)
 
     def _commit(self, small: deque[Frame], run: Run | None) -> list[Reply]:
-        """One transaction, with as many small frames and as much of the run as its time allows; what to reply."""
+        """Commit one transaction with as many small frames and as much of the run as its time allows; return the
+        replies."""
         taken: list[Frame] = []
         replies: list[Reply] = []
         position = run.position if run else 0
@@ -192,13 +194,13 @@ class Writer:
                     taken.append(small.popleft())
                     replies.append(self._apply(txn, taken[-1]))
                 if run:
-                    run.step(txn)  # at least one, so that small ones never keep it waiting for good
+                    run.step(txn)  # at least one step, so that small frames cannot starve the run
                     while not run.done and time.monotonic() < until:
                         run.step(txn)
         except lmdb.PanicError:
-            raise  # the environment is of no more use to this process; the endpoint starts another one
+            raise  # this process can no longer use the environment; the endpoint starts another one
         except (lmdb.Error, OSError, StoreLost, ValueError, TypeError) as error:
-            # All of it has been rolled back. One part may be to blame (a full map), so each gets its own try.
+            # LMDB has rolled everything back. One part may be to blame (a full map), so each part gets its own try.
             if run:
                 run.position = position
             if len(taken) + bool(run) > 1:
@@ -215,7 +217,7 @@ class Writer:
                         self._end_reserve()
             if run:
                 run.abandon()
-            # A transaction that did not even begin has taken nothing; it fails for the frame it was begun for.
+            # A transaction that did not even begin has taken no frame; it fails for the frame that it was for.
             numbers = run.numbers if run else [(taken or [small.popleft()])[0][0]]
             return [_failure(number, self._explained(error)) for number in numbers]
         if run and run.done:
@@ -226,36 +228,36 @@ class Writer:
 
     @contextmanager
     def _begin(self) -> Iterator[lmdb.Transaction]:
-        """A transaction, committed at the block's end, or aborted where an error leaves it."""
+        """Begin a transaction. The end of the block commits it; an error aborts it."""
         with self._gate.held():
             txn = self._environment.begin(write=True)
         with self._gate.signed(), txn:
             if os.getppid() != self._parent:
-                # It may have waited for long, and a new endpoint's writer may have done newer things since.
+                # It may have waited for long, and a new endpoint's writer may have made newer changes since.
                 raise ParentGone
-            require_same(self._path, self._files)  # nobody would find what is written to a file that was removed
+            require_same(self._path, self._files)  # nobody would find data written to a removed file
             require_latest(self._path, self._environment.env, txn.id() - 1)
             yield txn
 
     def _settle(self) -> bool:
-        """Make what was let go of lately fit for use: LMDB takes pages that were freed two transactions ago, and where
-        all that comes is refused there would never be two. Whether it is worth another try."""
+        """Make recently freed pages usable; tell whether another try is worthwhile. LMDB reuses pages only two
+        transactions after it freed them. While the writer refuses every frame, these two would never come."""
         env = self._environment.env
         if env.info()["last_txnid"] == self._settled or not self._reserve():
             return False
         try:
             for _ in range(2):
                 with self._begin() as txn:
-                    txn.put(b"layout", bytes(cast(bytes, txn.get(b"layout"))))  # what is there already
+                    txn.put(b"layout", bytes(cast(bytes, txn.get(b"layout"))))  # unchanged
         except (lmdb.Error, StoreLost, OSError):
-            return False  # what it was for is refused with its own reason
+            return False  # the frame gets its own error
         finally:
             self._end_reserve()
         self._settled = env.info()["last_txnid"]
         return True
 
     def _reserve(self) -> bool:
-        """Make the map larger, for what lets go of things; whether it could be."""
+        """Enlarge the map for operations that free space; tell whether that worked."""
         env = self._environment.env
         used = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
         if used + RESERVE_BYTES > self._map_size_bytes + RESERVES_MAX * RESERVE_BYTES:
@@ -266,7 +268,7 @@ class Writer:
 
     def _end_reserve(self) -> None:
         self._reserving = False
-        self._environment.env.set_mapsize(self._map_size_bytes)  # or what is in use by now, if that is more
+        self._environment.env.set_mapsize(self._map_size_bytes)  # or the space in use, if that is more
 
     def _apply(self, txn: lmdb.Transaction, frame: Frame) -> Reply:
         number, operation, argument = frame
@@ -276,7 +278,7 @@ class Writer:
             return _failure(number, error)
 
     def _explained(self, error: Exception) -> StoreError:
-        """What is said of a write that failed."""
+        """Return the error that explains a failed write."""
         path = self._path
         if isinstance(error, StoreLost):
             return error
@@ -289,7 +291,7 @@ class Writer:
         if isinstance(error, _DAMAGE):
             return StoreError(f"{path / 'data.mdb'} is damaged ({error}): stop every endpoint of it, and {RESTORE}")
         return StoreUnavailable(
-            f"the embedded store could not write {path}: {why_not_written(path, error)}. Nothing acknowledged is lost"
+            f"the embedded store could not write {path}: {why_not_written(path, error)}. Acknowledged data is safe"
         )
 
 

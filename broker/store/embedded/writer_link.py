@@ -1,8 +1,8 @@
-"""The endpoint's side of a writer process: starts it, feeds it, notices that it died or fell silent, replaces it.
+"""The endpoint's side of a writer process: starts it, feeds it, notices when it dies or falls silent, and replaces it.
 
 Owns: the child process, the frames under way and their limit, the time-out, restarts with backoff. Must never: open
 LMDB, block the event loop, let two writers of one lane live at once (a later write could overtake an earlier one), or
-send anything behind frames whose callers have been told that they failed.
+send anything after frames whose callers got an error.
 """
 
 from __future__ import annotations
@@ -46,46 +46,48 @@ WRITER = "ingeborg.broker.store.embedded.writer"
 """The module that a writer process runs."""
 
 SMALL_FRAME_BYTES = 2048
-"""Up to this size a frame has the small budget, so that it never waits for those of a large batch."""
+"""Frames up to this size use the small budget, so that they never wait for those of a large batch."""
 
 SMALL_BUDGET_BYTES = 1 << 20
 LARGE_BUDGET_BYTES = 8 << 20
-"""Frames sent and not yet acknowledged. Small: 20,000 single subscriptions, more than a commit takes in. Large: 250,000
-subscriptions, so that a run over millions of topics finds several for each page; 60 MB in the writer, one second."""
+"""Bytes of frames sent and not yet acknowledged. Small: 20,000 single subscriptions, more than a commit holds. Large:
+250,000 subscriptions, so that a run over millions of topics finds several for each page; 60 MB in the writer, one
+second."""
 
 ACKNOWLEDGED_AT_ONCE = 100
-"""Frames that are acknowledged in one pass of the event loop. A commit acknowledges thousands together, and whatever
-waited for one goes on in the next pass: some 20 us each."""
+"""Acknowledgements handled in one pass of the event loop. A commit acknowledges thousands together, and the callers
+continue in the next pass: about 20 us each."""
 
 LOOKS = 5
-"""A writer is given up after this many looks without any acknowledgement, a time-out's fifth apart. Looks, and not a
-clock: when this process itself was stopped for a minute, that is one look, and no reason to kill the writer."""
+"""The link gives up a writer after this many checks without any acknowledgement, each a fifth of the time-out apart. It
+counts checks, not time: if this process itself was stopped for a minute, that is one check and no reason to kill the
+writer."""
 
 DISK_LOOKS = 75
-"""Looks that a writer is waited for while it waits for the disk: a minute. It cannot be killed before the disk answers,
-and its successor would wait for the same disk."""
+"""Checks for which the link tolerates a writer that waits for the disk: a minute. Nobody can kill it before the disk
+answers, and its successor would wait for the same disk."""
 
 START_TIMEOUT_S = 15.0
-"""A start takes 0.1 s; on a machine under full load, or after a reboot with cold disks, a hundred times that."""
+"""A start takes 0.1 s. Under full load, or after a reboot with cold disks, it can take a hundred times as long."""
 
 END_TIMEOUT_S = 3.0
-"""How long a writer that was hung up on may take to end (one commit) before it is killed."""
+"""How long a writer may take to end after the hang-up (one commit) before the endpoint kills it."""
 
 SAY_EVERY_S = 30.0
-"""A trouble that lasts is logged this often."""
+"""Interval at which the log repeats a lasting problem."""
 
 DAMAGE_SIGNALS = (signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE)
-"""What LMDB dies of where the file that it has mapped is not as it left it, or its disk cannot give it."""
+"""Signals that kill LMDB if its mapped file has been altered, or its disk cannot deliver a page."""
 
 BACKOFF_S = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)
-"""Pauses before the tries to restart; the last one repeats. The first is none: most deaths are single ones."""
+"""Pauses before attempts to restart; the last one repeats. The first is zero: most deaths are isolated."""
 
 
 START = "the start of a writer"
-"""In the log beside the names of operations."""
+"""Name of this step in the log, where others are names of operations."""
 
-WRITER_DIED = "the embedded store's writer process died; another one is started"
-"""What operations under way are told at once; what it died of is known a moment later."""
+WRITER_DIED = "the embedded store's writer process died; the endpoint starts another one"
+"""Error of operations under way, which they get at once. The cause is known a moment later."""
 
 
 class _Call:
@@ -107,8 +109,8 @@ class _Call:
 
 
 class _Budget:
-    """So many bytes under way at most, or one frame. Callers with a frame ready wait in line, each with one frame, so
-    that large batches take turns; the line is as long as there are callers."""
+    """A limit of bytes under way; a single larger frame is allowed. Callers wait in line, each with one frame, so that
+    large batches take turns. The line is at most as long as the number of callers."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes, self._taken_bytes = limit_bytes, 0
@@ -139,7 +141,7 @@ class _Budget:
             self._line.popleft()
 
     def dissolve(self) -> None:
-        """Let everybody through: there is nothing to wait for any more."""
+        """Let every caller through: the wait has become pointless."""
         for turn, _ in self._line:
             if not turn.done():
                 turn.set_result(None)
@@ -160,22 +162,22 @@ class _Link(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._unpacker = Unpacker()
         self._numbers = itertools.count()
-        self._under_way: dict[int, tuple[_Call, int]] = {}  # by number, with the frame's size; bounded by the budgets
+        self._under_way: dict[int, tuple[_Call, int]] = {}  # by number, with the frame's size; the budgets bound it
         self._small, self._large = _Budget(SMALL_BUDGET_BYTES), _Budget(LARGE_BUDGET_BYTES)
         self._looks = 0
         self._look: asyncio.TimerHandle | None = None
-        # While the disk is waited for the link is held: what is under way is the writer's, and nothing more is sent.
-        self._held_for = ""  # why, as callers are told; empty: it is not
+        # The link is held while the writer waits for the disk: the writer has everything under way, and gets no more.
+        self._held_for = ""  # the reason that callers get; empty: not held
         self._held_since = 0.0
-        self._disk_looks = 0  # without a word of the writer, which waited for the disk
+        self._disk_looks = 0  # without an answer of the writer, which waited for the disk
         self._released = asyncio.Event()
-        self._said: deque[tuple[int, str, Any]] = deque()  # by the writer, and not yet heeded
-        self._heeding = False  # the next pass of the event loop goes on with it
+        self._said: deque[tuple[int, str, Any]] = deque()  # answers of the writer that are not yet handled
+        self._heeding = False  # the next pass of the event loop continues
 
     # --- the caller's side
 
     async def call(self, operation: str, arguments: Iterable[Any]) -> list[Any]:
-        """Send one frame per argument; the results of all, in that order, once all are acknowledged."""
+        """Send one frame per argument. Return all results, in that order, once all are acknowledged."""
         call = _Call(self._loop.create_future())
         try:
             for argument in arguments:
@@ -186,20 +188,20 @@ class _Link(asyncio.Protocol):
                 if not self._held_for and not self.lost.done():  # a lost link gives no budget back
                     await self._budget(len(frame)).take(len(frame))
                 if call.done.done():
-                    break  # while it was waiting for its turn, frames of it have failed
+                    break  # a frame of this call failed while it waited for its turn
                 if self.lost.done():
                     raise StoreUnavailable(self.lost.result())
                 if self._held_for:
                     raise StoreUnavailable(self._held_for)
                 self._send(call, number, frame)
-                await asyncio.sleep(0)  # a large batch lets go of the loop at every frame
+                await asyncio.sleep(0)  # a large batch yields to the loop at every frame
                 if call.done.done():
                     break  # a frame has failed, and the whole batch with it
             call.all_sent = True
             call.finish_if_complete()
             return await call.done
         finally:
-            call.done.cancel()  # nobody waits for it any more, should this have been cancelled
+            call.done.cancel()  # nobody waits for it, should this have been cancelled
 
     @property
     def is_held(self) -> bool:
@@ -207,7 +209,7 @@ class _Link(asyncio.Protocol):
         return bool(self._held_for)
 
     async def _until_released(self) -> None:
-        """Return when the link is not held any more, or is lost, or the time-out is over."""
+        """Return when the link is released or lost, or the time-out is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._timeout_s):
                 await self._released.wait()
@@ -219,7 +221,7 @@ class _Link(asyncio.Protocol):
         self._under_way[number] = call, len(frame)
         call.results[number] = None
         call.unacknowledged += 1
-        self._transport.write(frame)  # what the transport buffers is under way, so the budgets bound that too
+        self._transport.write(frame)  # the budgets also bound the transport's buffer
         if self._look is None:
             self._looks = 0
             self._look = self._loop.call_later(self._timeout_s / LOOKS, self._look_for_progress)
@@ -231,7 +233,7 @@ class _Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.lost.done():
-            return  # whoever asked has been told that it failed
+            return  # the callers already have their error
         self._looks = self._disk_looks = 0
         self._said.extend(self._unpacker.feed(data))
         if not self._heeding:
@@ -253,7 +255,7 @@ class _Link(asyncio.Protocol):
             self.greeting.set_result((outcome, body))
         elif number == LAST_WORDS:
             self._said.clear()
-            self.fail(f"the embedded store's writer had to end: {body}; another one is started")
+            self.fail(f"the embedded store's writer had to end: {body}; the endpoint starts another one")
         elif number != PROGRESS:
             call, size = self._under_way.pop(number)
             self._budget(size).give(size)
@@ -274,17 +276,17 @@ class _Link(asyncio.Protocol):
         self._transport.write_eof()
 
     def abort(self) -> None:
-        """Drop the connection, and with it what is not yet sent."""
+        """Drop the connection and all data not yet sent."""
         self._transport.abort()
 
     def fail(self, reason: str) -> None:
-        """Nothing goes over this link any more: every operation under way ends with the reason."""
-        while self._said:  # before: what is acknowledged has been written
+        """Close this link: every operation under way ends with the reason."""
+        while self._said:  # first: acknowledged frames have been written
             self._heed_one()
         if self.lost.done():
             return
         self.lost.set_result(reason)
-        self._on_lost()  # at once: whoever calls next waits for the successor
+        self._on_lost()  # at once: the next caller waits for the successor
         if not self.greeting.done():
             self.greeting.set_result((StoreUnavailable.__name__, reason))
         if self._look is not None:
@@ -304,7 +306,7 @@ class _Link(asyncio.Protocol):
         if (self._looks == LOOKS or self._held_for) and self._disk_looks < DISK_LOOKS:
             waiter = self._watch.waiter()
             if waiter is not None:
-                self._looks = 0  # when the disk has answered, the writer has all the time that it always has
+                self._looks = 0  # once the disk has answered, the writer has the full time again
                 self._disk_looks += 1
                 self._hold(waiter)
         if self._looks < LOOKS:
@@ -315,12 +317,12 @@ class _Link(asyncio.Protocol):
             )
 
     def _hold(self, waiter: int) -> None:
-        """Wait for the disk: every operation under way ends with that reason. The writer may yet do them, and large
-        ones after small ones; so the next ones wait until it has confirmed all that it was given."""
+        """Wait for the disk: every operation under way ends with that reason. The writer may still do them, large ones
+        after small ones. So later operations wait until it has confirmed everything that it received."""
         if self._held_for:
             self._held_for = self._watch.stalled(waiter, self._loop.time() - self._held_since, is_first=False)
             return
-        self._held_since = self._loop.time() - self._timeout_s  # it has been silent through all of its looks
+        self._held_since = self._loop.time() - self._timeout_s  # it has been silent for that long
         self._held_for = self._watch.stalled(waiter, self._loop.time() - self._held_since, is_first=True)
         self._released.clear()
         for call, _ in self._under_way.values():
@@ -336,12 +338,12 @@ class _Link(asyncio.Protocol):
 
 
 class WriterProcess:
-    """One lane's writer, restarted for as long as this is open."""
+    """One lane's writer, restarted as long as this is open."""
 
     def __init__(
         self, directory: Path, lane: Lane, *, map_size_bytes: int, timeout_s: float, death_fd: int = -1
     ) -> None:
-        """``death_fd``: see ``writer.py``; the caller's to close."""
+        """Keep the settings. ``death_fd``: see ``writer.py``; the caller closes it."""
         self._death_fd = death_fd
         self.restarts = 0
         self._watch = Watch(directory, lane)
@@ -353,24 +355,24 @@ class WriterProcess:
         self._up = asyncio.Event()
         self._why_down = "the embedded store is not open"
         self._supervisor: asyncio.Task[None] | None = None
-        self._troubles: dict[str, str] = {}  # by operation: why it fails, where that was logged
+        self._troubles: dict[str, str] = {}  # by operation: the error that was logged
         self._said_until: dict[str, float] = {}
-        self.files: Files | None = None  # that the first writer has opened: all others have to open the same
-        self.lost: StoreLost | None = None  # they cannot: nothing is written any more
+        self.files: Files | None = None  # opened by the first writer: all others have to open the same
+        self.lost: StoreLost | None = None  # they cannot: no write is possible from then on
 
     async def open(self) -> None:
-        """Start the writer; what it says about the directory is raised."""
+        """Start the writer. Raises the writer's error about the directory."""
         await self._start()
         self._supervisor = asyncio.create_task(self._supervise())
 
     @property
     def disk_stalls(self) -> int:
-        """How often the disk has kept writes waiting for longer than the time-out."""
+        """Return how often the disk has kept writes waiting for longer than the time-out."""
         return self._watch.stalls
 
     @property
     def is_held(self) -> bool:
-        """It waits for its disk, and may yet do what has ended with an error."""
+        """Tell whether the writer waits for its disk, and may still do operations that have ended with an error."""
         return self._up.is_set() and self._link.is_held
 
     async def close(self) -> None:
@@ -388,13 +390,13 @@ class WriterProcess:
             self._link.abort()
 
     async def call(self, operation: str, arguments: Iterable[Any]) -> list[Any]:
-        """One frame per argument; the results of all. While a writer is being restarted, it is waited for."""
+        """Send one frame per argument and return all results. Waits while the writer is being restarted."""
         try:
             results = await self._call(operation, arguments)
         except (StoreLost, Superseded):
             raise  # the endpoint says so, and ends
         except TooManyFilters:
-            raise  # of one client's, and no trouble of the store's
+            raise  # one client's fault, not the store's
         except StoreError as error:
             self._say(operation, str(error))
             error.is_logged = True
@@ -418,7 +420,7 @@ class WriterProcess:
         return await self._link.call(operation, arguments)
 
     def _say(self, operation: str, trouble: str) -> None:
-        """Log it, once in ``SAY_EVERY_S`` for each operation: one that works now and then is no reason for more."""
+        """Log it once in ``SAY_EVERY_S`` for each operation, even if the operation succeeds in between."""
         now = asyncio.get_running_loop().time()
         if self._supervisor is not None and now >= self._said_until.get(operation, 0.0):
             self._said_until[operation] = now + SAY_EVERY_S
@@ -462,7 +464,7 @@ class WriterProcess:
         self._up.set()
 
     def _death(self) -> str:
-        """What the process, which is dead, died of, and what to do."""
+        """Say why the dead process died, and what to do."""
         path, code = self._directory / self._lane, self._process.returncode
         if -code in DAMAGE_SIGNALS:
             return (
@@ -470,7 +472,7 @@ class WriterProcess:
                 f"its disk fails or is full. `ingeborg doctor` tells; stop every endpoint of it, and {RESTORE}"
             )
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return f"the embedded store's writer of {path} {how} (its own words, if any, are in this log)"
+        return f"the embedded store's writer of {path} {how} (its own messages, if any, are in this log)"
 
     def _spawn(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         return spawn(
@@ -485,7 +487,7 @@ class WriterProcess:
         )
 
     async def _end(self, patience_s: float) -> None:
-        """Return when the process is dead and buried, however long that takes: two must never live at once."""
+        """Return once the process is dead and reaped, however long that takes: two must never live at once."""
         self.pid = None
         await asyncio.shield(asyncio.to_thread(_bury, self._process, patience_s))
 
@@ -496,7 +498,7 @@ class WriterProcess:
             self._link.abort()
             await self._end(END_TIMEOUT_S if died else 0.0)
             if died:
-                self._why_down = f"{self._death()}; another one is started"
+                self._why_down = f"{self._death()}; the endpoint starts another one"
             log.error("%s", self._why_down)
             for pause_s in itertools.chain(BACKOFF_S, itertools.repeat(BACKOFF_S[-1])):
                 await asyncio.sleep(pause_s)
@@ -506,10 +508,10 @@ class WriterProcess:
                     break
                 except StoreLost as error:
                     self.lost = error
-                    self._up.set()  # whoever waits is told
+                    self._up.set()  # waiting callers get the error
                     return
                 except StoreError as error:
-                    self._why_down = str(error)  # what operations say meanwhile
+                    self._why_down = str(error)  # the error of operations meanwhile
                     self._say(START, self._why_down)
 
 
