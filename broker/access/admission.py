@@ -1,8 +1,8 @@
-"""Who may open a connection: the request's token, and the page that a browser says it comes from. SPEC section 1.5.
+"""Decide which connections to accept: by the request's token, and by the page that a browser names. SPEC section 1.5.
 
-Owns: where a token stands in a request, what of it is sent on to the operator's server, which origins are let in, and
-how many connections an address may have (they are counted in ``counting``). Must never: log a request's path (it may
-hold a token), or wait for anybody but in ``answer``.
+Owns: where a request carries its token, which headers the endpoint forwards to the operator's server, which origins may
+connect, and how many connections an address can have (``counting`` counts them). Must never: log a request's path (it
+can hold a token), or wait for anybody except in ``answer``.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from .claims import TokenError, TokenRevoked
 from .counting import Counting, OwnCount
 from .tokens import Keys
 
-#: Of `X-Forwarded-For` so many elements are read at most, from the end: no more proxies stand one behind the other, and
-#: what a client has put before theirs may be a megabyte.
+#: Elements of `X-Forwarded-For` that the endpoint reads, from the end. No chain of proxies is longer, and a client
+#: can put a megabyte in front of their elements.
 HOPS_MAX = 32
 
-#: Of the headers that are sent on, names and values together: two as long as any may be. Servers refuse much more, and
-#: what all that wait for an answer have would add up.
+#: Bytes of the forwarded headers, names and values together: twice the longest header. Most servers accept far less,
+#: and all requests that wait for an answer hold theirs.
 SENT_ON_BYTES_MAX = 16 << 10
 
-#: What a token of the query may be, to be put into a header: no spaces, nothing that ends a line.
+#: A token of the query that fits into a header: no spaces, and nothing that ends a line.
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 
 class Refused(Exception):
-    """The connection is not opened. ``str(error)`` is the answer's text; ``headers``: further ones of the answer."""
+    """The endpoint refuses the connection. ``str(error)``: the answer's text; ``headers``: its additional headers."""
 
     def __init__(self, status: http.HTTPStatus, text: str, **headers: str) -> None:
         super().__init__(text)
@@ -45,11 +45,14 @@ class Refused(Exception):
 
 
 class Access:
-    """``keys``: what tokens are checked with. ``callback``: asks the operator's server instead, which gets what the
-    request has of the ``headers`` (names in lower case). Without both nobody needs a token. ``origins``: of pages that
-    may connect beside those of this machine, such as ``https://radio.example``; ``*``: any. ``per_address_max``:
-    connections at once; of this machine any number. ``proxies``: networks of those whose ``X-Forwarded-For`` is
-    believed. ``counting``: counts the connections of an address; without, this process does so for itself."""
+    """Decides about each connection request.
+
+    ``keys`` check the tokens. ``callback`` asks the operator's server instead, and sends it those of the request's
+    headers that ``headers`` names, in lower case. Without both, no client needs a token. ``origins``: pages that may
+    connect in addition to those of this machine, such as ``https://radio.example``; ``*``: any. ``per_address_max``:
+    concurrent connections of an address; this machine has no limit. ``proxies``: networks whose ``X-Forwarded-For``
+    counts. ``counting`` counts the connections of an address; by default this process counts its own.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class Access:
         callback: Callback | None = None,
         headers: Sequence[str] = ("authorization", "cookie"),
     ) -> None:
-        assert keys is None or callback is None, "tokens are checked here, or elsewhere"
+        assert keys is None or callback is None, "the endpoint or the server checks tokens, not both"
         self.callback = callback
         self._headers = tuple(headers)
         self._keys = keys
@@ -70,35 +73,35 @@ class Access:
         self._origins = frozenset(origins)
         self._per_address_max = per_address_max
         self._proxies = tuple(proxies)
-        self._counting = counting or OwnCount()  # by address, or network
+        self._counting = counting or OwnCount()  # by address or network
         #: Knows which tokens have been revoked; ``None``: there is no endpoint behind this.
         self.revoking: Revoking | None = None
 
     @property
     def wants_token(self) -> bool:
-        """Is nobody let in without a token, or an answer of the operator's server?"""
+        """Return whether a client needs a token, or the consent of the operator's server."""
         return self._wants_token
 
     def arrived(self, request: Request, peer: str) -> str | None:
-        """A connection from the numeric address ``peer`` is let in: count it, until ``left``. Returns under what it is,
-        ``None``: it is of this machine. Raises ``Refused``."""
+        """Count a connection from the numeric address ``peer`` until ``left``. Return the address that it counts under;
+        ``None``: this machine. Raises ``Refused``."""
         address = self._address(request, peer)
         if is_loopback(address):
             if is_loopback(peer):
                 return None
-            address = _counted(peer)  # forwarded as "this machine", but for that of another one, or by a liar
+            address = _counted(peer)  # a proxy called the client "this machine": its own machine, or a lie
         if not self._counting.arrived(address, self._per_address_max):
             text = f"There are {self._per_address_max} connections from your address already; close some"
             raise Refused(http.HTTPStatus.TOO_MANY_REQUESTS, text)
         return address
 
     def left(self, address: str) -> None:
-        """A connection that was counted is gone."""
+        """Stop counting a connection of this address."""
         self._counting.left(address)
 
     def _address(self, request: Request, peer: str) -> str:
-        """The client's: the last one of those forwarded that is not a proxy of ours. IPv6: its /64, which is what one
-        customer has."""
+        """Return the client's address: the last forwarded one that is not one of our proxies. IPv6: its /64, because
+        one customer has a whole one."""
         address = peer
         if self._of_proxy(peer):
             forwarded = ",".join(request.headers.get_all("X-Forwarded-For")).rsplit(",", HOPS_MAX)[-HOPS_MAX:]
@@ -115,16 +118,16 @@ class Access:
         return parsed is not None and any(parsed in network for network in self._proxies)
 
     def admit(self, request: Request) -> Grant | Question | None:
-        """What the connection may do; ``None``: everything; a question: ``answer`` has to be awaited, which says it.
-        Raises ``Refused``."""
+        """Return the grant of the connection; ``None``: everything is permitted; a question: the caller has to await
+        ``answer``. Raises ``Refused``."""
         try:
             origin = request.headers.get("Origin")
             authorization = request.headers.get("Authorization")
             host = request.headers.get("Host")
         except MultipleValuesError:
-            raise Refused(http.HTTPStatus.BAD_REQUEST, "Host, Origin and Authorization may be given once") from None
-        # Only browsers send it, and any page may have a browser connect to any address, this machine's own included.
-        # Where a token is wanted that is what lets a page in: the console's, of the very host that is asked, may ask.
+            raise Refused(http.HTTPStatus.BAD_REQUEST, "Send Host, Origin and Authorization only once each") from None
+        # Only browsers send an Origin. Any page can make a browser connect to any address, this machine's included.
+        # Where clients need a token, the console page of the host itself may connect: the token protects the endpoint.
         own = self._wants_token and origin is not None and host is not None and _is_at(origin, host)
         if origin is not None and not (own or self._origins & {origin, "*"} or _of_this_machine(origin)):
             raise Refused(http.HTTPStatus.FORBIDDEN, "Pages of this origin may not connect; see --allowed-origins")
@@ -138,7 +141,7 @@ class Access:
             raise _not_accepted(error) from None
 
     def _standing(self, grant: Grant) -> Grant:
-        """The grant, if it has not been taken back. Raises ``Refused``, ``TokenError``."""
+        """Return the grant if it has not been revoked. Raises ``Refused``, ``TokenError``."""
         if self.revoking is None:
             return grant
         if not self.revoking.knows:
@@ -152,26 +155,26 @@ class Access:
         return grant
 
     async def answer(self, question: Question) -> Grant:
-        """What the connection may do, as the operator's server says. Raises ``Refused``."""
+        """Return the grant that the operator's server gives. Raises ``Refused``."""
         assert self.callback is not None, "without it there are no questions"
         try:
             verdict = await self.callback.answer(question)
         except Unanswered:
             raise Refused(
                 http.HTTPStatus.SERVICE_UNAVAILABLE,
-                "It could not be asked whether you may connect; try again in a moment",
+                "The endpoint could not ask whether you may connect; try again in a moment",
                 **{"Retry-After": "1"},
             ) from None
         if not isinstance(verdict, Denied):
             try:
-                return self._standing(verdict)  # whenever the server has said it
+                return self._standing(verdict)  # a cached verdict, too
             except TokenError:
-                text = "You are not let in: that you were let in has been revoked"
+                text = "You may not connect: your access has been revoked"
                 raise Refused(http.HTTPStatus.UNAUTHORIZED, text, **{"WWW-Authenticate": "Bearer"}) from None
         if verdict.status == http.HTTPStatus.UNAUTHORIZED:
-            text = "You are not let in: what your request says of who you are is not accepted"
+            text = "You may not connect: the server does not accept your credentials"
             raise Refused(http.HTTPStatus.UNAUTHORIZED, text, **{"WWW-Authenticate": "Bearer"})
-        raise Refused(http.HTTPStatus.FORBIDDEN, "You are not let in: it is not permitted to you")
+        raise Refused(http.HTTPStatus.FORBIDDEN, "You may not connect: the server denies it")
 
 
 def _not_accepted(error: TokenError) -> Refused:
@@ -181,7 +184,7 @@ def _not_accepted(error: TokenError) -> Refused:
 
 
 def _question(request: Request, names: Sequence[str]) -> Question:
-    """What of the request is sent on: its headers of these names. Raises ``Refused``."""
+    """Return the question for the server: the request's headers of these names. Raises ``Refused``."""
     headers = [(name, _as_utf8(name, value)) for name in names for value in request.headers.get_all(name)]
     if "authorization" in names and "Authorization" not in request.headers:
         try:
@@ -193,17 +196,17 @@ def _question(request: Request, names: Sequence[str]) -> Question:
         if token is not None:
             headers.append(("authorization", f"Bearer {token}"))
     if sum(len(name) + len(value.encode()) for name, value in headers) > SENT_ON_BYTES_MAX:
-        text = f"{', '.join(names)} may have {SENT_ON_BYTES_MAX:,} bytes together"
+        text = f"{', '.join(names)} can have at most {SENT_ON_BYTES_MAX:,} bytes together"
         raise Refused(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
     return Question(tuple(headers))
 
 
 def _as_utf8(name: str, value: str) -> str:
-    """A header's value, each character of which is a byte. Raises ``Refused``."""
+    """Return a header's value as text, given one character for each byte. Raises ``Refused``."""
     try:
         return value.encode("iso-8859-1").decode()
     except UnicodeDecodeError:
-        raise Refused(http.HTTPStatus.BAD_REQUEST, f"{name} has to be UTF-8, since it is sent on") from None
+        raise Refused(http.HTTPStatus.BAD_REQUEST, f"{name} has to be UTF-8, to be forwarded") from None
 
 
 def _token(path: str, authorization: str | None) -> str:
@@ -217,21 +220,21 @@ def _token(path: str, authorization: str | None) -> str:
         return found
     raise Refused(
         http.HTTPStatus.UNAUTHORIZED,
-        "This endpoint wants a token: in the Authorization header (Bearer TOKEN), or as access_token in the query",
+        "This endpoint requires a token: in the Authorization header (Bearer TOKEN), or as access_token in the query",
         **{"WWW-Authenticate": "Bearer"},
     )
 
 
 def _token_of_query(path: str) -> str | None:
-    """Raises ``TokenError``: there are several."""
+    """Return the query's token, if any. Raises ``TokenError`` if it has several."""
     tokens = parse_qs(path.partition("?")[2]).get("access_token", [])
     if len(tokens) > 1:
-        raise TokenError("access_token may be given once")
+        raise TokenError("send access_token only once")
     return tokens[0] if tokens else None
 
 
 def _is_at(origin: str, host: str) -> bool:
-    """Is the origin's host, with its port, the one of a Host header?"""
+    """Return whether the origin's host and port equal those of a Host header."""
     scheme, _, place = origin.lower().partition("://")
     return scheme in ("http", "https") and place == host.lower()
 
@@ -245,13 +248,13 @@ def _of_this_machine(origin: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Is the numeric address one that only this machine reaches?"""
+    """Return whether only this machine can reach the numeric address."""
     parsed = _parsed(address)
     return parsed is not None and parsed.is_loopback
 
 
 def _counted(address: str) -> str:
-    """The address as connections are counted: of IPv6 its /64, which is what one customer has."""
+    """Return the address that connections count under: for IPv6 the /64, because one customer has a whole one."""
     parsed = _parsed(address)
     if isinstance(parsed, IPv6Address) and not parsed.is_loopback:
         return str(ip_network((parsed, 64), strict=False))
@@ -259,7 +262,8 @@ def _counted(address: str) -> str:
 
 
 def _without_port(hop: str) -> str:
-    """An element of `X-Forwarded-For`; some proxies add the port: ``192.0.2.1:5678``, ``[2001:db8::1]:5678``."""
+    """Return an element of `X-Forwarded-For` without the port that some proxies add: ``192.0.2.1:5678``,
+    ``[2001:db8::1]:5678``."""
     hop = hop.strip()
     if hop.startswith("["):
         address, bracket, port = hop[1:].partition("]")

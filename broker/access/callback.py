@@ -1,7 +1,7 @@
-"""Whether a client may connect, where the operator's server is asked (`auth-url`). SPEC section 1.5.
+"""Decide whether a client may connect by asking the operator's server (`auth-url`). SPEC section 1.5.
 
-Owns: what is kept of its answers, and for how long; how many calls there are at once; when it is left alone; and the
-counts of all this. Must never: speak HTTP (``calling`` does), or log anything of a request or of an answer.
+Owns: the cache of its answers, the limits on concurrent calls, the circuit breaker, and the counts of all this. Must
+never: speak HTTP (``calling`` does), or log anything from a request or an answer.
 """
 
 from __future__ import annotations
@@ -27,52 +27,52 @@ from .claims import TokenError, granted
 
 log = logging.getLogger("ingeborg.auth")
 
-#: Of an answer: some thousand topics. Larger ones would take the loop for milliseconds.
+#: Bytes of an answer: a few thousand topics. Larger ones would hold up the loop for milliseconds.
 BODY_BYTES_MAX = 64 << 10
 
 #: The longest lifetime of a connection that an answer may give, in seconds: a year.
 LIFETIME_MAX_S = 366 * 86_400.0
 
-#: How long an answer holds for further requests, in seconds: a client that is let in no more may come back for so long,
-#: and one that was denied and is let in by now is told so that soon.
+#: How long an answer counts for further requests, in seconds. A client that has lost its permission can reconnect
+#: for this long; a denied client that has gained it is refused for this long.
 GRANTED_S, DENIED_S = 60.0, 5.0
 
-#: Answers kept: a reconnect storm's worth. And the bytes of their bodies together, for an answer may be 64 KiB, and as
-#: Python's objects ten times that.
+#: Cached answers: enough for a reconnect storm. And the total bytes of their bodies, because an answer can have 64
+#: KiB, and ten times that as Python objects.
 KEPT_MAX, KEPT_BYTES_MAX = 10_000, 16 << 20
 
-#: After so many calls in a row that found no server at work it is left alone for so long, in seconds.
+#: After this number of failed calls in a row, the endpoint does not call the server for this time, in seconds.
 FAILURES_MAX, OPEN_S = 5, 5.0
 
-#: Calls at once, which is what the operator's server has to bear; and calls that wait for one of them to end. With 50
-#: ms each, the last of them waits for less than a second.
+#: Concurrent calls, a load that the operator's server has to bear; and calls that wait for a free place. If a call
+#: takes 50 ms, the last one in the queue waits for less than a second.
 CALLS_MAX, WAITING_MAX = 64, 1_000
 
-#: Of those who share an answer so many are told in one pass of the loop: each handshake takes 0.2 ms.
+#: Waiting clients that get a shared answer in one pass of the loop: each handshake takes 0.2 ms.
 TOLD_AT_ONCE = 16
 
-#: Between two lines of the log that say what was wrong, in seconds.
+#: Time between two log lines about failures, in seconds.
 SAY_S = 5.0
 
-#: Bytes of a digest: nobody finds two requests of one digest, and not even one of a given digest without the key.
+#: Bytes of a digest. Without the key, nobody can find two requests with the same digest, or one with a given digest.
 DIGEST_BYTES = KEY_BYTES = 32
 
 
 class Question(NamedTuple):
-    """The headers of a client's request that are sent on: names in lower case, and values that are UTF-8."""
+    """The headers of a client's request that the endpoint forwards: names in lower case, values in UTF-8."""
 
     headers: tuple[tuple[str, str], ...]
 
 
 class Answer(NamedTuple):
-    """The server's. ``body``: where the status is 200, ``BODY_BYTES_MAX`` at most."""
+    """The server's answer. ``body``: at most ``BODY_BYTES_MAX``, only if the status is 200."""
 
     status: int
     body: bytes = b""
 
 
 class Denied(NamedTuple):
-    """The server has said no. ``status``: 401 or 403, as it was said."""
+    """The server denied access. ``status``: the server's, 401 or 403."""
 
     status: int
 
@@ -81,10 +81,10 @@ Verdict = Grant | Denied
 
 
 class CallFailed(Exception):
-    """There is no answer that says anything. ``str(error)`` says why, and has nothing of the request or the answer.
+    """A call brought no usable answer. ``str(error)`` says why, without anything from the request or the answer.
 
-    ``is_down``: the server is not at work. Else it has answered this one request, and may well answer others: who sends
-    what it cannot read must not have it left alone.
+    ``is_down``: the server does not work. Otherwise it failed only on this request and may well answer others: a client
+    that sends an unreadable request must not open the breaker.
     """
 
     def __init__(self, why: str, *, is_down: bool, timed_out: bool = False) -> None:
@@ -94,11 +94,11 @@ class CallFailed(Exception):
 
 
 class Unanswered(Exception):
-    """It could not be asked."""
+    """The endpoint could not ask the server."""
 
 
 def read_answer(answer: Answer, unix_s: float, asked_at: float | None = None) -> Verdict:
-    """What the answer says that came at this Unix time in seconds, to what was ``asked_at`` then. Raises
+    """Return the verdict of an answer that came at this Unix time, in seconds, to a call of ``asked_at``. Raises
     ``CallFailed``."""
     status = answer.status
     if status in (401, 403):
@@ -108,7 +108,7 @@ def read_answer(answer: Answer, unix_s: float, asked_at: float | None = None) ->
     try:
         claims = decode(answer.body)
     except ProtocolError:
-        raise CallFailed("the answer is no JSON object", is_down=False) from None
+        raise CallFailed("the answer is not a JSON object", is_down=False) from None
     lifetime_s: Any = claims.get("lifetime_s")
     if type(lifetime_s) not in (int, float) or not 0 < lifetime_s <= LIFETIME_MAX_S:
         why = f"the answer's lifetime_s has to be seconds, above 0 and at most {LIFETIME_MAX_S:.0f}"
@@ -116,25 +116,25 @@ def read_answer(answer: Answer, unix_s: float, asked_at: float | None = None) ->
     try:
         return granted(claims, unix_s + lifetime_s, asked_at)
     except TokenError as error:
-        why = str(error).partition(", not ")[0]  # what comes then is of the answer
+        why = str(error).partition(", not ")[0]  # the rest quotes the answer
         raise CallFailed(f"the answer's claims are not those of SPEC section 1.5: {why}", is_down=False) from None
 
 
 class Cache:
-    """Verdicts by digest, for a while; of a full one the oldest leave. Pure."""
+    """Verdicts by digest, each for a limited time; a full cache evicts the oldest. Pure."""
 
     def __init__(self, kept_max: int = KEPT_MAX, bytes_max: int = KEPT_BYTES_MAX) -> None:
         self.evicted = 0
         self._kept_max = kept_max
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._kept: dict[bytes, tuple[Verdict, float, int]] = {}  # until when, and of how many bytes; the oldest first
+        self._kept: dict[bytes, tuple[Verdict, float, int]] = {}  # verdict, expiry, bytes; the oldest first
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def get(self, key: bytes, now: float) -> Verdict | None:
-        """The verdict, if one is kept."""
+        """Return the verdict, if the cache has one that still counts."""
         found = self._kept.get(key)
         if found is None:
             return None
@@ -145,7 +145,7 @@ class Cache:
         return verdict
 
     def put(self, key: bytes, verdict: Verdict, now: float, until: float, size: int) -> None:
-        """Keep it until then."""
+        """Cache the verdict until then."""
         self._drop(key)
         self._kept[key] = verdict, until, size
         self._bytes += size
@@ -161,15 +161,18 @@ class Cache:
 
 
 class Turn(enum.Enum):
-    """What a call is to the breaker: one of many, or the one that finds out whether the server is at work again."""
+    """The role of a call for the breaker: one of many, or the probe that finds out whether the server works again."""
 
     CALL = "call"
     PROBE = "probe"
 
 
 class Breaker:
-    """Whether the server is called. Pure. Closed: it is. Open, after ``FAILURES_MAX`` failures in a row: it is not for
-    ``OPEN_S``, then by one call, whose end decides."""
+    """Decides whether the endpoint may call the server. Pure.
+
+    Closed: it may. After ``FAILURES_MAX`` failures in a row the breaker opens. For ``OPEN_S`` it allows no call, then
+    one probe, whose outcome decides.
+    """
 
     def __init__(self) -> None:
         self._failures = 0
@@ -178,15 +181,16 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Until a call has succeeded."""
+        """Return whether the breaker is open; only a successful call closes it."""
         return self._open_until is not None
 
     def allows(self, now: float) -> bool:
-        """May a call begin?"""
+        """Return whether a call may begin."""
         return self._open_until is None or (now >= self._open_until and not self._is_probing)
 
     def begin(self, now: float) -> Turn | None:
-        """A call begins; ``None``: it may not. Its end is told by one of the three below."""
+        """Begin a call; ``None``: it may not begin. The caller reports the outcome with one of the next three
+        methods."""
         if not self.allows(now):
             return None
         if self._open_until is None:
@@ -195,13 +199,13 @@ class Breaker:
         return Turn.PROBE
 
     def succeeded(self) -> None:
-        """The server is at work, whatever it has answered."""
+        """Record that the server works, even if it denied the request."""
         self._failures = 0
         self._open_until = None
         self._is_probing = False
 
     def failed(self, turn: Turn, now: float) -> None:
-        """It is not. What began before it was left alone says nothing new then."""
+        """Record that the server does not work. While the breaker is open, only the probe's failure counts."""
         if self._open_until is None:
             self._failures += 1
             if self._failures >= FAILURES_MAX:
@@ -211,17 +215,17 @@ class Breaker:
             self._is_probing = False
 
     def given_up(self, turn: Turn) -> None:
-        """The call has ended without finding out."""
+        """Record that the call ended without finding out."""
         if turn is Turn.PROBE:
             self._is_probing = False
 
 
 class _Flight:
-    """One call, and all who wait for its end."""
+    """One call, and all clients that wait for its end."""
 
     def __init__(self, key: bytes) -> None:
         self.key = key
-        self.waiting: dict[asyncio.Future[None], None] = {}  # in the order in which they came
+        self.waiting: dict[asyncio.Future[None], None] = {}  # in order of arrival
         self.task: asyncio.Task[None] | None = None
         self.has_begun = False
         self.verdict: Verdict | None = None
@@ -229,12 +233,14 @@ class _Flight:
 
 
 class Callback:
-    """Asks, by ``ask``, which raises ``CallFailed`` and ends in bounded time. ``clock``: monotonic seconds;
-    ``unix_clock``: seconds; ``key``: of the digests under which verdicts are kept.
+    """Asks the operator's server, with a cache, limits and a breaker.
 
-    ``calls``: by outcome, those that have ended. ``answers``: by source, what clients were told: of a `call` of their
-    own, of one that is `shared`, or of the `cache`; without a call, since the `breaker` is open, or too many wait
-    (`busy`).
+    ``ask`` makes one call: it raises ``CallFailed`` and ends in bounded time. ``clock``: monotonic seconds;
+    ``unix_clock``: Unix seconds; ``key``: for the digests under which verdicts are cached.
+
+    ``calls``: ended calls by outcome. ``answers``: answers to clients by source. A client's answer comes from its own
+    `call`, from a `shared` call, or from the `cache`. Without a call, the source is the open `breaker`, or `busy` if
+    too many calls wait.
     """
 
     def __init__(
@@ -261,15 +267,13 @@ class Callback:
         self._unsaid = 0
 
     def metrics(self) -> list[Metric]:
-        """What it counts and measures."""
+        """Return its metrics."""
         return [
             counters_by("auth_calls", "Calls of auth-url that have ended", "outcome", self.calls),
-            counters_by(
-                "auth_answers", "What clients were told of auth-url, by where it came from", "source", self.answers
-            ),
+            counters_by("auth_answers", "Answers to clients with auth-url, by their source", "source", self.answers),
             gauge("auth_calls_under_way", "Calls of auth-url without an answer yet", self.under_way),
             gauge("auth_calls_waiting", "Calls of auth-url that wait for others to end", self.waiting),
-            gauge("auth_breaker_open", "1 while auth-url is left alone, since it did not work", self.breaker.is_open),
+            gauge("auth_breaker_open", "1 while auth-url gets no calls, because calls failed", self.breaker.is_open),
             histogram("auth", "Calls of auth-url", self.times),
             counters("evictions", EVICTIONS, ("cache",), [(("auth",), float(self.cache.evicted))]),
         ]
@@ -280,7 +284,7 @@ class Callback:
         return len(self._flights) - self.under_way
 
     async def answer(self, question: Question) -> Verdict:
-        """What the server says, now or shortly before. Raises ``Unanswered``."""
+        """Return the server's verdict, fresh or cached. Raises ``Unanswered``."""
         key = self._digest(question)
         kept = self.cache.get(key, self._clock())
         if kept is not None:
@@ -294,7 +298,7 @@ class Callback:
             await future
         finally:
             flight.waiting.pop(future, None)
-            if not flight.waiting and not flight.has_begun:  # nobody wants to know any more
+            if not flight.waiting and not flight.has_begun:  # no client waits any longer
                 self._cancel(flight)
         self.answers["shared" if shared is not None and flight.source == "call" else flight.source] += 1
         if flight.verdict is None:
@@ -302,7 +306,7 @@ class Callback:
         return flight.verdict
 
     async def close(self) -> None:
-        """End what is under way: nobody gets an answer any more."""
+        """End all calls under way; their clients get no answer."""
         tasks = [flight.task for flight in self._flights.values() if flight.task is not None]
         for flight in list(self._flights.values()):
             self._cancel(flight)
@@ -321,7 +325,7 @@ class Callback:
             raise Unanswered
         if len(self._flights) >= CALLS_MAX + WAITING_MAX:
             self.answers["busy"] += 1
-            self._say(f"{WAITING_MAX} calls wait already")
+            self._say(f"{WAITING_MAX} calls are already waiting")
             raise Unanswered
         flight = self._flights[key] = _Flight(key)
         flight.task = asyncio.get_running_loop().create_task(self._fly(flight, question))
@@ -331,7 +335,7 @@ class Callback:
     async def _fly(self, flight: _Flight, question: Question) -> None:
         async with self._places:
             turn = self.breaker.begin(self._clock())
-            if turn is None:  # it has opened meanwhile
+            if turn is None:  # the breaker has opened meanwhile
                 flight.source = "breaker"
                 return
             flight.has_begun = True
@@ -356,11 +360,11 @@ class Callback:
                 self.breaker.succeeded()
             self._say(str(error))
             return None
-        except Exception as error:  # ours; its text might hold something of the request, the lines of code do not
+        except Exception as error:  # our own fault; its text could quote the request, the lines of code cannot
             self._ended("failed", self._clock() - begun)
             self.breaker.given_up(turn)
             places = "".join(traceback.format_tb(error.__traceback__))
-            log.error("auth-url: a call has failed, by a fault of the endpoint: %s\n%s", type(error).__name__, places)
+            log.error("auth-url: a call failed by a fault of the endpoint: %s\n%s", type(error).__name__, places)
             return None
         except asyncio.CancelledError:
             self.breaker.given_up(turn)
@@ -381,7 +385,7 @@ class Callback:
         self.times.observe(seconds)
 
     def _cancel(self, flight: _Flight) -> None:
-        """Whoever asks the same from now on begins anew."""
+        """Cancel the call. The next client with the same question starts a new one."""
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
         if flight.task is not None:
@@ -390,11 +394,11 @@ class Callback:
     def _landed(self, flight: _Flight) -> None:
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
-        flight.task = None  # they hold each other
+        flight.task = None  # breaks a reference cycle
         self._tell(flight)
 
     def _tell(self, flight: _Flight) -> None:
-        """Some of those who wait, and the others in the next passes of the loop."""
+        """Answer some of the waiting clients now, and the others in the next passes of the loop."""
         for _ in range(min(len(flight.waiting), TOLD_AT_ONCE)):
             future = next(iter(flight.waiting))
             del flight.waiting[future]
@@ -410,4 +414,4 @@ class Callback:
             return
         more = f" (and {self._unsaid} times before, not logged)" if self._unsaid else ""
         self._silent_until, self._unsaid = now + SAY_S, 0
-        log.warning("auth-url: it could not be asked whether a client may connect: %s%s", why, more)
+        log.warning("auth-url: the endpoint could not ask whether a client may connect: %s%s", why, more)

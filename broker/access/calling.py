@@ -1,9 +1,9 @@
 """The call of the operator's server (`auth-url`): one GET over HTTP or HTTPS. SPEC section 1.5.
 
-Owns: the connections to it, the limits of time and size of a call, and how what went wrong is told. Must never: follow
-a redirect, keep a cookie, or put anything of a request or an answer into an error.
+Owns: the HTTP connections, the limits of time and size of a call, and the errors of a failed call. Must never: follow a
+redirect, keep a cookie, or put anything from a request or an answer into an error.
 
-aiohttp takes 0.1 s to import, and 9 MB. An endpoint without `auth-url` does without this module.
+Importing aiohttp takes 0.1 s and 9 MB. Only an endpoint with `auth-url` imports this module.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import aiohttp
 from ..shell.tls import Trust
 from .callback import BODY_BYTES_MAX, CALLS_MAX, Answer, CallFailed, Question
 
-#: Connections that nobody uses are kept for so long, in seconds: most servers keep them for longer.
+#: How long an idle connection stays open, in seconds: less than most servers keep theirs.
 KEPT_S = 4.0
 
 
 class Calling:
-    """Calls of one URL. ``timeout_s``: of each, from connecting to the end of the answer."""
+    """Calls one URL. ``timeout_s``: of each call, from connecting to the end of the answer."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self._url = url
@@ -29,7 +29,7 @@ class Calling:
         self._session: aiohttp.ClientSession | None = None
 
     async def ask(self, question: Question) -> Answer:
-        """The server's answer, whatever its status. Raises ``CallFailed``."""
+        """Return the server's answer, with any status. Raises ``CallFailed``."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await self._ask(question)
@@ -37,38 +37,38 @@ class Calling:
             raise CallFailed(f"no answer within {self._timeout_s:g} s", is_down=True, timed_out=True) from None
         except aiohttp.ClientConnectorCertificateError as error:
             why = getattr(error.certificate_error, "verify_message", "") or "it is not valid"
-            raise CallFailed(f"its certificate is refused: {why}", is_down=True) from None
+            raise CallFailed(f"the endpoint does not accept its certificate: {why}", is_down=True) from None
         except aiohttp.ClientConnectorError as error:
             raise CallFailed(f"no connection: {error.strerror or type(error).__name__}", is_down=True) from None
         except aiohttp.ServerDisconnectedError:
-            raise CallFailed("it has closed the connection without an answer", is_down=True) from None
+            raise CallFailed("it closed the connection without an answer", is_down=True) from None
         except aiohttp.ClientPayloadError:
-            raise CallFailed("the answer breaks off, or is no HTTP", is_down=True) from None
+            raise CallFailed("the answer breaks off, or is not HTTP", is_down=True) from None
         except aiohttp.ClientResponseError:
-            raise CallFailed("the answer is no HTTP, or its head is too large", is_down=True) from None
+            raise CallFailed("the answer is not HTTP, or its head is too large", is_down=True) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise CallFailed(f"the call has failed ({type(error).__name__})", is_down=True) from None
+            raise CallFailed(f"the call failed ({type(error).__name__})", is_down=True) from None
 
     async def _ask(self, question: Question) -> Answer:
         session = self._session = self._session or self._new_session()
         tls = True if self._trust is None else self._trust.current()
         async with session.get(self._url, headers=question.headers, allow_redirects=False, ssl=tls) as response:
-            # What else the other statuses come with, nobody reads: it ends with the connection.
+            # Nobody reads the body of another status: it ends with the connection.
             return Answer(response.status, await _body(response) if response.status == 200 else b"")
 
     def _new_session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=CALLS_MAX, keepalive_timeout=KEPT_S),
-            timeout=aiohttp.ClientTimeout(total=None),  # ``ask`` has one
-            # A cookie that an answer sets would go with the next client's call.
+            timeout=aiohttp.ClientTimeout(total=None),  # ``ask`` has its own
+            # The next client's call would carry a cookie that an answer sets.
             cookie_jar=aiohttp.DummyCookieJar(),
-            # What is not compressed cannot become larger than what was counted.
+            # An uncompressed answer cannot become larger than the size that was counted.
             headers={"Accept-Encoding": "identity", "Accept": "application/json", "User-Agent": "ingeborg"},
             auto_decompress=False,
         )
 
     async def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()

@@ -1,8 +1,8 @@
-"""What claims permit: `sub` and `ingeborg`, of a token and of the operator's server alike; and by which of them a token
-may be revoked, `sub`, `jti` and `iat`. SPEC section 1.5.
+"""The permissions in claims: `sub` and `ingeborg`, from a token or from the operator's server. A revocation names a
+token by `sub`, `jti` and `iat`. SPEC section 1.5.
 
 Owns: the names of the permissions, and the checks of these claims. Must never: know where claims come from, whether
-they are genuine, or until when they hold.
+they are genuine, or when they expire.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from ingeborg.protocol.messages import JTI_BYTES_MAX, UNIX_TIME_MAX_S, is_text_o
 
 from ..core.connections.grants import Grant
 
-#: The claim with the permissions, and what it may have. An endpoint refuses a token that has more: what it does not
-#: know it cannot hold to. So what narrows a permission gets a name of its own, and no name is given a second meaning.
+#: The claim with the permissions, and its permitted members. An endpoint refuses a token with any other member: it
+#: could not enforce what it does not know. So a narrower permission gets a new name, and no name ever changes its
+#: meaning.
 CLAIM = "ingeborg"
 PERMISSIONS = (
     "publish",
@@ -31,16 +32,16 @@ PERMISSIONS = (
 
 
 class TokenError(Exception):
-    """The token is not accepted. ``str(error)`` says why, and never holds any of it."""
+    """The endpoint does not accept the token. ``str(error)`` says why, without quoting the token."""
 
 
 class TokenRevoked(TokenError):
-    """It was good, and has been taken back."""
+    """The token was valid, but has been revoked."""
 
 
 def granted(claims: Mapping[str, Any], expires_at: float, issued_at: float | None = None) -> Grant:
-    """What the claims permit until that Unix time in seconds. ``issued_at``: when they were made, where they do not say
-    so themselves. Raises ``TokenError``."""
+    """Return the grant of the claims, which expires at that Unix time in seconds. ``issued_at``: their time of issue,
+    if they have none themselves. Raises ``TokenError``."""
     permissions = claims.get(CLAIM, {})
     if not isinstance(permissions, dict):
         raise TokenError(f"claim {CLAIM!r} has to be an object")
@@ -49,16 +50,16 @@ def granted(claims: Mapping[str, Any], expires_at: float, issued_at: float | Non
     broadcast, inspect, revoke = (_flag(permissions, name) for name in ("broadcast", "inspect", "revoke"))
     client = claims.get("sub")
     if not isinstance(client, str) or not client:
-        raise TokenError("sub has to be a client id, or the beginning of several and a *")
+        raise TokenError("sub has to be a client id, or a prefix of client ids and a *")
     publish, subscribe = (tuple(_texts(permissions, name, "prefixes")) for name in ("publish", "subscribe"))
     publish_topics, subscribe_topics = (
         frozenset(_texts(permissions, name, "names")) for name in ("publish_topics", "subscribe_topics")
     )
     jti = claims.get("jti")
     if "jti" in claims and not is_text_of(jti, JTI_BYTES_MAX):
-        raise TokenError(f"jti has to be a string of 1 to {JTI_BYTES_MAX} bytes, by which the token can be revoked")
+        raise TokenError(f"jti has to be a string of 1 to {JTI_BYTES_MAX} bytes, so that you can revoke the token")
     iat: Any = claims.get("iat")
-    if type(iat) in (int, float) and 0 <= iat < UNIX_TIME_MAX_S:  # else it says nothing
+    if type(iat) in (int, float) and 0 <= iat < UNIX_TIME_MAX_S:  # otherwise it means nothing
         issued_at = float(iat)
     grant = Grant(
         client,

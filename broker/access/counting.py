@@ -1,12 +1,12 @@
-"""How many connections an address has: at this process, or at all that share a port (ADR 27).
+"""Count the connections of each address: in this process, or in all processes that share a port (ADR 27).
 
-Owns: the counts, and how those of several processes lie in memory that they share. Must never: wait for another
-process, or write what is another's.
+Owns: the counts, and their layout in memory that several processes share. Must never: wait for another process, or
+write what is another's.
 
-A table of the shared kind has buckets, found by a keyed hash of the address. In each bucket every process has a
-*column* of 16 entries that it alone writes; all of them read. An entry is the hash (16 bytes), the life of
-the process that wrote it, and a count. It counts only while that life lasts, so a process that died has its entries
-cleared by the number of its life alone.
+A shared table has buckets, found by a keyed hash of the address. In each bucket every process has a *column* of 16
+entries. Only that process writes the column; all processes read it. An entry holds the hash (16 bytes), the life of the
+process that wrote it, and a count. It counts only during that life. So when a process dies, the number of its next life
+clears all its entries.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ from typing import Protocol
 
 log = logging.getLogger("ingeborg.endpoint")
 
-#: Bytes of an address's hash: nobody who does not know the key finds two addresses of one hash.
+#: Bytes of an address's hash: without the key, nobody can find two addresses with the same hash.
 KEY_BYTES = DIGEST_BYTES = 16
 _ENTRY = struct.Struct("=16sII")  # hash, life, count
 _HEAD = struct.Struct("=16sI")  # hash, life
-_COUNT = struct.Struct("=II")  # its life and count, behind the hash
-#: Entries of a column in one bucket. With four times as many entries as connections a bucket has 4 of them on average,
-#: and one in a million has more than 16.
+_COUNT = struct.Struct("=II")  # life and count, after the hash
+#: Entries of a column in one bucket. The table has four times as many entries as connections, so a bucket has 4 in
+#: use on average, and one in a million has more than 16.
 WAYS = 16
 COLUMN_BYTES = WAYS * _ENTRY.size
 
 
 class Counting(Protocol):
-    """Who counts the connections of addresses."""
+    """Counts the connections of addresses."""
 
     def arrived(self, address: str, most: int) -> bool:
-        """One more connection of the address; not, if there would be more than ``most``. Was it counted?"""
+        """Count one more connection of the address, unless it would then have more than ``most``; return whether it
+        did."""
 
     def left(self, address: str) -> None:
-        """One that was counted is gone."""
+        """Subtract one counted connection."""
 
 
 class OwnCount:
-    """Of this process alone."""
+    """Counts the connections of this process alone."""
 
     def __init__(self) -> None:
         self._connections: Counter[str] = Counter()
@@ -64,19 +65,20 @@ class OwnCount:
 
 
 class SharedCount:
-    """Of all processes that share the table. Nobody locks: a process that is stopped must not hold up the others.
+    """Counts the connections of all processes that share the table, without a lock: a stopped process must not hold up
+    the others.
 
-    A process writes its own entry first and then adds up those of all. Of two that do so at the same time at least one
-    sees the other, so there are never more connections than the limit. That both see the other, and both refuse where
-    one would have had room, takes two handshakes within microseconds; a client that tries again gets in. An entry that
-    counts is changed in its count alone, so that nobody reads less than there is.
+    A process writes its own entry first and then adds up the entries of all. If two do so at the same time, at least
+    one sees the other, so the limit holds. Both may see each other and refuse although one had room. That takes
+    two handshakes within microseconds, and a client that tries again gets in. For an entry in use a process changes
+    only the count, so no reader sees a smaller one.
     """
 
     def __init__(
         self, memory: mmap, start: int, buckets: int, columns: int, mine: int, key: bytes, life: Callable[[int], int]
     ) -> None:
-        """``start``: of the table in the memory, in bytes; ``mine``: the column that this process writes; ``life``: the
-        number, from 1 on, of the life of a column's process; 0: it does not live."""
+        """``start``: the table's offset in the memory, in bytes; ``mine``: the column that this process writes;
+        ``life``: the number of the life of a column's process, from 1; 0: the process is dead."""
         self._memory = memory
         self._start = start
         self._buckets = buckets
@@ -84,7 +86,7 @@ class SharedCount:
         self._mine = mine
         self._key = key
         self._life = life
-        self._spilled: Counter[str] = Counter()  # connections of addresses that had no room in their bucket
+        self._spilled: Counter[str] = Counter()  # connections of addresses whose bucket was full
         self._told = False
 
     def arrived(self, address: str, most: int) -> bool:
@@ -109,18 +111,18 @@ class SharedCount:
             return
         digest, bucket = self._place(address)
         at = self._find(self._mine, digest, bucket)
-        assert at is not None, "only what has been counted leaves"
+        assert at is not None, "only counted connections leave"
         self._write(at, digest, self._count(at, self._mine) - 1)
 
     def _spill(self, address: str, most: int) -> bool:
-        """The bucket is full: the address is counted here alone, and its limit holds for this process."""
+        """Count the address in this process only, because the bucket is full: its limit then holds for this process."""
         if not self._told:
             self._told = True
             log.warning(
-                "the table of addresses is full at one place: some addresses' connections are counted by each endpoint "
-                "for itself; a larger limit of open files (ulimit -n) makes a larger table"
+                "a bucket of the table of addresses is full: each endpoint counts the connections of some addresses "
+                "by itself; raise the limit of open files (ulimit -n) to get a larger table"
             )
-        self._spilled = +self._spilled  # without those of which none is left
+        self._spilled = +self._spilled  # drops addresses that have none left
         counted = self._spilled[address] < most
         self._spilled[address] += counted
         return counted
@@ -133,7 +135,7 @@ class SharedCount:
         return self._start + (bucket * self._columns + column) * COLUMN_BYTES
 
     def _find(self, column: int, digest: bytes, bucket: int) -> int | None:
-        """Where the column's entry of this hash is, of whichever life."""
+        """Return the offset of the column's entry with this hash, from any life."""
         start = self._column(column, bucket)
         end, at = start + COLUMN_BYTES, start
         while (at := self._memory.find(digest, at, end)) >= 0:
@@ -143,7 +145,8 @@ class SharedCount:
         return None
 
     def _own(self, digest: bytes, bucket: int) -> int | None:
-        """Where this process counts the address: the entry that has its hash, or a free one; ``None``: none is."""
+        """Return the offset at which this process counts the address: the entry with its hash, or a free one, or
+        ``None``."""
         if (found := self._find(self._mine, digest, bucket)) is not None:
             return found
         start = self._column(self._mine, bucket)
@@ -151,10 +154,10 @@ class SharedCount:
         return next((at for at in places if not self._count(at, self._mine)), None)
 
     def _write(self, at: int, digest: bytes, count: int) -> None:
-        # Not by `pack_into`, which clears what it writes to before it does.
+        # Not with `pack_into`, which zeroes its target before it writes.
         memory, behind = self._memory, at + _HEAD.size
         head = _HEAD.pack(digest, self._life(self._mine))
-        if memory[at:behind] != head:  # nothing that it counts is left
+        if memory[at:behind] != head:  # the entry does not count anything now
             memory[behind : at + _ENTRY.size] = bytes(4)
             memory[at:behind] = head
         memory[behind : at + _ENTRY.size] = count.to_bytes(4, sys.byteorder)
@@ -169,5 +172,5 @@ class SharedCount:
 
 
 def table_bytes(buckets: int, columns: int) -> int:
-    """Of a table with so many buckets, for so many processes."""
+    """Return the bytes of a table with ``buckets`` buckets for ``columns`` processes."""
     return buckets * columns * COLUMN_BYTES

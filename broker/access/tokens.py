@@ -1,10 +1,10 @@
 """Tokens: who may connect, and what for. SPEC section 1.5; JWT (RFC 7519), JWS (RFC 7515), JWK sets (RFC 7517).
 
-Owns: the keys' file, the check of a token, and the making of one. Must never: log a token or a key, say what its claims
-permit (``claims`` does), or decide whether a command is covered (``core.connections.grants`` does).
+Owns: the keys' file, the check of a token, and the making of one. Must never: log a token or a key, decide which
+permissions its claims give (``claims`` does), or whether they cover a command (``core.connections.grants`` does).
 
-The libraries for JWT and cryptography take 30 ms and 9 MB. They are imported where keys are read, at the start: an
-endpoint that wants no tokens does without.
+The libraries for JWT and cryptography take 30 ms and 9 MB. Only code that reads keys imports them: an endpoint that
+needs no tokens runs without them.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ingeborg.auth")
 
-#: RFC 7518 and RFC 8037. Others of the same families are no safer and would only widen what has to be trusted.
+#: RFC 7518 and RFC 8037. Others of the same families are no safer: they would only add code to trust.
 ALGORITHMS = ("HS256", "RS256", "EdDSA")
 
-#: An HS256 key is as long as the hash (RFC 7518 section 3.2), an RSA key as long as section 3.3 demands.
+#: An HS256 key is as long as the hash (RFC 7518 section 3.2), an RSA key as long as section 3.3 requires.
 HMAC_BYTES_MIN, RSA_BITS_MIN = 32, 2048
 
-#: Keys at once: the old, the new, and those of some issuers. Without a ``kid`` all of an algorithm are tried.
+#: Keys in a file: the old, the new, and those of some issuers. For a token without a ``kid`` the endpoint tries all
+#: keys of its algorithm.
 KEYS_MAX = 16
 
-#: Clocks of issuer and endpoint may differ by so many seconds.
+#: Permitted difference between the clocks of issuer and endpoint, in seconds.
 LEEWAY_S = 10.0
 
-#: The file is looked at for changes at most so often, in seconds.
+#: Shortest time between two checks of the file for changes, in seconds.
 LOOK_S = 1.0
 
 #: Larger than any sensible token.
 TOKEN_BYTES_MAX = 8 * 1024
 
-#: Of the registered claims `exp` and `sub` have to be there; these two and `nbf` are looked at, here, and `jti` and
-#: `iat` for what a revocation names. `iat` has no other part in whether a token is valid (RFC 7519 section 4.1.6);
-#: `nbf` is for that.
+#: A token needs the registered claims `exp` and `sub`. This module checks these two and `nbf`, and reads `jti` and
+#: `iat` for revocations. `iat` does not affect whether a token is valid (RFC 7519 section 4.1.6); `nbf` does.
 _DECODING: Options = {
     "require": ["exp", "sub"],
     "verify_exp": False,
@@ -65,14 +65,15 @@ _DECODING: Options = {
 }
 
 
-#: Random bytes of an id that is made here: of a million tokens no two have the same.
+#: Random bytes of a new token's id: no two of a million tokens share one.
 JTI_BYTES = 12
 
 
 class Keys:
-    """The keys of a file, read again when it changes: keys are rotated by adding the new one, and taking the old one
-    out once its last token has expired. ``ConfigError`` where the file cannot be used at the start; later it is
-    logged, and the keys that were read stay.
+    """The keys of a file, which it reads again when the file changes.
+
+    To rotate keys, add the new one, and remove the old one once its last token has expired. The constructor raises
+    ``ConfigError`` if the file is unusable. Later it logs the error and keeps the keys that it has.
     """
 
     def __init__(
@@ -95,12 +96,12 @@ class Keys:
             self._keys = read_keys(self._path)
         except ConfigError as error:
             self._file.again()
-            log.error("the keys stay as they were: %s", error)
+            log.error("the endpoint keeps the keys that it has: %s", error)
         else:
-            log.info("auth-keys %s: read again, %d keys", self._path, len(self._keys))
+            log.info("auth-keys %s: the endpoint has read it again, %d keys", self._path, len(self._keys))
 
     def grant(self, token: str) -> Grant:
-        """What the token permits now. Raises ``TokenError``."""
+        """Return what the token permits now. Raises ``TokenError``."""
         import jwt
 
         self._refresh()
@@ -109,7 +110,7 @@ class Keys:
         try:
             header = jwt.get_unverified_header(token)
         except jwt.InvalidTokenError:
-            raise TokenError("it is no JWT") from None
+            raise TokenError("it is not a JWT") from None
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS:
             raise TokenError(f"its algorithm has to be one of {', '.join(ALGORITHMS)}")
@@ -124,7 +125,7 @@ class Keys:
             except jwt.InvalidTokenError as error:
                 raise TokenError(str(error)) from None
             return self._granted(claims)
-        raise TokenError("its signature does not fit")
+        raise TokenError("its signature does not match")
 
     def _granted(self, claims: Mapping[str, Any]) -> Grant:
         now = self._clock()
@@ -139,13 +140,13 @@ class Keys:
 
 
 def id_and_end(token: str) -> tuple[str | None, float | None]:
-    """`jti` and `exp` of a token that nobody has checked; ``None``: it has none. Raises ``TokenError``."""
+    """Return `jti` and `exp` of an unchecked token; ``None``: it has none. Raises ``TokenError``."""
     import jwt
 
     try:
         claims = jwt.decode(token, options={"verify_signature": False, **_DECODING, "require": []})
     except jwt.InvalidTokenError:
-        raise TokenError("it is no JWT") from None
+        raise TokenError("it is not a JWT") from None
     jti: Any = claims.get("jti")
     expires_at: Any = claims.get("exp")
     is_time = type(expires_at) in (int, float) and 0 <= expires_at < UNIX_TIME_MAX_S
@@ -153,13 +154,13 @@ def id_and_end(token: str) -> tuple[str | None, float | None]:
 
 
 def _verifying(key: jwt.PyJWK) -> Any:
-    """The public half of a private key."""
+    """Return the public half of a private key."""
     public = getattr(key.key, "public_key", None)
     return key.key if public is None else public()
 
 
 def read_keys(path: Path) -> list[jwt.PyJWK]:
-    """The keys of a JWK set. Raises ``ConfigError``, which names the key by its place and never shows it."""
+    """Read the keys of a JWK set. Raises ``ConfigError``, which names a key by its position and never shows it."""
     import jwt
 
     def wrong(text: str) -> ConfigError:
@@ -181,7 +182,7 @@ def read_keys(path: Path) -> list[jwt.PyJWK]:
         try:
             key = jwt.PyJWK.from_dict(entry)
         except jwt.exceptions.MissingCryptographyError:
-            raise wrong(f"key {number} takes the package cryptography: pip install 'ingeborg[server]'") from None
+            raise wrong(f"key {number} needs the package cryptography: pip install 'ingeborg[server]'") from None
         except (jwt.PyJWTError, ValueError, TypeError, KeyError):
             raise wrong(f"key {number} is not a JWK that can be used here") from None
         if key.algorithm_name not in ALGORITHMS:
@@ -198,7 +199,7 @@ def read_keys(path: Path) -> list[jwt.PyJWK]:
 
 
 def new_keys(path: Path) -> str:
-    """Make a file with one HS256 key, readable by its owner only. Returns the key's id. Raises ``ConfigError``."""
+    """Make a file with one HS256 key, readable by its owner only, and return the key's id. Raises ``ConfigError``."""
     from jwt.utils import base64url_encode
 
     kid = secrets.token_hex(4)
@@ -209,7 +210,7 @@ def new_keys(path: Path) -> str:
             json.dump({"keys": [key]}, file, indent=2)
             file.write("\n")
     except OSError as error:
-        todo = "; give another name: it is not overwritten" if isinstance(error, FileExistsError) else ""
+        todo = "; choose another name: files are not overwritten" if isinstance(error, FileExistsError) else ""
         raise ConfigError(f"{path}: {error.strerror}{todo}") from None
     return kid
 
@@ -232,15 +233,16 @@ def make_token(
     kid: str | None = None,
     clock: Callable[[], float] = time.time,
 ) -> str:
-    """A token, signed with the file's first key that can sign, or with that of the id. ``publish``, ``subscribe``,
-    ``presence``: what topics begin with; ``publish_topics``, ``subscribe_topics``, ``presence_topics``: single ones; in
-    all of them ``{sub}`` is the client's id. ``jti``: its own id; a random one where none is given, so that each token
-    can be revoked. Raises ``ConfigError``.
+    """Make a token, signed with the file's first key that can sign, or with the key of the given id.
+
+    ``publish``, ``subscribe``, ``presence``: prefixes of topics; ``publish_topics``, ``subscribe_topics``,
+    ``presence_topics``: single topics. In all six ``{sub}`` stands for the client's id. ``jti``: the token's id; by
+    default a random one, so that each token can be revoked. Raises ``ConfigError``.
     """
     import jwt
 
     if client != "*" and not is_text_of(client.removesuffix("*"), CLIENT_ID_BYTES_MAX):
-        raise ConfigError(f"CLIENT has to be a client id of 1 to {CLIENT_ID_BYTES_MAX} bytes, or its beginning and a *")
+        raise ConfigError(f"CLIENT has to be a client id of 1 to {CLIENT_ID_BYTES_MAX} bytes, or a prefix and a *")
     if clock() + lifetime_s >= UNIX_TIME_MAX_S:
         raise ConfigError(
             f"no endpoint would accept this token: it would expire in {lifetime_s / 31_557_600:,.0f} years"
@@ -256,7 +258,7 @@ def make_token(
         try:
             check_topic(topic).encode()
         except ProtocolError as error:
-            raise ConfigError(f"topic {topic[:64]!r}: {error.info}; of prefixes '' is every topic") from None
+            raise ConfigError(f"topic {topic[:64]!r}: {error.info}; as a prefix, '' is every topic") from None
         except UnicodeEncodeError:
             raise ConfigError(f"topic {topic[:64]!r}: has to be UTF-8") from None
     for key in read_keys(path):
@@ -267,7 +269,7 @@ def make_token(
                 "subscribe": list(subscribe),
                 **{
                     name: topics for name, topics in beside.items() if topics
-                },  # else endpoints before them take it, too
+                },  # left out if empty, for endpoints from before these claims
                 "broadcast": broadcast,
                 "inspect": inspect,
                 **({"revoke": True} if revoke else {}),
@@ -287,9 +289,9 @@ def make_token(
             token = jwt.encode(claims, key.key, algorithm=key.algorithm_name, headers=headers)
             if len(token) > TOKEN_BYTES_MAX:
                 raise ConfigError(
-                    f"no endpoint would accept this token: it has {len(token)} bytes, and {TOKEN_BYTES_MAX} are the "
+                    f"no endpoint would accept this token: it has {len(token)} bytes, {TOKEN_BYTES_MAX} at "
                     "most; name fewer topics, or prefixes in their place"
                 )
             return token
     which = "" if kid is None else f" with the id {kid}"
-    raise ConfigError(f"{path}: there is no key{which} that can sign (an HS256 key, or a private one)")
+    raise ConfigError(f"{path}: no key{which} can sign (an HS256 key, or a private one)")

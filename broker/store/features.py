@@ -4,7 +4,7 @@ Owns: the features that this version knows, and the message that refuses an unkn
 implement a feature.
 
 A store records a set of names. The endpoints of a store rely on each other to honor them, so a process whose
-version does not know one of them must not use the store.
+version does not know a name must not use the store.
 """
 
 from __future__ import annotations

@@ -540,7 +540,7 @@ async def test_a_token_is_asked_for_and_stays_out_of_the_address(page: Page, tmp
         await page.until(says("connection", "Token needed"))
         assert await page.run(f"return {has_focus('token')};")
         await give("a.b.c")
-        await page.until(says("token-problem", "The token is not accepted: it is no JWT"))
+        await page.until(says("token-problem", "The token is not accepted: it is not a JWT"))
 
         permitted: dict[str, Any] = {"publish": [""], "subscribe": [""]}
         await give(make_token(keys, "ops-*", inspect=True, **permitted))

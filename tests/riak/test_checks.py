@@ -54,7 +54,7 @@ async def test_missing_bucket_types_are_listed_with_the_commands_that_create_the
             "  riak-admin bucket-type create ingeborg_seen "
             '\'{"props":{"allow_mult":false,"last_write_wins":true,"dvv_enabled":false,"n_val":3}}\'',
             "  riak-admin bucket-type activate ingeborg_seen",
-            "Every node has to have its backends before, in its riak.conf: docs/riak.md, Backends first.",
+            "First configure the backends in every node's riak.conf: docs/riak.md, Backends first.",
             "On Riak before 3.0 leave node_confirms out. docs/riak.md has the reasons.",
         ]
 
@@ -64,7 +64,7 @@ async def test_missing_bucket_types_are_listed_with_the_commands_that_create_the
     [
         ({"allow_mult": False}, "allow_mult=false"),
         ({"last_write_wins": True}, "last_write_wins=true"),
-        ({"n_val": 1}, "n_val 1; it takes 3"),
+        ({"n_val": 1}, "n_val 1; it has to be 3"),
         ({"datatype": b"set"}, "datatype set"),
         ({"write_once": True}, "write_once set"),
     ],
@@ -132,7 +132,7 @@ async def test_a_foreign_object_is_named(riak: RiakDouble, store_on: StoreOn) ->
 async def test_another_layout_is_refused_with_one_line(riak: RiakDouble, store_on: StoreOn) -> None:
     write_unseen(riak, ormsgpack.packb([4, 4096, 1, [], 0, [False, "off"]]))
     assert await complaint(riak, store_on) == (
-        "the object b'layout' in bucket b'ingeborg.layout' is none of this version's: it has layout version 4, and "
+        "the object b'layout' in bucket b'ingeborg.layout' is not one of this version: it has layout version 4, and "
         f"this version reads {VERSION} only; export the store with the version that wrote it, and import the export "
         "under another riak-namespace (`ingeborg export`, `import`). See docs/riak.md, Layout"
     )

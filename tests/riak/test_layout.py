@@ -299,7 +299,7 @@ def test_a_layout_that_contradicts_itself_is_not_changed() -> None:
     ],
 )
 def test_what_is_no_layout_is_refused(features: object, revision: object, settings: object) -> None:
-    with pytest.raises(ValueError, match=r"no (names|number|settings) where"):
+    with pytest.raises(ValueError, match=r"invalid|not a number"):
         Layout().absorb(ormsgpack.packb([VERSION, 4096, 1, features, revision, settings]))
 
 

@@ -232,7 +232,7 @@ async def test_a_client_whose_record_is_in_several_objects_has_all_of_it(riak: R
     assert store.counters["sets_grown"] >= 2
     assert list(await record(other, "ann", "hit")) == sorted(texts)
     assert {pair for pair in await filters(other, "hit", 10) if pair[0] == "ann"} == {("ann", each) for each in texts}
-    with pytest.raises(TooManyFilters, match="take one out first"):
+    with pytest.raises(TooManyFilters, match="remove one first"):
         await add(other, "ann", ["hit"], PIZZA)
     # One that stays takes a term away, and keeps another one from coming, wherever it lies.
     await other.subscribe([Subscribe("ann", ["hit"], each) for each in texts[::7]])

@@ -73,7 +73,7 @@ async def test_what_is_none_of_this_versions_is_said_and_not_taken_for_nothing(
 ) -> None:
     store = await store_on(riak)
     write_unseen(riak, ormsgpack.packb(value))
-    with pytest.raises(StoreMisconfigured, match=r"b'revocations' in bucket .* is none of this version"):
+    with pytest.raises(StoreMisconfigured, match=r"b'revocations' in bucket .* is not one of this version"):
         await store.revocations()
     with pytest.raises(StoreMisconfigured):
         await store.revoke([ANN])

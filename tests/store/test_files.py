@@ -316,7 +316,7 @@ async def test_a_durable_store_that_was_cut_is_refused_by_name_wherever_it_was(t
         (seen,) = await findings(directory)
         assert str(data) in seen, size
     data.write_bytes(content[: len(content) // 2])
-    assert "was cut off" in await refused(directory)
+    assert "was truncated" in await refused(directory)
     data.unlink()
     line = await refused(directory)
     assert f"{data} is not there, though a store was made here" in line

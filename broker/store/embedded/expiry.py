@@ -12,7 +12,7 @@ A subscription of the durable environment ends in three transactions, in this or
 
 1. The soft writer compares the location, if that matters, and names the subscriptions in ``ended``.
 2. The durable writer removes those that still have the given stamp.
-3. The soft writer removes the names of those that turned out to have another stamp, or no term.
+3. The soft writer removes the names of subscriptions that turned out to have another stamp, or no term.
 
 The first step sees a ``listen`` that was committed before it. A later ``listen`` finds ``ended`` written. A process
 that dies after the first step leaves a subscription that ``ended`` names: either its client subscribes again, or the

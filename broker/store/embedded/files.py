@@ -226,10 +226,10 @@ def note_made(directory: Path) -> None:
 # --- whole
 
 
-_HEADER = struct.Struct("=QHHHH")  # of a page: number, padding, flags, end of the pointers, begin of the nodes
+_HEADER = struct.Struct("=QHHHH")  # a page: number, padding, flags, end of the pointers, begin of the nodes
 _META = struct.Struct("=IIQQ48s48sQQ")  # after it: magic, version, address, map size, trees, last page, transaction
 _TREE = struct.Struct("=IHHQQQQQ")  # page size (of the first), flags, depth, three counts, entries, root
-_NUMBER = struct.Struct("=Q")  # of a page; a list of free ones begins with their count
+_NUMBER = struct.Struct("=Q")  # a page's number; a list of free pages begins with their count
 _NODE = struct.Struct("=HHHH")  # low and high half of the data's size, flags, size of the key
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _BRANCH, _LEAF, _OVERFLOW, _META_PAGE = 0x01, 0x02, 0x04, 0x08  # flags of a page
@@ -281,7 +281,7 @@ class _Whole:
         try:
             return self._look()
         except struct.error:
-            raise self._damaged("a page of it ends in the middle of an entry") from None
+            raise self._damaged("a page ends in the middle of an entry") from None
 
     def is_latest(self) -> bool:
         """Tell whether no write since then can have changed the pages that were read: LMDB reuses pages that no

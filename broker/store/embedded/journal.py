@@ -1,4 +1,4 @@
-"""The journal of retained messages in the embedded store: its keys and values, and the endpoint's side of it.
+"""The journal of retained messages in the embedded store: its keys and values, and the endpoint's side.
 
 Owns: the databases ``kept``, ``kept_floors`` and ``kept_about`` as an endpoint sees them, and how it splits a call into
 frames. A writer's changes within a transaction are in ``journal_operations.py``. Must never: hold a transaction across
@@ -185,7 +185,7 @@ class Journal:
             return int(txn.stat(self._database(Lane.SOFT, "kept"))["entries"])
 
     def _floors(self, txn: lmdb.Transaction, slots: frozenset[int]) -> Iterator[tuple[int, int]]:
-        """Yield slot and stamp of each floor. This reads all of them, at most one for each slot: 1 ms."""
+        """Yield slot and stamp of each floor. This reads all floors, at most one for each slot: 1 ms."""
         with txn.cursor(self._database(Lane.SOFT, "kept_floors")) as cursor:
             for key, value in cast(Iterator[tuple[bytes, bytes]], cursor.iternext()):
                 slot = int.from_bytes(key, "big")

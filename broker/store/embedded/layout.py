@@ -175,7 +175,7 @@ def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Enviro
         str(directory / lane),
         readonly=True,
         create=False,
-        mode=files.PRIVATE_FILE,  # of lock.mdb, which LMDB makes if it is missing
+        mode=files.PRIVATE_FILE,  # for lock.mdb, which LMDB makes if it is missing
         map_size=map_size_bytes,
         max_dbs=len(DATABASES[lane]),
         max_readers=MAX_READERS,
@@ -349,7 +349,7 @@ def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
             raise
         what, in_use = str(error), files.is_in_use(data.parent)
         if lane is Lane.DURABLE:
-            raise Damaged(f"{what}. Stop every endpoint of it; {files.RESTORE}") from None
+            raise Damaged(f"{what}. Stop every endpoint of this store; {files.RESTORE}") from None
         if not in_use:
             _remove(data.parent)
             text = "it recorded which clients listen where, and none did: the store has made a new one"

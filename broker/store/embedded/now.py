@@ -89,7 +89,7 @@ def entries_at(entries: Any, terms: Any, topic_hash: bytes, client_id: bytes, pr
 def subscribers(
     cursor: Any, txn: Any, texts: Any, topics: Sequence[str], members_max: int, pairs_max: int, until: float
 ) -> tuple[list[Subscribers], dict[str, FilterPage]] | None:
-    """Return the subscribers of each topic without a filter, and the first page of those with one. ``cursor`` is on
+    """Return the subscribers of each topic without a filter, and the first page of the others. ``cursor`` is on
     ``subscribers``; ``texts`` is the database ``filters``. ``None``: a topic has more than ``members_max`` subscribers
     without a filter, or the time was up (``until``, as ``perf_counter`` counts)."""
     sets: list[Subscribers] = []
@@ -168,7 +168,7 @@ def text_in(txn: Any, texts: Any, key: bytes) -> str:
     return value[COUNT_BYTES:].decode()
 
 
-# --- of a client
+# --- topics of a client
 
 
 def subscribed(cursor: Any, client: str, topics: Sequence[str], start: int, until: float) -> list[bool]:

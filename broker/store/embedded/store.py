@@ -106,7 +106,7 @@ class EmbeddedStore:
                 lane,
                 map_size_bytes=map_size_bytes,
                 timeout_s=timeout_s,
-                death_fd=death_fd if lane is Lane.DURABLE else -1,  # one of them is enough
+                death_fd=death_fd if lane is Lane.DURABLE else -1,  # one writer is enough
             )
             for lane in Lane
         }
@@ -540,7 +540,7 @@ class _Reading:
 def _explained(environment: Environment, error: Exception) -> StoreError:
     """Return the error that explains a failed read."""
     what = "cannot read" if isinstance(error, lmdb.ReadersFullError) else "found damage in"
-    todo = "" if isinstance(error, lmdb.ReadersFullError) else f". Stop every endpoint of it; {RESTORE}"
+    todo = "" if isinstance(error, lmdb.ReadersFullError) else f". Stop every endpoint of this store; {RESTORE}"
     return StoreError(f"the embedded store {what} {Path(environment.env.path()) / 'data.mdb'}: {error}{todo}")
 
 

@@ -211,7 +211,7 @@ class Subscriptions:
         is_large = sum(len(topics) for _, topics, _ in batch) >= LARGE_ROWS
         await self._writers[lane].call("unsubscribe", zip(repeat(is_large), repeat(0), frames_of(rows)))
 
-    # --- of a topic
+    # --- by topic
 
     async def subscribers(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
         """Return the sets of subscribers without a filter, and first pages of the others."""
@@ -268,7 +268,7 @@ class Subscriptions:
         with self._slices.reading(lane, "subscribers") as (txn, entries):
             return now.filter_page(entries, txn, self._database(lane, "filters"), topic_hash, after, limit)
 
-    # --- of a client
+    # --- by client
 
     def of_now(self, pairs: Sequence[tuple[str, str]]) -> list[list[Subscription]]:
         """Return the subscriptions of each ``(client, topic)``, for as many pairs as a slice has time for."""
@@ -351,7 +351,7 @@ class Subscriptions:
         await self._slices.through(read_slice)
         return found
 
-    # --- of all
+    # --- everything
 
     def page(self, after: tuple[bytes, bytes] | None) -> tuple[list[TopicPage], int, tuple[bytes, bytes] | None]:
         """Return a slice of the subscriptions after the entry ``after``, their number, and the entry of the last one;

@@ -289,7 +289,8 @@ class Writer:
                 "acknowledged is lost, and unsubscribing works meanwhile"
             )
         if isinstance(error, _DAMAGE):
-            return StoreError(f"{path / 'data.mdb'} is damaged ({error}): stop every endpoint of it, and {RESTORE}")
+            text = f"{path / 'data.mdb'} is damaged ({error}): stop every endpoint of this store, and {RESTORE}"
+            return StoreError(text)
         return StoreUnavailable(
             f"the embedded store could not write {path}: {why_not_written(path, error)}. Acknowledged data is safe"
         )

@@ -347,7 +347,7 @@ class WriterProcess:
         self._death_fd = death_fd
         self.restarts = 0
         self._watch = Watch(directory, lane)
-        self.pid: int | None = None  # of the current process; None while there is none
+        self.pid: int | None = None  # the current process's; None: no process
         self._directory, self._lane = directory, lane
         self._map_size_bytes, self._timeout_s = map_size_bytes, timeout_s
         self._process: subprocess.Popen[bytes]
@@ -469,7 +469,7 @@ class WriterProcess:
         if -code in DAMAGE_SIGNALS:
             return (
                 f"the embedded store's writer died of {signal.Signals(-code).name}: {path / 'data.mdb'} is damaged, or "
-                f"its disk fails or is full. `ingeborg doctor` tells; stop every endpoint of it, and {RESTORE}"
+                f"its disk fails or is full. `ingeborg doctor` tells; stop every endpoint of this store, and {RESTORE}"
             )
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return f"the embedded store's writer of {path} {how} (its own messages, if any, are in this log)"

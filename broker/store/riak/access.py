@@ -1,4 +1,4 @@
-"""What all parts of a store on Riak work with.
+"""The context that all parts of a store on Riak share.
 
 Owns: nothing. Must never: do I/O, or know an operation.
 """
@@ -13,7 +13,7 @@ from .objects import Objects
 
 
 class Access(NamedTuple):
-    """To the objects of one store. ``at_once``: objects that one operation works on at the same time."""
+    """Access to the objects of one store. ``at_once``: objects that one operation works on concurrently."""
 
     objects: Objects
     buckets: Buckets
@@ -23,5 +23,5 @@ class Access(NamedTuple):
 
     @property
     def now_ms(self) -> int:
-        """Unix time in milliseconds."""
+        """Return the Unix time in milliseconds."""
         return int(self.wall_clock() * 1000)

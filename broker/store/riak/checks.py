@@ -1,10 +1,10 @@
-"""What ``open`` verifies before anything is stored: the nodes, the bucket types, the layout.
+"""Verify on ``open``, before the store writes anything: the nodes, the bucket types, the layout.
 
-Owns: the requirements, and the words that say how to meet them. Must never: change the set-up of a cluster; the only
-thing written is the layout object of a store that has none.
+Owns: the requirements, and the messages that say how to meet them. Must never: change the configuration of a cluster;
+it writes only the layout object of a store that has none.
 
-``node_confirms`` cannot be read over Protocol Buffers (a type's properties come without it), so the nodes' version is
-checked instead and the driver asks for it in every write.
+``node_confirms`` is not among a type's properties over Protocol Buffers. So this module checks the nodes' version
+instead, and the driver asks for ``node_confirms`` in every write.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ log = logging.getLogger("ingeborg.riak")
 
 N_VAL: Final = 3
 GRANTS: Final = "riak_core.get_bucket_type,riak_kv.get,riak_kv.put"
-"""What the driver's user may do to each bucket type, and nothing else, where Riak's security is on."""
+"""Permissions that the driver's user needs on each bucket type, and no others, if Riak's security is on."""
 NODE_CONFIRMS_SINCE: Final = (3, 0)
 
 _NOT_GRANTED: Final = "not granted"
 
 
 BACKENDS_SECTION: Final = "Backends first"
-"""Of docs/riak.md."""
+"""A section of docs/riak.md."""
 
 
 _LASTING: Final = f'"allow_mult":true,"n_val":{N_VAL},"node_confirms":{WRITE_W}'
@@ -41,12 +41,12 @@ _SEEN: Final = f'"allow_mult":false,"last_write_wins":true,"dvv_enabled":false,"
 
 
 def creation_commands(bucket_type: str, seen_type: str) -> dict[str, str]:
-    """Per bucket type the properties it is created with, as ``riak-admin`` wants them."""
+    """Return for each bucket type the properties to create it with, as ``riak-admin`` expects them."""
     return {bucket_type: f'{{"props":{{{_LASTING}}}}}', seen_type: f'{{"props":{{{_SEEN}}}}}'}
 
 
 async def check_nodes(pool: Pool) -> list[tuple[int, ...]]:
-    """The versions of the nodes that answer; those that do not are set aside, to be tried again. One is enough."""
+    """Return the versions of the nodes that answer, at least one. Set the others aside to try them again later."""
 
     async def version(node: Node) -> tuple[int, ...] | Exception:
         try:
@@ -68,7 +68,7 @@ async def check_nodes(pool: Pool) -> list[tuple[int, ...]]:
         log.warning("riak: set aside for now: %s", why)
     if min(versions) < NODE_CONFIRMS_SINCE:
         log.warning(
-            "riak: a node runs %s: before 3.0 there is no node_confirms, so that while nodes are down a write can be "
+            "riak: a node runs %s: Riak before 3.0 has no node_confirms, so while nodes are down a write can be "
             "confirmed by two copies on one machine",
             ".".join(map(str, min(versions))),
         )
@@ -76,22 +76,22 @@ async def check_nodes(pool: Pool) -> list[tuple[int, ...]]:
 
 
 async def check_types(pool: Pool, bucket_type: str, seen_type: str) -> str:
-    """The backend that the type for hashes names. Raise ``StoreMisconfigured``, with every command that is needed,
-    unless both bucket types can be used."""
+    """Return the backend that the type for hashes names. Raise ``StoreMisconfigured``, with every necessary command,
+    unless both bucket types are usable."""
     props = {name: await _props(pool, name) for name in (bucket_type, seen_type)}
     problems = [
         problem for name, found in props.items() for problem in _problems(name, found, allow_mult=name != seen_type)
     ]
     _require_none(problems, creation_commands(bucket_type, seen_type))
     seen = props[seen_type]
-    assert isinstance(seen, pb.RpbBucketProps), "else there was a problem"
+    assert isinstance(seen, pb.RpbBucketProps), "otherwise there was a problem"
     if not seen.backend:
         log.warning("riak: %s", single_backend(seen_type))
     return seen.backend.decode("utf-8", "replace")
 
 
 def single_backend(seen_type: str) -> str:
-    """Of a type for hashes that names no backend."""
+    """Return the warning for a type for hashes that names no backend."""
     return (
         f"bucket type '{seen_type}' names no backend. Nodes that are given another storage_backend, or another "
         "default, do not find what they hold: every subscription would be gone. Give them the backends of "
@@ -107,8 +107,8 @@ GONE: Final = (
 
 
 def _require_none(problems: list[str], commands: dict[str, str]) -> None:
-    """Raise ``StoreMisconfigured`` for the problems, with what to do about them. ``commands``: of the types asked
-    about."""
+    """Raise ``StoreMisconfigured`` if there are problems, and say how to solve them. ``commands``: the properties of
+    the checked types."""
     if not problems:
         return
     if any(_NOT_GRANTED in problem for problem in problems):
@@ -122,13 +122,13 @@ def _require_none(problems: list[str], commands: dict[str, str]) -> None:
         if any(f"'{name}'" in problem for problem in problems):
             lines.append(f"  riak-admin bucket-type create {name} '{properties}'")
             lines.append(f"  riak-admin bucket-type activate {name}")
-    lines.append(f"Every node has to have its backends before, in its riak.conf: docs/riak.md, {BACKENDS_SECTION}.")
+    lines.append(f"First configure the backends in every node's riak.conf: docs/riak.md, {BACKENDS_SECTION}.")
     lines.append("On Riak before 3.0 leave node_confirms out. docs/riak.md has the reasons.")
     raise StoreMisconfigured("\n".join(lines))
 
 
 async def _props(pool: Pool, name: str) -> pb.RpbBucketProps | str:
-    """The properties of a bucket type, or why there are none."""
+    """Return the properties of a bucket type, or why there are none."""
     request = pb.RpbGetBucketTypeReq(type=name.encode()).SerializeToString()
     try:
         answer = await pool.request(wire.TYPE_PROPS_REQUEST, request, wire.BUCKET_PROPS_ANSWER, pb.RpbGetBucketResp)
@@ -147,13 +147,13 @@ def _problems(name: str, props: pb.RpbBucketProps | str, *, allow_mult: bool) ->
         return [props]
     found = []
     if props.n_val < N_VAL:
-        found.append(f"bucket type '{name}' has n_val {props.n_val}; it takes {N_VAL}, fixed at its creation")
+        found.append(f"bucket type '{name}' has n_val {props.n_val}; it has to be {N_VAL} from its creation on")
     if props.allow_mult != allow_mult:
         found.append(f"bucket type '{name}' has allow_mult={_word(props.allow_mult)}")
     if allow_mult and props.last_write_wins:
         found.append(f"bucket type '{name}' has last_write_wins=true: concurrent subscriptions would be lost")
     special = [kind for kind in ("datatype", "consistent", "write_once") if getattr(props, kind)]
-    found.extend(f"bucket type '{name}' has {kind} set; it takes a plain one" for kind in special)
+    found.extend(f"bucket type '{name}' has {kind} set; it has to be a plain one" for kind in special)
     return found
 
 
@@ -162,11 +162,11 @@ def _word(value: bool) -> str:
 
 
 async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, *, read_only: bool = False) -> int:
-    """The partitions per slot of this store: as it was first opened with, else ``wanted`` (or 1) from now on.
-    ``read_only``: a store that was never opened is none. One with a feature that this version does not know is refused.
+    """Return the partitions per slot of this store: those it was created with, or else ``wanted`` (or 1), which it then
+    records. With ``read_only``, a store has to exist. Refuse a store with a feature that this version does not know.
 
-    Two endpoints that disagreed would each miss the other's subscriptions. Riak has no atomic create; so whoever
-    creates it reads it once more, and of two that did so at once at least the later one sees both versions.
+    Two endpoints that disagreed would miss each other's subscriptions. Riak has no atomic create. So a process that
+    creates the layout reads it once more: if two do so at once, at least the later one sees both versions.
     """
     choice = wanted or 1
     if not 1 <= choice <= PARTITIONS_PER_SLOT_MAX or choice & (choice - 1):
@@ -197,7 +197,7 @@ async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, 
         raise StoreMisconfigured(
             f"the layout object {buckets.layout.key!r} in bucket {buckets.layout.bucket!r} has two versions "
             f"(partitions per slot: {sorted(stored)}): two endpoints created the store at once with different "
-            "options. Stop all endpoints, delete that object, and start one of them first"
+            "options. Stop all endpoints, delete that object, and start one first"
         )
     require_known(layout.features, f"the store whose buckets begin with {buckets.namespace!r}")
     (partitions_per_slot,) = stored

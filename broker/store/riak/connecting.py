@@ -1,11 +1,11 @@
-"""How a connection to a node is made: plain, or with TLS and a user where Riak's security is on.
+"""How the driver connects to a node: in plain text, or with TLS and a user if Riak's security is on.
 
-Owns: the steps (connecting, StartTls, the TLS handshake, the user), how long each may take, and the words for what is
-set up wrongly. Must never: send anything but the StartTls request before TLS is there, go on in plain text where TLS
-was asked for, or show a password.
+Owns: the steps (connecting, StartTls, the TLS handshake, the user), their time limits, and the messages about wrong
+configuration. Must never: send anything but the StartTls request before TLS is established, continue in plain text when
+TLS is required, or show a password.
 
-What goes wrong by the set-up is ``StoreMisconfigured``; ``OSError``, ``EOFError`` and ``WireError`` are the node's
-trouble, and may pass.
+A wrong configuration raises ``StoreMisconfigured``. ``OSError``, ``EOFError`` and ``WireError`` are problems of the
+node that can pass.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ from . import riak_pb2 as pb
 from . import wire
 
 STEP_TIMEOUT_S: Final = 3.0
-"""For connecting, StartTls and the handshake, each: together they take milliseconds."""
+"""Time limit of connecting, of StartTls and of the handshake; together they normally take milliseconds."""
 
 AUTHENTICATION_TIMEOUT_S: Final = 15.0
-"""A node takes 0.7 s of a core to compare a password, after those of other connections, and refuses 5 s after that."""
+"""Time limit of authentication: a node takes 0.7 s of a core to compare a password, after the passwords of other
+connections, and waits 5 s more before it refuses one."""
 
 SECURED_AT_ONCE: Final = 1
-"""Connections to one node that are made at once: the password of each costs the node as much as 700 requests do. Who
-waits is served as well by a connection that becomes free."""
+"""Connections to one node that are set up concurrently: each password costs the node as much as 700 requests. A waiting
+request can also take a connection that becomes free."""
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Who the driver is to Riak, and how it knows the nodes: ``context`` verifies their certificates and host names,
-    and holds the client's certificate where Riak wants one."""
+    """How the driver identifies itself to Riak, and how it verifies the nodes. ``context`` verifies their certificates
+    and host names, and holds the client's certificate if Riak requires one."""
 
     user: str
     password: bytes = field(repr=False)
@@ -46,21 +47,22 @@ class Credentials:
 
 
 class Connecting(Protocol):
-    """A way of making connections."""
+    """A way to connect."""
 
     timeout_s: float
-    """All steps together take no longer."""
+    """The time limit for all steps together."""
 
     @property
     def at_once(self) -> int | None:
-        """Connections to one node that are made at once, where each is dear; ``None``: they cost nothing."""
+        """Return how many connections to one node can be set up concurrently, if each is expensive; ``None``: any
+        number."""
 
     async def open(self, host: str, port: int) -> Stream:
-        """A connection that takes requests."""
+        """Return a connection that is ready for requests."""
 
 
 class Plain:
-    """To nodes whose security is off."""
+    """Connects to nodes whose security is off."""
 
     at_once: int | None = None
 
@@ -73,7 +75,7 @@ class Plain:
 
 
 class Secured:
-    """To nodes whose security is on. ``credentials`` is called for every connection."""
+    """Connects to nodes whose security is on. It calls ``credentials`` for every connection."""
 
     at_once: int | None = SECURED_AT_ONCE
 
@@ -97,7 +99,7 @@ class Secured:
             async with _step("StartTls", self._step_timeout_s):
                 await _start_tls(sock)
             async with _step("the TLS handshake", self._step_timeout_s):
-                # Made from the socket: no byte that came before the handshake can be taken for one that came after.
+                # Made from the socket, so no byte from before the handshake can be taken for one from after it.
                 reader, writer = await asyncio.open_connection(sock=sock, ssl=credentials.context, server_hostname=host)
         except BaseException:
             sock.close()
@@ -113,7 +115,7 @@ class Secured:
 
 @asynccontextmanager
 async def _step(name: str, timeout_s: float) -> AsyncIterator[None]:
-    """Within its time, or ``TimeoutError`` that names it; what TLS finds wrong is put into words."""
+    """Run a step within its time limit, or raise ``TimeoutError`` with its name. Explain TLS errors in words."""
     try:
         async with asyncio.timeout(timeout_s):
             yield
@@ -121,7 +123,7 @@ async def _step(name: str, timeout_s: float) -> AsyncIterator[None]:
         raise TimeoutError(f"{name}: no answer within {timeout_s:g} s") from None
     except ssl.SSLCertVerificationError as error:
         raise StoreMisconfigured(
-            f"its certificate is not accepted: {error.verify_message.rstrip('.')}. riak-ca-file (else the system's "
+            f"its certificate is invalid: {error.verify_message.rstrip('.')}. riak-ca-file (else the system's "
             "authorities) has to hold the authority that signed it, and it has to be for the host that the store's URL "
             "names"
         ) from error
@@ -129,13 +131,13 @@ async def _step(name: str, timeout_s: float) -> AsyncIterator[None]:
         raise ConnectionResetError(f"{name}: the connection was closed") from error
     except ssl.SSLError as error:
         raise StoreMisconfigured(
-            f"{name}: TLS fails ({error.reason or error}). It takes TLS 1.2 or newer, and a client's "
-            "certificate, where one is given, that Riak's ssl.cacertfile covers, with check_crl = off or a CRL"
+            f"{name}: TLS fails ({error.reason or error}). It needs TLS 1.2 or newer, and a client "
+            "certificate, if any, that Riak's ssl.cacertfile covers, with check_crl = off or a CRL"
         ) from error
 
 
 async def _connected(host: str, port: int) -> socket.socket:
-    """To the first of the host's addresses that takes it."""
+    """Connect to the first of the host's addresses that accepts."""
     loop = asyncio.get_running_loop()
     refused: OSError | None = None
     for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
@@ -172,8 +174,8 @@ async def _start_tls(sock: socket.socket) -> None:
     text = wire.error_text(code, await exactly(length))
     if text is not None:
         raise StoreMisconfigured(
-            f"it takes no TLS: {text!r}. Turn its security on (ssl.certfile, ssl.keyfile and ssl.cacertfile in "
-            "riak.conf, riak-admin security enable), or leave out riak-user; a password is never sent in plain text"
+            f"it does not accept TLS: {text!r}. Turn its security on (ssl.certfile, ssl.keyfile and ssl.cacertfile in "
+            "riak.conf, riak-admin security enable), or leave out riak-user: no password is ever sent in plain text"
         )
     if code != wire.START_TLS:
         raise wire.WireError(f"message code {code} where {wire.START_TLS} was due")
@@ -187,7 +189,7 @@ async def _authenticate(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
     if text is not None:
         raise StoreMisconfigured(
             f"it refuses the user {credentials.user!r}: {text!r}. Either there is no such user (names are in lower "
-            "case), or the password is another (riak-password-file), or no source lets the user in from this address "
+            "case), or the password is wrong (riak-password-file), or no source lets the user in from this address "
             "(riak-admin security add-source)"
         )
     if code != wire.AUTH_ANSWER:

@@ -1,11 +1,11 @@
-"""What a client has at one topic, and how two versions of that become one.
+"""The subscriptions of a client to one topic, and how two versions of that merge.
 
-Owns: the rules of a record. No term beats any term; of two terms the one with the greater stamp counts, whole. A merge
-is a union: what only one version has stays. Must never: do I/O, know where a record lies, or let a merge end anything
-early.
+Owns: the rules of a record. A subscription without a term takes precedence over one with a term; if both have terms,
+the one with the greater stamp wins as a unit. A merge is a union: what only one version has stays. Must never: do I/O,
+know where a record lies, or let a merge end anything early.
 
-A subscription that was taken out is not remembered, so a version from before may bring it back: an ``unsubscribe`` or
-an ``end`` may have to be repeated, a subscription never (SPEC section 8.1).
+A record does not remember removed subscriptions, so an older version can bring one back. A client may have to repeat an
+``unsubscribe``, and a home an ``end``; nobody has to repeat a subscription (SPEC section 8.1).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 from ..base import FILTERS_MAX, Subscription, Term, TooManyFilters
 
 Pair = tuple[str, str]
-"""A client, and a topic."""
+"""A client and a topic."""
 
 ALL: Final = ""
-"""In the place of a filter's text: no filter, all messages."""
+"""In place of a filter's text: no filter, all messages."""
 
 
 class Stamped(NamedTuple):
@@ -31,31 +31,31 @@ class Stamped(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, bool, float]:
-        """Of two the greater counts. Where two writers drew one stamp, the one that ends later."""
+        """Return a sort key: the greater one wins. If two writers drew the same stamp, the later expiry wins."""
         return (self.stamp, not self.disconnect, self.ends_at or float("inf"))
 
 
 Entries = Mapping[str, Stamped | None]
-"""What a client has at a topic: filters (``ALL``: none) and their terms (``None``: it stays)."""
+"""The record of a client at a topic: filters (``ALL``: none) with their terms (``None``: no term)."""
 
 NOTHING: Final[Entries] = {}
 PLAIN: Final[Entries] = {ALL: None}
-"""One subscription with neither a filter nor a term, as most are."""
+"""One subscription with neither a filter nor a term, the common case."""
 
 
 class Wanted(NamedTuple):
-    """What a call subscribes a client to at one topic."""
+    """The subscription that a call adds for a client at one topic."""
 
     terms: Mapping[str, Term | None]
     replace: bool
 
     @property
     def is_plain(self) -> bool:
-        """Nothing has to be known of the rest to write it."""
+        """Return whether the store can write it without reading the rest of the record."""
         return not self.replace and self.terms == {ALL: None}
 
     def then(self, other: Wanted) -> Wanted:
-        """This one, and the other one after it, as one."""
+        """Return one ``Wanted`` for this one followed by the other."""
         if other.replace:
             return other
         terms = dict(self.terms)
@@ -66,7 +66,7 @@ class Wanted(NamedTuple):
 
 
 def merged(*versions: Entries) -> Entries:
-    """All versions as one."""
+    """Merge all versions."""
     if len(versions) == 1 or not any(versions[1:]):
         return versions[0]
     known = dict(versions[0])
@@ -78,7 +78,8 @@ def merged(*versions: Entries) -> Entries:
 
 
 def put(held: Entries, wanted: Wanted, stamp: int) -> Entries | None:
-    """What the client has when it has subscribed. ``None``: the stamp is no greater than one that it would replace."""
+    """Return what the client has after it subscribed. ``None``: the stamp is not greater than one that it would
+    replace."""
     entries = {} if wanted.replace else dict(held)
     for text, term in wanted.terms.items():
         before = held.get(text)
@@ -92,25 +93,26 @@ def put(held: Entries, wanted: Wanted, stamp: int) -> Entries | None:
 
 
 def take(held: Entries, gone: Collection[str] | None) -> Entries:
-    """What is left without these filters; ``None``: nothing is left."""
+    """Return what is left without these filters; ``None`` for the filters: nothing."""
     return NOTHING if gone is None else {text: entry for text, entry in held.items() if text not in gone}
 
 
 def take_seen(held: Entries, seen: Entries) -> Entries:
-    """What is left without that which is as it was seen."""
+    """Return what is left without the entries that still are as they were seen."""
     return {text: entry for text, entry in held.items() if text not in seen or seen[text] != entry}
 
 
 def require_room(pair: Pair, held: Entries, wanted: Wanted) -> None:
-    """``TooManyFilters``, if the client would have more than it may. More than that can be there, after a cut."""
+    """Raise ``TooManyFilters`` if the client would exceed its limit. After a network partition it can be over the
+    limit."""
     if len(held) + len(wanted.terms) <= FILTERS_MAX:
         return
     texts = wanted.terms.keys() if wanted.replace else held.keys() | wanted.terms.keys()
     count = len(texts - {ALL})
     if count > FILTERS_MAX and not wanted.terms.keys() - {ALL} <= held.keys():
         raise TooManyFilters(
-            f"client {pair[0]!r} would have {count} filters at topic {pair[1]!r}, where {FILTERS_MAX} are the most: "
-            "take one out first, or let the new one replace the others"
+            f"client {pair[0]!r} would have {count} filters at topic {pair[1]!r}, {FILTERS_MAX} at most: "
+            "remove one first, or let the new one replace the others"
         )
 
 
@@ -119,7 +121,7 @@ def stamped(term: Term, stamp: int) -> Stamped:
 
 
 def subscription(pair: Pair, text: str, entry: Stamped | None) -> Subscription:
-    """As the contract has it."""
+    """Return the contract's form of an entry."""
     client, topic = pair
     if entry is None:
         return Subscription(topic, client, text or None)
@@ -127,12 +129,12 @@ def subscription(pair: Pair, text: str, entry: Stamped | None) -> Subscription:
 
 
 def subscriptions(pair: Pair, entries: Entries) -> list[Subscription]:
-    """By the filters' texts."""
+    """Return the subscriptions sorted by their filters' texts."""
     return [subscription(pair, text, entries[text]) for text in sorted(entries)]
 
 
 def superseded(pair: Pair, before: Entries, after: Entries) -> list[Subscription]:
-    """Those with a term that are not any more, or not with this term."""
+    """Return the subscriptions with a term that are gone, or have another term now."""
     return [
         subscription(pair, text, entry)
         for text, entry in before.items()
@@ -141,10 +143,10 @@ def superseded(pair: Pair, before: Entries, after: Entries) -> list[Subscription
 
 
 def packed(entries: Entries) -> dict[str, Any]:
-    """For MessagePack."""
+    """Return a value for MessagePack."""
     return {text: None if entry is None else tuple(entry) for text, entry in sorted(entries.items())}
 
 
 def unpacked(value: Mapping[str, Any]) -> Entries:
-    """``TypeError`` or ``AttributeError`` for what are no entries."""
+    """Read entries from MessagePack's value. Raise ``TypeError`` or ``AttributeError`` if it is invalid."""
     return {text: None if entry is None else Stamped(*entry) for text, entry in value.items()}

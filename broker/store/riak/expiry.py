@@ -1,30 +1,31 @@
 """Ends of subscriptions with a term.
 
-Owns: the order of the steps of an ``end``. Must never: take a subscription out before its end is where its client will
-ask, or a row of the index before the record is without it.
+Owns: the order of the steps of an ``end``. Must never: remove a subscription before its end is where its client will
+look for it, or remove a row of the index before the record is without the subscription.
 
-**An end against a listen.** A ``listen`` writes the location (L), then reads what has ended of its client (A). An
-``end`` reads the location (R1), writes what ends to what has ended of the client (E), reads the location once more
-(R2), and only if that is still the given one takes the subscription out (T). Each of the two so writes before it reads
-what the other one has written:
+**An end against a listen.** A ``listen`` writes the location (L), then reads the client's ended subscriptions (A). An
+``end`` reads the location (R1), adds its subscriptions to the client's ended ones (E), and reads the location again
+(R2). Only if the location is still the given one does it remove the subscriptions (T). So each of the two writes before
+it reads what the other has written:
 
-- L is through before R2 begins: R2 finds it, the subscription was never out, and E is undone.
-- L is not through before R2 begins: then A, which comes after L, begins after E was through, and names the end. Should
-  R2 find L all the same, the case is the first.
+- L completes before R2 begins: R2 finds L. The subscription was never gone, and the ``end`` undoes E.
+- L does not complete before R2 begins: then A, which comes after L, begins after E completed, and names the end. If R2
+finds L all the same, the first case applies.
 
-L and E write the same object. Where they miss each other, its two versions merge: the location of L, and the names of
-E. So no subscription is lost in silence, whenever a process dies, and a message finds a subscription that stays at
-every moment: nothing is taken out to be put back. The price is a client that listens between E and its undoing: it
-hears of an end that did not come to pass, subscribes again, and has what it had. A crash after E leaves that for
-longer: a client that still does not listen is ended again by the next home. (E after R2 would be wrong: L and A fit in
-between. Taking out before R2 would be wrong for messages, and for a crash.)
+L and E write the same object. If they miss each other, its two versions merge: the location of L, and the names of E.
+So no subscription ends silently, even if a process dies at any point. And a message always finds a subscription that
+stays: the ``end`` removes nothing that it would have to restore. The price is a client that listens between E and its
+undoing: it learns of an end that did not happen, subscribes again, and has what it had. A crash after E prolongs that
+state: if the client still does not listen, the next home ends the subscription again. (E after R2 would be wrong: L and
+A fit in between. Removing before R2 would be wrong for messages, and for a crash.)
 
-**Against a new subscription** the stamp decides: T takes out only the term that was given. A new one writes its record,
-then takes its name out of what has ended and puts its topic into the client's list; so where T finds something left
-``end`` does these two as well, which it had undone before.
+**Against a new subscription** the stamp decides: T removes only the term that was given. A new subscription writes its
+record, then removes its name from the ended ones and adds its topic to the client's list. The ``end`` had undone these
+two steps, so if T finds that something is left, the ``end`` repeats them.
 
-**The index** comes last. A row whose record has a greater stamp, or no term, goes. So does one whose record is gone, if
-this call has taken it out or the row is old: the write behind a young one may be on its way.
+**The index** comes last. An ``end`` removes a row whose record has a greater stamp or no term. It also removes a row
+whose record is gone, if this call removed the record or the row is old: the write that follows a young row may still be
+on its way.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from .records import Records
 from .terms import Terms
 
 YOUNG_MS: Final = 3_600_000
-"""A row of the index that is younger may be of a write that is on its way. Clocks differ by less."""
+"""A younger row of the index may belong to a write that is on its way. Clocks differ by less."""
 
 _CURSOR: Final = re.compile("[0-9a-f]{32}", re.ASCII)  # the place of the last row of a page
 
@@ -51,9 +52,9 @@ End = tuple[Sequence[Subscription], Location | None, bool]
 
 
 def after_cursor(cursor: str | None) -> bytes:
-    """Where the next page begins: above this place. ``ValueError`` for a cursor that is none."""
+    """Return the place above which the next page begins. Raise ``ValueError`` for an invalid cursor."""
     if cursor is not None and not _CURSOR.fullmatch(cursor):
-        raise ValueError(f"{cursor!r} is no cursor of this store")
+        raise ValueError(f"{cursor!r} is not a cursor of this store")
     return bytes.fromhex(cursor or "")
 
 
@@ -67,13 +68,13 @@ class Ends:
         self._locations = locations
 
     async def page(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
-        """``Store.expiring``."""
+        """Implement ``Store.expiring``."""
         rows = await self._terms.page(slot, after_cursor(cursor), limit + 1)
         last = place_of(rows[limit - 1][1]).hex() if len(rows) > limit else None
         return [row for row, _ in rows[:limit]], last
 
     async def end(self, batch: Sequence[End]) -> list[list[Subscription]]:
-        """``Store.end``; the order of the steps is in the module's text."""
+        """Implement ``Store.end``; the module's docstring has the order of the steps."""
         asked = [row for rows, _, _ in batch for row in rows]
         found: dict[Pair, Entries] = {}
         going: list[int] = []
@@ -87,7 +88,7 @@ class Ends:
         await together(find, find_places)
 
         def of(numbers: Iterable[int]) -> dict[Pair, dict[str, Stamped]]:
-            """What of these entries has the term that was given."""
+            """Return the parts of these entries that have the given term."""
             terms: dict[Pair, dict[str, Stamped]] = {}
             for row in [row for number in numbers for row in batch[number][0]]:
                 if found[_pair(row)].get(_text(row)) == _term(row):
@@ -114,7 +115,7 @@ class Ends:
         return [[row for row in rows if _text(row) not in records[_pair(row)]] for rows, _, _ in batch]
 
     async def _in_place(self, batch: Sequence[End], numbers: Iterable[int]) -> list[int]:
-        """Those entries of the batch whose clients are where they have to be for it."""
+        """Return the entries of the batch whose clients are still where the entry requires."""
         clients = {number: batch[number][0][0].client for number in numbers if batch[number][2] and batch[number][0]}
         asked = list(dict.fromkeys(clients.values()))
         found = dict(zip(asked, await self._locations.locations(asked), strict=True))
@@ -130,12 +131,13 @@ def _text(row: Subscription) -> str:
 
 
 def _term(row: Subscription) -> Stamped:
-    assert row.term is not None, "only what has a term ends"
+    assert row.term is not None, "only a subscription with a term ends"
     return stamped(row.term, row.stamp)
 
 
 def _without(terms: Mapping[str, Stamped]) -> Callable[[Entries], Entries]:
-    """Without these terms. Another object may have an older one of the same subscription, which is over as well."""
+    """Return a function that removes these terms, and older terms of the same subscriptions, which another object can
+    have."""
 
     def left(held: Entries) -> Entries:
         over = [text for text, entry in held.items() if text in terms and entry and entry.rank <= terms[text].rank]
@@ -145,13 +147,13 @@ def _without(terms: Mapping[str, Stamped]) -> Callable[[Entries], Entries]:
 
 
 def _is_over(row: Subscription, entries: Entries, young_ms: int) -> bool:
-    """Whether a row of the index is no record's, and will not be."""
+    """Return whether no record has this row of the index, and none will."""
     entry = entries.get(_text(row), _term(row)._replace(stamp=0))
     return entry is None or entry.rank > _term(row).rank or (entry != _term(row) and row.stamp < young_ms)
 
 
 def _names_of(texts_of: Mapping[Pair, Collection[str]]) -> dict[str, list[Name]]:
-    """By client."""
+    """Return the names of each client."""
     names: dict[str, list[Name]] = {}
     for (client, topic), texts in texts_of.items():
         names.setdefault(client, []).extend((topic, text) for text in texts)

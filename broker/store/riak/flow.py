@@ -1,6 +1,6 @@
-"""Many small pieces of work, a bounded number of them under way.
+"""Run many small pieces of work, with a bounded number under way.
 
-Owns: the bound, and that the first failure ends the rest. Must never: know what the work is.
+Owns: the bound, and the rule that the first failure ends the rest. Must never: know what the work is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def each(items: Sequence[T], work: Callable[[T], Awaitable[None]], at_once: int) -> None:
-    """Do ``work`` on every item, ``at_once`` at a time. The first exception stops what is not done, and is raised."""
+    """Run ``work`` on every item, ``at_once`` at a time. The first exception stops the rest and propagates."""
     if len(items) <= 1:
         for item in items:
             await work(item)
@@ -24,7 +24,7 @@ async def each(items: Sequence[T], work: Callable[[T], Awaitable[None]], at_once
         for item in queue:
             await work(item)
 
-    # One task a worker, not one an item: a batch of 100,000 pieces is 24 tasks.
+    # One task per worker, not per item: a batch of 100,000 pieces needs 24 tasks.
     workers = [asyncio.create_task(worker()) for _ in range(min(at_once, len(items)))]
     try:
         await asyncio.gather(*workers)
@@ -35,5 +35,5 @@ async def each(items: Sequence[T], work: Callable[[T], Awaitable[None]], at_once
 
 
 async def together(*works: Callable[[], Awaitable[None]]) -> None:
-    """Do all of it at the same time. The first exception stops the rest, and is raised."""
+    """Run all works concurrently. The first exception stops the rest and propagates."""
     await each(works, lambda work: work(), len(works))

@@ -1,7 +1,8 @@
-"""What is in the objects: keys, values, and how two versions of a value merge.
+"""The contents of the objects: keys, values, and how two versions of a value merge.
 
-Owns: every byte the driver leaves in Riak, buckets and keys included. Must never: do I/O, or forget a subscription in a
-merge: merging is a union (or a maximum), so it gives the same result in any order and any number of times.
+Owns: every byte that the driver stores in Riak, including buckets and keys. Must never: do I/O, or forget a
+subscription in a merge. A merge is a union (or a maximum), so it gives the same result in any order and any number of
+times.
 
 Values are MessagePack arrays whose first item is the layout version. ADR 0003 has the reasons, ``docs/riak.md`` the
 table of buckets.
@@ -21,53 +22,55 @@ from ..base import ENDED_BYTES_MAX, ENDED_MAX, Ended, Location, Revocation, Sett
 from .objects import Address
 
 VERSION: Final = 5
-"""Of every object."""
+"""The layout version of every object."""
 PARTITIONS_PER_SLOT_MAX: Final = 256
-"""A partition lies within one slot of the routing, so it has one home and, mostly, one writer. 2 ** 20 partition
-objects with 256 KB in each are more than a cluster's disks."""
+"""A partition lies within one routing slot, so it has one home and usually one writer. 2 ** 20 partition objects of 256
+KB each exceed the disks of any cluster."""
 
 OBJECT_BYTES_MAX: Final = 256 * 1024
-"""Riak keeps working well up to about 1 MB an object, siblings included: this leaves room for three of them."""
+"""Riak works well up to about 1 MB per object, siblings included. This limit leaves room for three siblings."""
 
 FANOUT_BITS: Final = 4
 LEVEL_MAX: Final = 3
-"""A set of its own spreads over 1, then 16, 256, 4,096 more objects: 1 GB, some 30 million members, at the end."""
+"""A separate set spreads over 1, then 16, 256, 4,096 more objects: at the last level 1 GB, about 30 million members."""
 
 REMOVED_MAX: Final = 1_000
-"""Members taken out that a list remembers, the latest, and no more bytes of them than an object may have. More of them
-in ten minutes are taken out by each home alone."""
+"""Removed members that a list remembers, the latest ones, with no more bytes than an object can have. If more are
+removed in ten minutes, each home knows only its own removals."""
 
 RECENT_MS: Final = 10 * 60 * 1000
-"""How long a change of a client's list is known as one: longer than a cut that homes on both sides live through."""
+"""How long a client's list remembers the time of a change: longer than a network partition with live homes on both
+sides."""
 
 ENTRY_BYTES: Final = 5  # the longest MessagePack header of a string or an array
-_TIME_BYTES: Final = 9  # of a time in milliseconds
+_TIME_BYTES: Final = 9  # a time in milliseconds
 
 Name = tuple[str, str]
-"""A topic, and a filter's text; empty: none."""
+"""A topic and a filter's text; empty: no filter."""
 
 
 def partition_of(topic: str, partitions_per_slot: int) -> tuple[int, int]:
-    """``(slot, partition within it)``. The partition comes of another hash: the slot has used up the first one."""
+    """Return ``(slot, partition within it)``. The partition comes from a second hash, because the slot used the first
+    one."""
     return slot_of(topic), digest(topic.encode())[0] & (partitions_per_slot - 1)
 
 
 def place_of(member: str) -> bytes:
-    """128 bits: where a member of a large set stands among the others. By its slot first, because a large subscribe
-    comes in the order of its topics' slots (``Shape.slots_together``): each part of it goes to one or two objects of
-    the client's set, where by hash alone it would go to them all."""
+    """Return 128 bits: the position of a member among the others of a large set. The slot comes first, because a large
+    subscribe is in the order of its topics' slots (``Shape.slots_together``). So each part goes to one or two
+    objects of the client's set; with a hash alone it would go to all."""
     hashed = digest(member.encode())
     return (slot_of(member) << 4 | hashed[0] >> 4).to_bytes(2, "big") + hashed[2:]
 
 
 def shard_of(member: str, level: int) -> int:
-    """Which of the 16 ** level objects of a level holds the member: by the leading bits of its place, so that the
-    objects of a level, taken in order, hold their members in the order of the pages."""
+    """Return which of the 16 ** level objects of a level holds the member: by the leading bits of its place. So the
+    objects of a level, in order, hold their members in the order of the pages."""
     return int.from_bytes(place_of(member)[:2], "big") >> (16 - FANOUT_BITS * level)
 
 
 class Buckets:
-    """The addresses of everything, under one prefix: several brokers can share a cluster."""
+    """The addresses of all objects, under one prefix, so that several brokers can share a cluster."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
@@ -85,30 +88,31 @@ class Buckets:
         self.directory = Address(self.endpoints, b"directory")
 
     def partition(self, slot: int, part: int) -> Address:
-        """The partition object of some topics."""
+        """Return the address of a partition object."""
         return Address(self.topics, b"%03x.%02x" % (slot, part))
 
     def location(self, client: str) -> Address:
-        """Where a client listens, and which of its subscriptions have ended."""
+        """Return the address of a client's location and ended subscriptions."""
         return Address(self.locations, client.encode())
 
     def endpoint(self, name: str) -> Address:
-        """An endpoint's registry entry; the prefix keeps any name apart from the directory."""
+        """Return the address of an endpoint's registry entry; the prefix separates any name from the directory."""
         return Address(self.endpoints, b"endpoint:" + name.encode())
 
 
 def set_root(bucket: bytes, name: str) -> Address:
-    """The first object of a set of its own."""
+    """Return the address of the first object of a separate set."""
     return Address(bucket, digest(name.encode()).hex().encode())
 
 
 def set_shard(bucket: bytes, name: str, level: int, shard: int) -> Address:
-    """One of the further objects of a set of its own."""
+    """Return the address of a further object of a separate set."""
     return Address(bucket, b"%s.%d.%03x" % (digest(name.encode()).hex().encode(), level, shard))
 
 
 def unpack(value: bytes, items: int) -> list[Any]:
-    """The items after the version; ``ValueError`` for another version, or another number of ``items``."""
+    """Return the items after the version. Raise ``ValueError`` for another version, or if there are not ``items``
+    items."""
     try:
         unpacked = ormsgpack.unpackb(value)
     except ormsgpack.MsgpackDecodeError as error:
@@ -121,38 +125,39 @@ def unpack(value: bytes, items: int) -> list[Any]:
             "version that wrote it, and import the export under another riak-namespace (`ingeborg export`, `import`)"
         )
     if len(unpacked) != items + 1:
-        raise ValueError(f"{len(unpacked) - 1} items where {items} belong")
+        raise ValueError(f"{len(unpacked) - 1} items instead of {items}")
     return unpacked[1:]
 
 
 class Layout:
-    """The choices made when the store was first opened, of which two versions contradict each other and do not merge;
-    the store's features, which merge by union; and the settings of the cluster.
+    """The choices that the first ``open`` made, the store's features, and the settings of the cluster.
 
-    Each change of the settings has a greater revision than the one that its writer has read. The greater revision is
-    true. Of two changes that did not see each other, what both promise: all readers find the same, and it is kept.
+    Two versions with different choices contradict each other and do not merge. Features merge by union.
+
+    Each change of the settings has a greater revision than the one that its writer read. The greater revision wins. If
+    two changes missed each other, the result is what both promise: all readers find the same, and the store keeps it.
     """
 
     def __init__(self) -> None:
         self.dirty = False
-        self.partitions_per_slot: set[int] = set()  # one, or it is not sound to go on
+        self.partitions_per_slot: set[int] = set()  # exactly one in a sound layout
         self.features: frozenset[str] = frozenset()
-        self.revision = 0  # of the settings; 0: none have been recorded
+        self.revision = 0  # of the settings; 0: no recorded settings
         self._settings = Settings()
 
     @property
     def settings(self) -> Settings | None:
-        """Those that are recorded."""
+        """The recorded settings."""
         return self._settings if self.revision else None
 
     def absorb(self, value: bytes) -> None:
         slots, partitions_per_slot, features, revision, record = unpack(value, 5)
         if slots != SLOTS:
-            raise ValueError(f"{slots} slots where {SLOTS} belong")
+            raise ValueError(f"{slots} slots instead of {SLOTS}")
         if not isinstance(features, list) or not all(isinstance(feature, str) for feature in features):
-            raise ValueError("no names where those of features belong")
+            raise ValueError("the names of features are invalid")
         if type(revision) is not int:
-            raise ValueError("no number where the revision of the settings belongs")
+            raise ValueError("the revision of the settings is not a number")
         found = settings.unpacked(record)
         self.partitions_per_slot.add(partitions_per_slot)
         self.features |= frozenset(features)
@@ -168,8 +173,8 @@ class Layout:
         )
 
     def record(self, wanted: Settings, *, is_first: bool) -> None:
-        """Change the settings; with the flag only where there are none. ``StoreMisconfigured``: this is no sound layout
-        to change."""
+        """Change the settings; with ``is_first`` only if there are none. Raise ``StoreMisconfigured`` if the layout is
+        not sound."""
         if len(self.partitions_per_slot) != 1:
             found = f"partitions per slot: {sorted(self.partitions_per_slot)}"
             raise StoreMisconfigured(f"the layout object is gone, or has contradictory versions ({found})")
@@ -179,8 +184,8 @@ class Layout:
 
 
 class Revoked:
-    """The tokens that have been revoked: the union, and of two revocations of one thing the later times. What was over
-    and is back by a merge, is over."""
+    """The revoked tokens. A merge is the union; if both versions revoke the same thing, the later times win. An expired
+    revocation that a merge brings back has still expired."""
 
     def __init__(self) -> None:
         self.dirty = False
@@ -194,19 +199,19 @@ class Revoked:
         return ormsgpack.packb([VERSION, [list(revocation) for revocation in self.revocations]])
 
     def revoke(self, batch: Sequence[Revocation], unix_s: float) -> None:
-        """``TooManyRevocations``: there are as many as there may be."""
+        """Record revocations. Raise ``TooManyRevocations`` if the record would exceed its limit."""
         self.revocations = revocations.recorded(self.revocations, batch, unix_s)
-        self.dirty = True  # as in a partition: this may be an old copy
+        self.dirty = True  # as in a partition: this can be an old copy
 
 
 class SetObject:
-    """One object of a set of its own: its root (which knows how far it has spread), or one of the further ones."""
+    """One object of a separate set: its root (which knows how far the set has spread), or a further object."""
 
     def __init__(self) -> None:
         self.dirty = False
-        self.contested = False  # the write has left several versions
+        self.contested = False  # the write left several versions
         self.name = ""
-        self.level = 0  # in the root: how many levels of further objects there are
+        self.level = 0  # in the root: number of levels of further objects
         self.members: set[str] = set()
         self._bytes = 32
 
@@ -216,7 +221,7 @@ class SetObject:
         self.members.update(members)
 
     def _of(self, name: str, level: int, value: bytes) -> None:
-        # A version without a name has nothing: it was written because a write before was in doubt.
+        # A version without a name is empty: a process wrote it because the outcome of an earlier write was unknown.
         if self.name and name and name != self.name:
             raise ValueError("two sets under one key")
         self.name = self.name or name
@@ -227,13 +232,14 @@ class SetObject:
         return ormsgpack.packb([VERSION, self.name, self.level, sorted(self.members)])
 
     def belongs_to(self, name: str) -> None:
-        """Note the name of the set, which the key has only as a hash."""
+        """Store the name of the set, because the key has only its hash."""
         if not self.name:
             self.name = name
             self._bytes += utf8_bytes(name) + ENTRY_BYTES
 
     def add(self, member: str, limit: int) -> bool:
-        """Whether it is in here now, and written as ``Partition.put``; if not, there is no room in ``limit`` bytes."""
+        """Add the member, and mark the object as dirty as ``Partition.put`` does. Return False if ``limit`` bytes are
+        not enough."""
         if member in self.members:
             self.dirty = True
             return True
@@ -255,19 +261,20 @@ class SetObject:
         return utf8_bytes(member) + ENTRY_BYTES
 
     def spread(self, level: int) -> None:
-        """From now on there are this many levels of further objects. Never fewer."""
+        """Set the number of levels of further objects, unless it is greater already."""
         if level > self.level:
             self.dirty = True
             self.level = level
 
 
 class ListObject(SetObject):
-    """One object of a client's list of topics, which several homes write at once: an `unsubscribe` of topics of two of
-    them is two versions, each with a topic that the other one has taken out. A union would bring both back.
+    """One object of a client's list of topics, which several homes write concurrently.
 
-    So it is known for a while when a member was added or taken out, and the later of the two is true; an addition where
-    they are equal. After ``RECENT_MS`` that is forgotten, and a version so old is merged as in other sets. Clocks that
-    differ by more than the time between two changes can mix these up: in a listing, never in who gets a message.
+    If two homes each `unsubscribe` one topic, the list has two versions, each with a topic that the other one has
+    removed. A union would bring both back. So for a while the list remembers when a member was added or removed, and
+    the later change wins; if both are equal, the addition. After ``RECENT_MS`` the list forgets the time, and an old
+    version merges as in other sets. If clocks differ by more than the time between two changes, a listing can be wrong,
+    but messages still reach the right clients.
     """
 
     def __init__(self, now_ms: int) -> None:
@@ -287,7 +294,7 @@ class ListObject(SetObject):
         self.members.difference_update(
             member for member, at_ms in self._removed.items() if at_ms > self._added.get(member, 0)
         )
-        # Of the members alone: a list does not grow by what has left it.
+        # Only the members count: removed members do not make a list grow.
         self._bytes = 32 + utf8_bytes(name) + sum(map(self._entry_bytes, self.members))
 
     def encode(self) -> bytes:
@@ -317,24 +324,25 @@ class ListObject(SetObject):
 
 
 class LocationObject:
-    """A client's location, and which of its subscriptions have ended in the last ``kept_ms``.
+    """A client's location, and its subscriptions that ended in the last ``kept_ms``.
 
-    Of two locations the greater is true, so that a late ``unlisten`` cannot undo a newer ``listen``. A client's
-    subscriptions have several homes, whose writes may miss each other: of an end and a new subscription the later is
-    true, for ``RECENT_MS``, as in ``ListObject``; an end if they are equal.
+    The greater of two locations wins, so a late ``unlisten`` cannot undo a newer ``listen``. A client's subscriptions
+    have several homes, whose writes can miss each other. If an end and a new subscription meet, the later wins for
+    ``RECENT_MS``, as in ``ListObject``; if they are equal, the end.
 
-    ``unnamed``: how many more have ended, whose names had no room; ``unnamed_ms``: when the last of them did.
+    ``unnamed``: number of further ended subscriptions, whose names had no room; ``unnamed_ms``: when the last of these
+    ended.
     """
 
     def __init__(self, now_ms: int, kept_ms: int) -> None:
         self.dirty = False
         self.location: Location | None = None
-        self.names: dict[Name, int] = {}  # what has ended, and when, as a Unix time in milliseconds
+        self.names: dict[Name, int] = {}  # ended subscriptions, with Unix times in milliseconds
         self.unnamed = 0
         self.unnamed_ms = 0
         self._now_ms = now_ms
         self._since_ms = now_ms - kept_ms
-        self._back: dict[Name, int] = {}  # subscribed to again, and when
+        self._back: dict[Name, int] = {}  # subscribed to again, with times
 
     def absorb(self, value: bytes) -> None:
         found, names, back, unnamed, unnamed_ms = unpack(value, 5)
@@ -360,12 +368,12 @@ class LocationObject:
         return ormsgpack.packb([VERSION, location, *times, self.unnamed, self.unnamed_ms])
 
     def move(self, location: Location) -> None:
-        """The client is there from now on."""
+        """Set the client's location."""
         self.dirty = True
         self.location = location
 
     def end(self, names: Iterable[Name]) -> int:
-        """These have ended; how many lost their names by that."""
+        """Record ended subscriptions, and return how many names were dropped to make room."""
         for name in names:
             self.dirty = True
             self.names[name] = max(self._now_ms, self._back.pop(name, 0))
@@ -378,15 +386,15 @@ class LocationObject:
         return len(lost)
 
     def back(self, names: Collection[tuple[str, str | None]]) -> None:
-        """These have been subscribed to again (``None``: with any filter). Those without names stay counted: nobody
-        knows which they are."""
+        """Record that the client subscribed again (``None``: with any filter). Subscriptions without names stay
+        counted, because nobody knows which they are."""
         known = frozenset(names)
         for name in [name for name in self.names if name in known or (name[0], None) in known]:
             self.dirty = True
             self._back[name] = max(self._now_ms, self.names.pop(name) + 1)
 
     def ended(self) -> Ended | None:
-        """What a reader is told: the latest last."""
+        """Return the contract's value: the latest last."""
         if not self.names and not self.unnamed:
             return None
         latest = sorted(self.names, key=self.names.__getitem__)
@@ -394,7 +402,7 @@ class LocationObject:
 
 
 def _that_fit(entries: list[tuple[Name, int]], most: int, room: int) -> list[tuple[Name, int]]:
-    """The first entries: ``most`` at most, whose texts take ``room`` bytes at most."""
+    """Return the first entries: at most ``most``, with at most ``room`` bytes of text."""
     for number, ((topic, text), _) in enumerate(entries[:most]):
         room -= utf8_bytes(topic) + utf8_bytes(text)
         if room < 0:
@@ -403,7 +411,7 @@ def _that_fit(entries: list[tuple[Name, int]], most: int, room: int) -> list[tup
 
 
 class Directory:
-    """The names in the registry: the union, so that an endpoint that registers cannot be lost to another's leaving."""
+    """The names in the registry. A merge is the union, so an endpoint that leaves cannot remove one that registers."""
 
     def __init__(self) -> None:
         self.dirty = False
@@ -426,7 +434,7 @@ class Directory:
 
 
 class Entry:
-    """An endpoint's registry entry. ``registration`` counts the processes that took the name; the last one has it."""
+    """An endpoint's registry entry. ``registration`` counts the processes that took the name; the last one holds it."""
 
     def __init__(self) -> None:
         self.dirty = False
@@ -438,7 +446,8 @@ class Entry:
 
     @property
     def _rank(self) -> tuple[int, str, bool, int]:
-        """Two processes that took the name at once have the same number; then the incarnation decides, for both."""
+        """Return a sort key. Two processes that took the name at once have the same number; then the incarnation
+        decides for both."""
         return (self.registration, self.incarnation, not self.present, self.heartbeat)
 
     def absorb(self, value: bytes) -> None:

@@ -1,7 +1,7 @@
-"""Where clients listen, and which of their subscriptions have ended: one object a client.
+"""Where clients listen, and which of their subscriptions have ended: one object per client.
 
-Owns: these objects, and the order of a ``listen``: it reads what has ended after it has written the location. Must
-never: know a subscription.
+Owns: these objects, and the order of a ``listen``: it reads the ended subscriptions after it has written the location.
+Must never: know a subscription.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .flow import each
 from .layout import LocationObject, Name
 
 KEPT_S: Final = 600.0
-"""What ended longer ago is not told, until ``tidy`` says otherwise."""
+"""How long the store names an ended subscription, until ``tidy`` sets another time."""
 
 
 class Locations:
@@ -39,7 +39,7 @@ class Locations:
                 return drawn
 
             drawn = await self._objects.change(self._new, self._buckets.location(clients[position]), edit)
-            # Only now, or an end would be missed (``expiry.py``).
+            # Only now, or the client would miss an end (``expiry.py``).
             found[position] = drawn, (await self._read(clients[position])).ended()
 
         await each(range(len(clients)), move, self._access.at_once)
@@ -50,8 +50,8 @@ class Locations:
             client, given = entry
 
             def edit(client_location: LocationObject) -> None:
-                # Written back with the context of what was just read. Should a newer listen land in between, the two
-                # become siblings and the greater one, the listen, is true: it cannot be undone from here.
+                # Written with the context of the read. If a newer listen comes in between, the two become siblings and
+                # the greater one, the listen, wins: this write cannot undo it.
                 if client_location.location == given and given.online:
                     client_location.move(given._replace(online=False))
 
@@ -68,7 +68,7 @@ class Locations:
         return [found[client].ended() for client in clients]
 
     async def end(self, names_of: Mapping[str, Collection[Name]]) -> None:
-        """These of the clients have ended."""
+        """Record that these subscriptions of the clients have ended."""
 
         async def change(client: str) -> None:
             def edit(client_location: LocationObject) -> None:
@@ -79,7 +79,8 @@ class Locations:
         await each(list(names_of), change, self._access.at_once)
 
     async def back(self, names_of: Mapping[str, Collection[tuple[str, str | None]]]) -> None:
-        """These of the clients have not ended, or have been subscribed to again; see ``LocationObject.back``."""
+        """Record that these subscriptions have not ended, or that the clients subscribed again; see
+        ``LocationObject.back``."""
 
         async def change(client: str) -> None:
             names = names_of[client]

@@ -1,11 +1,11 @@
 """One node of the cluster: its connections, and whether it is set aside.
 
-Owns: the connections, their number, who gets the next one, and when a node that failed is tried again. Must never: know
-a request.
+Owns: the connections, their number, the order in which requests get them, and when to try a failed node again. Must
+never: know a request.
 
-Connections are made by tasks of their own, which outlive the request that wanted one: where Riak's security is on a
-connection may take longer to be let in than a request may wait, and a password that is wrong is refused only after
-five seconds. A request takes the first connection that there is, a new one or one that another request has given back.
+Separate tasks make the connections, and outlive the requests that needed them. If Riak's security is on, a connection
+can take longer to authenticate than a request may wait, and a node refuses a wrong password only after five seconds. A
+request takes the first available connection, a new one or one that another request has released.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ log = logging.getLogger("ingeborg.riak")
 
 BACKOFF_FIRST_S: Final = 0.05
 BACKOFF_MAX_S: Final = 2.0
-"""A node that is back serves again this much later at the latest; one connection attempt in that time costs nothing."""
+"""Longest time until a recovered node serves again; one connection attempt in that time costs nothing."""
 
 LATE_S: Final = 10.0
-"""For an answer that came too late for its request. A dear connection is worth the wait; a dead one is found by it."""
+"""How long to wait for an answer that is too late for its request. An expensive connection is worth the wait; a dead
+one shows itself."""
 
 MISCONFIGURED_RETRY_S: Final = 10.0
-"""A set-up is put right by people; and a node works a second on each password that it refuses."""
+"""Pause after a failed set-up: people correct the configuration, and a node works for a second on each password that it
+refuses."""
 
 
 def grouped(reasons: Iterable[tuple[object, str]]) -> str:
-    """``(node, why)`` of several nodes in one line; what is the same for some of them is said once."""
+    """Format ``(node, why)`` of several nodes in one line, each reason once."""
     nodes: dict[str, list[str]] = {}
     for node, why in reasons:
         nodes.setdefault(why, []).append(str(node))
@@ -42,38 +44,39 @@ def grouped(reasons: Iterable[tuple[object, str]]) -> str:
 
 
 class Node:
-    """``counters``: the driver's. ``connections_max``: a node does the requests of one connection one by one."""
+    """``counters``: the driver's. ``connections_max``: a node handles the requests of one connection one by one."""
 
     def __init__(
         self, host: str, port: int, connecting: Connecting, counters: dict[str, int], connections_max: int
     ) -> None:
         self.host = host
         self.port = port
-        self.in_use = 0  # turns given out, those that wait for a connection included
+        self.in_use = 0  # turns given out, including those that wait for a connection
         self.failures = 0  # in a row; 0: in good standing
-        self.retry_at = 0.0  # loop time, while failures > 0
-        self.probing = False  # a node set aside is tried by one request at a time
-        self.misconfigured = ""  # why the last connection could not be made, where the set-up is why
+        self.retry_at = 0.0  # loop time; only if failures > 0
+        self.probing = False  # one request at a time tries a node that is set aside
+        self.misconfigured = ""  # why the last connection failed, if because of the configuration
         self._connecting = connecting
         self._counters = counters
         self._connections_max = connections_max
-        self._idle: list[Stream] = []  # last in, first out: what is not needed stays at the bottom
+        self._idle: list[Stream] = []  # last in, first out: unneeded ones stay at the bottom
         self._busy: set[asyncio.StreamWriter] = set()
         self._openings: set[asyncio.Task[None]] = set()
         self._settling: set[asyncio.Task[None]] = set()
         self._wanting: deque[asyncio.Future[Stream]] = deque()
-        self._refused_until = 0.0  # loop time: before it no second connection is tried beside those that work
+        self._refused_until = 0.0  # loop time: until then no attempt at a further connection if others work
         self._closed = False
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
     def usable(self, now: float) -> bool:
-        """In good standing, or due for one more try."""
+        """Return whether the node is in good standing, or due for one more try."""
         return self.failures == 0 or (now >= self.retry_at and not self.probing)
 
     def failed(self, now: float) -> bool:
-        """Set it aside; whether it was not already. Requests that fail together count as one failure."""
+        """Set the node aside, and return whether it was not before. Requests that fail together count as one
+        failure."""
         if self.failures and now < self.retry_at:
             return False
         self.failures += 1
@@ -82,7 +85,7 @@ class Node:
         return True
 
     async def connection(self) -> Stream:
-        """For one request, which gives it back by ``release``. Raises what making it raises."""
+        """Return a connection for one request, which releases it afterwards. Raises the errors of connecting."""
         while self._idle:
             reader, writer = self._idle.pop()
             if not (reader.at_eof() or writer.is_closing()):
@@ -103,7 +106,7 @@ class Node:
                 self._wanting.remove(waiter)
 
     def release(self, stream: Stream, *, whole: bool) -> None:
-        """Give a connection back. One that saw anything but whole answers is not used again."""
+        """Release a connection. Only one that has seen whole answers is used again."""
         self._busy.discard(stream[1])
         if not whole or self._closed:
             stream[1].transport.abort()
@@ -112,9 +115,8 @@ class Node:
             self._give(stream)
 
     def release_owing(self, stream: Stream, length: int | None) -> None:
-        """Give back one whose answer nobody waits for any more: the whole of it, or a body of ``length`` bytes, is
-        still to come. A dear connection is used again after that: a node that has too much to do would get more of it
-        by connections made anew."""
+        """Release a connection whose answer nobody waits for: the whole answer, or a body of ``length`` bytes, is still
+        to come. An expensive connection serves again after that: an overloaded node would suffer more from new ones."""
         if self._connecting.at_once is None or self._closed:
             self.release(stream, whole=False)
             return
@@ -131,18 +133,18 @@ class Node:
                 await stream[0].readexactly(length)
             whole = True
         except (OSError, EOFError, WireError):
-            pass  # the request it was for has been counted as timed out, and the connection goes
+            pass  # the request has been counted as timed out; drop the connection
         finally:
             self.release(stream, whole=whole)
 
     @property
     def connected(self) -> bool:
-        """Is there a connection at all?"""
+        """Return whether there is any connection."""
         return bool(self._idle) or len(self._busy) > len(self._settling)
 
     def drop_idle(self, *, silent: bool = False) -> None:
-        """What idles at a node that failed has likely died with it; when it is back it gets fresh connections. Dear
-        ones stay at a node that is merely ``silent``: it may have too much to do, and would get more by that."""
+        """Close the idle connections of a failed node, because they are probably dead. Expensive ones stay if the node
+        is merely ``silent``: it may be overloaded, and new connections would add to that."""
         if silent and self._connecting.at_once is not None:
             return
         for _, writer in self._idle:
@@ -150,7 +152,7 @@ class Node:
         self._idle.clear()
 
     def close(self) -> None:
-        """Cut every connection, those being made included."""
+        """Close every connection, including those being made."""
         self._closed = True
         self.drop_idle()
         for writer in self._busy:
@@ -160,14 +162,14 @@ class Node:
         self._refuse(ConnectionAbortedError("the store is closed"))
 
     def _open(self) -> None:
-        """Begin to make a connection, where one is wanted and there may be one more."""
+        """Begin to make a connection, if one is needed and the limit permits."""
         loop = asyncio.get_running_loop()
         if self._closed or all(waiter.done() for waiter in self._wanting):
             return
         if self._busy and loop.time() < self._refused_until:
             return
         at_once = self._connecting.at_once
-        # A probe is alone, and what was begun before the node failed may be waiting for what is dead.
+        # A probe is alone. An attempt from before the failure may be waiting for something dead.
         if at_once is not None and not self.probing and len(self._openings) >= at_once:
             return
         if len(self._busy) + len(self._openings) < self._connections_max:
@@ -177,23 +179,23 @@ class Node:
 
     def _made(self, opening: asyncio.Task[None]) -> None:
         self._openings.discard(opening)
-        self._open()  # another, where more than one is wanted
+        self._open()  # another one if more are needed
 
     async def _make(self) -> None:
         try:
             stream = await self._connecting.open(self.host, self.port)
         except StoreMisconfigured as error:
             if self.misconfigured != str(error) and (self._busy or all(waiter.done() for waiter in self._wanting)):
-                log.error("riak: %s: %s", self, error)  # nobody else would hear of it
+                log.error("riak: %s: %s", self, error)  # nobody else would report it
             self.misconfigured = str(error)
             self._counters["connections_refused"] += 1
             self._refused_until = asyncio.get_running_loop().time() + MISCONFIGURED_RETRY_S
-            if not self._busy:  # else these serve those who wait: a password may be changed while they are open
+            if not self._busy:  # otherwise open ones serve the waiting requests, even after a password change
                 self._refuse(error)
         except (OSError, EOFError, WireError) as error:  # TimeoutError is an OSError
-            self.misconfigured = ""  # that may still be so, but this is not why
+            self.misconfigured = ""  # that may still be so, but it is not the reason here
             self._refuse(error)
-        except ValueError as error:  # a host that cannot be one
+        except ValueError as error:  # an invalid host name
             self._refuse(OSError(str(error)))
         else:
             self._counters["connections_opened"] += 1
@@ -213,7 +215,7 @@ class Node:
         self._idle.append(stream)
 
     def _refuse(self, error: Exception) -> None:
-        """Those who wait try another node."""
+        """Make the waiting requests try another node."""
         while self._wanting:
             waiter = self._wanting.popleft()
             if not waiter.done():

@@ -1,11 +1,11 @@
 """Objects in Riak: reading, writing, siblings, and one writer per object within this process.
 
-Owns: the quorums (ADR 0003 has the reasons), the second look at a not-found, the resolution of siblings and the
-grouping of changes. Must never: know what is in an object beyond how two versions of it merge.
+Owns: the quorums (ADR 0003 has the reasons), the second read after a not-found, the resolution of siblings and the
+grouping of changes. Must never: know more about an object than how two versions merge.
 
-``change`` is the one way objects are written (the registry's heartbeat aside): read, merge the siblings, edit, write
-back with the causal context read. Changes to one object queue up behind its write under way and then share the next
-one, so this process never makes a sibling with itself and a busy object costs two requests however many changes come.
+``change`` is the only way to write objects (except the registry's heartbeat): read, merge the siblings, edit, and write
+with the causal context of the read. Changes to one object wait for its write under way and then share the next one. So
+this process never makes a sibling with itself, and a busy object costs two requests for any number of waiting changes.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from .pool import Pool
 READ_R: Final = 2
 READ_PR: Final = 2
 READ_PR_OF_FEW: Final = 1
-"""Where no node reaches two primaries on two machines: much of the cluster is down."""
+"""Read quorum if no node reaches two primaries on two machines: much of the cluster is down."""
 WRITE_W: Final = 2
 
 REPAIRS_MAX: Final = 64
-"""Siblings being written back at once. They are rare, and what is dropped here is repaired by the next read."""
+"""Siblings being written back concurrently. They are rare, and the next read repairs what is dropped here."""
 
 DOUBTFUL_MAX: Final = 65_536
-"""Objects whose last write has an unknown outcome. More of them than this and the store has been down for long."""
+"""Objects whose last write has an unknown outcome. If there are more, the store has been down for long."""
 
 _CONTENT_TYPE: Final = b"application/msgpack"
 
 
 class StoredObject(Protocol):
-    """What is in an object. ``cls()`` is the object that was never written; it must equal an empty one."""
+    """The content of an object. ``cls()`` is the object that was never written; it must equal an empty one."""
 
     dirty: bool  # set by an edit that changed something
 
     def absorb(self, value: bytes) -> None:
-        """Merge one stored version in. ``ValueError`` for what is no version of such an object."""
+        """Merge one stored version. Raise ``ValueError`` if it is not a version of such an object."""
 
     def encode(self) -> bytes:
-        """The version to store."""
+        """Return the version to store."""
 
 
 _copies_missing: Final = operator.attrgetter("copies_missing")
@@ -56,41 +56,42 @@ R = TypeVar("R")
 
 
 class Address(NamedTuple):
-    """Where an object lives."""
+    """The address of an object."""
 
     bucket: bytes
     key: bytes
 
 
 class Fetched(NamedTuple):
-    """What a read found: the values of all siblings (a tombstone is a sibling without one) and their causal context."""
+    """The result of a read: the values of all siblings (a tombstone is a sibling without one) and their causal
+    context."""
 
     values: list[bytes]
-    siblings: int  # 0: there is no such object, or it has been deleted
+    siblings: int  # 0: no such object, or a deleted one
     vclock: bytes | None
 
     @property
     def found(self) -> bool:
-        """Whether there is something, a tombstone included."""
+        """Return whether there is something, even a tombstone."""
         return self.vclock is not None
 
 
 class Written(NamedTuple):
-    """What a write left: the number of siblings there are now, and their causal context."""
+    """The result of a write: the number of siblings that exist now, and their causal context."""
 
     siblings: int
     vclock: bytes
 
 
 class _Change(NamedTuple):
-    """One caller's edit, and where its outcome goes."""
+    """One caller's edit, and the future for its outcome."""
 
     edit: Callable[[Any], Any]
     outcome: asyncio.Future[Any]
 
 
 class _Lane:
-    """The changes to one object that wait for its write under way."""
+    """The changes that wait for the object's write under way."""
 
     def __init__(self, kind: Callable[[], Any]) -> None:
         self.kind = kind
@@ -121,23 +122,23 @@ class Objects:
         self._repairs: set[asyncio.Task[None]] = set()
         self._doubtful: BoundedMap[Address, None] = BoundedMap(DOUBTFUL_MAX)
         self._closed = False
-        #: Awaited before several versions of an object are written as one, with the object.
+        #: Awaited with the object before several of its versions are written as one.
         self.before_resolving: Callable[[Any], Awaitable[None]] = _nothing
 
     async def get(self, address: Address) -> Fetched:
-        """All versions there are. A not-found is believed at the second look only, see ``docs/riak.md``."""
+        """Return all versions. Only a second read confirms a not-found, see ``docs/riak.md``."""
         fetched = await self._get_from_many(address)
         if fetched.found:
             return fetched
-        # Two virtual nodes that never saw the key (fallbacks, a primary with a new disk) can outvote the one that has
-        # it. With r=1 and notfound_ok=false a single copy anywhere is enough, and only all of them can say no.
+        # Two virtual nodes that never saw the key (fallbacks, or a primary with a new disk) can outvote the one that
+        # has it. With r=1 and notfound_ok=false one copy anywhere is enough, and only all copies together can say no.
         fetched = await self._get(address, pb.RpbGetReq(r=1, notfound_ok=False, basic_quorum=False))
         self._counters["notfounds_false" if fetched.siblings else "notfounds_confirmed"] += 1
         return fetched
 
     async def _get_from_many(self, address: Address) -> Fetched:
-        # Of a node that is cut off, which stands in for others itself, two answers are worth no more than one; and in a
-        # ring that its nodes do not share evenly it can have two primaries. So they have to be two machines' as well.
+        # If a node is cut off and stands in for others itself, its two answers are worth no more than one. If the ring
+        # is uneven, it can even have two primaries. So the copies have to be on two machines.
         confirms = self._node_confirms
         try:
             request = pb.RpbGetReq(r=READ_R, pr=READ_PR, node_confirms=confirms)
@@ -155,10 +156,10 @@ class Objects:
     ) -> Fetched:
         request.type = self._type
         request.bucket, request.key = address
-        request.deletedvclock = True  # a tombstone's causal context, so that what is written next replaces it
+        request.deletedvclock = True  # a tombstone's causal context, so that the next write replaces it
         request.timeout = self._server_timeout_ms
-        # Else the type's would apply. It would refuse every read that finds nothing with notfound_ok=false, and all in
-        # a cluster of which one machine is left.
+        # Otherwise the type's value would apply. It would refuse every read that finds nothing with notfound_ok=false,
+        # and all reads in a cluster of which one machine is left.
         if not request.HasField("node_confirms"):
             request.node_confirms = 0
         self._counters["gets"] += 1
@@ -171,7 +172,8 @@ class Objects:
         return Fetched(values, len(answer.content), answer.vclock or None)
 
     async def put(self, address: Address, value: bytes, vclock: bytes | None) -> Written:
-        """Write a version that replaces those ``vclock`` covers. On two nodes, and on two machines, when it returns."""
+        """Write a version that replaces those that ``vclock`` covers. When it returns, two nodes on two machines have
+        it."""
         if self._read_only:
             raise StoreUnavailable("the store was opened for reading only")
         request = pb.RpbPutReq(
@@ -183,7 +185,7 @@ class Objects:
             w=WRITE_W,
             return_head=True,
             timeout=self._server_timeout_ms,
-            # A node older than 3.0 skips the field.
+            # A node older than 3.0 ignores the field.
             node_confirms=self._node_confirms,
         )
         self._counters["puts"] += 1
@@ -194,21 +196,22 @@ class Objects:
         return Written(len(answer.content), answer.vclock)
 
     async def read(self, kind: Callable[[], S], address: Address) -> S:
-        """The object, its versions merged; more than one is written back as one, soon and best effort."""
+        """Return the object with its versions merged. Several versions are written back as one, soon and best
+        effort."""
         fetched = await self.get(address)
         if fetched.siblings > 1 and not self._read_only:
             self._repair(kind, address)
         return merged(kind, address, fetched)
 
     async def read_only(self, kind: Callable[[], S], address: Address) -> S:
-        """As ``read``, but versions that contradict each other stay as they are, for a person to decide."""
+        """Return the object as ``read`` does, but leave contradictory versions as they are, for a person to decide."""
         return merged(kind, address, await self.get(address))
 
     async def change(self, kind: Callable[[], S], address: Address, edit: Callable[[S], R]) -> R:
-        """Edit the object and have it written; what ``edit`` returned, or the error it raised.
+        """Edit the object and write it. Return what ``edit`` returned, or raise what it raised.
 
-        ``edit`` sees the object as read, with the edits that share its write applied, and sets ``dirty`` if it changed
-        anything: else nothing is written. It may be called although the caller has been cancelled meanwhile.
+        ``edit`` sees the object as read, with the edits that share its write applied. It sets ``dirty`` if it changed
+        anything; otherwise nothing is written. It can run even if the caller has been cancelled meanwhile.
         """
         if self._closed:
             raise StoreUnavailable("the store is closed")
@@ -223,12 +226,13 @@ class Objects:
         return await outcome
 
     async def repaired(self) -> None:
-        """Wait until every repair under way has ended, one way or the other."""
+        """Wait until every repair under way has ended, successful or not."""
         while self._repairs:
             await asyncio.wait(self._repairs)
 
     async def close(self) -> None:
-        """Fail what is under way. The pool must be closed already, so that nothing here waits for an answer."""
+        """Fail everything under way. The caller has to close the pool first, so that nothing here waits for an
+        answer."""
         self._closed = True
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
         if pending := [*tasks, *self._repairs]:
@@ -243,7 +247,7 @@ class Objects:
                 try:
                     await self._apply(address, lane.kind, group)
                 except Exception as error:
-                    # Those that queued meanwhile would wait as long again for the same answer.
+                    # Changes that queued meanwhile would wait just as long for the same answer.
                     failed = [*group, *lane.waiting]
                     lane.waiting = []
                     for change in failed:
@@ -264,8 +268,8 @@ class Objects:
             except StoreError as error:
                 if not change.outcome.done():
                     change.outcome.set_exception(error)
-        # An object whose last write may have reached one node only is written again, even if nothing is left to
-        # change in it: finding a subscription there does not mean that it is safe.
+        # If the last write of an object may have reached only one node, write it again, even if there is nothing to
+        # change: finding a subscription there does not mean that it is safe.
         if state.dirty or fetched.siblings > 1 or address in self._doubtful:
             if fetched.siblings > 1:
                 await self.before_resolving(state)
@@ -279,7 +283,8 @@ class Objects:
             if fetched.siblings > 1 and written.siblings <= 1:
                 self._counters["siblings_resolved"] += 1
             if written.siblings > 1 and fetched.siblings <= 1:
-                # Another process wrote meanwhile. Was this a repair itself, the next read goes on: no loop from here.
+                # Another process wrote meanwhile. If this was a repair itself, the next read continues: no loop from
+                # here.
                 self._repair(kind, address)
         for outcome, result in done:
             if not outcome.done():
@@ -301,18 +306,18 @@ class Objects:
 
 
 async def _nothing(state: Any) -> None:
-    """Nothing has to be done before."""
+    """Do nothing."""
 
 
 def merged(kind: Callable[[], S], address: Address, fetched: Fetched) -> S:
-    """All versions as one. A tombstone counts as the empty object."""
+    """Merge all versions. A tombstone counts as the empty object."""
     state = kind()
     for value in fetched.values:
         try:
             state.absorb(value)
-        except (ValueError, TypeError, AttributeError) as error:  # an array of the right length may hold anything
+        except (ValueError, TypeError, AttributeError) as error:  # an array of the right length can hold anything
             raise StoreMisconfigured(
-                f"the object {address.key!r} in bucket {address.bucket!r} is none of this version's: {error}. "
+                f"the object {address.key!r} in bucket {address.bucket!r} is not one of this version: {error}. "
                 "See docs/riak.md, Layout"
             ) from error
     return state

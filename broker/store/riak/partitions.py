@@ -1,10 +1,10 @@
-"""The objects with records of subscriptions: those of many small topics together, and those of a large one.
+"""The objects with records of subscriptions: partition objects with many small topics, and objects of one large topic.
 
-Owns: these values, how two versions of one merge, and what has room in which. Must never: do I/O, or forget a
-subscription in a merge.
+Owns: these values, how two versions of one merge, and which records have room in which object. Must never: do I/O, or
+forget a subscription in a merge.
 
-A client with exactly one subscription, without filter and term, is a name in a list. What others have stands next to
-it, client by client. Each client is in one of the two.
+A client with exactly one subscription, without filter and term, is a name in a list. The records of other clients stand
+next to the list, by client. Each client is in one of the two places.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from .entries import NOTHING, PLAIN, Entries, merged, packed, unpacked
 from .layout import ENTRY_BYTES, OBJECT_BYTES_MAX, VERSION, SetObject, unpack, utf8_bytes
 
 TOPIC_CLIENTS_MAX: Final = 1000
-"""Clients in a topic's list within its partition object (20 to 40 KB): more would make every write there large."""
+"""Clients in a topic's list within its partition object (20 to 40 KB): more would make every write of the object
+large."""
 
 TOPIC_BYTES_MAX: Final = 40 * 1024
-"""What all others of a topic may take there, as much. A client that is there may go beyond it, by as much again."""
+"""Bytes that the other records of a topic can take there, about as much as the list. A client that is there already can
+exceed this by as much again."""
 
-_TERM_BYTES: Final = 1 + 1 + 9 + 9  # an array of a truth value, a time and a stamp
+_TERM_BYTES: Final = 1 + 1 + 9 + 9  # an array of a flag, a time and a stamp
 
 
 def _text_bytes(text: str) -> int:
@@ -31,7 +33,7 @@ def _text_bytes(text: str) -> int:
 
 
 def _record_bytes(client: str, entries: Entries) -> int:
-    """At most."""
+    """Return the most bytes that the record can take."""
     if entries == PLAIN:
         return _text_bytes(client)
     texts = sum(_text_bytes(text) + (1 if entry is None else _TERM_BYTES) for text, entry in entries.items())
@@ -39,30 +41,30 @@ def _record_bytes(client: str, entries: Entries) -> int:
 
 
 def _record_bytes_least(client: str, entries: Entries) -> int:
-    """What is free when the client is gone."""
+    """Return the bytes that are free when the client is gone."""
     if not entries or entries == PLAIN:
         return utf8_bytes(client) + 1 if entries else 0
     return utf8_bytes(client) + 2 + sum(utf8_bytes(text) + 2 for text in entries)
 
 
 class Partition:
-    """The records of the topics of one partition, those of small topics.
+    """The records of the small topics of one partition.
 
-    A topic that has grown large goes on in objects of its own (``spilled``), as do all topics once the object is
-    ``full``. Only clients that come later go there: nothing ever moves by itself, so a reader needs no lock, and
-    nothing is lost between two objects. Both marks stay for good. What a client has at a topic is all that is here and
-    all that is there. The topics that a full partition has no room to name are in a set that is named after it.
+    A topic that has grown large continues in its own objects (``spilled``), as do all topics once the object is
+    ``full``. Only later clients go there. Nothing ever moves, so a reader needs no lock, and nothing can get lost
+    between two objects. Both marks are permanent. A client's record at a topic is the union of its parts here and
+    there. If a full partition has no room to name a topic, a set named after the partition names it.
     """
 
     def __init__(self) -> None:
         self.dirty = False
-        self.contested = False  # the write has left several versions
+        self.contested = False  # the write left several versions
         self.topics: dict[str, set[str]] = {}  # clients with one subscription, without filter and term
         self.others: dict[str, dict[str, Entries]] = {}
         self.spilled: set[str] = set()
         self.full = False
         self._bytes = 32
-        self._shares: dict[str, int] = {}  # bytes of the others of topics that something was put to
+        self._shares: dict[str, int] = {}  # bytes of the other records, for changed topics
 
     def absorb(self, value: bytes) -> None:
         topics, others, spilled, full = unpack(value, 4)
@@ -82,7 +84,7 @@ class Partition:
         self._bytes = max(self._bytes, len(value))  # versions overlap: their sum would call a half-full object full
 
     def _settle(self, topic: str) -> None:
-        """Have each client in one place."""
+        """Make sure that each client is in one place."""
         plain, others = self.topics.get(topic, set()), self.others[topic]
         for client in plain & others.keys():
             others[client] = merged(others[client], PLAIN)
@@ -105,26 +107,27 @@ class Partition:
         return ormsgpack.packb([VERSION, topics, others, sorted(self.spilled), self.full])
 
     def elsewhere(self, topic: str) -> bool:
-        """Whether the topic can have records in objects of its own, too."""
+        """Return whether the topic can have records in its own objects."""
         return self.full or topic in self.spilled
 
     def held(self, topic: str, client: str) -> Entries:
-        """What the client has at the topic in here."""
+        """Return what the client has at the topic in this object."""
         if client in self.topics.get(topic, ()):
             return PLAIN
         return self.others.get(topic, {}).get(client, NOTHING)
 
     def records(self, topic: str) -> Iterator[tuple[str, Entries]]:
-        """Of all clients."""
+        """Iterate over the records of all clients."""
         yield from ((client, PLAIN) for client in self.topics.get(topic, ()))
         yield from self.others.get(topic, {}).items()
 
     def put(self, topic: str, client: str, entries: Entries) -> bool:
-        """Whether this is what the client has at the topic in here now; if not, it belongs into the topic's own objects
-        (and that has been noted).
+        """Set what the client has at the topic in this object. Return False if it belongs into the topic's own objects
+        instead (and note that).
 
-        What is in here already is written all the same: this may be an old copy, from before a removal that the other
-        side of a cut has seen. Written back it is a version of its own, and the merge has it in.
+        The object is marked as dirty even if the record is in it already: this can be an old copy, from before a
+        removal that the other side of a network partition has seen. Written back, it is a separate version, and a merge
+        includes it.
         """
         held = self.held(topic, client)
         if held == entries:
@@ -153,8 +156,8 @@ class Partition:
         return True
 
     def assign(self, topic: str, client: str, entries: Entries) -> None:
-        """This is what the client has in here, whether there is room or not. The object itself stays, even when it is
-        empty: Riak's deletes lose their context."""
+        """Set what the client has in this object, regardless of room. The object stays even if it is empty: Riak's
+        deletes lose their causal context."""
         held = self.held(topic, client)
         if held == entries:
             return
@@ -181,7 +184,7 @@ class Partition:
                 self._shares[topic] += _record_bytes(client, entries)
 
     def _drop(self, known: dict[str, set[str]] | dict[str, dict[str, Entries]], topic: str) -> None:
-        """Where the topic has nobody any more."""
+        """Drop the topic if it has no clients."""
         if not known[topic]:
             del known[topic]
             self._bytes -= utf8_bytes(topic) + 1
@@ -195,11 +198,11 @@ class Partition:
 
 
 class TopicObject(SetObject):
-    """One object of a topic's own: some of its clients. A client may have more in other objects of the topic."""
+    """One of a topic's own objects, with some of its clients. A client can have more in other objects of the topic."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.others: dict[str, Entries] = {}  # of the members that are not plain
+        self.others: dict[str, Entries] = {}  # records of the members that are not plain
 
     def absorb(self, value: bytes) -> None:
         name, level, plain, others = unpack(value, 4)
@@ -218,18 +221,18 @@ class TopicObject(SetObject):
         return ormsgpack.packb([VERSION, self.name, self.level, plain, others])
 
     def held(self, client: str) -> Entries:
-        """What the client has in here."""
+        """Return what the client has in this object."""
         if client in self.others:
             return self.others[client]
         return PLAIN if client in self.members else NOTHING
 
     def records(self) -> Iterator[tuple[str, Entries]]:
-        """Of all clients."""
+        """Iterate over the records of all clients."""
         return ((client, self.held(client)) for client in self.members)
 
     def put(self, client: str, entries: Entries, limit: int) -> bool:
-        """Whether this is what the client has in here now, as ``Partition.put``; if not, there is no room in ``limit``
-        bytes. A client that is here may go beyond them by ``TOPIC_BYTES_MAX``."""
+        """Set what the client has in this object, as ``Partition.put`` does. Return False if ``limit`` bytes are not
+        enough. A client that is in it already can exceed them by ``TOPIC_BYTES_MAX``."""
         held = self.held(client)
         if held == entries:
             self.dirty = True
@@ -241,7 +244,7 @@ class TopicObject(SetObject):
         return True
 
     def assign(self, client: str, entries: Entries) -> None:
-        """This is what the client has in here, whether there is room or not."""
+        """Set what the client has in this object, regardless of room."""
         held = self.held(client)
         if held == entries:
             return

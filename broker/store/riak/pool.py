@@ -1,14 +1,13 @@
-"""Which node of the cluster gets the next request, and what becomes of one that fails.
+"""Choose the node that gets the next request, and decide what happens to a failed request.
 
-Owns: the requests' time-outs, the second attempts, and setting nodes aside for failing. Must never: know what a request
-means, or how a connection is made. A request given to ``Pool.request`` may be carried out more than once (an answer
-that does not come in time says nothing about what happened), so only requests that may be repeated come here: reads,
-and writes that merge.
+Owns: the requests' time-outs, the retries, and setting nodes aside after failures. Must never: know what a request
+means, or how to connect. A request given to ``Pool.request`` can run more than once (an answer that does not come in
+time says nothing about what happened). So only repeatable requests come here: reads, and writes that merge.
 
 Limits. Connections per node: a node answers one connection's requests one by one, and a few connections keep it busy.
-Time per attempt: well under the time for all, so that a node that accepts and never answers leaves time for another.
-Time for all attempts: under the five seconds in which a caller must hear of it. Rounds of refusals: three, because a
-node that answers is not helped by being asked for seconds.
+Time per attempt: well below the time for all, so that after a silent node there is time for another. Time for all
+attempts: less than the five seconds in which a caller must learn of a failure. Rounds of refusals: three, because
+asking for seconds does not help a node that answers.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ ROUND_PAUSE_S: Final = 0.1
 
 
 class _Waiting(NamedTuple):
-    """A request that waits for a connection to any node but those that it has ``tried``."""
+    """A request that waits for a connection to any node except those that it has ``tried``."""
 
-    turn: asyncio.Future[Node | None]  # to the node that one was given back of; ``None``: look again
+    turn: asyncio.Future[Node | None]  # the node with a released connection; ``None``: look again
     tried: set[Node]
 
 
 class Pool:
-    """All nodes of the cluster. Use it in one event loop, the one it was first used in. ``connecting``: how connections
-    are made, in plain text where none is given."""
+    """All nodes of the cluster. Use it only in the event loop of its first use. ``connecting``: how to connect;
+    default: in plain text."""
 
     def __init__(
         self,
@@ -60,15 +59,16 @@ class Pool:
 
     @property
     def capacity(self) -> int:
-        """Requests that can be under way at once, with every node up."""
+        """Return how many requests can be under way at once, with every node up."""
         return len(self.nodes) * self._connections_per_node
 
     async def request(
         self, code: int, body: bytes, expected: int, kind: type[M], *, final: Callable[[Refusal], bool] | None = None
     ) -> M:
-        """Have some node do it. Raises ``StoreUnavailable``, or ``StoreMisconfigured`` where no node ever will.
+        """Have some node carry out the request. Raises ``StoreUnavailable``, or ``StoreMisconfigured`` if no node ever
+        will.
 
-        ``final``: refusals that are believed once all nodes that live have said so; then ``Refusal`` is raised.
+        ``final``: selects refusals that count once all live nodes have given one; then this raises ``Refusal``.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_s
@@ -76,13 +76,13 @@ class Pool:
         tried: set[Node] = set()
         rounds = refused_rounds = 0
         refused = False
-        believed: Refusal | None = None  # a final one of this round, unless a node may think otherwise
+        believed: Refusal | None = None  # a final one of this round, unless a node can disagree
         undecided = False
         reason = "no connection became free"
         while True:
             node = await self._next(deadline, tried, reason)
             if node is None:
-                # Every node there is has had its chance: pause, for longer each time, and begin again.
+                # Every node has had its chance: pause, for longer each time, and begin again.
                 tried.clear()
                 if believed is not None and not undecided:
                     raise believed
@@ -117,16 +117,16 @@ class Pool:
                 reason = f"{node} answers: {refusal.text}"
                 if refusal.permanent:
                     raise StoreMisconfigured(f"Riak refuses: {node} {_advice(refusal)} See docs/riak.md") from refusal
-            except StoreMisconfigured as error:  # no connection: the request was not sent
+            except StoreMisconfigured as error:  # no connection, so the request was not sent
                 self._counters["connection_failures"] += 1
                 reason = f"{node}: {error}"
                 self._set_aside(node)
             except TimeoutError as error:
                 self._counters["timeouts"] += 1
-                undecided = undecided or not probe  # one that was silent before does not live
-                if not refused:  # what a node said explains more than another one's silence
+                undecided = undecided or not probe  # a node that was silent before is not alive
+                if not refused:  # one node's words explain more than another one's silence
                     reason = f"{node}: {error}" if str(error) else f"{node} does not answer"
-                if asked or not node.connected:  # else its connections have been busy, and that is no failure of its
+                if asked or not node.connected:  # otherwise its connections were busy, which is not its failure
                     self._set_aside(node, silent=True)
             except (OSError, EOFError, WireError) as error:
                 self._counters["connection_failures"] += 1
@@ -139,8 +139,8 @@ class Pool:
             self._counters["retries"] += 1
 
     async def ask(self, node: Node, code: int, body: bytes, expected: int, kind: type[M]) -> M:
-        """Have this one node do it, in one attempt, for which a connection may take as long as it takes to be made.
-        Raises ``Refusal``, ``StoreMisconfigured``, ``OSError``, ``EOFError`` or ``WireError``."""
+        """Have this node carry out the request in one attempt, with unlimited time to connect. Raises ``Refusal``,
+        ``StoreMisconfigured``, ``OSError``, ``EOFError`` or ``WireError``."""
         node.in_use += 1
         try:
             async with asyncio.timeout(self._connecting.timeout_s):
@@ -162,7 +162,7 @@ class Pool:
             self._leave(node)
 
     def close(self) -> None:
-        """Cut every connection; what is under way ends with ``StoreUnavailable``."""
+        """Close every connection; requests under way end with ``StoreUnavailable``."""
         self._closed = True
         for node in self.nodes:
             node.close()
@@ -171,22 +171,22 @@ class Pool:
     def _restore(self, node: Node) -> None:
         if node.failures:
             node.failures = 0
-            # While it was set aside one request at a time went there, and woke one other: now all of them can.
+            # While the node was set aside, one request at a time went there, and woke one other: now all can.
             for _ in range(self._connections_per_node):
                 self._wake(node)
 
     def _set_aside(self, node: Node, *, silent: bool = False) -> None:
         if node.failed(asyncio.get_running_loop().time()):
             self._counters["nodes_set_aside"] += 1
-            self._wake_all()  # it may be the one they wait for
+            self._wake_all()  # they may be waiting for this node
         node.drop_idle(silent=silent)
 
     async def _next(self, deadline: float, tried: set[Node], reason: str) -> Node | None:
-        """A node with a free connection, the least busy of those not ``tried``. Takes the turn. ``None``: all nodes
-        that live have been tried."""
+        """Return a node with a free connection, the least busy one not ``tried``, and take a turn. ``None``: all
+        live nodes have been tried."""
         loop = asyncio.get_running_loop()
         first_in_line = False
-        turn: Node | None = None  # has kept a place for this one
+        turn: Node | None = None  # has reserved a place for this request
         try:
             while True:
                 now = loop.time()
@@ -210,7 +210,7 @@ class Pool:
                     node = min(ready, key=lambda node: node.in_use)
                     self._enter(node)
                     return node
-                if all(node.failures and node.misconfigured for node in self.nodes):  # and none is due for another try
+                if all(node.failures and node.misconfigured for node in self.nodes):  # and no retry is due
                     self._counters["unavailable"] += 1
                     why = grouped((node, node.misconfigured) for node in self.nodes)
                     raise StoreMisconfigured(f"no Riak node lets the broker in: {why}. See docs/riak.md")
@@ -222,9 +222,10 @@ class Pool:
                 self._leave(turn)
 
     async def _wait(self, tried: set[Node], until: float, first_in_line: bool) -> Node | None:
-        """Until a connection to a node not ``tried`` is given back; or the time has come, or a node is set aside."""
+        """Wait until a request releases a connection to a node not ``tried``, a node is set aside, or the time is
+        over."""
         waiting = _Waiting(asyncio.get_running_loop().create_future(), tried)
-        # Whoever was woken, and has got no place, keeps the head of the line.
+        # A request that was woken but got no place keeps the head of the line.
         (self._waiting.appendleft if first_in_line else self._waiting.append)(waiting)
         turn = waiting.turn
         try:
@@ -235,12 +236,12 @@ class Pool:
                 self._leave(node)
             raise
         finally:
-            if not turn.done():  # else it was taken out of the line with that
+            if not turn.done():  # otherwise waking has removed it from the line
                 self._waiting.remove(waiting)
 
     def _wake(self, node: Node) -> None:
-        """Keep a free place at the node for the request that has waited for one for longest. Otherwise a request that
-        comes before the waiting one goes on would take it, again and again."""
+        """Reserve a free place at the node for the request that has waited longest. Otherwise a newer request could
+        take the place before the waiting one continues, again and again."""
         if node.in_use >= self._connections_per_node or not node.usable(asyncio.get_running_loop().time()):
             return
         for waiting in self._waiting:
@@ -265,7 +266,7 @@ class Pool:
 
 
 async def _exchange(node: Node, stream: Stream, request: bytes) -> tuple[int, bytes]:
-    """One request and its answer; the connection is given back."""
+    """Send one request, return its answer, and release the connection."""
     reader, writer = stream
     length: int | None = None
     try:
@@ -284,7 +285,7 @@ async def _exchange(node: Node, stream: Stream, request: bytes) -> tuple[int, by
 
 
 def _advice(refusal: Refusal) -> str:
-    """What a node says that no node will ever do, and what to do about it."""
+    """Return a refusal that is the same on all nodes, with advice."""
     advice = ""
     if refusal.plain_text:
         advice = " Riak's security is on: give riak-user, riak-password-file and riak-ca-file."

@@ -1,9 +1,9 @@
-"""The records of subscriptions, as the contract asks for them.
+"""The records of subscriptions, in the terms of the contract.
 
-Owns: how a record is found again, alone, by its topic, by its client or among all. Must never: write an object with
-records by itself (``writing`` does), or list a topic before its record is written.
+Owns: how to find a record: alone, by its topic, by its client or among all. Must never: write an object with records
+itself (``writing`` does), or list a topic before its record is written.
 
-The list of a client's topics is written after the records, and read for listings only.
+The list of a client's topics is written after the records. Only listings read it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .topic_objects import TopicObjects
 from .writing import Writer
 
 FIRST_FILTERS: Final = 1_000
-"""Filters of a topic that come with its subscribers: 100 KB."""
+"""Filters of a topic that come with its subscribers: about 100 KB."""
 
 OBJECTS_AT_ONCE: Final = 8
-"""Objects read ahead for a listing of all: 256 KB each and some ten times that when taken apart."""
+"""Objects read ahead for a listing of everything: 256 KB each, and about ten times that once decoded."""
 
 
 class Records:
-    """The records of a store. ``open`` before anything else."""
+    """The records of a store. Call ``open`` before any other method."""
 
     def __init__(self, access: Access, terms: Terms) -> None:
         self._at_once = access.at_once
@@ -48,13 +48,13 @@ class Records:
         self.take = self._writer.take
 
     def open(self, partitions_per_slot: int) -> None:
-        """From here on operations may be asked for."""
+        """Make the operations available."""
         self._topics.parts = partitions_per_slot
 
     # Writing.
 
     async def subscribe(self, batch: Sequence[Subscribe]) -> list[Subscription]:
-        """``Store.subscribe``, the lists included; rows of the index that no record has any more."""
+        """Implement ``Store.subscribe``, including the lists. Return the index rows that no record has now."""
         wanted: dict[Pair, Wanted] = {}
         for row in batch:
             mine = Wanted({row.filter or ALL: row.term}, row.replace)
@@ -64,7 +64,7 @@ class Records:
         try:
             over = await self._writer.write(wanted)
         except TooManyFilters:
-            # What had been written by then counts, so it is listed.
+            # Records written before the error count, so list them.
             found = await self.find(wanted)
             await self.enlist([pair for pair in wanted if found[pair]])
             raise
@@ -72,7 +72,7 @@ class Records:
         return over
 
     async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> list[Subscription]:
-        """``Store.unsubscribe``, the lists included; rows of the index that no record has any more."""
+        """Implement ``Store.unsubscribe``, including the lists. Return the index rows that no record has now."""
         going: dict[Pair, set[str] | None] = {}
         for client, topics, text in batch:
             for topic in topics:
@@ -84,23 +84,23 @@ class Records:
         over, left = await self.take({pair: partial(of.take, gone=texts) for pair, texts in going.items()})
         gone = [pair for pair in going if not left[pair]]
         await self.unlist(gone)
-        # What came meanwhile may have been listed before it was taken off the list here.
+        # A concurrent subscribe may have listed a topic before this call removed it from the list.
         found = await self.find([pair for pair in gone if going[pair] is not None])
         await self.enlist([pair for pair in found if found[pair]])
         return over
 
     async def enlist(self, pairs: Collection[Pair]) -> None:
-        """Put the topics into their clients' lists."""
+        """Add the topics to their clients' lists."""
         await self._change_lists(pairs, adding=True)
 
     async def unlist(self, pairs: Collection[Pair]) -> None:
-        """Take them out."""
+        """Remove the topics from their clients' lists."""
         await self._change_lists(pairs, adding=False)
 
     # Reading.
 
     async def find(self, pairs: Collection[Pair]) -> dict[Pair, Entries]:
-        """What each has, in all places together."""
+        """Return what each pair has, in all places together."""
         partitions = await self._topics.read_partitions(topic for _, topic in pairs)
         found: dict[Pair, Entries] = {}
         large: list[Pair] = []
@@ -114,11 +114,12 @@ class Records:
         return found
 
     async def topics(self, client: str, after: bytes, limit: int) -> list[str]:
-        """Up to ``limit`` of the client's topics, by ``place_of``, from the first above on."""
+        """Return up to ``limit`` of the client's topics in the order of ``place_of``, from the first above
+        ``after``."""
         return await self._lists.page(client, after, limit)
 
     async def subscribers(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
-        """``Store.subscribers``."""
+        """Implement ``Store.subscribers``."""
         partitions = await self._topics.read_partitions(topics)
         sets: list[set[str]] = [set(partitions[self._topics.address(topic)].topics.get(topic, ())) for topic in topics]
         pages: dict[str, FilterPage] = {}
@@ -144,7 +145,8 @@ class Records:
         return list(sets), pages
 
     async def filtered(self, topic: str, after: bytes, limit: int) -> FilterPage:
-        """``Store.filtered``. A client's filters come together, so a page may have some more than ``limit``."""
+        """Implement ``Store.filtered``. A client's filters come together, so a page can have slightly more than
+        ``limit``."""
         partitions = await self._topics.read_partitions([topic])
         pairs: list[tuple[str, str]] = []
         last = after
@@ -160,7 +162,7 @@ class Records:
         return pairs, None
 
     async def everything(self) -> AsyncGenerator[list[TopicPage], None]:
-        """``Store.all_subscriptions``."""
+        """Implement ``Store.all_subscriptions``."""
         page: list[TopicPage] = []
         room = PAGE_SUBSCRIPTIONS
         async with aclosing(self._everything()) as parts:
@@ -178,7 +180,7 @@ class Records:
             yield page
 
     async def _everything(self) -> AsyncGenerator[TopicPage, None]:
-        """A topic in one or several parts; what is held does not grow with all that there is."""
+        """Iterate over topics, each in one or several parts; memory use does not grow with the store."""
         for first in range(0, SLOTS * self._topics.parts, OBJECTS_AT_ONCE):
             addresses = [
                 self._topics.buckets.partition(*divmod(number, self._topics.parts))
@@ -206,8 +208,8 @@ class Records:
     async def _stretches(
         self, topic: str, partition: Partition, after: bytes, is_large: bool | None = None
     ) -> AsyncGenerator[dict[str, Entries], None]:
-        """The topic's clients whose place is above ``after``, and all that each has; some neighbours at a time, the
-        stretches in the order of places."""
+        """Iterate over the topic's clients with a place above ``after``, with everything that each has. Each stretch
+        holds some neighbours, and the stretches come in the order of places."""
         met = dict(partition.records(topic))
         if not (partition.elsewhere(topic) if is_large is None else is_large):
             yield {client: entries for client, entries in met.items() if place_of(client) > after}
@@ -234,7 +236,7 @@ class Records:
 
 
 def _collect(without: set[str], texts: dict[str, set[str]], others: Mapping[str, Entries]) -> None:
-    """Those without a filter, and the filters of the others."""
+    """Collect the clients without a filter, and the filters of the others."""
     for client, entries in others.items():
         if ALL in entries:
             without.add(client)

@@ -1,11 +1,12 @@
 """The registry of endpoints: one directory object of names, and one object per name.
 
-Owns: who has a name. Must never: list keys (Riak walks all objects for that), or judge who is alive.
+Owns: which process has a name. Must never: list keys (Riak walks all objects for that), or judge which endpoints are
+alive.
 
-A heartbeat is one write: the causal context of the last one is kept, and the write's answer says how many versions
-there are now. More than one means that somebody else wrote, which is then read and decided by the registration number.
-Every ``FULL_EVERY`` heartbeats the entry and the directory are read all the same: in a cluster cut in two the other
-half cannot be seen from the answer, and a directory that lost the name in a merge gets it back.
+A heartbeat is one write. This module keeps the causal context of the last write, and the write's answer gives the
+number of versions. More than one means that somebody else wrote: then this module reads the entry, and the registration
+number decides. Every ``FULL_EVERY`` heartbeats it reads the entry and the directory anyway. In a partitioned cluster
+the answer cannot show the other half, and a directory that lost the name in a merge gets it back.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ FULL_EVERY: Final = 10
 """At two heartbeats a second, one read of the entry and one of the directory in five seconds."""
 
 NAMES_MAX: Final = 1024
-"""Endpoints read from the directory at once: tens are expected, and hundreds of names left behind are no harm."""
+"""Endpoints read from the directory at once: tens are expected, and hundreds of abandoned names do no harm."""
 
 
 class _Held(NamedTuple):
-    """What this process wrote last under a name."""
+    """The last write of this process under a name."""
 
     incarnation: str
     registration: int
@@ -43,7 +44,7 @@ class Registry:
         self._buckets = access.buckets
         self._at_once = access.at_once
         self._held: dict[str, _Held] = {}
-        self._lock = asyncio.Lock()  # an entry is written past Objects.change, so its writes are put in line here
+        self._lock = asyncio.Lock()  # entries bypass Objects.change, so this lock serializes their writes
 
     async def register(self, endpoint: Endpoint) -> None:
         async with self._lock:
@@ -98,7 +99,7 @@ class Registry:
         return sorted(found)
 
     async def _reassert(self, address: Address, endpoint: Endpoint) -> None:
-        """Read who has the name, and write the heartbeat if it is this incarnation, or nobody any more."""
+        """Read which process has the name, and write the heartbeat if it is this incarnation or nobody."""
         fetched = await self._objects.get(address)
         entry = merged(Entry, address, fetched)
         if entry.incarnation != endpoint.incarnation:
@@ -115,11 +116,11 @@ class Registry:
     async def _write(
         self, address: Address, endpoint: Endpoint, entry: Entry, vclock: bytes | None, heartbeats: int = 0
     ) -> bool:
-        """Write the entry with this endpoint's news; whether it is the only version there is."""
+        """Write the entry with this endpoint's new data; return whether it is the only version."""
         entry.present, entry.url, entry.heartbeat = True, endpoint.url, endpoint.heartbeat
         written = await self._objects.put(address, entry.encode(), vclock)
         alone = written.siblings <= 1
-        if alone:  # else the context covers somebody else's version, and the next write would replace it unread
+        if alone:  # otherwise the context covers another version, and the next write would replace it unread
             self._held[endpoint.name] = _Held(entry.incarnation, entry.registration, written.vclock, heartbeats)
         return alone
 

@@ -1,9 +1,9 @@
 """Sets of strings too large for one object: a large topic's subscribers, a client's topics.
 
-Owns: how such a set spreads over objects as it grows, and how it is read back whole or in pages. Must never: move a
-member from one object to another. A set has a root object and, as it grows, levels of 16, 256 and 4,096 further ones; a
-member stays where it was put, is looked for at every level, and is put on the last one. So growing is one number in the
-root, and neither a reader nor a second writer can meet a moment at which a member is nowhere.
+Owns: how such a set spreads over objects as it grows, and how to read it whole or in pages. Must never: move a member
+from one object to another. A set has a root object and, as it grows, levels of 16, 256 and 4,096 further ones. A member
+stays where it was put. A reader looks for it at every level; a writer puts a new member on the last level. So growing
+changes one number in the root, and neither a reader nor a second writer can see a moment at which a member is nowhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .layout import FANOUT_BITS, LEVEL_MAX, OBJECT_BYTES_MAX, SetObject, place_o
 from .objects import Address
 
 STRETCH_SHARDS: Final = 4
-"""Objects of the last level read at once while a page is filled: most pages need no more."""
+"""Objects of the last level that are read at once to fill a page: most pages need no more."""
 
 S = TypeVar("S", bound=SetObject)
 
@@ -54,10 +54,11 @@ class LargeSets(Generic[S]):
         take: Callable[[S, str], None] = _discard,
         at: Mapping[str, int] = _NOWHERE,
     ) -> dict[str, int]:
-        """Add and take out members. Where both name one, it is in afterwards. The levels of those that were added.
+        """Add and remove members. A member in both lists is in the set afterwards. Return the levels of the added
+        members.
 
-        ``put``, ``take``: how it is done in an object; ``SetObject.add`` and ``discard`` say what they have to return.
-        ``at``: levels on which members are put if there is room; others are put on the last one.
+        ``put``, ``take``: change an object; ``SetObject.add`` and ``discard`` define their results. ``at``: levels for
+        some members if there is room; others go on the last level.
         """
         adding = set(add)
         removing = set(remove) - adding
@@ -68,14 +69,14 @@ class LargeSets(Generic[S]):
             for member in removing:
                 take(root, member)
             if root.level:
-                # What is in here is put here again: this is perhaps an old copy.
+                # Put again what is here already: this can be an old copy.
                 left = [
                     member for member in adding if member not in root.members or not put(root, member, OBJECT_BYTES_MAX)
                 ]
                 return root.level, left
             left = [member for member in adding if not put(root, member, OBJECT_BYTES_MAX)]
             if left:
-                # Noted before anything is written there: a writer that takes a member out must know where to look.
+                # Noted before any write there: a writer that removes a member must know where to look.
                 root.spread(1)
                 self._counters["sets_grown"] += 1
             return root.level, left
@@ -96,7 +97,7 @@ class LargeSets(Generic[S]):
         return placed
 
     async def change(self, name: str, level: int, members: Iterable[str], edit: Callable[[S, str], None]) -> None:
-        """Have each object of the level (0: the root) that can hold some of these members changed, member by member."""
+        """Change each object of the level (0: the root) that can hold some of these members, member by member."""
         shards: defaultdict[int, list[str]] = defaultdict(list)
         for member in members:
             shards[shard_of(member, level)].append(member)
@@ -111,13 +112,13 @@ class LargeSets(Generic[S]):
         await each(list(shards), change, self._at_once)
 
     async def members(self, name: str) -> set[str]:
-        """All of them."""
+        """Return all members."""
         members: set[str] = set()
         await self.visit(name, lambda shard: members.update(shard.members))
         return members
 
     async def visit(self, name: str, meet: Callable[[S], object]) -> None:
-        """Call ``meet`` with every object of the set, as it was read."""
+        """Call ``meet`` with every object of the set, as read."""
         root = await self._objects.read(self._kind, set_root(self._bucket, name))
         meet(root)
 
@@ -127,8 +128,8 @@ class LargeSets(Generic[S]):
         await each(_places(root.level), read, self._at_once)
 
     async def look(self, name: str, members: Iterable[str], meet: Callable[[int, S], object]) -> None:
-        """Call ``meet`` with every object that can hold one of these members, of a large set a few of many, and its
-        level."""
+        """Call ``meet`` with the level and content of every object that can hold one of these members: only some
+        objects of a large set."""
         root = await self._objects.read(self._kind, set_root(self._bucket, name))
         meet(0, root)
         wanted = list(members)
@@ -142,14 +143,14 @@ class LargeSets(Generic[S]):
     async def stretches(
         self, name: str, after: bytes = b"", meet: Callable[[S], object] | None = None, others: Iterable[str] = ()
     ) -> AsyncGenerator[dict[str, bytes], None]:
-        """All members with their places (``place_of``), those above ``after``, some neighbours at a time: the stretches
-        come in the order of their places, and none holds more than a few objects do. Some are empty. ``meet`` is called
-        with each object read, before its members come. ``others``: they come among the members, each once.
+        """Iterate over all members above ``after`` with their places (``place_of``), some neighbours at a time. The
+        stretches come in the order of places. None holds more than a few objects do, and some are empty. ``meet`` gets
+        each object before its members come. ``others`` come among the members, each once.
         """
         root = await self._objects.read(self._kind, set_root(self._bucket, name))
         if meet is not None:
             meet(root)
-        # Met already, in an object that reaches beyond the stretch.
+        # Met already, in an object that extends beyond the stretch.
         members = root.members.union(others)
         waiting = {member: position for member in members if (position := place_of(member)) > after}
         if root.level == 0:
@@ -177,7 +178,7 @@ class LargeSets(Generic[S]):
                         waiting[member] = position
 
             await each(sorted(places), collect, self._at_once)
-            # What lies beyond the stretch is not complete yet: objects of the last level there are still unread.
+            # Members beyond the stretch are incomplete: some objects of the last level are still unread.
             horizon = end << (16 - bits)
             whole = {
                 member: position
@@ -189,7 +190,7 @@ class LargeSets(Generic[S]):
             yield whole
 
     async def page(self, name: str, after: bytes, limit: int) -> list[str]:
-        """Up to ``limit`` members in the order of their places, from the first above ``after`` on."""
+        """Return up to ``limit`` members in the order of their places, from the first above ``after``."""
         found: dict[str, bytes] = {}
         async with aclosing(self.stretches(name, after)) as stretches:
             async for stretch in stretches:
@@ -213,8 +214,8 @@ class LargeSets(Generic[S]):
         return await self._objects.change(self._kind, set_root(self._bucket, name), edit)
 
     async def _put(self, name: str, members: list[str], level: int, put: Callable[[S, str, int], bool]) -> list[str]:
-        """Put them on this level; those it has no room for."""
-        limit = OBJECT_BYTES_MAX if level < LEVEL_MAX else 1 << 62  # there is no further level to go to
+        """Put the members on this level; return those that it has no room for."""
+        limit = OBJECT_BYTES_MAX if level < LEVEL_MAX else 1 << 62  # this is the last level
         shards: defaultdict[int, list[str]] = defaultdict(list)
         for member in members:
             shards[shard_of(member, level)].append(member)
@@ -232,5 +233,5 @@ class LargeSets(Generic[S]):
 
 
 def _places(levels: int) -> list[tuple[int, int]]:
-    """All further objects of a set that has so many levels."""
+    """Return the places of all further objects of a set with this number of levels."""
     return [(level, shard) for level in range(1, levels + 1) for shard in range(1 << FANOUT_BITS * level)]

@@ -1,7 +1,7 @@
 """The store contract on a Riak cluster.
 
 Owns: which objects an operation touches, and in which order. Must never: know how an object gets to a node (``pool``),
-how versions of it merge (``layout``, ``objects``), or anything of the endpoint.
+how versions of an object merge (``layout``, ``objects``), or anything of the endpoint.
 
 Layout, quorums and their reasons: ADR 0003. How to set up a cluster: ``docs/riak.md``.
 """
@@ -51,13 +51,15 @@ from .registry import Registry
 from .terms import Terms
 
 TIMEOUT_S: Final = 4.0
-"""For one object, all attempts together: the endpoint tells its client ``store_unavailable`` within five seconds."""
+"""Time limit for one object, all attempts together: within five seconds the endpoint tells its client
+``store_unavailable``."""
 
 ATTEMPT_TIMEOUT_S: Final = 1.5
-"""For one attempt: a loaded node answers in tens of milliseconds, and two silent ones leave time for a third."""
+"""Time limit for one attempt: a loaded node answers in tens of milliseconds, and two silent nodes leave time for a
+third."""
 
 CONNECTIONS_PER_NODE: Final = 8
-"""A node does 1,000 requests a second on one connection and about twice that on many; eight are plenty."""
+"""A node handles 1,000 requests per second on one connection and about twice that on many; eight are plenty."""
 
 NO_JOURNAL: Final = (
     "a store on Riak keeps no journal of messages: keep history in memory (history = memory), or use the embedded store"
@@ -65,20 +67,20 @@ NO_JOURNAL: Final = (
 
 
 class RiakStore:
-    """``base.Store`` on the Riak nodes given as ``(host, port)`` of their Protocol Buffers interface.
+    """Implements ``base.Store`` on the Riak nodes given as ``(host, port)`` of their Protocol Buffers interface.
 
-    ``counters`` holds what happened since the start, by the names in ``counters.MEANING``.
+    ``counters`` counts events since the start, by the names in ``counters.MEANING``.
 
-    :param timeout_s: for one object, retries on other nodes included. A batch of many objects may take longer as long
-        as each is done in time; when one is not, the whole operation fails at once.
-    :param connections_per_node: so many requests a node works on at the same time.
-    :param bucket_type: created with ``allow_mult=true``; holds everything but the hashes.
+    :param timeout_s: time for one object, including retries on other nodes. A batch of many objects can take longer as
+    long as each object completes in time; if one does not, the whole operation fails at once.
+    :param connections_per_node: number of requests that a node works on concurrently.
+    :param bucket_type: created with ``allow_mult=true``; holds everything except the hashes.
     :param seen_type: for the hashes of ``lookup`` routing.
-    :param namespace: what the names of all buckets start with; several brokers can share a cluster.
-    :param partitions_per_slot: a power of two; ``None`` takes what the store was created with (1 for a new one).
-    :param node_confirms: machines that must have a write before it counts. 1 for a cluster of one node, for trying out.
-    :param read_only: of a store that is there already; nothing is written, siblings that are found are left.
-    :param connecting: ``Secured`` where Riak's security is on; in plain text where none is given.
+    :param namespace: prefix of the names of all buckets; several brokers can share a cluster.
+    :param partitions_per_slot: a power of two; ``None`` takes the store's own value (1 for a new store).
+    :param node_confirms: machines that must have a write before it counts. 1 for a trial cluster of one node.
+    :param read_only: opens an existing store, writes nothing, and leaves siblings as they are.
+    :param connecting: ``Secured`` if Riak's security is on; default: in plain text.
     """
 
     def __init__(
@@ -108,7 +110,7 @@ class RiakStore:
             connections_per_node=connections_per_node,
             connecting=connecting,
         )
-        # The node gives up a little before the driver does: its own error says more than silence.
+        # The node gives up a little before the driver does: its own error says more than a time-out.
         self._server_timeout_s = attempt_timeout_s * 0.9
         self._objects = Objects(
             self._pool,
@@ -122,12 +124,12 @@ class RiakStore:
         self._buckets = Buckets(namespace)
         self._types = (bucket_type, seen_type)
         self.seen_type = seen_type
-        #: The backend that the type for hashes names, once opened; empty: the cluster's default.
+        #: The backend that the type for hashes names, once the store is open; empty: the cluster's default.
         self.seen_backend = ""
         self._wanted = partitions_per_slot
         self._is_open = False
         self._wall_clock = wall_clock
-        # One operation may fill the pool; several share it by its line.
+        # One operation can fill the pool; several share it through its line.
         self._at_once = self._pool.capacity
         access = Access(self._objects, self._buckets, self.counters, self._at_once, wall_clock)
         self._registry = Registry(access)
@@ -135,8 +137,8 @@ class RiakStore:
         self._records = Records(access, self._terms)
         self._locations = Locations(access)
         self._ends = Ends(access, self._records, self._terms, self._locations)
-        # A cluster of three nodes writes 600 objects a second; a partition's is written once for all its topics. When
-        # it is slow each connection has one of them.
+        # A cluster of three nodes writes 600 objects per second, and a partition object once for all its topics. If the
+        # cluster is slow, each connection has one object.
         self.shape = Shape(topics_at_once=2_000, slots_together=True, topics_at_least=self._pool.capacity)
 
     async def open(self) -> None:
@@ -152,11 +154,11 @@ class RiakStore:
         await self._objects.close()
 
     async def repaired(self) -> None:
-        """Wait until the siblings that reads have found are written back, or could not be."""
+        """Wait until the siblings that reads have found are written back, or the attempt has failed."""
         await self._objects.repaired()
 
-    # Subscriptions. The record first, the client's list after it: a crash in between leaves a topic missing from a
-    # listing until the client subscribes again, and never a listed topic that delivers nothing.
+    # Subscriptions. The record first, the client's list after it. After a crash in between, a listing lacks a topic
+    # until the client subscribes again, but it never has a topic that delivers nothing.
 
     async def subscribe(self, batch: Sequence[Subscribe]) -> None:
         self._require_open()
@@ -197,7 +199,7 @@ class RiakStore:
 
     async def subscribed(self, client: str, topics: Sequence[str]) -> list[bool]:
         self._require_open()
-        # By what delivers, and not by the client's list, which a crash leaves behind.
+        # Decided by the records, which deliver, and not by the client's list, which a crash can leave behind.
         found = await self._records.find([(client, topic) for topic in topics])
         return [bool(found[client, topic]) for topic in topics]
 
@@ -208,7 +210,7 @@ class RiakStore:
         self._require_open()
         if limit < 1:
             raise ValueError("a page has at least one topic")
-        # One more than asked for tells whether there is a next page, so that no page is ever empty but the only one.
+        # One more than requested shows whether there is a next page, so only a sole page can be empty.
         page = await self._records.topics(client, after_cursor(cursor), limit + 1)
         if len(page) <= limit:
             return page, None
@@ -232,11 +234,11 @@ class RiakStore:
         return await self._ends.end(batch)
 
     async def tidy(self, kept_s: float) -> int:
-        # What has ended goes with the next write of its client's location. Locations stay: docs/riak.md.
+        # Ended subscriptions go with the next write of their client's location. Locations stay: docs/riak.md.
         self._locations.kept_s = kept_s
         return 0
 
-    # The journal of retained messages: there is none, and whoever is to keep history in it is told so.
+    # There is no journal of retained messages; an endpoint that needs one gets an error.
 
     async def keep(
         self,
@@ -279,7 +281,7 @@ class RiakStore:
     async def ended(self, clients: Sequence[str]) -> list[Ended | None]:
         return await self._locations.ended(clients)
 
-    # Hashes, for lookup routing only: best effort, so a not-found is believed at once and no version is merged.
+    # Hashes, for lookup routing only: best effort, so one read confirms a not-found, and versions do not merge.
 
     async def seen(self, hashes: Sequence[bytes], ttl_s: float) -> list[bool]:
         self._require_open()
@@ -304,7 +306,7 @@ class RiakStore:
         answers = []
         for key in hashes:
             answers.append(known[key])
-            known[key] = True  # the same hash again in one batch is a repetition
+            known[key] = True  # a hash that comes again in the batch is a repetition
         return answers
 
     # The registry.
@@ -321,15 +323,15 @@ class RiakStore:
     async def endpoints(self) -> list[Endpoint]:
         return await self._registry.endpoints()
 
-    # The cluster's settings, in the layout object. Versions of it that contradict each other are a person's to decide,
-    # so none is written back from here.
+    # The cluster's settings, in the layout object. If its versions contradict each other, a person has to decide, so
+    # this module writes none back.
 
     async def settings(self, first: Settings | None = None) -> Settings | None:
         found = (await self._layout()).settings
         if found is not None or first is None:
             return found
         await self._record(first, is_first=True)
-        return (await self._layout()).settings  # another process may have recorded some at the same time
+        return (await self._layout()).settings  # another process can have recorded some at the same time
 
     async def set_settings(self, settings: Settings) -> None:
         await self._record(settings, is_first=False)
@@ -341,12 +343,12 @@ class RiakStore:
         return layout
 
     async def _record(self, settings: Settings, *, is_first: bool) -> None:
-        packed(settings)  # or it raises
+        packed(settings)  # raises for invalid settings
         await self._objects.change(
             Layout, self._buckets.layout, lambda layout: layout.record(settings, is_first=is_first)
         )
 
-    # Revoked tokens, in an object beside it.
+    # Revoked tokens, in a separate object.
 
     async def revoke(self, batch: Sequence[Revocation]) -> None:
         now = self._wall_clock()
@@ -355,12 +357,12 @@ class RiakStore:
     async def revocations(self) -> list[Revocation]:
         found = (await self._objects.read(Revoked, self._buckets.revocations)).revocations
         if not found:
-            await self._layout()  # every endpoint asks all the time, so it finds out when the store is gone
+            await self._layout()  # every endpoint asks regularly, so it notices when the store is gone
         return found
 
 
 def _expiry(value: bytes) -> float:
-    """When a stored hash expires, in seconds since the epoch; one that cannot be read has expired."""
+    """Return when a stored hash expires, as a Unix time in seconds; an unreadable one has expired."""
     try:
         version, expires = ormsgpack.unpackb(value)
     except (ormsgpack.MsgpackDecodeError, TypeError, ValueError):

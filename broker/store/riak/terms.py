@@ -1,11 +1,11 @@
-"""The index of terms: which subscriptions of a slot end by themselves, found without a look at any other.
+"""The index of terms: it finds the subscriptions of a slot that have a term without reading any others.
 
-Owns: its rows, one set of them for each slot. Must never: read a record.
+Owns: its rows, one set of rows for each slot. Must never: read a record.
 
-A row says all of one term, so it never changes: a new term is a new row. It is written before the record has the term,
-and taken out after the record has it no more. So each term that a record has is in here, and a row that no record has
-is harmless: a crash has left it, or the write behind it is on its way. Whoever takes out a row takes out exactly that
-one, which cannot hurt a new term that comes at the same time.
+A row says everything about one term, so it never changes: a new term is a new row. A row is written before the record
+has the term, and removed after the record no longer has it. So the index has each term of a record. A row without a
+record is harmless: a crash has left it, or its write is on its way. A process removes exactly one row, which cannot
+affect a new term that arrives at the same time.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ class Terms:
         self._stamp = 0
 
     def stamp(self, above: int) -> int:
-        """Of a term that is written now: milliseconds of Unix time, or more."""
+        """Return the stamp of a term that is written now: Unix time in milliseconds, or more."""
         self._stamp = max(self._access.now_ms, self._stamp + 1, above + 1)
         return self._stamp
 
     async def add(self, rows: Iterable[Subscription]) -> None:
-        """Before the records."""
+        """Add rows. Call this before writing the records."""
         await self._update(rows, adding=True)
 
     async def discard(self, rows: Iterable[Subscription]) -> None:
-        """After the records."""
+        """Remove rows. Call this after writing the records."""
         await self._update(rows, adding=False)
 
     async def page(self, slot: int, after: bytes, limit: int) -> list[tuple[Subscription, str]]:
-        """Up to ``limit`` rows of the slot, each with its member of the set, from the first above the place on."""
+        """Return up to ``limit`` rows of the slot, each with its member of the set, from the first above the place."""
         members = await self._sets.page(_name_of(slot), after, limit)
         return [(_subscription(member), member) for member in members]
 
@@ -66,7 +66,7 @@ def _name_of(slot: int) -> str:
 
 
 def _member(row: Subscription) -> str:
-    assert row.term is not None, "only what has a term is in here"
+    assert row.term is not None, "the index has only subscriptions with a term"
     return orjson.dumps([row.topic, row.client, row.filter, *row.term, row.stamp]).decode()
 
 

@@ -1,6 +1,6 @@
-"""Where the records of topics are: in their partition, and beyond that in objects of a topic's own.
+"""Where the records of topics are: in their partition, and beyond that in a topic's own objects.
 
-Owns: the addresses, and how these objects are read. Must never: write one.
+Owns: the addresses, and how to read these objects. Must never: write one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .sets import LargeSets
 
 
 class TopicObjects:
-    """Those of a store. ``parts``: partitions of each slot, before anything is asked for."""
+    """The objects of a store. ``parts``: partitions of each slot, set before the first read."""
 
     def __init__(self, access: Access) -> None:
         self.objects = access.objects
@@ -27,11 +27,11 @@ class TopicObjects:
         self.at_once = access.at_once
         self.parts = 0
         self.large = LargeSets(access, access.buckets.subscribers, TopicObject)
-        #: Of a full partition: the topics that it has no room to name.
+        #: For a full partition: the topics that it has no room to name.
         self.names = LargeSets(access, access.buckets.names, SetObject)
 
     def address(self, topic: str) -> Address:
-        """Of the topic's partition."""
+        """Return the address of the topic's partition."""
         return self.buckets.partition(*partition_of(topic, self.parts))
 
     def by_partition(self, pairs: Iterable[Pair]) -> dict[Address, list[Pair]]:
@@ -53,7 +53,7 @@ class TopicObjects:
         return partitions
 
     async def find_large(self, pairs: Iterable[Pair]) -> dict[Pair, dict[int, Entries]]:
-        """What is in objects of the topics' own, by level."""
+        """Return what the topics' own objects have, by level."""
         clients = clients_of(pairs)
         found: dict[Pair, dict[int, Entries]] = defaultdict(dict)
 
@@ -69,7 +69,7 @@ class TopicObjects:
 
 
 def clients_of(pairs: Iterable[Pair]) -> dict[str, set[str]]:
-    """By topic."""
+    """Group clients by topic."""
     clients: defaultdict[str, set[str]] = defaultdict(set)
     for client, topic in pairs:
         clients[topic].add(client)

@@ -1,11 +1,11 @@
 """Frames and messages of Riak's Protocol Buffers API: bytes in, bytes out.
 
-Owns: the message codes, the framing, and what an error text of Riak's means to the driver. Must never: touch a socket
-or a clock, or know what the objects are for.
+Owns: the message codes, the framing, and what Riak's error texts mean to the driver. Must never: touch a socket or a
+clock, or know what the objects are for.
 
 A frame is a 4-byte big-endian length (of code and body), one byte message code, and the protobuf body. A node answers
-the requests of one connection one by one, in order. Its errors are one text each; the code beside it is nearly always
-0, so the text is what has to be read (``Refusal``).
+the requests of one connection one by one, in order. Each of its errors is one text. The code next to the text is nearly
+always 0, so the driver has to read the text (``Refusal``).
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ BUCKET_PROPS_ANSWER: Final = 20
 TYPE_PROPS_REQUEST: Final = 31
 AUTH_REQUEST: Final = 253
 AUTH_ANSWER: Final = 254
-START_TLS: Final = 255  # of the request and of its answer
+START_TLS: Final = 255  # request and answer
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
-"""An answer over this is no answer: Riak itself refuses objects over 50 MB, and ours are a hundredth of that."""
+"""Longest valid answer: Riak itself refuses objects over 50 MB, and ours are a hundredth of that."""
 
 GREETING_BYTES_MAX: Final = 64 * 1024
-"""Of an answer to who is not known yet: nothing, or a line of text."""
+"""Longest answer before authentication: nothing, or a line of text."""
 
 
 class WireError(Exception):
-    """What arrived is not the protocol. The connection it arrived on is of no use any more."""
+    """The bytes that arrived are not the protocol. The connection is useless from now on."""
 
 
 class Refusal(Exception):
-    """A node's ``RpbErrorResp``: it understood the request and will not, or cannot, do it."""
+    """A node's ``RpbErrorResp``: it understood the request, but will not or cannot carry it out."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -54,42 +54,42 @@ class Refusal(Exception):
 
     @property
     def no_such_type(self) -> bool:
-        """The bucket type does not exist here, or is not active."""
+        """Return whether the bucket type does not exist here, or is not active."""
         return self.text == "no_type" or self.text.startswith("Invalid bucket type")
 
     @property
     def overload(self) -> bool:
-        """The node, or a virtual node behind it, has too much to do."""
+        """Return whether the node, or a virtual node behind it, is overloaded."""
         return "overload" in self.text
 
     @property
     def copies_missing(self) -> bool:
-        """The node reaches fewer of the key's own copies, or on fewer machines, than the read has to come from."""
+        """Return whether the node reaches fewer of the key's own copies, or fewer machines, than the read requires."""
         return self.text.startswith(("{pr_val_unsatisfied,", "{insufficient_nodes,"))
 
     @property
     def plain_text(self) -> bool:
-        """Riak's security is on, and the connection is not secured."""
+        """Return whether Riak's security is on, and the connection is not secured."""
         return self.text.startswith("Security is enabled")
 
     @property
     def not_granted(self) -> bool:
-        """Riak's security is on, and the user may not do this."""
+        """Return whether Riak's security is on, and the user lacks the permission."""
         return self.text.startswith("Permission denied")
 
     @property
     def permanent(self) -> bool:
-        """No other node and no later attempt will say otherwise: the cluster is set up differently from the request."""
+        """Return whether no other node and no later attempt will differ: the cluster's configuration does not match."""
         return self.no_such_type or self.plain_text or self.not_granted or self.text.startswith("{n_val_violation,")
 
 
 def frame(code: int, body: bytes = b"") -> bytes:
-    """One request as it goes on the wire."""
+    """Return one request in wire format."""
     return HEADER.pack(1 + len(body), code) + body
 
 
 def frame_length(header: bytes, bytes_max: int = FRAME_BYTES_MAX) -> tuple[int, int]:
-    """``(code, length of the body in bytes)`` of the five bytes a frame starts with."""
+    """Return ``(code, length of the body in bytes)`` from the first five bytes of a frame."""
     length, code = HEADER.unpack(header)
     if not 1 <= length <= bytes_max:
         raise WireError(f"a frame of {length} bytes")
@@ -97,7 +97,7 @@ def frame_length(header: bytes, bytes_max: int = FRAME_BYTES_MAX) -> tuple[int, 
 
 
 def error_text(code: int, body: bytes) -> str | None:
-    """What a node says against it; ``None`` where the answer is no error."""
+    """Return a node's error text; ``None`` if the answer is not an error."""
     if code != ERROR:
         return None
     try:
@@ -107,12 +107,12 @@ def error_text(code: int, body: bytes) -> str | None:
 
 
 def parse(kind: type[M], expected: int, code: int, body: bytes) -> M:
-    """The answer as the message it must be; ``Refusal`` where it is an error, ``WireError`` for anything else."""
+    """Return the answer as the expected message. Raise ``Refusal`` for an error, ``WireError`` for anything else."""
     text = error_text(code, body)
     if text is not None:
         raise Refusal(text)
     if code != expected:
-        raise WireError(f"message code {code} where {expected} was due")
+        raise WireError(f"message code {code} instead of {expected}")
     try:
         return kind.FromString(body)
     except DecodeError as error:

@@ -1,20 +1,20 @@
 """How records of subscriptions are written.
 
 Owns: the order of writes to the objects that have records, and to the index of their terms before them. Must never:
-take something out before what replaces it is written, or give a record a term that is not in the index (``terms``) yet.
+remove something before its replacement is written, or give a record a term that is not in the index (``terms``) yet.
 
-**All that a client has at a topic** is in one object: its topic's partition, or one of the topic's own objects. What it
-adds goes there as well, as far as there is room. A cut, or a large topic, can spread a record over several objects.
-Readers then merge its parts (``entries.merged``).
+**A client's record at a topic** is in one object: its topic's partition, or one of the topic's own objects. Additions
+go there as well, as far as there is room. A network partition, or a large topic, can spread a record over several
+objects. Readers then merge its parts (``entries.merged``).
 
-**A replacement** takes out what it has seen, and sees it before it adds its own: in one write where all is in one
-object, else in reads before it. What it adds goes to the first object that has anything of the client. So of two
-replacements at the same time one at most takes out what the other one adds, and the client is never without any. What
-is added in between stays.
+**A replacement** removes what it has seen, and sees it before it adds its own subscription: in one write if all is in
+one object, otherwise in reads before the write. Its addition goes to the first object that has anything of the client.
+So of two concurrent replacements, at most one removes what the other adds, and the client always has a subscription.
+Subscriptions added in between stay.
 
-**Rows of the index that are over** go when all is written. A write that has left several versions may have taken out
-what the other one brings back, so its rows stay until expiry meets them. **A merge may bring back** a record whose row
-has gone: whoever writes several versions as one puts the terms of that object into the index first.
+**Index rows that are over** go after all writes. A write that left several versions may have removed something that the
+other version brings back, so its rows stay until expiry finds them. **A merge can bring back** a record whose row has
+gone: a process that writes several versions as one first puts the terms of that object into the index.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from .terms import Terms
 from .topic_objects import TopicObjects, clients_of
 
 NAMED_MAX: Final = 65_536
-"""Topics of full partitions that this process knows to be named: 10 MB. Of more some are named again."""
+"""Topics of full partitions that this process knows to be named: 10 MB. Beyond that it names some again."""
 
 STAMPS_MAX: Final = 8
-"""Times that a term gets another stamp, since the record has a greater one by now: two endpoints whose clocks differ
+"""How often a term gets another stamp because the record has a greater one by now: two endpoints whose clocks differ
 give terms to one subscription at the same time."""
 
 PARTITION: Final = -1
-"""In the place of a level: the topic's partition."""
+"""In place of a level: the topic's partition."""
 
 
 class _Written(Protocol):
@@ -51,27 +51,27 @@ class _Written(Protocol):
 
 
 class Over:
-    """Rows of the index that no record has any more."""
+    """Index rows that no record has now."""
 
     def __init__(self) -> None:
         self._rows: list[Subscription] = []
         self._taken: list[tuple[_Written, Subscription]] = []
 
     def note(self, pair: Pair, before: Entries, after: Entries, state: _Written) -> None:
-        """That the record in this object was one and is the other."""
+        """Note that the record in this object changed from ``before`` to ``after``."""
         for row in of.superseded(pair, before, after):
-            # A term that another one, or none, has taken the place of is over in any merge.
+            # A term that another term, or none, has replaced is over in any merge.
             if (row.filter or ALL) in after:
                 self._rows.append(row)
             else:
                 self._taken.append((state, row))
 
     def add(self, rows: list[Subscription]) -> None:
-        """That these are none."""
+        """Note that no record has these rows."""
         self._rows += rows
 
     def rows(self) -> list[Subscription]:
-        """When everything is written."""
+        """Return the rows; call this when everything is written."""
         return self._rows + [row for state, row in self._taken if not state.contested]
 
 
@@ -85,7 +85,7 @@ class Writer:
         topics.objects.before_resolving = self._index_again
 
     async def write(self, wanted: Mapping[Pair, Wanted]) -> list[Subscription]:
-        """Subscribe; rows of the index that no record has any more. ``TooManyFilters``: some may be written."""
+        """Subscribe, and return the index rows that no record has now. ``TooManyFilters``: part may be written."""
         over = Over()
         stamp = 0
         for _ in range(STAMPS_MAX):
@@ -104,8 +104,8 @@ class Writer:
     async def take(
         self, going: Mapping[Pair, Callable[[Entries], Entries]]
     ) -> tuple[list[Subscription], dict[Pair, Entries]]:
-        """Take out; each function gets what is in one place, and returns what stays there. Rows of the index that no
-        record has any more, and what is left of each in all places."""
+        """Remove. Each function gets what is in one place, and returns what stays there. Return the index rows that no
+        record has now, and what is left of each pair in all places."""
         plan = self._topics.by_partition(going)
         over = Over()
         left: dict[Pair, Entries] = dict.fromkeys(going, NOTHING)
@@ -141,11 +141,11 @@ class Writer:
         return over.rows(), left
 
     async def _put(self, round_: Round) -> None:
-        """Into partitions, and what has no room there, or belongs elsewhere, into objects of its topic's own."""
+        """Write into partitions. A record that has no room there goes to its topic's objects."""
         wanted = round_.wanted
         plan = self._topics.by_partition(wanted)
-        plain: defaultdict[str, set[str]] = defaultdict(set)  # whose rest need not be known, by topic
-        apart: dict[Pair, Entries] = {}  # the others, and what the partition has of them
+        plain: defaultdict[str, set[str]] = defaultdict(set)  # clients that need no read, by topic
+        apart: dict[Pair, Entries] = {}  # the others, with their part in the partition
         refused: list[TooManyFilters] = []
 
         async def change(address: Address) -> None:
@@ -156,7 +156,7 @@ class Writer:
             def edit(partition: Partition) -> None:
                 full, spilled = partition.full, len(partition.spilled)
                 afters: list[tuple[Pair, Entries, Entries]] = []
-                # All are looked at before anything is changed: what is refused here is not in here afterwards.
+                # Check all before changing anything: a refused change leaves no trace in this object.
                 for pair in plan[address]:
                     client, topic = pair
                     held = partition.held(topic, client)
@@ -175,7 +175,7 @@ class Writer:
                         plain[topic].add(client)
                     else:
                         apart[pair] = held
-                beyond.difference_update(beyond & partition.spilled)  # which it names
+                beyond.difference_update(beyond & partition.spilled)  # already named in it
                 self._topics.counters["partitions_filled"] += partition.full - full
                 self._topics.counters["topics_spilled"] += len(partition.spilled) - spilled
 
@@ -184,15 +184,15 @@ class Writer:
             except TooManyFilters as error:
                 refused.append(error)
             if unnamed := [topic for topic in beyond if topic not in self._named]:
-                # Before there is anything under the name: what cannot be found is missing when all are asked for.
+                # Before anything exists under the name: otherwise a listing of everything would miss it.
                 await self._topics.names.update(address.key.decode(), unnamed, ())
                 for topic in unnamed:
                     self._named.put(topic, None)
 
         await each(list(plan), change, self._topics.at_once)
         if refused:
-            # Only now: what is on its way to Riak is not called back by a cancellation, and has to be seen by whoever
-            # looks at what has been written.
+            # Only now: a cancellation does not recall a write on its way to Riak, and a reader of the written records
+            # has to see it.
             raise refused[0]
 
         async def add_large(topic: str) -> None:
@@ -207,10 +207,10 @@ class Writer:
             await self._topics.large.update(topic, plain[topic], (), put=put)
 
         await each(list(plain), add_large, self._topics.at_once)
-        await self._put_apart(round_, apart)  # which may refuse, so nothing else is on its way
+        await self._put_apart(round_, apart)  # this can refuse, so nothing else is on its way
 
     async def _put_apart(self, round_: Round, apart: Mapping[Pair, Entries]) -> None:
-        """What has to be known whole before it is written, of topics with objects of their own."""
+        """Write records that have to be read first, of topics with their own objects."""
         large = await self._topics.find_large(apart)
         places: dict[Pair, dict[int, Entries]] = {}
         new: dict[Pair, Entries] = {}
@@ -222,7 +222,7 @@ class Writer:
                 new[pair] = {text: after[text] for text in round_.wanted[pair].terms}
 
         def add(pair: Pair, state: Partition | TopicObject, held: Entries, put: Callable[[Entries], bool]) -> bool:
-            """Add it to what is there, or put it in its place."""
+            """Add to the record, or replace it."""
             after = new[pair] if round_.wanted[pair].replace else of.merged(new[pair], held)
             if not put(after):
                 return False
@@ -264,7 +264,7 @@ class Writer:
         )
 
     async def _take_replaced(self, seen: Mapping[tuple[Pair, int], Entries], round_: Round) -> None:
-        """Take out what was seen of these in these places, and is so still."""
+        """Remove the seen entries from these places if they are unchanged."""
 
         def left(pair: Pair, level: int, state: Partition | TopicObject, held: Entries) -> Entries:
             after = of.take_seen(held, seen[pair, level])
@@ -299,7 +299,7 @@ class Writer:
         await each(list(large), change_large, self._topics.at_once)
 
     async def _index_again(self, state: Any) -> None:
-        """Several versions of the object are about to be written as one."""
+        """Put the terms into the index before several versions of the object are written as one."""
         others: Mapping[str, Mapping[str, Entries]] = {}
         if isinstance(state, Partition):
             others = state.others
@@ -314,16 +314,16 @@ class Writer:
 
 
 class Round:
-    """What one round of writing is about, and what it finds."""
+    """The subject of one round of writing, and its findings."""
 
     def __init__(self, wanted: Mapping[Pair, Wanted], stamp: int, over: Over) -> None:
         self.wanted = wanted
         self._stamp = stamp
         self._over = over
-        self.late: dict[Pair, int] = {}  # which have a stamp that is no less, and this one
+        self.late: dict[Pair, int] = {}  # pairs with an equal or greater stamp, and that stamp
 
     def after(self, pair: Pair, held: Entries) -> Entries | None:
-        """What the client has when it is written; ``None``: it wants a greater stamp. ``TooManyFilters``."""
+        """Return the client's record after the write; ``None``: it needs a greater stamp. Raises ``TooManyFilters``."""
         wanted = self.wanted[pair]
         of.require_room(pair, held, wanted)
         after = of.put(held, wanted, self._stamp)
@@ -332,7 +332,7 @@ class Round:
         return after
 
     def note(self, pair: Pair, before: Entries, after: Entries, state: _Written) -> None:
-        """That the record in this object was one and is the other."""
+        """Note that the record in this object changed from ``before`` to ``after``."""
         if before or after != PLAIN:
             self._over.note(pair, before, after, state)
             mine = _rows(pair, self.wanted[pair], self._stamp)
@@ -340,6 +340,6 @@ class Round:
 
 
 def _rows(pair: Pair, wanted: Wanted, stamp: int) -> list[Subscription]:
-    """Of the index: the terms that the call gives."""
+    """Return the index rows of the terms that the call gives."""
     terms = [(text, term) for text, term in wanted.terms.items() if term is not None]
     return [of.subscription(pair, text, of.stamped(term, stamp)) for text, term in terms]

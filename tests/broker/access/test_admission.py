@@ -141,7 +141,7 @@ async def test_a_token_for_one_topic_opens_no_longer_one(tmp_path: Path) -> None
             assert await ann.ask({"command": "subscribe", "client_id": "ann", "topic": topics}) == {"result": "success"}
     async with ingeborg(tmp_path, "token", keys, "ann", "--subscribe", "") as process:
         assert await process.ended() == 2
-        assert process.said() == "ingeborg token: topic '': Key 'topic' is empty; of prefixes '' is every topic\n"
+        assert process.said() == "ingeborg token: topic '': Key 'topic' is empty; as a prefix, '' is every topic\n"
 
 
 async def test_one_claim_opens_to_each_client_its_own_topics(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ async def test_the_client_library_brings_its_token_and_a_new_one_to_each_connect
         with pytest.raises(ProtocolError, match="forbidden"):
             await client.subscribe("t")
     assert len(given) == 2
-    with pytest.raises(ConnectFailed, match="HTTP 401: This endpoint wants a token"):
+    with pytest.raises(ConnectFailed, match="HTTP 401: This endpoint requires a token"):
         async with Client(endpoint.url, "anna"):
             pass
 

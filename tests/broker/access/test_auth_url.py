@@ -62,7 +62,7 @@ pytestmark = [pytest.mark.usefixtures("transport", "logged"), pytest.mark.above_
 ROOT = Path(__file__).parents[3]
 SUCCESS = {"result": "success"}
 ANN = {"client_id": "ann"}
-COMPLAINT = r"auth-url: it could not be asked"
+COMPLAINT = r"auth-url: the endpoint could not ask"
 
 
 @asynccontextmanager
@@ -177,7 +177,7 @@ async def test_a_denial_has_the_server_s_status_and_a_text_of_ours(tmp_path: Pat
             for _ in range(2):
                 found, headers, text = await refused(endpoint.url, **bearer(f"{status}"))
                 assert found == status
-                assert text.startswith("You are not let in: ")
+                assert text.startswith("You may not connect: ")
                 assert headers.get("www-authenticate") == ("Bearer" if status == 401 else None)
         assert len(server.requests) == 2
         metrics = await endpoint.metrics()
@@ -198,7 +198,7 @@ async def test_a_hostile_server_lets_nobody_in(
             server.behaviour = behaviour
             status, headers, text = await refused(endpoint.url, **cookie(f"{number}"))
             assert (status, headers.get("retry-after")) == (503, "1"), name
-            assert text == "It could not be asked whether you may connect; try again in a moment\n"
+            assert text == "The endpoint could not ask whether you may connect; try again in a moment\n"
             assert len(server.requests) > asked, name
             asked = len(server.requests)
         assert {line.split()[1] for line in server.lines} == {"/may-connect"}
@@ -282,7 +282,7 @@ async def test_nothing_is_taken_of_who_is_denied(tmp_path: Path) -> None:
         denied.writer.write(bytes(100_000))
         server.release.set()
         assert b" 403 " in await upgraded
-        assert await denied.rest() == b"You are not let in: it is not permitted to you\n"
+        assert await denied.rest() == b"You may not connect: the server denies it\n"
         metrics = await endpoint.metrics()
         assert metrics["ingeborg_connections_accepted_total"] == metrics["ingeborg_turns_failed_total"] == 0
         assert not [name for name, value in metrics.items() if name.startswith("ingeborg_errors_total") and value]

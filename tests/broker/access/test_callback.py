@@ -540,7 +540,7 @@ async def test_the_log_says_what_was_wrong_once_in_a_while(asked: Asked, caplog:
     for seconds in (0, 0, 0, SAY_S):
         asked.now += seconds
         await unanswered(asked.answered(f"a{SECRET}", fail(is_down=False)))
-    begins = "auth-url: it could not be asked whether a client may connect: the weather"
+    begins = "auth-url: the endpoint could not ask whether a client may connect: the weather"
     assert [record.getMessage() for record in caplog.records] == [begins, f"{begins} (and 2 times before, not logged)"]
 
 

@@ -196,7 +196,7 @@ async def test_by_the_operators_server_what_is_kept_lets_nobody_in_and_a_later_a
                 endpoint.server.driver.turn()
                 assert (await client.closed())[0] == TOKEN_REVOKED.code
             status, text = await refused(endpoint.url, "x")
-            assert (status, text) == (401, "You are not let in: that you were let in has been revoked\n")
+            assert (status, text) == (401, "You may not connect: your access has been revoked\n")
             assert callback.answers["cache"] == 1
             now[0] += 1
             async with plain(endpoint.url, **bearer("y")):  # another session: the server is asked anew
@@ -225,7 +225,7 @@ async def test_a_token_is_taken_back_by_a_command(tmp_path: Path, file: Path) ->
             assert await process.ended() == 0
         async with ingeborg(tmp_path, *command, "--token", str(tmp_path / "none")) as process:
             assert await process.ended() == 2
-            assert "it is no JWT" in process.said()
+            assert "it is not a JWT" in process.said()
         async with ingeborg(tmp_path, *command, "--jti", "t", "--expires-at", "5") as process:
             assert await process.ended() == 1
             assert "bad_state" in process.said()

@@ -127,10 +127,10 @@ async def test_the_page_is_told_whether_it_would_be_let_in(tmp_path: Path) -> No
         assert (await get(endpoint, "/console"))[0] == 200  # the files need no token
         status, headers, body = await get(endpoint, "/console/access")
         assert (status, headers["www-authenticate"]) == (401, "Bearer")
-        assert b"wants a token" in body
+        assert b"requires a token" in body
         bad = "Authorization: Bearer a.b.c\r\n"
         status, headers, body = await get(endpoint, "/console/access", bad)
-        assert (status, body) == (401, b"The token is not accepted: it is no JWT\n")
+        assert (status, body) == (401, b"The token is not accepted: it is not a JWT\n")
         good = f"Authorization: Bearer {make_token(keys, 'ann')}\r\n"
         assert (await get(endpoint, "/console/access", good))[0] == 200
         assert (await get(endpoint, "/console/access?origin=http://localhost:9000", good))[0] == 200
