@@ -1,7 +1,7 @@
-"""What the suites ask a store, each question in every way that the contract has for it.
+"""The questions that the suites ask a store, each in every way that the contract has for it.
 
-Owns: the names that tests use, one call that subscribes, and one that compares all that can be read with what is
-wanted. Must never: know what a test has done.
+Owns: the names that tests use, one call that subscribes, and one that compares everything readable with the expected
+state. Must never: know what a test has done.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ODD_TOPICS = [
     " ",
     "a ",
     "a/b",
-    "a\u00e9",  # composed and decomposed are two topics: byte for byte
+    "a\u00e9",  # composed and decomposed forms are two topics: the store compares bytes
     "ae\u0301",
     "\N{SNOWMAN}",
     "\U0001f4fb" * 256,  # 1,024 bytes in 256 characters
@@ -50,14 +50,14 @@ ODD_TOPICS = [
 ODD_CLIENTS = ["c", "cc", "c/", "c ", "C", "7", "07", "é", "\U0001f4fb" * 32, "n" * 128, "n" * 127 + "m"]
 
 NUL_CLIENTS = ["\0", "a\0", "a\0b", "a", "\0a", "a\0" * 64]
-"""As `ODD_CLIENTS`, with the one character that ends a text in C."""
+"""``ODD_CLIENTS``, and the one character that ends a string in C."""
 
 PIZZA = '{"food":["pizza"]}'
 SOUP = '{"food":["soup"]}'
 CHEAP = '{"price":[{"numeric":["<",10]}]}'
 
 LONGEST = ['{"a":["%s"]}' % (letter * (4_096 - len('{"a":[""]}'))) for letter in "xy"]
-"""Two filters as long as there may be, with the same beginning."""
+"""Two filters of the greatest length, with the same beginning."""
 
 ODD_FILTERS = [PIZZA, "{}", '{"\u00e9":["\U0001f4fb"]}', '{"\\u0000":[""]}', "f" * 512, "f" * 511, "F" * 511, *LONGEST]
 
@@ -66,7 +66,7 @@ LATER = Term(False, 4e9)
 BOTH = Term(True, 4e9 + 0.5)
 
 KINDS = [(None, None), (None, GONE), (PIZZA, None), (PIZZA, BOTH)]
-"""Filter and term of a subscription."""
+"""A subscription's filter and term."""
 
 of_each_kind = pytest.mark.parametrize(
     ("filter", "term"), KINDS, ids=["plain", "expiring", "filtered", "filtered-expiring"]
@@ -75,21 +75,21 @@ of_each_kind = pytest.mark.parametrize(
 BAD_CURSORS = ["", "x", "0", "é", "g" * 64, "00", " " * 64, "A" * 64, "9" * 200, "-1", "null"]
 
 Record = dict[str | None, Term | None]
-"""What a client has at a topic: filters and their terms. Empty: nothing."""
+"""A client's record at a topic: filters and their terms. Empty: nothing."""
 
 Held = dict[tuple[str, str], Record]
-"""By client and topic."""
+"""Records by client and topic."""
 
 Answer = TypeVar("Answer")
 
 
 def numbered(number: int) -> str:
-    """A filter that is no other number's."""
+    """Return a filter that no other number has."""
     return f'{{"n":[{number}]}}'
 
 
 def of_slot(slot: int, count: int) -> list[str]:
-    """Topics of one slot."""
+    """Return topics of one slot."""
     return list(itertools.islice((topic for topic in map(str, itertools.count()) if slot_of(topic) == slot), count))
 
 
@@ -109,20 +109,20 @@ async def add(
 async def made(
     store: Store, client: str, topics: Sequence[str], filter: str | None = None, term: Term | None = GONE
 ) -> list[Subscription]:
-    """Subscribe, and what the store has of it then."""
+    """Subscribe, and return what the store then has."""
     await add(store, client, topics, filter, term)
     return [await one(store, client, topic, filter) for topic in topics]
 
 
 async def one(store: Store, client: str, topic: str, filter: str | None = None) -> Subscription:
-    """The client's subscription with this filter, which it has."""
+    """Return the client's subscription with this filter, which has to exist."""
     (record,) = await store.subscriptions_of([(client, topic)])
     (found,) = (each for each in record if each.filter == filter)
     return found
 
 
 async def _said(asked: Callable[..., Awaitable[Answer]], now: Callable[..., Answer | None], *arguments: Any) -> Answer:
-    """The answer, which is the same where the store gives it at once."""
+    """Return the answer, after checking that an immediate answer is the same."""
     at_once = now(*arguments)
     found = await asked(*arguments)
     assert at_once is None or _plain(at_once) == _plain(found)
@@ -130,7 +130,7 @@ async def _said(asked: Callable[..., Awaitable[Answer]], now: Callable[..., Answ
 
 
 def _plain(answer: Any) -> Any:
-    """As it can be compared: clients come in any order."""
+    """Return the answer in a comparable form: clients come in any order."""
     match answer:
         case (list(sets), dict(pages)):
             return [sorted(found) for found in sets], pages
@@ -138,7 +138,7 @@ def _plain(answer: Any) -> Any:
 
 
 async def subscribers_of(store: Store, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
-    """Those without a filter, and first pages of the filters."""
+    """Return the clients without a filter, and the first pages of filters."""
     sets, pages = await _said(store.subscribers, store.subscribers_now, topics)
     assert all(len(found) == len(set(found)) for found in sets)
     assert all(page for page, _ in pages.values())
@@ -146,13 +146,13 @@ async def subscribers_of(store: Store, topics: Sequence[str]) -> tuple[list[Subs
 
 
 async def subscribers(store: Store, topics: Sequence[str]) -> list[set[str]]:
-    """Those without a filter."""
+    """Return the clients without a filter."""
     sets, _ = await subscribers_of(store, topics)
     return [set(found) for found in sets]
 
 
 async def filters(store: Store, topic: str, limit: int = 100) -> set[tuple[str, str]]:
-    """All pages of the topic's clients and filters, each there once."""
+    """Return all pages of the topic's clients and filters; each has to come once."""
     _, pages = await subscribers_of(store, [topic])
     assert set(pages) <= {topic}
     page, cursor = pages.get(topic, ([], None))
@@ -165,12 +165,12 @@ async def filters(store: Store, topic: str, limit: int = 100) -> set[tuple[str, 
 
 
 async def subscribed(store: Store, client: str, topics: Sequence[str]) -> list[bool]:
-    """Whether it has anything."""
+    """Return whether the client has anything at each topic."""
     return await _said(store.subscribed, store.subscribed_now, client, topics)
 
 
 async def topics_of(store: Store, client: str, limit: int = 100) -> list[str]:
-    """All pages of a client's topics, each checked for its size."""
+    """Return all pages of a client's topics, after checking the size of each page."""
     topics: list[str] = []
     cursor = None
     while True:
@@ -182,9 +182,9 @@ async def topics_of(store: Store, client: str, limit: int = 100) -> list[str]:
 
 
 async def expiring(store: Store, slot: int, limit: int = 100) -> list[Subscription]:
-    """All pages of the slot's subscriptions with a term, each there once.
+    """Return all pages of the slot's subscriptions with a term; each has to come once.
 
-    Of a store that may bring one with a former term, or one that is gone, those that are so.
+    Some stores can list a subscription with an earlier term, or one that is gone: this returns only current ones.
     """
     found: list[Subscription] = []
     cursor = None
@@ -202,7 +202,8 @@ async def expiring(store: Store, slot: int, limit: int = 100) -> list[Subscripti
 
 
 async def everything(store: Store) -> Counter[Subscription]:
-    """How often each subscription comes among all of them; each page checked for its size and its shape."""
+    """Return how often each subscription comes in a listing of everything, after checking each page's size and
+    shape."""
     found: Counter[Subscription] = Counter()
     async for page in store.all_subscriptions():
         assert 1 <= sum(len(plain) + len(others) for _, plain, others in page) <= PAGE_SUBSCRIPTIONS
@@ -216,29 +217,29 @@ async def everything(store: Store) -> Counter[Subscription]:
 
 
 async def listen(store: Store, clients: Sequence[str], incarnation: str) -> list[Location]:
-    """The new location of each client."""
+    """Return the new location of each client."""
     return [location for location, _ in await store.listen(clients, incarnation)]
 
 
 async def ended(store: Store, client: str) -> Ended | None:
-    """What has ended of the client, in order."""
+    """Return the client's ended subscriptions, sorted."""
     (found,) = await store.ended([client])
     return None if found is None else in_order(found)
 
 
 def in_order(found: Ended) -> Ended:
-    """Its names sorted."""
+    """Return it with sorted names."""
     return Ended(sorted(found.subscriptions, key=lambda name: (name[0], name[1] or "")), found.total)
 
 
 async def shows(wanted: Held, *handles: Store, clients: Iterable[str] = (), is_all: bool = True) -> None:
-    """Compare all that each handle can be asked about these clients and topics.
+    """Compare everything that each handle can answer about these clients and topics.
 
     Args:
-        wanted: What they have.
-        handles: They all have to say the same.
-        clients: More of them, who have nothing.
-        is_all: Nothing else is in the store.
+        wanted: The expected records.
+        handles: Handles that all have to answer the same.
+        clients: More clients, which have nothing.
+        is_all: Whether the store has nothing else.
     """
     topics = [*sorted({topic for _, topic in wanted}), "a topic of nobody"]
     clients = [*sorted({client for client, _ in wanted} | set(clients)), "nobody"]

@@ -1,8 +1,8 @@
 """The stores the contract suites run on.
 
 Owns: the `open_store` fixture and the tables of stores. A new store adds one entry to ``STORES``: its id and an async
-context manager that makes one empty underlying storage and yields a function; each call of that function opens another
-handle on the storage, as another endpoint process would have it. Must never: know what the suites test.
+context manager. That makes one empty underlying storage and yields a function. Each call of the function opens another
+handle on the storage, as another endpoint process would. Must never: know what the suites test.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Storage = Callable[[Path], AbstractAsyncContextManager[OpenStore]]
 
 @asynccontextmanager
 async def embedded(directory: Path) -> AsyncIterator[OpenStore]:
-    """LMDB in the directory; every handle has writer processes of its own, as every endpoint has."""
+    """Open LMDB in the directory; every handle has its own writer processes, as every endpoint does."""
     async with AsyncExitStack() as handles:
 
         async def open_store() -> Store:
-            store = forked(EmbeddedStore(directory / "store", timeout_s=60.0))  # a disk that others use, too
+            store = forked(EmbeddedStore(directory / "store", timeout_s=60.0))  # other processes use the disk
             await store.open()
             handles.push_async_callback(store.close)
             return store
@@ -47,7 +47,7 @@ STORES: dict[str, Storage] = {
 }
 
 ALL: dict[str, Storage] = {**STORES, "simulator": virtual}
-"""And the one that the simulator's endpoints have, which is held to the contract as well."""
+"""All stores, and the one that the simulator's endpoints have, which passes the contract suites as well."""
 
 HERE = Path(__file__).parent
 
@@ -62,13 +62,14 @@ LARGE = {
     "test_what_stays_comes_once_among_all_while_others_come_and_go",
     MODEL,
 }
-"""Tests whose many thousand requests show nothing of TLS that a few do not, and take two minutes over it."""
+"""Tests with many thousand requests: they show no more about TLS than a few requests do, and take two minutes over
+it."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Only `make prove` runs the double over TLS, which is the same double (``tests/riak/test_security.py`` has its
-    connections), and what is large on the double, which the embedded store does in every run."""
+    """Only `make prove` runs the double over TLS, because it is the same double (``tests/riak/test_security.py`` has
+    its connections). The same holds for large tests on the double, which every run does on the embedded store."""
     for item in items:
         if HERE not in item.path.parents or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
             continue
@@ -79,7 +80,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(params=sorted(ALL))
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
-    """Opens handles on one new, empty storage; closes them after the test. A suite parametrizes it for less stores."""
+    """Open handles on one new, empty storage, and close them after the test. A suite can parametrize it for fewer
+    stores."""
     if request.param == "riak-double-tls" and request.node.originalname in LARGE and "CONTRACT_LARGE" not in os.environ:
         wants.skip("two minutes more", "CONTRACT_LARGE=1 runs what is large over TLS too")
     async with ALL[request.param](tmp_path) as opener:
@@ -88,11 +90,11 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
 @pytest.fixture
 async def store(open_store: OpenStore) -> Store:
-    """One handle."""
+    """Return one handle."""
     return await open_store()
 
 
 @pytest.fixture
 async def other(open_store: OpenStore, store: Store) -> Store:
-    """A second handle on the storage of ``store``."""
+    """Return a second handle on the storage of ``store``."""
     return await open_store()

@@ -1,5 +1,5 @@
-"""What the contract says of the journal of retained messages, on the stores that have one and on the simulator's; and
-that Riak says that it has none."""
+"""The contract's rules for the journal of retained messages, on the stores that have one and on the simulator's. Riak
+has to say that it has none."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from tests.contract.virtual import virtual
 ALL: dict[str, Storage] = {"embedded": embedded, "simulator": virtual}
 
 TOP = VOID - 1
-"""The greatest stamp there may be."""
+"""The greatest possible stamp."""
 
 
 @pytest.fixture(params=sorted(ALL))
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
-    """Opens handles on one new, empty storage; closes them after the test."""
+    """Open handles on one new, empty storage, and close them after the test."""
     async with ALL[request.param](tmp_path) as opener:
         yield opener
 
 
 def message(slot: int, stamp: int, payload: bytes = b"{}", topic: str = "rock") -> RetainedMessage:
-    """One that is no other place's."""
+    """Return a message that differs from those of all other places."""
     return RetainedMessage(slot, stamp, topic, payload, f"origin {slot}", stamp % 1_000_000, 1.5 + stamp % 1_000)
 
 
 async def read(store: Store, slots: list[int], limit: int = 100) -> tuple[list[RetainedMessage], dict[int, int]]:
-    """All pages: messages and floors."""
+    """Return all pages: messages and floors."""
     found: list[RetainedMessage] = []
     floors: dict[int, int] = {}
     cursor = None
@@ -99,7 +99,7 @@ async def test_what_goes_between_two_pages_is_missed_nowhere(store: Store) -> No
     await store.keep([message(1, stamp) for stamp in range(6)], [], [])
     first, floors, cursor = await store.retained([1], None, 2)
     assert ([kept.stamp for kept in first], floors) == ([0, 1], [])
-    # The one that the page ended with, too.
+    # Including the last message of the page.
     await store.keep([message(1, 9)], [(1, 1), (1, 2), (1, 3)], [(1, 3)])
     rest, floors, cursor = await store.retained([1], cursor, 10)
     assert ([kept.stamp for kept in rest], floors, cursor) == ([4, 5, 9], [(1, 3)], None)
@@ -144,7 +144,7 @@ async def test_a_void_floor_stays_where_the_slot_is_not_whole(store: Store, othe
     messages = [message(1, 9), message(2, 9)]
     assert await read(store, [1, 2, 3]) == (messages, {1: VOID, 2: 4, 3: 5})
     await store.keep([], [(1, 9)], [(1, TOP)])
-    await store.keep([], [], [], [1])  # whole, and no floor is given
+    await store.keep([], [], [], [1])  # whole, but without a floor
     assert await read(other, [1, 2]) == (messages[1:], {1: VOID, 2: 4})
     assert await store.retained_top() == TOP
 
@@ -191,7 +191,7 @@ async def test_a_life_of_the_cluster_ends_at_the_greatest_stamp_before_the_next_
 async def test_lives_that_began_at_the_same_moment_are_one(store: Store, other: Store) -> None:
     await store.reach(["a"], 3)
     assert await store.reach(["b"], 4) == ([("a", 3)], 4)
-    assert await other.reach(["c"], 5) == ([("a", 3), ("b", 4)], 5)  # it has not heard of "b" yet
+    assert await other.reach(["c"], 5) == ([("a", 3), ("b", 4)], 5)  # it does not know "b" yet
     assert await other.reach(["b", "c"], 6) == ([("a", 3)], 6)
     assert await store.reach(["d"], 0) == ([("a", 3), ("b", 6), ("c", 6)], 6)
 
@@ -219,7 +219,7 @@ async def test_a_page_has_so_many_bytes_or_one_message(store: Store) -> None:
 
 async def test_a_cursor_that_is_none_is_refused(store: Store) -> None:
     for cursor in ("", "x", "00", "0" * 19, "0" * 21):
-        with pytest.raises(ValueError, match="is no cursor"):
+        with pytest.raises(ValueError, match="cursor"):
             await store.retained([1], cursor, 10)
 
 

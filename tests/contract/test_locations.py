@@ -1,4 +1,4 @@
-"""What the contract says of locations and of what has ended, on every store of ``conftest.ALL``."""
+"""The contract's rules for locations and ended subscriptions, on every store of ``conftest.ALL``."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ async def test_listen_numbers_rise_over_all_handles(store: Store, other: Store) 
 
 
 async def test_a_listen_number_is_above_any_that_has_returned(store: Store, other: Store) -> None:
-    # Rounds of concurrent listens: two of one round may draw the same number, none a number of an earlier round.
+    # Rounds of concurrent listens: two listens of one round can draw the same number, but never that of an earlier
+    # round.
     highest = 0
     for round_ in range(10):
         drawn = await asyncio.gather(
@@ -82,7 +83,7 @@ async def test_a_listen_number_is_above_any_that_has_returned(store: Store, othe
         locations = [locations[0] for locations in drawn]
         assert min(location.number for location in locations) > highest
         highest = max(location.number for location in locations)
-        # The greatest by rank is true, at both.
+        # Both handles return the greatest by rank.
         assert await store.locations(["ann"]) == [max(locations, key=lambda location: location.rank)]
         assert await other.locations(["ann"]) == await store.locations(["ann"])
 
@@ -101,7 +102,7 @@ async def test_unlisten_leaves_a_newer_mapping(store: Store, other: Store) -> No
     (new,) = await listen(other, ["ann"], "there")
     await store.unlisten([("ann", old)])
     assert await store.locations(["ann"]) == [new]
-    (newest,) = await listen(store, ["ann"], "here")  # the same endpoint once more is newer, too
+    (newest,) = await listen(store, ["ann"], "here")  # a second time at the same endpoint is newer, too
     await store.unlisten([("ann", old)])
     assert await other.locations(["ann"]) == [newest]
 
@@ -133,7 +134,7 @@ async def test_many_and_odd_clients_listen(store: Store, other: Store) -> None:
     assert await store.locations(clients) == [location._replace(online=False) for location in locations]
 
 
-# --- what has ended
+# --- ended subscriptions
 
 
 async def test_nothing_has_ended_of_a_client_that_lost_nothing(store: Store) -> None:
@@ -148,7 +149,7 @@ async def test_a_client_whose_subscription_has_ended_is_told_by_its_listen(store
     assert [said for _, said in await store.listen(["ann", "bob"], "here")] == [None, None]
     assert await other.end([([rock], None, False), ([bobs], None, False)]) == [[rock], [bobs]]
     await add(store, "bob", ["rock"])
-    for handle in (store, other, store):  # for as long as it is not forgotten
+    for handle in (store, other, store):  # repeatedly, until the store forgets it
         found = await handle.listen(["bob", "nobody", "ann"], "there")
         assert [said for _, said in found] == [None, None, Ended([("rock", PIZZA)], 1)]
         assert await store.locations(["bob", "nobody", "ann"]) == [location for location, _ in found]
@@ -196,7 +197,7 @@ async def test_the_latest_are_named_and_all_are_counted(store: Store, other: Sto
     assert len(found.subscriptions) == ENDED_MAX
     assert found.total == ENDED_MAX + 150
     assert {(each.topic, each.filter) for each in mine[ENDED_MAX:]} < set(found.subscriptions)
-    # Whether what is counted without its name has been subscribed to again nobody knows.
+    # Nobody knows whether the client has subscribed again to what is counted without a name.
     await store.subscribe([Subscribe("ann", topics, filter, GONE) for filter in (None, PIZZA)])
     assert await ended(other, "ann") == Ended([], 150)
 
@@ -228,7 +229,7 @@ async def test_odd_topics_clients_and_filters_are_named_whole(store: Store, othe
         assert await ended(other, client) == in_order(Ended(names, len(names)))
 
 
-# --- clearing up
+# --- cleaning up
 
 
 async def test_clearing_up_leaves_all_that_is_young_or_in_use(store: Store, other: Store) -> None:
@@ -243,7 +244,7 @@ async def test_clearing_up_leaves_all_that_is_young_or_in_use(store: Store, othe
         assert await other.tidy(3600.0) == 0
     assert await ended(store, "ann") == Ended([("jazz", PIZZA)], 1)
     assert await store.locations(["ann", "bob"]) == before
-    await asyncio.sleep(0.01)  # so that what is forgotten is of the past
+    await asyncio.sleep(0.01)  # so that the forgotten records are in the past
     for _ in range(3):
         await other.tidy(0.0)
     (now,) = await store.locations(["bob"])

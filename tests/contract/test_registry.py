@@ -1,4 +1,4 @@
-"""What the contract says of the registry, of seen hashes and of the cluster's settings, on every store of
+"""The contract's rules for the registry, seen hashes and the cluster's settings, on every store of
 ``conftest.STORES``."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ingeborg.broker.store.base import Endpoint, Settings, Store, StoreUnavailab
 from ingeborg.broker.store.riak import RiakStore
 from tests.contract.conftest import STORES, OpenStore
 
-# The simulator's store knows no settings.
+# The simulator's store has no settings.
 pytestmark = pytest.mark.parametrize("open_store", sorted(STORES), indirect=True)
 
 ONE, OTHER = Settings(replication=True, history="memory"), Settings(replication=False, history="store")
@@ -41,8 +41,8 @@ async def test_many_hashes_at_once(store: Store, other: Store) -> None:
 async def test_a_hash_is_forgotten_after_its_time(store: Store) -> None:
     (payload,) = hashes(1)
     assert await store.seen([payload], 0.05) == [False]
-    # The clock is the store's, so this is waited out. A late wake-up does no harm; a store that counts whole seconds
-    # may keep the hash for longer, and each look extends the time: hence longer and longer waits.
+    # The clock is the store's, so the test has to wait. A late wake-up does no harm. A store that counts whole seconds
+    # may keep the hash for longer, and each call extends the time: hence the growing waits.
     for wait_s in (0.1, 1.5, 3.0, 6.0):
         await asyncio.sleep(wait_s)
         if not (await store.seen([payload], 0.05))[0]:
@@ -150,7 +150,7 @@ async def test_processes_that_record_first_ones_at_the_same_time_agree(store: St
     said = await asyncio.gather(store.settings(ONE), other.settings(OTHER))
     found = await store.settings()
     assert [*said] == [found, found] or isinstance(store, RiakStore)
-    assert found in (ONE, OTHER, Settings(replication=False, history="memory"))  # or what both promise
+    assert found in (ONE, OTHER, Settings(replication=False, history="memory"))  # or the common part
     assert await store.settings(ONE) == await other.settings(OTHER) == found
 
 
@@ -189,4 +189,4 @@ async def test_a_closed_store_is_unavailable(open_store: OpenStore, store: Store
     ):
         with pytest.raises(StoreUnavailable):
             await operation
-    assert await store.endpoints() == []  # a sibling's handle is not affected
+    assert await store.endpoints() == []  # another handle is not affected

@@ -1,4 +1,4 @@
-"""What the contract says of revoked tokens, on every store of ``conftest.ALL``."""
+"""The contract's rules for revoked tokens, on every store of ``conftest.ALL``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_one_too_many_is_refused_and_changes_nothing(store: Store, other: 
     with pytest.raises(TooManyRevocations, match="4,096 revocations have not expired"):
         await other.revoke([SUBJECT, tokens[0]._replace(expires_at=LATER + 9)])
     assert sorted(await other.revocations()) == tokens
-    await other.revoke([tokens[0]._replace(expires_at=LATER + 9)])  # of one that is there
+    await other.revoke([tokens[0]._replace(expires_at=LATER + 9)])  # replaces a recorded one
     assert sorted(await store.revocations())[0].expires_at == LATER + 9
 
 

@@ -1,6 +1,6 @@
-"""What the contract says of subscriptions, on every store of ``conftest.ALL``.
+"""The contract's rules for subscriptions, on every store of ``conftest.ALL``.
 
-A store takes a filter for a text: none of these tests needs one that anybody could match.
+To a store a filter is a text: none of these tests needs one that can match.
 """
 
 from __future__ import annotations
@@ -69,18 +69,18 @@ from tests.contract.asking import (
 from tests.contract.conftest import ALL, OpenStore
 
 MORE_THAN_A_PAGE = 1_400
-"""Filters of a topic, of which the first page of no store has all."""
+"""More filters of a topic than any store's first page has."""
 
 OF_ANN: Record = {None: GONE, PIZZA: None, SOUP: BOTH}
-"""Something of all kinds."""
+"""A record with something of every kind."""
 
 
 async def give(store: Store, client: str, topics: list[str], record: Record) -> None:
-    """All of it in one batch."""
+    """Add the whole record in one batch."""
     await store.subscribe([Subscribe(client, topics, filter, term) for filter, term in record.items()])
 
 
-# --- there
+# --- present
 
 
 async def test_a_new_store_has_nothing(store: Store) -> None:
@@ -105,7 +105,7 @@ async def test_empty_batches_are_fine(store: Store) -> None:
 
 @of_each_kind
 async def test_it_is_there_for_whoever_asks(store: Store, other: Store, filter: str | None, term: Term | None) -> None:
-    for _ in range(2):  # again it is the same
+    for _ in range(2):  # the second time changes nothing
         await store.subscribe(
             [Subscribe("ann", ["rock", "jazz", "rock"], filter, term), Subscribe("bob", ["jazz"], filter, term)]
         )
@@ -114,7 +114,7 @@ async def test_it_is_there_for_whoever_asks(store: Store, other: Store, filter: 
     for _ in range(2):
         await other.unsubscribe([("ann", ["rock", "rock", "never had"], None)])
         await shows({**wanted, ("ann", "rock"): {}, ("ann", "never had"): {}}, store, other)
-    await add(store, "bob", ["rock"], filter, term)  # what is empty can be filled again
+    await add(store, "bob", ["rock"], filter, term)  # an empty record can be filled again
     await shows({**wanted, ("ann", "rock"): {}, ("bob", "rock"): {filter: term}}, store, other)
 
 
@@ -152,7 +152,7 @@ async def test_a_store_that_reads_memory_says_it_at_once(store: Store) -> None:
         partial(store.locations_now, ["client 1"]),
     ]
     for ask in asked if store.shape.reads_memory else ():
-        assert any(ask() is not None for _ in range(1_000))  # a busy machine may have other things to do
+        assert any(ask() is not None for _ in range(1_000))  # a busy machine can delay this
 
 
 async def test_a_set_is_the_callers_to_change(store: Store) -> None:
@@ -306,7 +306,7 @@ async def test_one_that_is_made_anew_has_a_greater_stamp_whatever_was_between(
     assert stamps == sorted(set(stamps))
 
 
-# --- taken out
+# --- removed
 
 
 async def test_one_with_a_filter_is_taken_out_and_all_else_stays(store: Store, other: Store) -> None:
@@ -341,7 +341,7 @@ async def test_without_a_filter_all_of_the_client_is_taken_out_and_nothing_of_ot
     assert await ended(store, "a") is None
 
 
-# --- in place of all else
+# --- replacing everything else
 
 
 @of_each_kind
@@ -404,11 +404,11 @@ async def test_one_that_replaces_stays_beside_one_that_is_added(store: Store, ot
         *(add(other, "ann", [topic], SOUP) for topic in topics),
     )
     for record in await store.subscriptions_of([("ann", topic) for topic in topics]):
-        # What one of two writers that missed each other has taken out may come back, by the union.
+        # The union can bring back what one of two writers that missed each other has removed.
         assert {PIZZA} <= {each.filter for each in record} <= {PIZZA, SOUP, CHEAP}
 
 
-# --- how many
+# --- limits
 
 
 async def test_a_client_has_no_more_than_its_number_of_filters_at_a_topic(store: Store, other: Store) -> None:
@@ -416,12 +416,12 @@ async def test_a_client_has_no_more_than_its_number_of_filters_at_a_topic(store:
     full: Record = {numbered(each): (None, GONE)[each % 2] for each in range(FILTERS_MAX)}
     await give(store, "ann", ["rock"], dict(list(full.items())[:half]))
     await give(other, "ann", ["rock"], dict(list(full.items())[half:]))
-    await add(store, "ann", ["rock"])  # which has none
+    await add(store, "ann", ["rock"])  # ann has no filter yet
     for handle, term in ((store, None), (other, GONE)):
         with pytest.raises(TooManyFilters):
             await add(handle, "ann", ["rock"], PIZZA, term)
         await shows({("ann", "rock"): {None: None, **full}}, other)
-        await add(handle, "ann", ["rock"], numbered(3), LATER)  # which it has
+        await add(handle, "ann", ["rock"], numbered(3), LATER)  # ann has it already
         full[numbered(3)] = LATER
     await store.subscribe([Subscribe("ann", ["jazz"], PIZZA), Subscribe("bob", ["rock"], PIZZA)])
     await store.unsubscribe([("ann", ["rock"], numbered(0))])
@@ -445,7 +445,7 @@ async def test_what_was_written_beside_a_topic_with_too_many_is_whole(store: Sto
     topics = [f"topic {number}" for number in range(300)]
     with pytest.raises(TooManyFilters):
         await add(store, "ann", [*topics[:150], "rock", *topics[150:]], PIZZA, GONE)
-    await add(store, "bob", ["rock"], PIZZA)  # behind what was under way
+    await add(store, "bob", ["rock"], PIZZA)  # after the calls under way
     records = await other.subscriptions_of([("ann", topic) for topic in topics])
     wanted: Held = {
         ("ann", topic): {PIZZA: GONE} if found else {} for topic, found in zip(topics, records, strict=True)
@@ -483,7 +483,7 @@ async def test_a_topic_that_stays_subscribed_comes_once_whatever_becomes_of_it(s
         seen.update(page)
         if cursor is None:
             break
-        # Between the pages topics come and go; sometimes the very one that the cursor stands on.
+        # Between the pages, topics come and go, sometimes the very one that the cursor points to.
         gone = [topic for topic in page if topic in leaving][-1:] + leaving[step : step + 2]
         await other.unsubscribe([("ann", gone, None)])
         kept = page[-1] if page[-1] in staying else "x"
@@ -591,7 +591,7 @@ async def test_a_cursor_of_elsewhere_is_refused(store: Store, cursor: str) -> No
         await store.expiring(slot_of("rock"), cursor, 10)
 
 
-# --- all of them
+# --- everything
 
 
 async def test_all_of_them_come_once_whole_pages_too(store: Store, other: Store) -> None:
@@ -622,7 +622,7 @@ async def test_what_stays_comes_once_among_all_while_others_come_and_go(store: S
     async for page in store.all_subscriptions():
         rows = [each for topic, plain, others in page for each in (*(Subscription(topic, c) for c in plain), *others)]
         found.update(rows)
-        # Among them the very one that the page ended with, and those of the topic that it ended in.
+        # Among them the very last one of the page, and others of the topic in which the page ended.
         await other.unsubscribe([("ann", leaving[step : step + 99], None), ("leaver", ["hit"], None)])
         if rows[-1] not in staying:
             await other.unsubscribe([(rows[-1].client, [rows[-1].topic], rows[-1].filter)])
@@ -724,7 +724,7 @@ async def test_each_entry_is_answered_for_itself(store: Store) -> None:
     assert await ended(store, "ann") == Ended([("a", None), ("a", PIZZA), ("b", None), ("c", None)], 4)
 
 
-# --- at the same time
+# --- concurrency
 
 
 async def test_a_client_that_listens_keeps_them_or_is_told(store: Store, other: Store) -> None:
@@ -785,7 +785,7 @@ async def test_of_one_with_a_term_and_one_without_at_the_same_time_the_latter_co
 
 
 async def test_concurrent_writers_make_the_union(store: Store, other: Store) -> None:
-    # Each handle under way eighty times at once, all on the same two topics.
+    # Each handle has eighty concurrent operations, all on the same two topics.
     kinds = [(None, GONE), *((numbered(number), (None, LATER)[number % 2]) for number in range(39))]
     writers = itertools.cycle([store, other])
     await asyncio.gather(
@@ -860,14 +860,14 @@ async def test_a_closed_store_is_unavailable_and_may_be_closed_twice(open_store:
         for now in (partial(mine.subscribed_now, "ann"), mine.subscribers_now):
             with pytest.raises(StoreUnavailable):
                 now(["rock"])
-    await shows({("ann", "rock"): {None: GONE}}, store)  # a sibling's handle is not affected
+    await shows({("ann", "rock"): {None: GONE}}, store)  # another handle is not affected
 
 
 async def test_closing_ends_what_is_under_way(open_store: OpenStore) -> None:
     mine = await open_store()
     topics = [f"t{topic}" for topic in range(2_000)]
     under_way = [asyncio.create_task(add(mine, f"c{index}", topics, *KINDS[index])) for index in range(4)]
-    await asyncio.sleep(0)  # each has begun
+    await asyncio.sleep(0)  # let each one begin
     await mine.close()
     for outcome in await asyncio.gather(*under_way, return_exceptions=True):
         assert outcome is None or isinstance(outcome, StoreUnavailable)
@@ -882,7 +882,7 @@ FILTERS = st.sampled_from([None, PIZZA, SOUP])
 TERMS = st.sampled_from([None, GONE, LATER, BOTH])
 SOME = st.lists(CLIENTS, max_size=2, unique=True)
 PLACES = st.sampled_from(["it", "before", "none"])  # the location given to `end`
-# One row of a client in a batch: in which order those of a batch are done nobody says.
+# One row per client in a batch: the order of several rows is undefined.
 ROWS = st.lists(st.tuples(CLIENTS, TOPICS, FILTERS, TERMS, st.booleans()), max_size=3, unique_by=lambda row: row[0])
 STEPS = st.one_of(
     st.tuples(st.just("subscribe"), HANDLE, ROWS),
@@ -897,16 +897,16 @@ Key = tuple[str, str, str | None]
 
 
 class Model:
-    """What the contract says, as dictionaries; by client, topic and filter."""
+    """The contract's rules, as dictionaries by client, topic and filter."""
 
     def __init__(self) -> None:
         self.held: dict[Key, Subscription] = {}
-        self.past: dict[Key, list[Subscription]] = {}  # all that had a term, the first one first
+        self.past: dict[Key, list[Subscription]] = {}  # all that had a term, in order
         self.ended: dict[str, list[tuple[str, str | None]]] = {}
-        self.locations: dict[str, list[Location]] = {}  # by client: all that it had, the last one last
+        self.locations: dict[str, list[Location]] = {}  # by client, in order
 
     def subscribe(self, row: Subscribe, topic: str, found: Subscription) -> None:
-        """The store has this now."""
+        """Apply a row, with what the store has now."""
         key = row.client, topic, row.filter
         before = self.held.get(key)
         if row.replace:
@@ -923,13 +923,13 @@ class Model:
         self.ended[row.client] = [each for each in names if each[0] != topic or not (row.replace or each[1] == key[2])]
 
     def unsubscribe(self, client: str, topics: list[str], filter: str | None) -> None:
-        """That one, or all."""
+        """Remove one subscription, or all."""
         for key in [key for key in self.held if key[0] == client and key[1] in topics]:
             if filter is None or key[2] == filter:
                 del self.held[key]
 
     def end(self, subscriptions: list[Subscription], location: Location | None, only: bool) -> list[Subscription]:
-        """One entry."""
+        """Apply one entry."""
         out = []
         for each in subscriptions:
             held = self.held.get((each.client, each.topic, each.filter))
@@ -942,18 +942,18 @@ class Model:
         return out
 
     def location(self, client: str) -> Location | None:
-        """Where it is."""
+        """Return the client's current location."""
         return self.locations[client][-1] if client in self.locations else None
 
 
 class Played:
-    """Steps against two handles, under names of their own."""
+    """Runs steps against two handles, under its own names."""
 
     def __init__(self, handles: list[Store], mark: str) -> None:
         self.handles, self.mark, self.model = handles, mark, Model()
 
     async def step(self, name: str, store: Store, batch: list[Any]) -> None:
-        """One operation, and what the model makes of it."""
+        """Run one operation on the store and the model."""
         model, mark = self.model, self.mark
         if name == "listen":
             clients = [mark + client for client in batch]
@@ -984,7 +984,8 @@ class Played:
     def entry(
         self, client: str, topics: list[str], only: bool, place: str
     ) -> tuple[list[Subscription], Location | None, bool]:
-        """Of an ``end``: those that there are by now or were last, or of one the first that there was."""
+        """Return an entry of ``end``: the current or last subscriptions; without ``only``, the first topic's first
+        one."""
         pasts = [past for key, past in self.model.past.items() if key[0] == client and key[1] in topics]
         chosen = [past[-1 if only or number else 0] for number, past in enumerate(pasts)]
         where = self.model.locations.get(client, [])
@@ -992,7 +993,7 @@ class Played:
         return chosen, given, only
 
     async def compare(self) -> None:
-        """All that can be read."""
+        """Compare everything readable."""
         clients = [self.mark + name for name in ("a", "b", "a\0", "é", "never")]
         wanted: Held = {
             (client, self.mark + topic): {} for client in clients for topic in ("a", "b", "ab", "é", "never")
@@ -1011,7 +1012,7 @@ class Played:
 
 @pytest.mark.parametrize("kind", sorted(ALL))
 def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_path: Path) -> None:
-    # One storage for all examples, because opening it takes longer than an example: each has names of its own.
+    # One storage for all examples, because opening it takes longer than an example: each example has its own names.
     fresh = itertools.count()
 
     async def check(handles: list[Store], steps: list[tuple[str, int, list[Any]]]) -> None:

@@ -1,6 +1,7 @@
-"""The simulator's store, as an endpoint would open it: each of its operations takes effect when it is awaited.
+"""The simulator's store in the form that an endpoint opens: each operation takes effect when it is awaited.
 
-Owns: the way from an awaited operation to the one of the same name. Must never: decide anything about what it stores.
+Owns: the mapping from an awaited operation to the simulator's operation of the same name. Must never: decide anything
+about what it stores.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tests.simulator import store as simulator
 
 
 class Virtual:
-    """A handle on a store of the simulator's."""
+    """A handle on a store of the simulator."""
 
     shape = Shape(journal=True)
 
@@ -37,30 +38,30 @@ class Virtual:
         self._is_closed = False
 
     async def open(self) -> None:
-        """There is nothing to open."""
+        """Do nothing: there is nothing to open."""
 
     async def close(self) -> None:
-        """Nothing is answered any more."""
+        """Stop answering."""
         self._is_closed = True
 
     async def listen(self, clients: Sequence[str], incarnation: str) -> list[tuple[Location, Ended | None]]:
-        """It begins and takes effect in one instant."""
+        """Begin and take effect in one instant."""
         return self._now().listen(self._store.draw(list(clients), incarnation), incarnation)
 
     async def end(self, batch: Sequence[simulator.End]) -> list[list[Subscription]]:
-        """In two instants, as it may be in a simulation."""
+        """Take effect in two instants, as can happen in a simulation."""
         self._now().begin_end(batch)
         await asyncio.sleep(0)
         return self._now().finish_end(batch)
 
     async def subscribe(self, batch: Sequence[Subscribe]) -> None:
-        """As that."""
+        """Take effect in two instants, as ``end`` does."""
         replaced = self._now().begin_subscribe(batch)
         await asyncio.sleep(0)
         self._store.finish_subscribe(replaced)
 
     async def all_subscriptions(self) -> AsyncIterator[list[TopicPage]]:
-        """In pages of one topic."""
+        """Return pages of one topic each."""
         for topic, found in groupby(self._now().all_of_them(), key=lambda each: each.topic):
             rows = list(found)
             for start in range(0, len(rows), PAGE_SUBSCRIPTIONS):
@@ -71,7 +72,7 @@ class Virtual:
 
     def __getattr__(self, operation: str) -> Callable[..., Any]:
         if operation.endswith("_now"):
-            return lambda *arguments: None  # without waiting it says nothing
+            return lambda *arguments: None  # it never answers without waiting
 
         async def ask(*arguments: Any) -> Any:
             return getattr(self._now(), operation)(*arguments)
@@ -87,7 +88,7 @@ class Virtual:
 
 @asynccontextmanager
 async def virtual(_directory: Path) -> AsyncIterator[Callable[[], Awaitable[Store]]]:
-    """One storage."""
+    """Make one storage."""
     store = simulator.Store()
 
     async def open_store() -> Store:

@@ -1,4 +1,4 @@
-"""A fresh double of three nodes, and stores on it that are closed after the test."""
+"""A fresh double of three nodes, and stores on it that close after the test."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .double import RiakDouble
 StoreOn = Callable[..., Awaitable[RiakStore]]
 
 SHORT_ATTEMPTS: dict[str, Any] = {"timeout_s": 30.0, "attempt_timeout_s": 0.2}
-"""Time-outs for tests in which a node never answers, and others do, however long it takes on a busy machine."""
+"""Time-outs for tests in which one node never answers and others do: generous enough for a busy machine."""
 
 
 def give_up_after(store: RiakStore, timeout_s: float, attempt_timeout_s: float) -> None:
-    """From here on, in seconds: short where nothing is to answer, long where all do."""
+    """Set the time-outs from here on, in seconds: short if nothing will answer, long if everything does."""
     store._pool._timeout_s = timeout_s
     store._pool._attempt_timeout_s = attempt_timeout_s
 
@@ -33,7 +33,7 @@ async def riak() -> AsyncIterator[RiakDouble]:
 
 @pytest.fixture
 async def single() -> AsyncIterator[RiakDouble]:
-    """One node, whose requests come one after the other."""
+    """Yield one node, whose requests come one after the other."""
     async with RiakDouble(nodes=1) as riak:
         riak.create_broker_types()
         yield riak
@@ -41,7 +41,7 @@ async def single() -> AsyncIterator[RiakDouble]:
 
 @pytest.fixture
 async def store_on() -> AsyncIterator[StoreOn]:
-    """``await store_on(double, **options)``: an open store; ``nodes=[0, 1]`` gives it these nodes only."""
+    """``await store_on(double, **options)`` returns an open store; ``nodes=[0, 1]`` gives it only these nodes."""
     async with AsyncExitStack() as handles:
 
         async def open_store(riak: RiakDouble, *, nodes: list[int] | None = None, **options: Any) -> RiakStore:
@@ -50,7 +50,7 @@ async def store_on() -> AsyncIterator[StoreOn]:
             handles.push_async_callback(store.close)
             pool = store._pool
             given = pool._timeout_s, pool._attempt_timeout_s
-            give_up_after(store, 60.0, 10.0)  # the double is in this process, which a busy machine may hold up
+            give_up_after(store, 60.0, 10.0)  # the double is in this process, which a busy machine can delay
             await store.open()
             give_up_after(store, *given)
             return store

@@ -1,12 +1,12 @@
-"""What subscriptions and messages cost on Riak, in requests, objects and bytes, beside their goals.
+"""The cost of subscriptions and messages on Riak, in requests, objects and bytes, next to their goals.
 
     python -m tests.riak.measure_economy [batches] [hot] [unseen] [traffic] [--partitions 1 4 16] [--topics 100 1000 …]
 
-Owns: the figures of docs/adr/0003. Everything is counted on the wire between the store's driver and the nodes
-(``tap``): those of the cluster that ``INGEBORG_TEST_RIAK`` names, or else of the double. Each part has a namespace of
-its own, which stays behind in a real cluster. It is here and not among ``ingeborg.bench.budgets`` because it drives the
-driver itself, and ``bench`` may not know the broker. A minute on the double, of which the latencies need an idle
-machine. Must never: be collected as a test.
+Owns: the figures of docs/adr/0003. It counts on the wire between the store's driver and the nodes (``tap``): the nodes
+of the cluster that ``INGEBORG_TEST_RIAK`` names, or else of the double. Each part has its own namespace, which stays
+behind in a real cluster. The module is here and not among ``ingeborg.bench.budgets`` because it drives the driver
+itself, and ``bench`` must not know the broker. It takes a minute on the double; the latencies need an idle machine.
+Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from .tap import Tally, Tap, Traffic, tapped
 TOPICS = (100, 1_000, 10_000, 100_000)
 PARTITIONS = (1,)
 HOT_SUBSCRIBERS = (500, 10_000, 100_000)
-#: Further subscribes of a hot topic that are counted one by one.
+#: Further subscribes of a hot topic, each counted separately.
 FURTHER = 20
-#: Subscribes, and reads, of its neighbour that are timed.
+#: Timed subscribes, and reads, of its neighbour.
 TIMED = 200
-#: A neighbour counts as slowed from so many times its latency beside no hot topic on.
+#: A neighbour counts as slowed if its latency is this many times that without a hot topic.
 SLOWER_MAX = 2.0
-#: Topics, subscribers of each, and messages: in `home`, and in `lookup`, which does some seven requests for each.
+#: Topics, subscribers of each, and messages: in `home`, and in `lookup`, which makes about seven requests per message.
 TRAFFIC_TOPICS, FAN_OUT = 200, 5
 MESSAGES = {"home": 4_000, "lookup": 400}
 OPERATIONS_MAX = 0.01
@@ -56,7 +56,7 @@ ANSWER_S = 240.0
 
 
 class Place:
-    """A namespace of the cluster behind a tap, made with so many partitions per slot."""
+    """A namespace of the cluster behind a tap, with ``partitions`` per slot."""
 
     def __init__(self, tap: Tap, partitions: int) -> None:
         self.tap = tap
@@ -66,7 +66,7 @@ class Place:
 
     @contextlib.asynccontextmanager
     async def store(self) -> AsyncIterator[RiakStore]:
-        """An open driver."""
+        """Yield an open driver."""
         store = RiakStore(
             self.tap.addresses,
             namespace=self._namespace,
@@ -81,7 +81,7 @@ class Place:
 
     @contextlib.contextmanager
     def endpoint(self, routing: str = "home") -> Iterator[str]:
-        """The URL of an endpoint process. The place must have been opened before."""
+        """Yield the URL of an endpoint process. The place must have been opened before."""
         nodes = ",".join(f"{host}:{port}" for host, port in self.tap.addresses)
         with tempfile.TemporaryDirectory() as folder:
             secret, file = Path(folder) / "secret", Path(folder) / "serve.toml"
@@ -96,7 +96,7 @@ class Place:
 
 
 async def told(socket: OutgoingSocket, **command: object) -> None:
-    """Send a command and wait for its success."""
+    """Send a command, and wait for its success."""
     before, answer = socket.on_message, asyncio.get_running_loop().create_future()
     socket.on_message = lambda _, data: None if answer.done() else answer.set_result(bytes(data))
     socket.write(orjson.dumps(command))
@@ -108,12 +108,12 @@ async def told(socket: OutgoingSocket, **command: object) -> None:
 
 
 def plain(batch: Sequence[tuple[str, Sequence[str]]]) -> dict[Pair, Wanted]:
-    """Clients and topics, as the driver writes them without the clients' own sets."""
+    """Return clients and topics in the form that the driver writes without the clients' own sets."""
     return {(client, topic): Wanted(dict.fromkeys(PLAIN), False) for client, at in batch for topic in at}
 
 
 def written(traffic: Traffic) -> str:
-    """What was written into a bucket, in words."""
+    """Return in words how much was written into a bucket."""
     return (
         f"{traffic.puts:,} puts of {traffic.objects:,} objects, {traffic.gets:,} gets, {traffic.bytes_written:,} bytes"
     )
@@ -123,8 +123,8 @@ def written(traffic: Traffic) -> str:
 
 
 async def batches(tap: Tap, partitions: int, topics: int) -> list[Check]:
-    """One subscribe, given to the driver as one call; then one more topic; then the same through an endpoint."""
-    # By chance: the slots of names that only count up are spread too evenly.
+    """Measure one subscribe in one call of the driver, then one more topic, then the same through an endpoint."""
+    # At random: slots of names that only count up are too evenly distributed.
     draw = random.Random(1)
     names = [f"economy/{draw.randbytes(8).hex()}" for _ in range(topics)]
     goal = min(topics, SLOTS * partitions)
@@ -173,7 +173,7 @@ def _batch(what: str, tally: Tally, goal: int) -> list[Check]:
 
 
 class Latency(NamedTuple):
-    """Medians, in milliseconds."""
+    """Medians in milliseconds."""
 
     put_ms: float
     get_ms: float
@@ -182,13 +182,14 @@ class Latency(NamedTuple):
         return f"subscribe {self.put_ms:.1f} ms, read {self.get_ms:.1f} ms"
 
     def beside(self, other: Latency, what: str, than: str) -> Check:
-        """This one, as what it is at most so many times slower than."""
+        """Return a check that this latency is at most ``SLOWER_MAX`` times the other one."""
         met = self.put_ms <= SLOWER_MAX * other.put_ms and self.get_ms <= SLOWER_MAX * other.get_ms
         return Check(what, f"at most {SLOWER_MAX:g} times what it takes {than}, {other}", str(self), met)
 
 
 async def hot(tap: Tap, sizes: Sequence[int]) -> list[Check]:
-    """A topic with ever more subscribers: what one more costs, and what a topic in the same partition object feels."""
+    """Measure a topic with more and more subscribers: the cost of one more, and the effect on a topic in the same
+    partition object."""
     name = "economy/hot"
     others = [f"economy/other/{number}" for number in range(10 * SLOTS)]
     near = next(other for other in others if partition_of(other, 1) == partition_of(name, 1))
@@ -202,7 +203,7 @@ async def hot(tap: Tap, sizes: Sequence[int]) -> list[Check]:
         for size in sizes:
             while filled < size:
                 batch = [(f"client {number:07}", [name]) for number in range(filled, min(filled + 10_000, size))]
-                # Without the clients' own sets, which are an object for each, and beside the point.
+                # Without the clients' own sets: one object for each, and not what this measures.
                 await store._records._writer.write(plain(batch))
                 filled += len(batch)
             greatest = max(greatest, (await tap.tally()).greatest)
@@ -260,7 +261,7 @@ async def _latency(store: RiakStore, topic: str, numbers: Iterator[int]) -> Late
         return median(found)
 
     async def put() -> None:
-        # The subscriber set only: the client's own set is in no partition, and would hide the difference.
+        # Only the subscriber set: the client's own set is in no partition, and would hide the difference.
         await store._records._writer.write(plain([(f"neighbour {next(numbers)}", [topic])]))
 
     return Latency(await times_ms(put), await times_ms(lambda: subscribers(store, [topic])))
@@ -278,7 +279,7 @@ async def _keep_subscribing(store: RiakStore, topic: str, stop: asyncio.Event) -
 
 
 async def unseen(tap: Tap) -> list[Check]:
-    """Publishes to it at an endpoint."""
+    """Publish to it at an endpoint."""
     place = Place(tap, 1)
     async with place.store():
         pass
@@ -303,7 +304,7 @@ async def unseen(tap: Tap) -> list[Check]:
 
 
 async def traffic(tap: Tap, routing: str) -> list[Check]:
-    """Messages through an endpoint, each to ``FAN_OUT`` subscribers, after one to each topic."""
+    """Send messages through an endpoint, each to ``FAN_OUT`` subscribers, after one to each topic."""
     place = Place(tap, 1)
     async with place.store():
         pass
@@ -350,7 +351,7 @@ async def traffic(tap: Tap, routing: str) -> list[Check]:
 
 
 async def _publish(publisher: OutgoingSocket, subscriber: OutgoingSocket, numbers: range) -> int:
-    """Publish a message for each number, one by one, and wait until all have come; so many there were."""
+    """Publish a message for each number, one by one, wait until all have come, and return how many came."""
     received, came = 0, asyncio.Event()
 
     def count(_: OutgoingSocket, data: bytes) -> None:
@@ -361,7 +362,8 @@ async def _publish(publisher: OutgoingSocket, subscriber: OutgoingSocket, number
 
     subscriber.on_message = count
     for number in numbers:
-        # Of several that come at once an endpoint looks a subscriber's location up once; here it is each one's own.
+        # An endpoint looks up a subscriber's location once for several messages that come together; here each message
+        # needs its own lookup.
         await told(
             publisher,
             command="publish",
@@ -376,7 +378,7 @@ async def _publish(publisher: OutgoingSocket, subscriber: OutgoingSocket, number
 
 
 async def main() -> None:
-    """The command."""
+    """Run the command."""
     parts = ("batches", "hot", "unseen", "traffic")
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}; all of them if none is given")

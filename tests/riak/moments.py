@@ -1,4 +1,4 @@
-"""What happens between two requests of a store, or instead of one.
+"""Run something between two requests of a store, or instead of one.
 
 Owns: the acts before each request, and a double whose requests come one after the other. Must never: know an operation.
 """
@@ -21,8 +21,8 @@ ONE_BY_ONE: dict[str, Any] = {"node_confirms": 1, "connections_per_node": 1}
 
 
 def before_each_request(store: RiakStore) -> list[Act]:
-    """Each of the list is awaited, with the request's number, before each request that the store makes; the numbers
-    begin again when the list is changed."""
+    """Return a list of acts. Before each request of the store, each act is awaited with the request's number. The
+    numbers start again when the list changes."""
     acts: list[Act] = []
     request, number, seen = store._pool.request, 0, list(acts)
 
@@ -40,7 +40,7 @@ def before_each_request(store: RiakStore) -> list[Act]:
 
 
 def at(moment: int, work: Callable[[], Awaitable[object]]) -> Act:
-    """Do it before that request."""
+    """Return an act that does the work before that request."""
 
     async def act(number: int) -> None:
         if number == moment:
@@ -50,7 +50,7 @@ def at(moment: int, work: Callable[[], Awaitable[object]]) -> Act:
 
 
 def dead_from(moment: int) -> Act:
-    """That request does not come, nor any after it."""
+    """Return an act that fails that request and all after it."""
 
     async def act(number: int) -> None:
         if number >= moment:
@@ -60,7 +60,7 @@ def dead_from(moment: int) -> Act:
 
 
 async def survives(acts: list[Act], crash: int, work: Awaitable[object]) -> bool:
-    """Do the work in a process that dies at that request; whether the work was through before."""
+    """Do the work in a process that dies at that request; return whether the work was complete before."""
     acts[:] = [dead_from(crash)]
     try:
         await work
@@ -72,7 +72,7 @@ async def survives(acts: list[Act], crash: int, work: Awaitable[object]) -> bool
 
 
 def noted_in(numbers: list[int]) -> Act:
-    """The numbers of the requests."""
+    """Return an act that notes the numbers of the requests."""
 
     async def act(number: int) -> None:
         numbers.append(number)
@@ -81,7 +81,7 @@ def noted_in(numbers: list[int]) -> Act:
 
 
 def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Objects so small that everything spreads over all levels."""
+    """Make the objects small enough that everything spreads over all levels."""
     for module in (layout, sets, partitions):
         monkeypatch.setattr(module, "OBJECT_BYTES_MAX", 400)
     monkeypatch.setattr(partitions, "TOPIC_BYTES_MAX", 150)
@@ -89,7 +89,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def of_one_slot(count: int) -> list[str]:
-    """``count`` topics, all of the slot of the first."""
+    """Return ``count`` topics, all from the slot of the first."""
     topics = (f"song {number}" for number in itertools.count())
     first = next(topics)
     return [first, *itertools.islice((topic for topic in topics if slot_of(topic) == slot_of(first)), count - 1)]

@@ -1,8 +1,8 @@
-"""Riak as the contract suite takes its stores: the double, and a real cluster where one is given.
+"""Riak as a store for the contract suites: the double, and a real cluster if one is configured.
 
 ``INGEBORG_TEST_RIAK=host:port[,host:port…]`` names the nodes of a real cluster with the two bucket types of
-``docs/riak.md``. Every storage is a namespace of its own in it: nothing there is read or changed but what the test
-wrote, and nothing is deleted afterwards. ``INGEBORG_TEST_RIAK_NODE_CONFIRMS=1`` is for a cluster of one node,
+``docs/riak.md``. Every storage is a separate namespace in it: a test reads and changes only what it has written, and
+deletes nothing afterwards. ``INGEBORG_TEST_RIAK_NODE_CONFIRMS=1`` is for a cluster of one node.
 ``INGEBORG_TEST_RIAK_USER``, ``_PASSWORD_FILE`` and ``_CA_FILE`` are for one whose security is on.
 """
 
@@ -33,7 +33,7 @@ Example = TypeVar("Example")
 
 
 def real_nodes() -> list[tuple[str, int]]:
-    """The nodes of the real cluster; skips the test where none is given."""
+    """Return the nodes of the real cluster; skip the test if there is none."""
     given = os.environ.get("INGEBORG_TEST_RIAK", "")
     if not given:
         wants.skip("a real Riak", "INGEBORG_TEST_RIAK=host:port[,host:port...], see docs/riak.md")
@@ -41,14 +41,14 @@ def real_nodes() -> list[tuple[str, int]]:
 
 
 def real_options() -> dict[str, Any]:
-    """What a store on the real cluster is made with."""
+    """Return the options of a store on the real cluster."""
     node_confirms = int(os.environ.get("INGEBORG_TEST_RIAK_NODE_CONFIRMS", "2"))
     options = {"namespace": f"test-{secrets.token_hex(8)}", "node_confirms": node_confirms}
     return {**options, "connecting": Secured(credentials.current)} if (credentials := real_credentials()) else options
 
 
 def real_credentials() -> RiakCredentials | None:
-    """Of a user of the real cluster, where its security is on."""
+    """Return the credentials of a user of the real cluster, if its security is on."""
     names = ("riak_user", "riak_password_file", "riak_ca_file")
     given: dict[str, Any] = {name: os.environ.get(f"INGEBORG_TEST_{name.upper()}", "") for name in names}
     return RiakCredentials(ServeOptions(**given)) if given["riak_user"] else None
@@ -56,7 +56,7 @@ def real_credentials() -> RiakCredentials | None:
 
 @asynccontextmanager
 async def stores_on(nodes: Sequence[tuple[str, int]], **options: Any) -> AsyncIterator[OpenRiakStore]:
-    """Opens stores on these nodes; closes them at the end."""
+    """Open stores on these nodes, and close them at the end."""
     async with AsyncExitStack() as handles:
 
         async def open_store() -> RiakStore:
@@ -69,13 +69,13 @@ async def stores_on(nodes: Sequence[tuple[str, int]], **options: Any) -> AsyncIt
 
 
 PATIENT: dict[str, Any] = {"timeout_s": 60.0, "attempt_timeout_s": 20.0}
-"""The double is in this process: no stall of it is to be taken for a node's."""
+"""The double is in this process: its delays must not count as a node's."""
 
 
 def holds_for_any(
     examples: SearchStrategy[Example], check: Callable[[list[RiakStore], Example], Coroutine[Any, Any, None]]
 ) -> None:
-    """Run the check on some examples, each time with the same two stores of a double of one node."""
+    """Run the check on some examples, each time with the same two stores on a double of one node."""
 
     async def start(stack: AsyncExitStack) -> list[RiakStore]:
         riak = await stack.enter_async_context(RiakDouble(nodes=1))
@@ -105,7 +105,7 @@ def holds_for_any(
 
 @asynccontextmanager
 async def riak_double(_directory: Path) -> AsyncIterator[OpenRiakStore]:
-    """A fresh double of three nodes."""
+    """Make a fresh double of three nodes."""
     async with RiakDouble(nodes=3) as riak:
         riak.create_broker_types()
         async with stores_on(riak.addresses, **PATIENT) as opener:
@@ -116,7 +116,7 @@ USER, PASSWORD = "ingeborg", b"the password of these tests"
 
 
 def secure(riak: RiakDouble, authority: Authority) -> Credentials:
-    """Turn the double's security on; who the driver is to it."""
+    """Turn the double's security on; return the driver's credentials."""
     nodes = authority.issue(11)
     riak.security = Security(nodes.chain, nodes.key, authority.file)
     riak.security.passwords[USER.encode()] = PASSWORD
@@ -126,7 +126,7 @@ def secure(riak: RiakDouble, authority: Authority) -> Credentials:
 
 @asynccontextmanager
 async def riak_double_tls(directory: Path) -> AsyncIterator[OpenRiakStore]:
-    """A fresh double of three nodes whose security is on."""
+    """Make a fresh double of three nodes whose security is on."""
     async with RiakDouble(nodes=3) as riak:
         riak.create_broker_types()
         credentials = secure(riak, Authority(directory))
@@ -136,6 +136,6 @@ async def riak_double_tls(directory: Path) -> AsyncIterator[OpenRiakStore]:
 
 @asynccontextmanager
 async def riak_real(_directory: Path) -> AsyncIterator[OpenRiakStore]:
-    """An empty namespace of the real cluster."""
+    """Make an empty namespace of the real cluster."""
     async with stores_on(real_nodes(), **real_options()) as opener:
         yield opener

@@ -1,9 +1,9 @@
-"""What goes to a Riak cluster, counted where it passes: requests, objects and bytes by bucket, whoever sends them.
+"""Count what passes to a Riak cluster from any sender: requests, objects and bytes by bucket.
 
     async with tapped() as tap: ...  # nodes at tap.addresses; await tap.tally()
 
-Owns: a process with a port in front of every node, of the cluster that ``INGEBORG_TEST_RIAK`` names or else of the
-double. Must never: change or hold back what passes.
+Owns: a process with a port in front of every node of the cluster that ``INGEBORG_TEST_RIAK`` names, or else of the
+double. Must never: change or delay what passes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _ANSWER_S = 30.0
 
 
 class Traffic(NamedTuple):
-    """To one bucket: requests, bytes of the values written, the greatest of these, and different objects written."""
+    """Traffic to one bucket: requests, bytes of the values written, the largest of these, and different objects
+    written."""
 
     gets: int = 0
     puts: int = 0
@@ -38,36 +39,36 @@ class Traffic(NamedTuple):
 
 
 class Tally(dict[str, Traffic]):
-    """By the bucket's name without its namespace: ``topics``, ``subscribers``, ``clients``, ``locations``, …"""
+    """Traffic by the bucket's name without its namespace: ``topics``, ``subscribers``, ``clients``, ``locations``, …"""
 
     def __missing__(self, bucket: str) -> Traffic:
         return Traffic()
 
     @property
     def requests(self) -> int:
-        """All there were."""
+        """Return the number of all requests."""
         return sum(bucket.gets + bucket.puts for bucket in self.values())
 
     @property
     def bytes_written(self) -> int:
-        """Of all values."""
+        """Return the bytes of all values."""
         return sum(bucket.bytes_written for bucket in self.values())
 
     @property
     def greatest(self) -> int:
-        """Bytes of the greatest value written."""
+        """Return the bytes of the largest value written."""
         return max((bucket.greatest for bucket in self.values()), default=0)
 
 
 class Tap:
-    """The process, as its starter sees it."""
+    """The starter's handle on the process."""
 
     def __init__(self, process: asyncio.subprocess.Process, addresses: Nodes) -> None:
         self._process = process
         self.addresses = addresses
 
     async def tally(self) -> Tally:
-        """What has passed since the last call."""
+        """Return the traffic since the last call."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"tally\n")
         found = await _line(self._process)
@@ -76,7 +77,7 @@ class Tap:
 
 @contextlib.asynccontextmanager
 async def tapped() -> AsyncIterator[Tap]:
-    """The tap in front of its cluster, until the block ends."""
+    """Run the tap in front of its cluster until the block ends."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.riak.tap"),
         stdin=asyncio.subprocess.PIPE,
@@ -87,11 +88,11 @@ async def tapped() -> AsyncIterator[Tap]:
         yield Tap(process, [(host, port) for host, port in await _line(process)])
     finally:
         assert process.stdin is not None
-        process.stdin.close()  # it ends when nobody is there to ask it
+        process.stdin.close()  # the tap ends when its input closes
         await process.wait()
 
 
-async def _line(process: asyncio.subprocess.Process) -> Any:  # whatever JSON it says
+async def _line(process: asyncio.subprocess.Process) -> Any:  # any JSON
     assert process.stdout is not None
     async with asyncio.timeout(_ANSWER_S):
         return json.loads(await process.stdout.readline())
@@ -101,7 +102,7 @@ async def _line(process: asyncio.subprocess.Process) -> Any:  # whatever JSON it
 
 
 class _Counts:
-    """Of one bucket."""
+    """Counts of one bucket."""
 
     def __init__(self) -> None:
         self.gets = self.puts = self.bytes_written = self.greatest = 0
@@ -109,13 +110,13 @@ class _Counts:
 
 
 class _Meter:
-    """What has passed."""
+    """Counts what has passed."""
 
     def __init__(self) -> None:
         self._buckets: dict[bytes, _Counts] = {}
 
     def frame(self, code: int, body: bytes) -> None:
-        """A request."""
+        """Count a request."""
         if code == wire.GET_REQUEST:
             self._of(pb.RpbGetReq.FromString(body).bucket).gets += 1
         elif code == wire.PUT_REQUEST:
@@ -130,7 +131,7 @@ class _Meter:
         return self._buckets.setdefault(bucket, _Counts())
 
     def take(self) -> dict[str, tuple[int, ...]]:
-        """All of it, as ``Tally`` has it; from zero again."""
+        """Return all counts in the form of ``Tally``, and reset them."""
         taken, self._buckets = self._buckets, {}
         return {
             bucket.decode().rpartition(".")[2]: Traffic(c.gets, c.puts, c.bytes_written, c.greatest, len(c.keys))
@@ -139,14 +140,14 @@ class _Meter:
 
 
 class _Port:
-    """In front of one node."""
+    """A port in front of one node."""
 
     def __init__(self, node: tuple[str, int], meter: _Meter) -> None:
         self._node = node
         self._meter = meter
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, until either side ends it."""
+        """Serve one connection until either side ends it."""
         node_reader, node_writer = await asyncio.open_connection(*self._node)
         ways = [
             asyncio.create_task(self._requests(reader, node_writer)),

@@ -1,4 +1,4 @@
-"""The double's own causality: the short way of a merge comes to what the long one comes to."""
+"""The double's own causality: the fast path of a merge gives the same result as the full one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from .double.causality import NOTHING, StoredObject, Vector, merge, merge_any, put
 
-#: Who writes, knowing which of the vectors that there were before; who is told what whom has; and whether it keeps it.
+#: A step: which copy writes and which earlier vector it knows, or which copy learns from which; and whether it keeps
+#: it.
 STEPS = st.lists(
     st.tuples(st.booleans(), st.integers(0, 2), st.integers(0, 2), st.integers(0, 20), st.booleans()), max_size=20
 )

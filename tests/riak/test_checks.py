@@ -1,4 +1,4 @@
-"""What ``open`` finds wrong, and that it says what to do about it."""
+"""Problems that ``open`` finds, and its advice about them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ ONE, OTHER = Settings(replication=True, history="memory"), Settings(replication=
 
 
 def packed(*features: str, revision: int = 0, settings: Settings = NONE, parts: int = 1) -> bytes:
-    """A layout object's value."""
+    """Return a layout object's value."""
     return ormsgpack.packb([VERSION, 4096, parts, features, revision, list(settings)])
 
 
 def versions(riak: RiakDouble) -> list[bytes]:
-    """What is in the layout object, sibling by sibling."""
+    """Return the content of the layout object, sibling by sibling."""
     return sorted(sibling.content["value"] for sibling in riak.memory.object(LAYOUT).siblings)
 
 
 def write_unseen(riak: RiakDouble, value: bytes) -> None:
-    """As by a process on the other side of a cut, which has seen none of the versions that are there."""
+    """Write as a process does on the other side of a network partition, which has seen none of the versions."""
     riak.memory.write(0, LAYOUT, {}, {"value": value, "vtag": b"t" * 22}, {})
 
 
@@ -91,7 +91,7 @@ async def test_types_may_have_other_names(store_on: StoreOn) -> None:
 async def test_the_layout_is_chosen_once_and_for_all(riak: RiakDouble, store_on: StoreOn) -> None:
     first = await store_on(riak, partitions_per_slot=4)
     await first.subscribe([Subscribe("ann", [f"song {number}" for number in range(100)])])
-    second = await store_on(riak)  # takes what is there
+    second = await store_on(riak)  # takes the existing value
     assert await subscribers(second, ["song 7"]) == [{"ann"}]
     await store_on(riak, partitions_per_slot=4)
     assert "created with 4 partitions per slot" in await complaint(riak, store_on, partitions_per_slot=2)
@@ -109,7 +109,7 @@ async def test_a_store_that_the_nodes_do_not_find_any_more_is_said(
         assert "one is made" not in caplog.text
     assert (await store.settings(), await store.revocations()) == (None, [])
     for node in range(3):
-        riak.memory.wipe(node)  # as one that is given another backend
+        riak.memory.wipe(node)  # like a node with another backend
     for asked in (store.settings(), store.revocations()):
         with pytest.raises(StoreMisconfigured, match="does not find this store any more"):
             await asked

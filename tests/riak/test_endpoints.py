@@ -1,6 +1,6 @@
-"""Endpoints on Riak, whole: real sockets to the clients and between the endpoints, the double as the cluster.
+"""Whole endpoints on Riak: real sockets to the clients and between the endpoints, with the double as the cluster.
 
-What is shown here is what the driver's own tests cannot: what clients get when nodes go and come.
+These tests show what the driver's own tests cannot: what clients get when nodes go and come.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Start = Callable[..., Awaitable[EndpointServer]]
 
 @pytest.fixture
 async def start(riak: RiakDouble) -> AsyncIterator[Start]:
-    """``await start("name", nodes=[0, 1])``: a running endpoint that has joined the others."""
+    """``await start("name", nodes=[0, 1])`` returns a running endpoint that has joined the others."""
     async with AsyncExitStack() as running:
 
         async def start(name: str, nodes: list[int] | None = None, **options: Any) -> EndpointServer:
@@ -58,7 +58,7 @@ async def start(riak: RiakDouble) -> AsyncIterator[Start]:
 
 
 async def readiness(url: str, status: int) -> str:
-    """The text of ``/readyz`` once it has that status."""
+    """Return the text of ``/readyz`` once it has that status."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             page = await fetch(url, "/readyz")
@@ -88,7 +88,7 @@ async def test_with_one_node_down_subscribes_and_publishes_go_on(riak: RiakDoubl
     url = server.router.me.url
     async with Client(url, "ann", listen=True) as ann:
         await ann.subscribe(TOPICS[:20])
-        riak.memory.faults.fallbacks_answer_first = True  # who never saw a key says so before who has it
+        riak.memory.faults.fallbacks_answer_first = True  # nodes that never saw a key answer before those that have it
         await riak.nodes[1].kill()
         await ann.subscribe(TOPICS[20:])
         for topic in TOPICS:

@@ -1,4 +1,5 @@
-"""The rules of a record: no term beats any, the greater stamp counts whole, and a merge takes nothing out."""
+"""The rules of a record: no term takes precedence over any, the greater stamp wins as a unit, a merge removes
+nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def test_a_merge_takes_nothing_out_and_ends_nothing_early(one: Entries, other: E
     for text, entry in both.items():
         versions = [version[text] for version in (one, other) if text in version]
         terms = [version for version in versions if version is not None]
-        # Whole, as one of them has it: a union of two terms would end with the first of both.
+        # The entry is one version's: a union of two terms would end with the earlier one.
         assert entry in versions
         assert (entry is None) is (len(terms) < len(versions))
         if entry is not None:
@@ -63,7 +64,7 @@ def test_a_subscribe_without_a_term_stays_and_one_with_a_term_gets_a_greater_sta
         assert after[text] == Stamped(*term, 4)
     others = {other: entry for other, entry in held.items() if other != text}
     assert after == ({} if wanted.replace else others) | {text: after[text]}
-    # And it wins against what it replaced, should that come back.
+    # And it wins against the entry that it replaced, should that come back.
     assert of.merged(after, held)[text] == (None if held.get(text, term) is None else after[text])
 
 

@@ -24,7 +24,7 @@ TOPICS = ["rock", "jazz", "folk"]
 
 
 class Clock:
-    """A process's time, in seconds since the epoch."""
+    """A process's clock: Unix time in seconds."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
@@ -39,7 +39,7 @@ def clock() -> Clock:
 
 
 async def rows(store: RiakStore, *topics: str, limit: int = 100) -> list[Subscription]:
-    """The index of the slots of these topics, page by page, each row once."""
+    """Read the index of the slots of these topics page by page; each row has to come once."""
     found: list[Subscription] = []
     for slot in {slot_of(topic) for topic in topics}:
         cursor = None
@@ -58,20 +58,20 @@ async def of_client(store: RiakStore, client: str, *topics: str) -> list[Subscri
 
 
 async def holding(store: RiakStore, client: str, topics: list[str] = TOPICS) -> set[str]:
-    """Those topics whose messages the client gets."""
+    """Return those topics whose messages the client gets."""
     found = await subscribers(store, topics)
     return {topic for topic, clients in zip(topics, found, strict=True) if client in clients}
 
 
 async def offline(store: RiakStore, client: str = "ann") -> Location:
-    """The client listened, and has gone."""
+    """Let the client listen and go offline."""
     (location,) = await listen(store, [client], "before")
     await store.unlisten([(client, location)])
     return location._replace(online=False)
 
 
 async def ask(store: RiakStore, client: str, answers: list[Ended | None]) -> None:
-    """What has ended of the client, noted among the answers."""
+    """Add the client's ended subscriptions to the answers."""
     answers.append(await ended(store, client))
 
 
@@ -113,12 +113,12 @@ async def test_a_writer_that_dies_at_any_moment_leaves_no_term_without_a_row_and
         if is_through:
             assert set(held) == set(indexed)
             break
-        # What is not over is no subscription's end, and what is not there is.
+        # A subscription that is not over does not end; one that does not exist counts as ended.
         (out,) = await home.end([(indexed, None, False)])
         texts = {row.filter for row in held}
         assert texts <= {row.filter for row in out}, crash
         assert await record(home, client) == {}
-        # A young row stays: the write behind it may be on its way. It goes when it is old.
+        # A young row stays, because its write may still be on its way. It goes when it is old.
         clock.now += 3_601.0
         young = await of_client(home, client, "rock")
         assert await home.end([(young, None, False)]) == [young]
@@ -130,7 +130,7 @@ async def test_a_writer_that_dies_at_any_moment_leaves_no_term_without_a_row_and
 async def test_a_write_that_is_on_its_way_keeps_its_row(
     riak: RiakDouble, store_on: StoreOn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The row is there, the record not yet: expiry in between tells that nothing is there, and leaves the row."""
+    """The row is there, but the record is not: expiry in between reports that nothing is there, and leaves the row."""
     store, home = await store_on(riak), await store_on(riak)
     put, expired = store._records._writer._put, list[Subscription]()
 
@@ -160,7 +160,7 @@ async def test_expiry_takes_out_the_term_that_it_has_read_and_no_other(
     assert await record(store, "ann") == {None: LATER, PIZZA: None}
     assert await ended(store, "ann") is None
     assert {row.term for row in await rows(store, "rock")} == {LATER}
-    # A row of a term that the record has lost, as a crash leaves it, goes with the first expiry walk that meets it.
+    # A crash can leave a row of a term that the record has lost: the first expiry walk that finds it removes it.
     await store._terms.add(read)
     assert len(await rows(store, "rock")) == 3
     assert await store.end([(read, None, False)]) == [[]]
@@ -179,7 +179,7 @@ async def test_a_clock_that_is_behind_gives_a_greater_stamp_all_the_same(
     assert await rows(ahead, "rock") == [second]
     assert await ahead.end([([first], None, False)]) == [[]]
     assert await ahead.end([([second], None, False)]) == [[second]]
-    # And it may be behind by more than a row is young.
+    # And a clock can be behind by more than the age of a young row.
     assert await rows(ahead, "rock") == []
 
 
@@ -213,7 +213,7 @@ async def test_a_slot_with_many_is_read_in_pages_and_ended(
     for limit in (1, 7, 1_000):
         found = await rows(other, topics[0], limit=limit)
         assert {(row.client, row.topic) for row in found} == set(itertools.product(clients, topics))
-    # Nothing but the index is read for it, whatever else there is in the slot.
+    # It reads only the index, even if the slot has much else.
     before = other.counters["gets"]
     await other.expiring(slot_of(topics[0]), None, 10)
     assert is_large or other.counters["gets"] - before == 1
@@ -237,11 +237,11 @@ async def test_only_a_client_that_is_where_it_was_loses_what_it_has(riak: RiakDo
     before = await offline(store)
     await listen(store, ["ann"], "now")
     assert await store.end([(anns, before, True), (bobs, None, True), ([], None, True)]) == [[], bobs, []]
-    assert store.counters["ends_called_off"] == 0  # it was found out before anything was written
+    assert store.counters["ends_called_off"] == 0  # the end noticed it before it wrote anything
     assert await holding(store, "ann") == set(TOPICS)
-    assert await store.end([(anns[:1], None, False)]) == [anns[:1]]  # its time is over, wherever its client is
+    assert await store.end([(anns[:1], None, False)]) == [anns[:1]]  # its term is over, wherever its client is
     assert await ended(store, "ann") == names(anns[0].topic)
-    # Again: it is gone, and told so; nothing is named twice.
+    # Again: it is gone, and the result says so; nothing is named twice.
     assert await store.end([(anns[:1], None, False)]) == [anns[:1]]
     assert await ended(store, "ann") == names(anns[0].topic)
 
@@ -249,7 +249,7 @@ async def test_only_a_client_that_is_where_it_was_loses_what_it_has(riak: RiakDo
 async def test_what_ends_before_the_location_is_written_is_named(
     riak: RiakDouble, store_on: StoreOn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the two requests of a `listen` that write the location: it has read what was before."""
+    """This happens between the two requests of a `listen` that write the location: it has read the state before."""
     store, other = await store_on(riak), await store_on(riak)
     found = await made(store, "ann", ["rock"])
     put = other._objects.put
@@ -300,7 +300,7 @@ async def test_what_has_ended_is_told_for_as_long_as_tidy_says(
 
 
 async def requests_of_an_end(riak: RiakDouble, store_on: StoreOn, topics: list[str] = TOPICS) -> int:
-    """How many there are in the tests below, where nothing disturbs it."""
+    """Return how many requests an end makes in the tests below if nothing disturbs it."""
     store = await store_on(riak, **ONE_BY_ONE)
     found, location = await made(store, "nobody", topics), await offline(store, "nobody")
     met: list[int] = []
@@ -311,7 +311,7 @@ async def requests_of_an_end(riak: RiakDouble, store_on: StoreOn, topics: list[s
 
 
 async def test_an_end_against_a_listen_at_every_moment(single: RiakDouble, store_on: StoreOn) -> None:
-    """The location is written before one request of the ``end``, what has ended is asked for before another one."""
+    """The location is written before one request of the ``end``, and the ended ones are read before another request."""
     topics = TOPICS[:2]
     requests = await requests_of_an_end(single, store_on, topics)
     outcomes = set()
@@ -325,7 +325,7 @@ async def test_an_end_against_a_listen_at_every_moment(single: RiakDouble, store
         acts[:] = [at(listens, move), at(asks, hear)]
         (out,) = await store.end([(found, location, True)])
         acts.clear()
-        if listens == requests:  # when it is through
+        if listens == requests:  # when it is complete
             await move()
         if asks == requests:
             await hear()
@@ -333,14 +333,14 @@ async def test_an_end_against_a_listen_at_every_moment(single: RiakDouble, store
         assert kept in (set(), set(topics)), client
         assert kept == set(await topics_of(elsewhere, client)), client
         assert {row.topic for row in out} == set(topics) - kept, client
-        if not kept:  # then it knows
+        if not kept:  # in which case it knows
             assert named == [names(*topics)], client
         else:
             assert await ended(elsewhere, client) is None, client
             assert {row.topic for row in await of_client(elsewhere, client, *topics)} == kept
             await elsewhere.unsubscribe([(client, topics, None)])
         outcomes.add((bool(kept), named == [None]))
-    # Kept and told nothing, kept and told of an end that did not come to pass, out and told so.
+    # Kept and not named; kept, but named as ended; removed and named.
     assert outcomes == {(True, True), (True, False), (False, False)}
 
 
@@ -361,7 +361,7 @@ async def test_a_crash_between_two_writes_of_an_end_loses_nothing_in_silence(
         named = await ended(next_home, client)
         assert set(TOPICS) - kept <= {topic for topic, _ in (named.subscriptions if named else [])}
         left_over.add(len(kept))
-        # And the next home makes an end of it.
+        # And the next home ends it.
         left = await of_client(next_home, client, *TOPICS)
         assert kept <= {row.topic for row in left}
         assert await next_home.end([(left, location, True)]) == [left]
@@ -394,18 +394,18 @@ async def test_what_is_subscribed_to_anew_meanwhile_stays_is_listed_and_has_not_
         (mine,) = await other.subscriptions_of([(client, "rock")])
         assert {row for row in mine if row.term} <= set(await of_client(other, client, "rock")), moment
         reported.append("rock" in {row.topic for row in out})
-    assert reported == sorted(reported)  # from the moment on at which the old one is out
+    assert reported == sorted(reported)  # from the moment on at which the old one is removed
     assert {*reported} == ({True} if filter else {False, True})
 
 
 async def test_ends_of_one_client_at_two_homes_at_once_are_all_named(riak: RiakDouble, store_on: StoreOn) -> None:
     homes = [await store_on(riak) for _ in TOPICS]
     found, location = await made(homes[0], "ann", TOPICS), await offline(homes[0])
-    riak.hold(3)  # all three read before one of them writes
+    riak.hold(3)  # all three read before the first one writes
     await asyncio.gather(*(home.end([([row], location, True)]) for home, row in zip(homes, found, strict=True)))
     assert await ended(homes[0], "ann") == names(*TOPICS)
     assert await topics_of(homes[0], "ann") == []
-    # And subscribed to again at all of them at once.
+    # And the client subscribes again to all topics at once.
     riak.hold(3)
     await asyncio.gather(*(add(home, "ann", [topic]) for home, topic in zip(homes, TOPICS, strict=True)))
     assert await ended(homes[0], "ann") is None

@@ -1,4 +1,4 @@
-"""What the driver makes of a cluster in trouble: nobody is lost, nothing hangs, and it goes on when the trouble ends.
+"""The driver in a cluster with failures: it loses nobody, never hangs, and recovers when the failure ends.
 
 The cluster is the double, whose answers with nodes down are those of a real one (``test_transcripts.py``).
 """
@@ -34,7 +34,7 @@ def primaries(riak: RiakDouble, address: Address) -> list[int]:
 
 
 def topic_with_primaries(riak: RiakDouble, *, on_both: tuple[set[int], set[int]]) -> str:
-    """A topic with a primary on each side of a cut."""
+    """Return a topic with a primary on each side of a network partition."""
     for topic in TOPICS:
         nodes = {place.node for place in riak.memory.preference_list(0, key_of(topic))}
         if nodes & on_both[0] and nodes & on_both[1]:
@@ -43,7 +43,7 @@ def topic_with_primaries(riak: RiakDouble, *, on_both: tuple[set[int], set[int]]
 
 
 def clients_within_reach(riak: RiakDouble, side: set[int], name: str) -> list[str]:
-    """Five, whose locations and lists have a primary on that side of a cut."""
+    """Return five clients whose locations and lists have a primary on that side of a network partition."""
     found = []
     for number in range(100):
         client = f"{name} {number}"
@@ -54,7 +54,7 @@ def clients_within_reach(riak: RiakDouble, side: set[int], name: str) -> list[st
 
 
 async def refused(store: RiakStore) -> float:
-    """Seconds until the store says that it is unavailable."""
+    """Return the seconds until the store says that it is unavailable."""
     began = time.monotonic()
     with pytest.raises(StoreUnavailable):
         await store.subscribe([Subscribe("ann", ["rock"])])
@@ -113,8 +113,8 @@ async def test_a_silent_node_is_set_aside_and_comes_back_into_use(riak: RiakDoub
     riak.nodes[0].behaviour = "hang"
     await store.subscribe([Subscribe("ann", TOPICS)])
     assert store.counters["nodes_set_aside"] >= 1
-    # One request at a time finds out whether it is back; the rest go elsewhere, without waiting for it.
-    # (More often the longer it takes: a third of them would go to it if it were in use.)
+    # One request at a time checks whether it is back; the others go elsewhere, without waiting for it. (There are more
+    # checks the longer it takes: if the node were in use, a third of the requests would go to it.)
     asked = riak.nodes[0].requests
     for topic in TOPICS:
         await subscribers(store, [topic])
@@ -144,7 +144,7 @@ async def test_the_whole_store_killed_is_unavailable_in_time_and_back_without_a_
         await node.kill()
     with Stalls() as stalls:
         assert await refused(store) < 5.0 + stalls.seconds
-        # Many at once hear of it as fast as one.
+        # Many concurrent requests fail as fast as one.
         began = time.monotonic()
         outcomes = await asyncio.gather(*(subscribers(store, [topic]) for topic in TOPICS * 3), return_exceptions=True)
         assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
@@ -195,20 +195,20 @@ async def test_a_store_opens_with_some_nodes_down_and_not_with_all(riak: RiakDou
         await store_on(riak)
 
 
-# --- not-founds that are none ----------------------------------------------------------------------------------------
+# --- false not-founds ----------------------------------------------------------------------------------------
 
 
 async def test_a_not_found_by_a_primary_and_a_fallback_is_not_believed(riak: RiakDouble, store_on: StoreOn) -> None:
     store = await store_on(riak)
     await store.subscribe([Subscribe("ann", ["rock"])])
-    # One primary is back with an empty disk, one is down and a fallback that never saw the key stands in for it.
+    # One primary is back with an empty disk, another is down, and a fallback that never saw the key stands in for it.
     first, second, third = (place.node for place in riak.memory.preference_list(0, key_of("rock")))
     riak.memory.faults.read_repair = False
     riak.memory.faults.fallbacks_answer_first = True
     riak.memory.wipe(first)
     await riak.nodes[third].kill()
     answer = riak.memory.read(second, key_of("rock"), {"r": 2, "pr": 1, "node_confirms": 0})
-    assert not answer.siblings  # that is what the cluster says when asked for one primary's word
+    assert not answer.siblings  # the cluster's answer if one primary is enough
     assert await subscribers(store, ["rock"]) == [{"ann"}]
     # And a writer does not start from nothing.
     await store.subscribe([Subscribe("bob", ["rock"])])
@@ -218,14 +218,13 @@ async def test_a_not_found_by_a_primary_and_a_fallback_is_not_believed(riak: Ria
 async def test_a_not_found_by_two_of_three_copies_is_not_believed(riak: RiakDouble, store_on: StoreOn) -> None:
     store = await store_on(riak)
     await store.subscribe([Subscribe("ann", ["rock"])])
-    # Two primaries are back with empty disks: two not-founds outvote the only copy left. Nothing repairs it behind the
-    # reader's back.
+    # Two primaries are back with empty disks: two not-founds outvote the only copy left. The test prevents repairs.
     first, second, _ = (place.node for place in riak.memory.preference_list(0, key_of("rock")))
     riak.memory.faults.read_repair = False
     riak.memory.wipe(first)
     riak.memory.wipe(second)
     answer = riak.memory.read(0, key_of("rock"), {"r": 2, "pr": 2, "node_confirms": 0})
-    assert not answer.siblings  # that is what the cluster says when asked once
+    assert not answer.siblings  # the cluster's answer to a single read
     assert await subscribers(store, ["rock"]) == [{"ann"}]
     assert store.counters["notfounds_false"] == 1
     # And a writer does not start from nothing.
@@ -274,7 +273,7 @@ async def test_two_halves_add_subscribers_and_after_healing_there_is_the_union_i
         riak.memory.heal()
         assert len(riak.memory.object(key_of(topic)).siblings) == 2
         (found,) = await subscribers(left, [topic])
-        assert everybody <= found <= everybody | {"before"}  # an unsubscription may have to be repeated
+        assert everybody <= found <= everybody | {"before"}  # a client may have to repeat an unsubscription
         await left.repaired()
         assert len(riak.memory.object(key_of(topic)).siblings) == 1
         assert left.counters["siblings_found"] >= 1
@@ -300,7 +299,7 @@ async def test_a_node_that_is_cut_off_does_not_answer_with_what_was_before(riak:
 
 
 async def test_nor_does_one_that_has_two_of_the_three_primaries(riak: RiakDouble, store_on: StoreOn) -> None:
-    """Where the nodes do not share the ring evenly some keys have two copies on one. No other node reaches two then."""
+    """If the nodes share the ring unevenly, some keys have two copies on one node. Then no other node reaches two."""
     store = await store_on(riak)
     clients = [f"client {number}" for number in range(100)]
     here = [client for client in clients if primaries(riak, BUCKETS.location(client)).count(0) == 2]
@@ -314,7 +313,7 @@ async def test_nor_does_one_that_has_two_of_the_three_primaries(riak: RiakDouble
 
 
 async def test_nor_is_it_missed_by_many_reads_at_once(riak: RiakDouble, store_on: StoreOn) -> None:
-    """With it dead the others refuse what it has two primaries of; then they are asked for one."""
+    """With that node dead, the others refuse reads of keys with two primaries on it; then one primary is enough."""
     topics = [f"topic {number}" for number in range(400)]
     writer = await store_on(riak)
     await writer.subscribe([Subscribe("ann", topics)])
@@ -339,8 +338,8 @@ async def test_where_no_node_reaches_two_primaries_one_will_do(riak: RiakDouble,
 async def test_a_writer_cut_off_with_one_machine_is_told_so_and_confirms_nothing(
     riak: RiakDouble, store_on: StoreOn
 ) -> None:
-    # Without node_confirms, w=2 would be satisfied by two copies on the one machine that is left. The driver asks for
-    # it in every write, whether the type has it or not.
+    # Without node_confirms, two copies on the one remaining machine would satisfy w=2. The driver asks for it in every
+    # write, even if the type has it.
     riak.memory.create_type("ingeborg")
     lonely = await store_on(riak, nodes=[2])
     riak.memory.cut([0, 1], [2])
@@ -360,13 +359,13 @@ async def test_what_may_be_on_one_machine_only_is_written_again_before_it_is_con
     await riak.nodes[1].kill()
     await riak.nodes[2].kill()
     riak.nodes[0].behaviour = "mute"
-    await refused(store)  # nothing was said, and yet it is on node 0
+    await refused(store)  # no node confirmed the write, and yet it is on node 0
     give_up_after(store, 20.0, 5.0)
     assert len(riak.memory.object(key_of("rock")).siblings) == 1
     riak.nodes[0].behaviour = "serve"
     await riak.nodes[1].start()
     await riak.nodes[2].start()
-    await store.subscribe([Subscribe("ann", ["rock"])])  # found there, and not safe before it is on two machines
+    await store.subscribe([Subscribe("ann", ["rock"])])  # found there, but not safe until it is on two machines
     riak.memory.wipe(0)
     assert await subscribers(store, ["rock"]) == [{"ann"}]
 
@@ -384,7 +383,7 @@ async def test_a_late_unlisten_cannot_undo_a_newer_listen(store_on: StoreOn) -> 
         (old,) = await listen(left, [client], "left")
         riak.memory.cut([0, 1], [2, 3, 4])
         (new,) = await listen(right, [client], "right")
-        await left.unlisten([(client, old)])  # later by the clock, and knows nothing of the new one
+        await left.unlisten([(client, old)])  # later by the clock, without knowing of the new one
         riak.memory.heal()
         assert new == Location(new.number, "right", True)
         assert new.number > old.number
@@ -399,10 +398,10 @@ async def test_a_late_unlisten_cannot_undo_a_newer_listen(store_on: StoreOn) -> 
 
 async def test_a_subscribe_of_ten_thousand_topics_keeps_the_pool_busy(riak: RiakDouble, store_on: StoreOn) -> None:
     store = await store_on(riak, connections_per_node=8)
-    riak.hold(24)  # answers nothing before 24 requests are under way: one by one this would never end
+    riak.hold(24)  # answers only once 24 requests are under way: one by one this would never end
     await store.subscribe([Subscribe("ann", [f"song {number}" for number in range(10_000)])])
     assert riak.in_flight_max == 24
-    # 10,000 topics, 4,096 partitions: each object is written once, however many topics of the batch are in it.
+    # 10,000 topics, 4,096 partitions: each object is written once for any number of the batch's topics.
     assert store.counters["puts"] < 4096 + 50
 
 
@@ -410,13 +409,13 @@ async def test_changes_to_one_object_share_writes_and_make_no_siblings(riak: Ria
     store = await store_on(riak)
     before = store.counters["puts"]
     await asyncio.gather(*(store.subscribe([Subscribe(f"client {number}", ["rock"])]) for number in range(200)))
-    assert store.counters["puts"] - before - 200 <= 5  # the clients' own objects are 200; the topic's take a few
+    assert store.counters["puts"] - before - 200 <= 5  # 200 objects of clients; the topic's take a few
     assert store.counters["changes_grouped"] >= 195
     assert store.counters["siblings_found"] == store.counters["siblings_written"] == 0
     assert len((await subscribers(store, ["rock"]))[0]) == 200
 
 
-# --- what others do --------------------------------------------------------------------------------------------------
+# --- other processes --------------------------------------------------------------------------------------------------
 
 
 async def test_an_object_somebody_else_deleted_is_an_empty_set(riak: RiakDouble, store_on: StoreOn) -> None:

@@ -18,7 +18,7 @@ def test_the_committed_module_is_what_the_proto_file_compiles_to(tmp_path: Path)
     subprocess.run(command, cwd=ROOT, check=True, timeout=60)
 
     def text(path: Path) -> str:
-        # Which release of the compiler wrote it is of no interest, as long as it says the same.
+        # The compiler's release does not matter as long as the rest is the same.
         lines = path.read_text().splitlines()
         return "\n".join(line for line in lines if "_serialized_" in line or "AddSerializedFile" in line)
 

@@ -1,4 +1,4 @@
-"""Values and their merging: a union or a maximum, whatever the order; and sizes that stay within their limits."""
+"""Values and how they merge: a union or a maximum, in any order; and sizes that stay within their limits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SETTINGS = st.builds(Settings, st.booleans(), st.sampled_from(HISTORIES))
 
 
 def layout_of(*features: str, revision: int = 0, settings: Settings = NONE, parts: int = 1) -> bytes:
-    """A layout object's value."""
+    """Return a layout object's value."""
     return ormsgpack.packb([VERSION, 4096, parts, features, revision, list(settings)])
 
 
@@ -122,7 +122,7 @@ def location_object_now(after_ms: int = 0, kept_ms: int = RECENT_MS) -> Location
 def test_versions_merge_to_the_same_in_any_order_and_any_number_of_times(
     kind: Callable[[], StoredObject], values: st.SearchStrategy[bytes]
 ) -> None:
-    # An entry's url belongs to its registration: two that differ in nothing else never are.
+    # An entry's url belongs to its registration: no two entries differ only in their url.
     @given(st.lists(values, max_size=3))
     def check(versions: list[bytes]) -> None:
         if kind is Entry:
@@ -153,7 +153,7 @@ def test_the_objects_of_a_level_hold_their_members_in_the_order_of_the_pages(mem
 
 @given(st.text(max_size=20))
 def test_topics_of_one_slot_share_an_object_of_each_level(topic: str) -> None:
-    """A large subscribe comes in the order of slots: a part of it goes to few objects of the client's set."""
+    """A large subscribe comes in the order of slots: each part goes to few objects of the client's set."""
     slot, _ = partition_of(topic, 1)
     assert [shard_of(topic, level) for level in (3, 2, 1)] == [slot, slot >> 4, slot >> 8]
 
@@ -172,7 +172,7 @@ def version(kind: Callable[[], S], *versions: bytes) -> S:
 
 @given(st.lists(st.tuples(st.integers(0, 1), NAMES, st.booleans(), st.booleans()), max_size=30))
 def test_of_a_client_s_list_the_latest_change_of_each_topic_is_true(steps: list[tuple[int, str, bool, bool]]) -> None:
-    """Two homes that write at once, each from what it last saw; sometimes one reads what there is, and merges."""
+    """Two homes write concurrently, each from what it last saw; sometimes one reads the current state, and merges."""
     empty = ListObject(NOW_MS)
     empty.belongs_to("ann")
     versions = [empty.encode(), empty.encode()]
@@ -185,7 +185,7 @@ def test_of_a_client_s_list_the_latest_change_of_each_topic_is_true(steps: list[
             assert state.add(topic, 10_000)
         else:
             state.discard(topic)
-        if adding or present:  # taking out what is not there says nothing
+        if adding or present:  # removing an absent topic records nothing
             model[topic] = adding
         versions[writer] = state.encode()
     merged = version(lambda: ListObject(NOW_MS + len(steps)), *versions)
@@ -194,7 +194,7 @@ def test_of_a_client_s_list_the_latest_change_of_each_topic_is_true(steps: list[
 
 @pytest.mark.parametrize("kind", [SetObject, TopicObject, partial(ListObject, NOW_MS)], ids=["set", "topic", "list"])
 def test_an_object_of_a_set_that_was_written_while_empty_is_no_other_set(kind: Callable[[], SetObject]) -> None:
-    """A write whose outcome is not known is repeated with what is read then, perhaps nothing; and may arrive after."""
+    """A write with an unknown outcome is repeated with the state read then, perhaps empty, and can arrive later."""
     ann, bob = kind(), kind()
     ann.belongs_to("ann")
     bob.belongs_to("bob")
@@ -212,7 +212,7 @@ def test_changes_of_a_list_are_forgotten_after_a_while() -> None:
     old = state.encode()
     later = version(lambda: ListObject(NOW_MS + RECENT_MS + 1), old)
     assert ormsgpack.unpackb(later.encode()) == [VERSION, "", 0, {"jazz": 0}, {}]
-    # A version with the removal that turns up only now is merged as in other sets: nothing is lost by it.
+    # A version with the removal that turns up only now merges as in other sets: nothing gets lost.
     again = version(lambda: ListObject(NOW_MS + RECENT_MS + 1), old, ormsgpack.packb([VERSION, "", 0, {"rock": 0}, {}]))
     assert again.members == {"rock", "jazz"}
 
@@ -278,7 +278,7 @@ def test_settings_are_changed_with_a_greater_revision_and_first_ones_once() -> N
     assert (again.settings, again.dirty) == (one, False)
     again.record(other, is_first=False)
     assert (again.settings, again.revision, again.dirty) == (other, 2, True)
-    # What one side of a cut has not seen of it is over.
+    # The greater revision replaces a version from a side of a network partition that has not seen it.
     assert version(Layout, again.encode(), state.encode()).settings == other
 
 
@@ -369,5 +369,5 @@ def test_what_has_ended_is_named_as_far_as_there_is_room_and_for_a_while() -> No
 def test_what_is_of_another_layout_is_refused_and_not_guessed_at(
     kind: Callable[[], StoredObject], value: bytes
 ) -> None:
-    with pytest.raises(ValueError, match=r"MessagePack|layout|belong"):
+    with pytest.raises(ValueError, match=r"MessagePack|layout|instead of"):
         kind().absorb(value)

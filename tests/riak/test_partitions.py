@@ -1,4 +1,4 @@
-"""Objects with records: they merge to the same in any order, and their sizes stay within the limits."""
+"""Objects with records: merging gives the same in any order, and their sizes stay within the limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ONE: Entries = {"f": None}
 
 
 def partition_of(topics: dict[str, dict[str, Entries]], spilled: Iterable[str] = (), full: bool = False) -> Partition:
-    """With these records, whether there is room for them or not."""
+    """Return a partition with these records, regardless of room."""
     partition = Partition()
     for topic, clients in topics.items():
         for client, entries in clients.items():
@@ -133,7 +133,7 @@ def test_objects_stay_within_their_limit_and_a_partition_says_when_it_is_full(en
     assert partition.full
     assert partition.dirty
     assert OBJECT_BYTES_MAX * 0.7 < len(partition.encode()) <= OBJECT_BYTES_MAX
-    # What is in it can still be confirmed and taken out, but nothing new comes in: where to look stays the same.
+    # Its records can still be confirmed and removed, but nothing new comes in: readers find the same places.
     first = ("a topic of some length, number 0", "a client, number 0")
     assert partition.put(*first, entries)
     partition.assign(*first, NOTHING)
@@ -173,10 +173,10 @@ def test_a_topic_with_many_goes_on_elsewhere_and_the_others_do_not(monkeypatch: 
         assert not found.elsewhere("other")
         assert not found.full
     assert TOPIC_BYTES_MAX * 0.5 < len(partition.encode()) <= TOPIC_BYTES_MAX
-    # What has left does not call it back.
+    # Free room does not bring a spilled topic back.
     partition.assign("large", "a client, number 0", NOTHING)
     assert not partition.put("large", "ann", ONE)
-    # Counted again after it was read, and as much.
+    # A partition that is read back counts its bytes again, and gets as many.
     fresh = Partition()
     for number in range(kept):
         assert fresh.put("large", f"a client, number {number}", ONE)
@@ -195,7 +195,7 @@ def test_who_is_in_an_object_adds_there_a_little_beyond_its_limit() -> None:
     assert 8 <= filters <= 11
     assert partition.held("large", "client 0") == entries
     assert len(partition.encode()) <= 2 * TOPIC_BYTES_MAX
-    # Fewer find room at any time.
+    # A record with fewer filters always finds room.
     assert partition.put("large", "client 0", {"x" * 100: None})
     shard = TopicObject()
     assert shard.put("ann", ONE, 60)
@@ -231,5 +231,5 @@ def test_what_is_put_in_is_written_even_where_it_is_there_already() -> None:
 def test_what_is_of_another_layout_is_refused_and_not_guessed_at(
     kind: Callable[[], StoredObject], value: bytes
 ) -> None:
-    with pytest.raises(ValueError, match=r"MessagePack|layout|belong"):
+    with pytest.raises(ValueError, match=r"MessagePack|layout|instead of"):
         kind().absorb(value)

@@ -1,4 +1,4 @@
-"""Which node gets a request, and what becomes of those that fail: on nodes that are plain sockets."""
+"""The choice of a node for a request, and the handling of failures, on nodes that are plain sockets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PONG = wire.frame(wire.SERVER_INFO_ANSWER, pb.RpbGetServerInfoResp(node=b"n").Se
 
 @pytest.fixture
 async def listen() -> AsyncIterator[Listen]:
-    """Start a node that does what it is given; its address."""
+    """Start a node with the given behaviour; return its address."""
     async with AsyncExitStack() as servers:
         tasks: set[asyncio.Task[None]] = set()
 
@@ -120,7 +120,7 @@ async def test_connections_are_used_again_and_limited(listen: Listen) -> None:
         b"\xff\xff\xff\xff\x08",  # a frame of 4 GB
         b"\x00\x00\x00\x00\x08",  # a frame without a code
         wire.frame(wire.GET_ANSWER),  # the answer to something else
-        wire.frame(wire.SERVER_INFO_ANSWER, b"\xff\xff\xff"),  # a body that is no protobuf
+        wire.frame(wire.SERVER_INFO_ANSWER, b"\xff\xff\xff"),  # a body that is not protobuf
         PONG[:-1],  # cut short
     ],
     ids=["silence", "huge", "empty", "other", "garbage", "short"],
@@ -154,7 +154,7 @@ async def test_a_node_that_hung_up_between_requests_costs_nothing(
         assert await ask(pool) == b"n"
         await hung_up.wait()
         hung_up.clear()
-        await asyncio.sleep(0)  # the end of the stream is in the reader's hands by the next turn of the loop
+        await asyncio.sleep(0)  # the reader has the end of the stream by the next turn of the loop
         assert counters["connections_opened"] == number
     assert counters["retries"] <= 1
     pool.close()
@@ -174,7 +174,7 @@ async def test_a_refusal_by_every_node_is_unavailable_with_its_words(
 async def test_of_many_at_once_each_asks_each_node_once_before_it_believes_them(
     listen: Listen,
 ) -> None:
-    """Where the other node's connections are taken they wait for one, and do not ask the same node again."""
+    """Requests wait for a connection if the other node's are busy, and do not ask the same node again."""
     nodes = [await listen(refusing("{pr_val_unsatisfied,2,1}")) for _ in range(2)]
     pool, counters = pool_of(*nodes, connections=2)
     answers = await asyncio.gather(*(ask(pool, final=lambda _: True) for _ in range(100)), return_exceptions=True)
@@ -195,19 +195,19 @@ async def test_one_that_waits_for_a_node_that_is_set_aside_does_without(
     )
     answers = await asyncio.gather(*(ask(pool, final=lambda _: True) for _ in range(20)), return_exceptions=True)
     assert {type(answer) for answer in answers} == {wire.Refusal}
-    assert counters["timeouts"] < 10  # one has found out, and some that probed
+    assert counters["timeouts"] < 10  # one that noticed it, and some that probed
     pool.close()
 
 
 async def test_a_node_that_is_still_silent_when_it_is_probed_has_no_say(
     listen: Listen,
 ) -> None:
-    """For all it knows, else: two time-outs, and those who answer are not believed."""
+    """Otherwise there would be two time-outs, and the driver would not believe the answers."""
     pool, counters = pool_of(
         await listen(refusing("{pr_val_unsatisfied,2,1}")), await listen(answering(b"")), attempt_timeout_s=1.0
     )
     silent = pool.nodes[1]
-    for refusals in (2, 1):  # whether the silent one lives is not known at first
+    for refusals in (2, 1):  # at first it is unknown whether the silent node is alive
         before = counters["refusals"]
         with pytest.raises(wire.Refusal):
             await ask(pool, final=lambda _: True)
@@ -238,8 +238,8 @@ async def test_everybody_in_line_is_served_at_once_when_the_node_recovers(
             await one_frame(reader)
             await well.wait()
             if reader.at_eof():
-                return  # who asked has given up
-            if first:  # it finds out that the node is well; then three have to come together
+                return  # the request has given up
+            if first:  # it shows that the node works; then three have to come together
                 first = False
             else:
                 together += 1
@@ -284,7 +284,7 @@ async def test_closing_ends_what_is_under_way_and_what_waits(
     under_way = [asyncio.create_task(ask(pool)) for _ in range(3)]
     await asyncio.sleep(0.05)
     pool.close()
-    async with asyncio.timeout(20):  # sooner than any time-out of the pool's
+    async with asyncio.timeout(20):  # sooner than any time-out of the pool
         for outcome in await asyncio.gather(*under_way, return_exceptions=True):
             assert isinstance(outcome, StoreUnavailable)
 
@@ -322,7 +322,7 @@ def test_a_node_is_set_aside_for_longer_each_time_but_never_for_long() -> None:
     node, now, waits = node_of_none(), 0.0, []
     for _ in range(12):
         assert node.failed(now)
-        assert not node.failed(now)  # those that fail together count once
+        assert not node.failed(now)  # concurrent failures count once
         waits.append(node.retry_at - now)
         assert not node.usable(now)
         now = node.retry_at

@@ -1,7 +1,7 @@
-"""The double and a real cluster, side by side: what the recordings do not have, above all ``node_confirms``.
+"""The double and a real cluster, side by side: features that are not in the recordings, above all ``node_confirms``.
 
-Runs where ``INGEBORG_TEST_RIAK`` names a cluster of at least three nodes with the bucket types of ``docs/riak.md``. It
-writes to keys of its own and ends nothing.
+These tests run if ``INGEBORG_TEST_RIAK`` names a cluster of at least three nodes with the bucket types of
+``docs/riak.md``. They write to their own keys and stop nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def value(text: bytes) -> Message:
 
 
 STEPS: list[tuple[int, Message]] = [
-    # A type's node_confirms is not among its properties here, and yet it applies: to reads, too.
+    # A type's node_confirms is not among its properties here, but still applies, even to reads.
     (TYPE_PROPS, {"type": b"ingeborg"}),
     (TYPE_PROPS, {"type": b"ingeborg_seen"}),
     (GET, {"key": b"a", "r": 2, "pr": 1}),
@@ -41,7 +41,7 @@ STEPS: list[tuple[int, Message]] = [
     (GET, {"key": b"a", "deletedvclock": True, "node_confirms": 0}),
     (PUT, {"key": b"b", "content": value(b"3"), "w": 4}),
     (GET, {"key": b"b", "r": 4}),
-    # Tombstones: alone, replaced with their context, and beside a value.
+    # Tombstones: alone, replaced with their context, and next to a value.
     (DELETE, {"key": b"a", "vclock": CLOCK}),
     (GET, {"key": b"a", "r": 2, "pr": 1, "node_confirms": 0}),
     (GET, {"key": b"a", "r": 2, "pr": 1, "node_confirms": 0, "deletedvclock": True}),
@@ -52,7 +52,7 @@ STEPS: list[tuple[int, Message]] = [
     (DELETE, {"key": b"c", "vclock": CLOCK}),
     (PUT, {"key": b"c", "content": value(b"7"), "return_head": True}),
     (GET, {"key": b"c", "deletedvclock": True}),
-    # Last write wins, and keys that are no text.
+    # Last write wins, and keys that are not text.
     (PUT, {"key": b"\x00\xff", "content": {"value": b"8"}, "type": b"ingeborg_seen"}),
     (PUT, {"key": b"\x00\xff", "content": {"value": b"9"}, "type": b"ingeborg_seen"}),
     (GET, {"key": b"\x00\xff", "type": b"ingeborg_seen"}),
@@ -72,10 +72,11 @@ async def answered(client: Client, address: tuple[str, int], code: int, message:
 
 
 async def bucket_on_three_machines(address: tuple[str, int]) -> bytes:
-    """A bucket whose key ``a`` this cluster keeps on three machines.
+    """Return a bucket whose key ``a`` this cluster keeps on three machines.
 
-    Where the number of nodes does not divide the ring, some keys have two of their three copies on one machine, and
-    which keys these are differs between the double and a real cluster: their hashes and their rings differ.
+    If the ring's size is not a multiple of the number of nodes, some keys have two of their three copies on one
+    machine. Which keys these are differs between the double and a real cluster, because their hashes and their rings
+    differ.
     """
     client = Client()
     try:
@@ -91,7 +92,7 @@ async def bucket_on_three_machines(address: tuple[str, int]) -> bytes:
 
 
 async def told(address: tuple[str, int], bucket: bytes) -> list[Any]:
-    """The structure of the answer to each step."""
+    """Return the structure of the answer to each step."""
     client, clock, answers = Client(), b"", []
     for code, message in STEPS:
         if code in (GET, PUT, DELETE):

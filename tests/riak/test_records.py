@@ -1,4 +1,4 @@
-"""Records on Riak: large topics, full partitions, cuts, crashes at every moment, and what an operation costs."""
+"""Records on Riak: large topics, full partitions, network partitions, crashes at every moment, costs of operations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from .storages import holds_for_any
 from .test_failures import TOPICS
 
 Record = dict[str | None, Term | None]
-"""What a client has at a topic."""
+"""A client's record at a topic."""
 
 
 @pytest.fixture
@@ -61,12 +61,12 @@ def key_of(topic: str) -> Key:
 
 
 def write_unseen(riak: RiakDouble, topic: str, value: bytes) -> None:
-    """As by a home on the other side of a cut, which has seen none of the versions that are there."""
+    """Write as a home does on the other side of a network partition, which has seen none of the versions."""
     riak.memory.write(0, key_of(topic), {}, {"value": value, "vtag": b"t" * 22}, {})
 
 
 def value_of(riak: RiakDouble, topic: str) -> bytes:
-    """What the topic's partition has now."""
+    """Return the current value of the topic's partition."""
     (sibling,) = riak.memory.object(key_of(topic)).siblings
     value: bytes = sibling.content["value"]
     return value
@@ -78,15 +78,15 @@ async def record(store: RiakStore, client: str, topic: str = "rock") -> Record:
 
 
 async def spent(store: RiakStore, work: Coroutine[Any, Any, object]) -> tuple[int, int]:
-    """What is read and written meanwhile."""
+    """Return how many objects the work reads and writes."""
     before = dict(store.counters)
     await work
     return store.counters["gets"] - before["gets"], store.counters["puts"] - before["puts"]
 
 
 async def waits(store: RiakStore, work: Coroutine[Any, Any, object]) -> int:
-    """How often, one time after the other, the work waits for Riak: all requests that it has made are answered before
-    it may make more."""
+    """Return how often, one after the other, the work waits for Riak: each time, all its requests are answered before
+    it can make more."""
     request, waiting, under_way, count = store._pool.request, list[asyncio.Event](), 0, 0
 
     async def held(*arguments: Any, **options: Any) -> Any:
@@ -101,7 +101,7 @@ async def waits(store: RiakStore, work: Coroutine[Any, Any, object]) -> int:
     store._pool.request = held  # type: ignore[method-assign]
     task = asyncio.create_task(work)
     while not task.done():
-        for _ in range(20):  # turns, in which it makes its requests
+        for _ in range(20):  # turns in which it makes its requests
             await asyncio.sleep(0)
         if waiting and not under_way:
             count, under_way = count + 1, len(waiting)
@@ -113,7 +113,7 @@ async def waits(store: RiakStore, work: Coroutine[Any, Any, object]) -> int:
     return count
 
 
-# --- what it costs -------------------------------------------------------------------------------------------------
+# --- costs ---------------------------------------------------------------------------------------------------------
 
 
 async def test_what_operations_cost_in_requests(
@@ -122,7 +122,7 @@ async def test_what_operations_cost_in_requests(
     """The table of docs/riak.md."""
     store = await store_on(riak)
     await store.listen(["ann", "bob"], "here")
-    assert await spent(store, store.subscribers(["rock"])) == (2, 0)  # never written: looked at twice
+    assert await spent(store, store.subscribers(["rock"])) == (2, 0)  # never written: read twice
     for filter in (None, PIZZA):
         name = f"rock {filter}"
         assert await spent(store, add(store, "ann", [name], filter)) == (5 if filter is None else 4, 2)
@@ -130,7 +130,7 @@ async def test_what_operations_cost_in_requests(
         assert await spent(store, store.subscribers([name])) == (1, 0)
         assert await spent(store, store.subscriptions_of([("ann", name), ("bob", name)])) == (1, 0)
         assert await spent(store, store.subscribed("ann", [name])) == (1, 0)
-        # In one write; what it takes the place of has no row in the index.
+        # In one write; the replaced subscription has no row in the index.
         assert await spent(store, add(store, "ann", [name], SOUP, replace=True)) == (3, 2)
         assert await spent(store, store.unsubscribe([("ann", [name], CHEAP)])) == (1, 0)
         assert await spent(store, store.unsubscribe([("ann", [name], None)])) == (2, 2)
@@ -155,7 +155,7 @@ async def test_what_can_go_side_by_side_does(riak: RiakDouble, store_on: StoreOn
     await store.listen(["ann", "bob"], "here")
     assert await waits(store, store.listen(["ann", "bob"], "here")) == 3  # a read, a write, a read
     await add(store, "ann", ["rock"])
-    assert await waits(store, add(store, "ann", ["rock"])) == 5  # the record, the list, and what has ended
+    assert await waits(store, add(store, "ann", ["rock"])) == 5  # the record, the list, and the ended subscriptions
     assert await waits(store, store.subscribers(["rock", "jazz"])) == 2
     assert await waits(store, store.unsubscribe([("ann", ["rock"], None)])) == 4
 
@@ -234,7 +234,7 @@ async def test_a_client_whose_record_is_in_several_objects_has_all_of_it(riak: R
     assert {pair for pair in await filters(other, "hit", 10) if pair[0] == "ann"} == {("ann", each) for each in texts}
     with pytest.raises(TooManyFilters, match="remove one first"):
         await add(other, "ann", ["hit"], PIZZA)
-    # One that stays takes a term away, and keeps another one from coming, wherever it lies.
+    # A subscription without a term removes an existing term, and keeps a new one out, in any place.
     await other.subscribe([Subscribe("ann", ["hit"], each) for each in texts[::7]])
     await other.subscribe([Subscribe("ann", ["hit"], each, GONE) for each in texts])
     assert await record(store, "ann", "hit") == dict.fromkeys(texts)
@@ -268,7 +268,7 @@ async def test_the_first_page_of_filters_comes_with_the_subscribers_as_far_as_th
 async def test_filters_too_many_in_a_batch_leave_the_partition_as_it_was(riak: RiakDouble, store_on: StoreOn) -> None:
     store = await store_on(riak)
     await store.subscribe([Subscribe("ann", ["rock"], numbered(number)) for number in range(FILTERS_MAX)])
-    with pytest.raises(TooManyFilters, match="'ann' would have 65 filters at topic 'rock', where 64 are the most"):
+    with pytest.raises(TooManyFilters, match="'ann' would have 65 filters at topic 'rock', 64 at most"):
         await store.subscribe([Subscribe("bob", ["rock"], PIZZA), Subscribe("ann", ["rock"], PIZZA)])
     assert {client for client, _ in await filters(store, "rock")} == {"ann"}
 
@@ -276,7 +276,7 @@ async def test_filters_too_many_in_a_batch_leave_the_partition_as_it_was(riak: R
 async def test_what_is_on_its_way_when_a_topic_is_refused_is_listed(
     riak: RiakDouble, store_on: StoreOn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Riak writes what has been sent to it, whether or not anybody still waits for the answer."""
+    """Riak writes what it has received, even if nobody waits for the answer."""
     store, other = await store_on(riak), await store_on(riak)
     await store.subscribe([Subscribe("ann", ["rock"], numbered(number)) for number in range(FILTERS_MAX)])
     request = store._pool.request
@@ -286,7 +286,7 @@ async def test_what_is_on_its_way_when_a_topic_is_refused_is_listed(
         if code == wire.PUT_REQUEST:
             try:
                 await refused.wait()
-                for _ in range(100):  # turns, in which whoever does not wait for it has said so
+                for _ in range(100):  # turns in which a call that does not wait would return
                     await asyncio.sleep(0)
             except asyncio.CancelledError:
                 late.append((code, *arguments))
@@ -379,7 +379,7 @@ def test_any_growing_topic_has_what_the_model_has() -> None:
         holds_for_any(STEPS, check)
 
 
-# --- full partitions, and all there is -----------------------------------------------------------------------------
+# --- full partitions, and everything ------------------------------------------------------------------------------
 
 
 async def test_topics_that_came_after_their_partition_was_full_are_found_too(
@@ -387,7 +387,7 @@ async def test_topics_that_came_after_their_partition_was_full_are_found_too(
 ) -> None:
     shrink(monkeypatch)
     store = await store_on(riak)
-    # Of one slot, so that a partition fills; and one with a large set, whose partition has room.
+    # Topics of one slot, so that a partition fills; and one with a large set, whose partition has room.
     kinds: list[tuple[str | None, Term | None]] = [(None, None), (None, GONE), (PIZZA, None), (PIZZA, LATER)]
     topics = of_one_slot(40)
     await store.subscribe(
@@ -402,7 +402,7 @@ async def test_topics_that_came_after_their_partition_was_full_are_found_too(
         *((topic, f"client {n % 4}", *kinds[n % 4]) for n, topic in enumerate(topics)),
         *(("hit", f"client {number:03}", None, None) for number in range(100)),
     }
-    # A topic is named once by a process, and not at each write.
+    # A process names a topic once, not with every write.
     before = store.counters["puts"]
     await add(store, "ann", [topics[-1]])
     await add(store, "bob", [topics[-1]])
@@ -429,11 +429,11 @@ async def test_for_reading_only_nothing_is_written_siblings_are_left_and_no_stor
         await add(reader, "ann", ["jazz"])
 
 
-# --- at the same time, and after a crash ---------------------------------------------------------------------------
+# --- concurrency and crashes ---------------------------------------------------------------------------------------
 
 
 async def filling(store: RiakStore, is_large: bool) -> None:
-    """Others at the topic, many enough for objects of its own if it is to be large."""
+    """Add other clients to the topic, enough for its own objects if it has to be large."""
     await store.subscribe([Subscribe(f"other {number}", ["rock"], PIZZA) for number in range(40 if is_large else 2)])
 
 
@@ -473,7 +473,7 @@ async def test_a_replacement_that_dies_at_any_moment_leaves_the_one_the_other_or
 async def test_two_replacements_at_once_leave_a_client_something_at_every_moment(
     single: RiakDouble, store_on: StoreOn, is_large: bool
 ) -> None:
-    """The second one comes whole between two requests of the first, and a reader before each."""
+    """The second replacement runs whole between two requests of the first, and a read before each."""
     store, other, reader = [await store_on(single, **ONE_BY_ONE) for _ in range(3)]
     await filling(other, is_large)
     acts = before_each_request(store)
@@ -520,7 +520,7 @@ async def test_a_topic_is_listed_if_another_filter_comes_while_the_last_one_leav
         if max(met) < moment:
             assert await topics_of(other, client) == []
             break
-        # Both, where the two writes missed each other.
+        # Both, if the two writes missed each other.
         assert {SOUP} <= (await record(other, client)).keys() <= {SOUP, PIZZA}, moment
         assert await topics_of(other, client) == ["rock"], moment
     assert moment >= 4
@@ -545,7 +545,7 @@ async def test_what_leaves_its_partition_meanwhile_is_added_elsewhere(
         present.append(("ann", PIZZA) in await filters(other, topic))
         if max(met) < moment:
             break
-    # A removal before the write is as good as none, one after it is the later of the two; without one it is there.
+    # A removal before the write has no effect, and one after it wins; without one the topic is listed.
     assert present[:3] == [True] * 3
     assert present[:-1] == sorted(present[:-1], reverse=True)
     assert present[-2:] == [False, True]
@@ -555,7 +555,7 @@ async def test_what_leaves_its_partition_meanwhile_is_added_elsewhere(
 
 
 def topic_on_both_sides(riak: RiakDouble) -> str:
-    """A topic with a primary on each side of a cut of five nodes."""
+    """Return a topic with a primary on each side of a partition of five nodes."""
     for topic in TOPICS:
         nodes = {place.node for place in riak.memory.preference_list(0, key_of(topic))}
         if nodes & {0, 1} and nodes & {2, 3, 4}:
@@ -573,7 +573,7 @@ async def test_two_halves_add_to_one_record_and_after_healing_it_has_all(
         for client in ("ann", "bob"):
             await left._records._writer.write({(client, topic): of.Wanted({PIZZA: LATER}, False)})
         riak.memory.cut([0, 1], [2, 3, 4])
-        # Of the records alone: whether other objects have primaries on this side is chance.
+        # Only the records: it is chance whether other objects have primaries on this side.
         await left._records._writer._put(round_of("ann", topic, SOUP, None, 1))
         await left._records._writer._put(round_of("ann", topic, PIZZA, None, 1))
         await right._records._writer._put(round_of("ann", topic, CHEAP, None, 1))
@@ -584,7 +584,7 @@ async def test_two_halves_add_to_one_record_and_after_healing_it_has_all(
         assert await record(left, "ann", topic) == {PIZZA: None, SOUP: None, CHEAP: None}
         await left.repaired()
         assert len(riak.memory.object(key_of(topic)).siblings) == 1
-        # An unsubscription may have to be repeated.
+        # A client may have to repeat an unsubscription.
         assert (await record(right, "bob", topic)).keys() <= {PIZZA}
         await right.unsubscribe([("bob", [topic], None)])
         assert await record(right, "bob", topic) == {}
@@ -617,7 +617,7 @@ async def test_a_replacement_takes_out_what_it_has_seen_elsewhere_and_nothing_th
 async def test_what_is_confirmed_on_one_side_of_a_cut_again_survives_what_left_it_on_the_other(
     riak: RiakDouble, store_on: StoreOn, filter: str | None
 ) -> None:
-    """Found where it is added, in a copy from before a removal that the other side has seen."""
+    """The subscription is found where it is added, in a copy from before a removal that the other side has seen."""
     store = await store_on(riak)
     await add(store, "ann", ["rock"], filter)
     before = riak.memory.object(key_of("rock"))
@@ -636,7 +636,7 @@ async def test_what_is_confirmed_on_one_side_of_a_cut_again_survives_what_left_i
 async def test_what_was_confirmed_and_not_taken_out_is_there_after_any_cuts(
     store_on: StoreOn, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Others come and go in the same objects; the side with too few machines refuses some of them."""
+    """Others come and go in the same objects; the side with too few machines refuses some changes."""
     shrink(monkeypatch)
     chance = random.Random(seed)
     kinds: list[tuple[str | None, Term | None]] = [(None, None), (None, LATER), (PIZZA, None), (SOUP, LATER)]

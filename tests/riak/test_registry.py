@@ -1,4 +1,4 @@
-"""The registry: cheap heartbeats, and one holder of a name even when two took it without seeing each other."""
+"""The registry: cheap heartbeats, and one holder of a name even if two processes took it without seeing each other."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_rival_that_came_between_reading_and_writing_is_noticed(riak: Ri
 
     def read_and_be_overtaken(at: int, key: Key, request: dict[str, Any]) -> StoredObject:
         found = read(at, key, request)
-        if key == entry and request.get("notfound_ok") is False:  # the second look, just before the write
+        if key == entry and request.get("notfound_ok") is False:  # the second read, just before the write
             riak.memory.write(0, entry, {}, {"value": rival, "vtag": b"t" * 22}, {})
         return found
 
@@ -86,7 +86,7 @@ async def test_of_two_that_took_a_name_on_two_sides_of_a_cut_one_keeps_it(store_
                     await store.heartbeat(endpoint._replace(heartbeat=count))
                 except Superseded:
                     outcomes.append(endpoint.incarnation)
-        assert set(outcomes) == {"a"}  # both took it for the first time; the greater incarnation has it
+        assert set(outcomes) == {"a"}  # both took it for the first time; the greater incarnation wins
         assert [endpoint.incarnation for endpoint in await left.endpoints()] == ["b"]
 
 
@@ -115,7 +115,7 @@ async def test_a_name_lost_from_the_directory_comes_back(riak: RiakDouble, store
 async def test_leaving_and_coming_again(riak: RiakDouble, store_on: StoreOn) -> None:
     store = await store_on(riak)
     await store.register(RIVAL)
-    await store.deregister(ANN)  # not its entry
+    await store.deregister(ANN)  # no longer its entry
     assert await store.endpoints() == [RIVAL]
     await store.deregister(RIVAL)
     assert await store.endpoints() == []

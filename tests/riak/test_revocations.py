@@ -1,4 +1,4 @@
-"""Revoked tokens in Riak's object beside the layout object: versions that missed each other, and who only reads."""
+"""Revoked tokens in a separate Riak object: versions that missed each other, and read-only stores."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def packed(*revocations: Revocation) -> bytes:
 
 
 def versions(riak: RiakDouble) -> list[bytes]:
-    """What is in the object, sibling by sibling."""
+    """Return the content of the object, sibling by sibling."""
     return sorted(sibling.content["value"] for sibling in riak.memory.object(OBJECT).siblings)
 
 
 def write_unseen(riak: RiakDouble, value: bytes) -> None:
-    """As by a process on the other side of a cut, which has seen none of the versions that are there."""
+    """Write as a process does on the other side of a network partition, which has seen none of the versions."""
     riak.memory.write(0, OBJECT, {}, {"value": value, "vtag": b"t" * 22}, {})
 
 
@@ -54,7 +54,7 @@ async def test_what_is_over_goes_at_the_next_write_and_is_over_where_a_merge_bri
     await store.revoke([ANN])
     assert versions(riak) == [packed(ANN)]
     write_unseen(riak, packed(over))
-    assert await store.revocations() == [over, ANN]  # whoever reads it knows the time
+    assert await store.revocations() == [over, ANN]  # the reader knows the time
     await store.revoke([BERT])
     assert versions(riak) == [packed(BERT, ANN)]
 

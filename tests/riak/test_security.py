@@ -1,6 +1,6 @@
-"""Riak with its security on: TLS, a user, and what is said of each thing that can be wrong, on the double.
+"""Riak with its security on: TLS, a user, and the message for each possible mistake, on the double.
 
-``test_the_double_greets_as_a_real_node_does`` runs where ``INGEBORG_TEST_RIAK_USER`` names a user of a real cluster.
+``test_the_double_greets_as_a_real_node_does`` runs if ``INGEBORG_TEST_RIAK_USER`` names a user of a real cluster.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def credentials(riak: RiakDouble, authority: Authority) -> Credentials:
-    """The double's security is on, and these are let in."""
+    """Turn the double's security on; return valid credentials."""
     return secure(riak, authority)
 
 
@@ -54,7 +54,7 @@ def security_of(riak: RiakDouble) -> Security:
 
 
 def hurried(credentials: Credentials | Callable[[], Credentials]) -> Secured:
-    """For a node that refuses, which it does within 0.5 s (a real one: 5 s), on a machine that may be busy."""
+    """Connect for a node that refuses within 0.5 s (a real one: 5 s), on a machine that may be busy."""
     given = credentials if callable(credentials) else lambda: credentials
     return Secured(given, step_timeout_s=20.0, authentication_timeout_s=20.0)
 
@@ -127,7 +127,7 @@ async def test_a_refusal_that_takes_longer_than_a_request_may_is_waited_for(
     given = replace(credentials, user=user, password=password)
     said = await complaint(store_on, riak, given, timeout_s=0.4, attempt_timeout_s=0.1)
     assert f"it refuses the user {user!r}: 'Authentication failed'" in said
-    assert said.count("riak-admin security add-source") == 1  # and not once for each node
+    assert said.count("riak-admin security add-source") == 1  # not once for each node
 
 
 async def test_a_certificate_of_an_unknown_authority(
@@ -173,7 +173,7 @@ async def test_a_step_that_does_not_come_is_given_up(
 
 
 async def test_what_comes_before_the_handshake_is_not_taken_for_an_answer(authority: Authority) -> None:
-    """Somebody on the way adds answers to the one to StartTls; they must not count as said by the node."""
+    """Somebody on the way adds answers to the one to StartTls; they must not count as the node's."""
     pair = authority.issue(3)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.chain, pair.key)
@@ -197,7 +197,7 @@ async def test_what_comes_before_the_handshake_is_not_taken_for_an_answer(author
 
 
 async def test_slow_logins_set_no_node_aside(riak: RiakDouble, store_on: StoreOn, credentials: Credentials) -> None:
-    """One takes longer than a request may wait; requests go on over the connections that are there."""
+    """A login takes longer than a request may wait; requests continue over the existing connections."""
     store = await store_on(riak, connecting=Secured(lambda: credentials), **PATIENT)
     security_of(riak).comparing_s = 2 * PATIENT["attempt_timeout_s"]
     for _ in range(3):
@@ -208,13 +208,13 @@ async def test_slow_logins_set_no_node_aside(riak: RiakDouble, store_on: StoreOn
 async def test_a_connection_is_used_again_after_a_late_answer(
     riak: RiakDouble, store_on: StoreOn, credentials: Credentials
 ) -> None:
-    """Each costs the node a password, which is what one that has too much to do cannot use."""
+    """Each new connection costs the node a password check, which an overloaded node cannot afford."""
     secured = Secured(lambda: credentials)
     store = await store_on(riak, nodes=[0], connecting=secured, attempt_timeout_s=0.3, timeout_s=0.6)
-    riak.hold(100)  # until then nothing is answered
+    riak.hold(100)  # until then the double answers nothing
     with pytest.raises(StoreUnavailable):
         await subscribers(store, ["rock"])
-    security_of(riak).fails_at = "user"  # no new ones
+    security_of(riak).fails_at = "user"  # no new connections
     riak.release()
     async with asyncio.timeout(PATIENCE_S):
         while True:
@@ -234,16 +234,16 @@ async def test_a_password_that_is_changed_while_connections_are_open(
     security = security_of(riak)
     security.refusing_s = 0.1
     security.passwords[USER.encode()] = b"the new one"
-    # Those that are open go on, and what is refused beside them harms nobody.
+    # Open connections continue to work, and refused new ones do not affect them.
     await store.subscribe([Subscribe("ann", [f"song {number}" for number in range(50)])])
     assert store.counters["nodes_set_aside"] == 0
-    # Without them it is refused, in words, and at once where all nodes have said so.
+    # Without them the driver fails with a message, and at once if all nodes have refused.
     for number in range(3):
         await riak.nodes[number].kill()
         await riak.restart(number)
     with pytest.raises(StoreMisconfigured, match="it refuses the user"):
         await store.subscribe([Subscribe("ann", ["rock"])])
-    # With the new one it goes on, when the nodes are tried again.
+    # With the new one it succeeds, once it tries the nodes again.
     current = replace(credentials, password=b"the new one")
     for node in store._pool.nodes:
         node.retry_at = 0.0
@@ -399,15 +399,15 @@ async def test_endpoints_and_import_take_the_options_and_show_no_password(
 
 
 def shown_by(pid: int) -> bytes:
-    """What of a process others can read."""
+    """Return what other users can read about a process."""
     return Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
 
 
-# -- A real node, where there is one
+# -- A real node, if there is one
 
 
 async def dialogue(address: tuple[str, int], credentials: Credentials) -> list[Any]:
-    """What is answered to each thing said, from the first plain request to a stranger's."""
+    """Return the answer to each message, from the first plain request to a stranger's."""
     said: list[Any] = []
 
     async def tell(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], code: int, message: Message) -> None:

@@ -1,4 +1,5 @@
-"""Sets that spread over objects as they grow: against plain sets, with limits so small that they spread at once."""
+"""Sets that spread over objects as they grow, compared with plain sets; the limits are small, so they spread at
+once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The double answers as a real Riak 3.2.1 answered: every recorded request, in order, against a fresh double.
 
-The recordings lie outside the project (``../shared/riak`` beside the checkout). What is compared is the structure:
-message codes, which fields are there, values, the number of siblings, the words of errors. Vector clocks, vtags and
-times are opaque; a recorded vector clock in a request is replaced by the double's own at the same place of the same
+The recordings are outside the project (in ``../shared/riak``, next to the checkout). The tests compare the structure:
+message codes, present fields, values, the number of siblings, the words of errors. Vector clocks, vtags and times are
+opaque. In a request, the tests replace a recorded vector clock with the double's own from the same place of the same
 answer.
 """
 
@@ -40,7 +40,7 @@ OUT_OF_SCOPE = {
     "dt-on-kv-type": "Riak data types",
     "kv-get-on-dt-type": "the bytes of a Riak data type",
 }
-"""These the double must refuse, naming what it does not do: never a wrong answer."""
+"""Requests that the double must refuse, naming what it does not support, instead of answering wrongly."""
 
 OPAQUE_NUMBERS = ("last_mod", "last_mod_usecs")
 
@@ -68,7 +68,7 @@ class Client:
             await self.streams[1].drain()
 
     async def answer(self) -> tuple[int, bytes] | None:
-        """The next frame; ``None`` where the node has hung up."""
+        """Return the next frame; ``None`` if the node has closed the connection."""
         assert self.streams is not None
         try:
             length, code = struct.unpack(">IB", await self.streams[0].readexactly(5))
@@ -91,7 +91,7 @@ async def client() -> AsyncIterator[Client]:
 
 
 def frames(request: dict[str, Any], clocks: dict[bytes, bytes]) -> bytes:
-    """The recorded request as it goes to the double: its vector clocks are the double's own."""
+    """Return the recorded request for the double, with the double's own vector clocks."""
     body = bytes.fromhex(request["hex"])
     if request["code"] is None:
         return body  # several frames in one write
@@ -106,7 +106,7 @@ def frames(request: dict[str, Any], clocks: dict[bytes, bytes]) -> bytes:
 
 
 def structure(code: int, body: bytes) -> Message:
-    """An answer without what differs from run to run. Siblings have no order."""
+    """Return an answer without the parts that differ from run to run. Siblings have no order."""
     message = decode(CODES[code], body)
     if "vclock" in message:
         message["vclock"] = "opaque"
@@ -132,10 +132,10 @@ def note_clocks(code: int, theirs: bytes, ours: bytes, clocks: dict[bytes, bytes
 
 
 async def replay(case: dict[str, Any], client: Client, address: tuple[str, int], clocks: dict[bytes, bytes]) -> None:
-    """One recorded request; fails where the double's answers differ."""
+    """Replay one recorded request; fail if the double's answers differ."""
     name, request = case["case"], case["request"]
     if client.streams is None and case["responses"][0].get("closed"):
-        return  # that connection is gone already, as recorded: the node hung up after its last answer
+        return  # the connection is closed already, as recorded: the node hung up after its last answer
     await client.send(frames(request, clocks), address, pieces=64 if name == "byte-by-byte" else 1)
     if name in ("list-keys", "list-buckets"):
         await listing(case, client)
@@ -156,7 +156,8 @@ async def replay(case: dict[str, Any], client: Client, address: tuple[str, int],
 
 
 async def listing(case: dict[str, Any], client: Client) -> None:
-    """How a listing falls into frames is the real node's affair; and that one held other buckets, too."""
+    """Compare the listed names, not the frames, which a node chooses freely; the real node had other buckets as
+    well."""
     expected: Counter[bytes] = Counter()
     for frame in case["responses"]:
         message = decode(CODES[frame["code"]], bytes.fromhex(frame["hex"]))
@@ -215,7 +216,7 @@ async def test_three_nodes_with_one_and_two_killed_answer_as_the_real_ones_did(c
 
 @pytest.mark.parametrize("name", ["transcripts.jsonl", "failures.jsonl"])
 def test_the_tables_of_messages_lose_nothing_of_what_a_real_node_sent(name: str) -> None:
-    # Byte for byte: a field the table does not know would be missing from what is encoded again.
+    # Byte for byte: an unknown field would be missing after encoding it again.
     for case in recorded(name):
         for frame in [case["request"], *case["responses"]]:
             code = frame.get("code")

@@ -1,7 +1,9 @@
-"""The official ``riak`` 2.7.0 client reads what the driver wrote, and the driver what it wrote, siblings included.
+"""The official ``riak`` 2.7.0 client reads what the driver wrote, and the driver reads what the client wrote, siblings
+included.
 
-The client is of 2016: it needs a protobuf that cannot live beside today's. So it gets an environment of its own, made
-once into ``.venv-witness/`` by pip (skipped where pip reaches no package index) and driven by a script of a few lines.
+The client is from 2016: it needs a protobuf that cannot coexist with today's. So it has a separate environment. pip
+makes it once in ``.venv-witness/`` (the tests are skipped if pip reaches no package index), and a short script drives
+it.
 """
 
 from __future__ import annotations
@@ -38,22 +40,22 @@ PACKAGES = [
     "six==1.17.0",
     "setuptools==65.5.1",  # distutils, which Python 3.12 no longer has
 ]
-"""All there is: installed without looking for dependencies, because riak's own pins cannot be resolved any more."""
+"""All packages: installed without their dependencies, because riak's own pins can no longer be resolved."""
 
 SETUP_TIMEOUT_S = 100
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(300)]  # with the environment to be made first
+pytestmark = [pytest.mark.prove, pytest.mark.timeout(300)]  # includes making the environment
 
 
 @pytest.fixture(scope="session")
 def witness_python() -> Path:
-    """The interpreter of the witness's environment; made at first use, and again when the pins change."""
+    """Return the interpreter of the witness's environment, made at first use, and again when the pins change."""
     mark = sha256(repr((PACKAGES, sys.version_info[:2])).encode()).hexdigest()[:16]
     home = ROOT / ".venv-witness" / mark
     python = home / "bin" / "python"
-    ready = home / "ready"  # written last: an environment half made is made again
+    ready = home / "ready"  # written last, so that an unfinished environment is made again
     if not ready.exists():
-        venv.create(home, clear=True)  # without a pip of its own, which would take twice as long as all the rest
+        venv.create(home, clear=True)  # without its own pip, which would take twice as long as the rest
         install = [sys.executable, "-m", "pip", "--python", str(python), "install"]
         install += ["--quiet", "--no-deps", "--retries", "1", *PACKAGES]
         try:
@@ -67,7 +69,7 @@ def witness_python() -> Path:
 
 
 class Riak(NamedTuple):
-    """A cluster to meet on, and how to open stores there."""
+    """A cluster for the meeting, and how to open stores on it."""
 
     address: tuple[str, int]
     open_store: Callable[[], Any]
@@ -98,7 +100,8 @@ async def riak(request: pytest.FixtureRequest) -> AsyncIterator[Riak]:
 
 
 async def witness(python: Path, riak: Riak, *steps: tuple[Address, str, Any]) -> list[list[bytes | None]]:
-    """Have the official client do the steps ``(address, what, value)``; per step the values there are afterwards."""
+    """Have the official client do the steps ``(address, what, value)``; return the values that exist after each
+    step."""
     orders = [
         {
             "type": "ingeborg",
@@ -131,7 +134,7 @@ async def witness(python: Path, riak: Riak, *steps: tuple[Address, str, Any]) ->
 
 
 def unpacked(value: bytes | None) -> Any:
-    """What is in an object that is there."""
+    """Return the content of an existing object."""
     assert value is not None
     return ormsgpack.unpackb(value)
 
@@ -161,7 +164,7 @@ async def test_the_witness_reads_what_the_driver_wrote(witness_python: Path, ria
 
 async def test_the_driver_reads_what_the_witness_wrote(witness_python: Path, riak: Riak) -> None:
     store = await riak.open_store()
-    there = Location(2**60, "there", True)  # far above what a clock gives
+    there = Location(2**60, "there", True)  # far above any clock's time
     await witness(
         witness_python,
         riak,

@@ -1,7 +1,7 @@
 """A process for tests to kill: ``python -m tests.store.endless_subscriber DIR CLIENT``.
 
-Subscribes CLIENT to batch after batch, and prints each batch's number once it has been acknowledged; first of all it
-prints the process ids of its writers. Ends by being killed, or after ``BATCHES_MAX``.
+Subscribes CLIENT to batch after batch, and prints each batch's number once it has been acknowledged. First it prints
+the process ids of its writers. It runs until it is killed, or until ``BATCHES_MAX``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ TOPICS_PER_BATCH = 3_000
 
 
 def batch_topics(client: str, batch: int) -> list[str]:
-    """The topics of one batch."""
+    """Return the topics of one batch."""
     return [f"{client}/{batch}/{index}" for index in range(TOPICS_PER_BATCH)]
 
 
 async def _main(directory: Path, client: str) -> None:
-    store = EmbeddedStore(directory, timeout_s=60.0)  # the disk is one that others use, too
+    store = EmbeddedStore(directory, timeout_s=60.0)  # other processes use the disk
     await store.open()
     print(*store.writer_pids.values(), flush=True)
     for batch in range(BATCHES_MAX):

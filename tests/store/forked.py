@@ -1,9 +1,9 @@
-"""Writers of the embedded store by fork of a process that has imported them: 5 ms of CPU each instead of 120.
+"""Start writers of the embedded store by forking a process that has imported them: 5 ms of CPU each instead of 120.
 
-Owns: the process that forks them, and what stands for one of them as ``subprocess.Popen`` does. Must never: be what a
-test of the starting, dying or killing of writers starts. ``spawn`` of ``ingeborg/broker/children.py`` is the real one.
+Owns: the process that forks them, and an object for each that acts like ``subprocess.Popen``. Must never: start the
+writers of tests about starting, dying or killing. ``spawn`` of ``ingeborg/broker/children.py`` is the real one.
 
-Each writer has a minder between itself and the process that forks: its parent, which tells how it has ended.
+Between each writer and the forking process is a minder: the writer's parent, which reports how it has ended.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from ingeborg.broker.store.embedded.writer_link import WriterProcess
 
 STDERR = 2
 
-#: Arguments of a writer, all together.
+#: Bytes of a writer's arguments, all together.
 ARGUMENTS_BYTES = 1 << 14
 
-#: Descriptors that a writer gets: its socket, where its end is told, its standard error, and what it asks for.
+#: Descriptors that a writer gets: its socket, the one that reports its end, its standard error, and those it asks for.
 DESCRIPTORS_MAX = 8
 
-#: No process has so many open that these numbers are taken.
+#: No process has enough open files to use these numbers.
 HIGH = 200
 
 _NUMBER = struct.Struct("<i")
@@ -42,7 +42,7 @@ _forker: socket.socket | None = None
 
 
 class Forked:
-    """One of them."""
+    """A forked writer."""
 
     def __init__(self, told: socket.socket) -> None:
         self._told = told
@@ -53,7 +53,7 @@ class Forked:
         self._told.close()
 
     def wait(self, timeout: float | None = None) -> int:
-        """As ``subprocess.Popen.wait``."""
+        """Act as ``subprocess.Popen.wait``."""
         if self.returncode is None:
             self._told.settimeout(timeout)
             try:
@@ -64,31 +64,31 @@ class Forked:
         return self.returncode
 
     def poll(self) -> int | None:
-        """As ``subprocess.Popen.poll``."""
+        """Act as ``subprocess.Popen.poll``."""
         try:
             return self.wait(0.0)
         except subprocess.TimeoutExpired:
             return None
 
     def send_signal(self, number: int) -> None:
-        """As ``subprocess.Popen.send_signal``."""
+        """Act as ``subprocess.Popen.send_signal``."""
         if self.poll() is None:
-            with suppress(ProcessLookupError):  # it has ended since, and its minder has heard so before this process
+            with suppress(ProcessLookupError):  # it has ended, and only its minder knows so far
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """As ``subprocess.Popen.kill``."""
+        """Act as ``subprocess.Popen.kill``."""
         self.send_signal(signal.SIGKILL)
 
     def terminate(self) -> None:
-        """As ``subprocess.Popen.terminate``."""
+        """Act as ``subprocess.Popen.terminate``."""
         self.send_signal(signal.SIGTERM)
 
 
 def spawn(
     module: str, stdin: socket.socket, *arguments: str, descriptors: tuple[int, ...] = ()
 ) -> subprocess.Popen[bytes]:
-    """As ``ingeborg.broker.children.spawn``, for writers."""
+    """Act as ``ingeborg.broker.children.spawn``, for writers."""
     global _forker
     assert module == writer.__name__, module
     if _forker is None:
@@ -103,21 +103,21 @@ def spawn(
 
 
 def forked(store: EmbeddedStore) -> EmbeddedStore:
-    """The store, which is to start such writers."""
+    """Return the store, set up to start forked writers."""
     for link in (store._durable_writer, store._soft_writer):
         link._spawn = partial(_spawned, link)  # type: ignore[method-assign]
     return store
 
 
 def _spawned(link: WriterProcess, theirs: socket.socket) -> subprocess.Popen[bytes]:
-    with pytest.MonkeyPatch.context() as patch:  # nobody else starts one meanwhile: nothing is waited for
+    with pytest.MonkeyPatch.context() as patch:  # without an await in it, nobody else starts one meanwhile
         patch.setattr(writer_link, "spawn", spawn)
         return WriterProcess._spawn(link, theirs)
 
 
 def _fork(control: socket.socket) -> None:
-    """Forks for whoever asks, until nobody can any longer."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for minders
+    """Fork for everybody that asks, until nobody can ask."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for minders
     while True:
         text, received, _, _ = socket.recv_fds(control, ARGUMENTS_BYTES, DESCRIPTORS_MAX)
         if not text:
@@ -133,7 +133,7 @@ def _mind(text: bytes, received: list[int]) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     wanted, *arguments = text.decode().split("\0")
-    # First out of the way of the numbers that they are to have.
+    # First move them away from the numbers that they will get.
     moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH) for descriptor in received]
     for descriptor in received:
         os.close(descriptor)
@@ -150,7 +150,7 @@ def _mind(text: bytes, received: list[int]) -> NoReturn:
         os.close(descriptor)
     os.write(told, _NUMBER.pack(pid))
     _, status = os.waitpid(pid, 0)
-    with suppress(BrokenPipeError):  # nobody wants to know
+    with suppress(BrokenPipeError):  # nobody is listening
         os.write(told, _NUMBER.pack(os.waitstatus_to_exitcode(status)))
     os._exit(0)
 

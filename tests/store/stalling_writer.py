@@ -1,8 +1,8 @@
-"""A writer whose disk stalls when the test wants it to, with the arguments of
-``ingeborg.broker.store.embedded.writer``. ``stalled_disk`` is the test's side.
+"""A writer whose disk stalls when the test says so, with the arguments of ``ingeborg.broker.store.embedded.writer``.
+``stalled_disk`` is the test's side.
 
 The stall is the kernel's: the writer starts a program whose standard input is a pipe that nobody has opened yet. Until
-somebody does, the kernel keeps the writer in uninterruptible sleep, as it keeps one whose disk does not answer.
+somebody opens it, the kernel keeps the writer in uninterruptible sleep, as it does if a disk does not answer.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ingeborg.broker.store.embedded import writer
 from ingeborg.broker.store.embedded.layout import Lane
 
 PIPE = "stall-{}"
-"""By the lane: beside the lanes, while the disk stalls."""
+"""A file by lane, next to the lanes' directories, while the disk stalls."""
 
 MODULE = "tests.store.stalling_writer"
 
 
 class StallingWriter(writer.Writer):
-    """Waits in a transaction, with the write lock held, for as long as the disk stalls."""
+    """Waits in a transaction, holding the write lock, for as long as the disk stalls."""
 
     @contextmanager
     def _begin(self) -> Iterator[lmdb.Transaction]:
@@ -41,27 +41,27 @@ class StallingWriter(writer.Writer):
 
 
 class Stall:
-    """One of ``stalled_disk``."""
+    """The handle that ``stalled_disk`` yields."""
 
     def __init__(self, pipe: Path) -> None:
         self._pipe, self._fd = pipe, -1
         os.mkfifo(pipe, 0o600)
 
     def end(self) -> None:
-        """Whoever waits goes on, and nobody waits any more."""
+        """Release all waiting writers, and make no other one wait."""
         if self._fd < 0:
             self._fd = os.open(self._pipe, os.O_RDWR)
             self._pipe.unlink()
 
     def close(self) -> None:
-        """Forget it."""
+        """Close the pipe."""
         self.end()
         os.close(self._fd)
 
 
 @contextmanager
 def stalled_disk(directory: Path, lane: Lane) -> Iterator[Stall]:
-    """From now on no transaction of the lane gets on, until the stall is ended or the block ends."""
+    """Stall all transactions of the lane until the test ends the stall, or the block ends."""
     stall = Stall(directory / PIPE.format(lane))
     try:
         yield stall

@@ -1,6 +1,6 @@
-"""A disk that does not answer: its writers are waited for, and nothing acknowledged is lost. On real processes.
+"""A disk that does not answer: the endpoint waits for its writers, and nothing acknowledged is lost. On real processes.
 
-The kernel's own state of a process is what is looked at, so the writers of these tests are really in it
+The endpoint examines the kernel's state of a process, so the writers of these tests really are in that state
 (``stalling_writer``).
 """
 
@@ -27,26 +27,26 @@ from .stalling_writer import MODULE, stalled_disk
 from .test_embedded import ME, PATIENCE_S, at_last, opened, pid_of, until_ended
 
 LATE_S = 0.4
-"""A time-out of the store that is soon over."""
+"""A short time-out for the store."""
 
 AWAY = Term(True, 0.0)
 
 
 @pytest.fixture(autouse=True)
 def writers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have all stores start writers that can stall."""
+    """Make all stores start writers that can stall."""
     monkeypatch.setattr(writer_link, "WRITER", MODULE)
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Return when it holds: a process's state can only be looked at."""
+    """Poll until the condition holds: nothing reports a process's state."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
 
 
 def lines(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
-    """Return what was logged with this text in it."""
+    """Return the logged lines that contain this text."""
     return [record.getMessage() for record in caplog.records if text in record.getMessage()]
 
 
@@ -86,14 +86,14 @@ async def test_a_writer_that_waits_for_the_disk_is_waited_for_and_only_writes_of
         with stalled_disk(tmp_path, Lane.DURABLE) as stall:
             first = asyncio.create_task(store.unsubscribe([("ann", ["rock"], None)]))
             await until(lambda: waits_for_disk(pid_of(store, Lane.DURABLE)))
-            # The sibling's writer waits for the lock, and not for the disk; another one would wait for it as well.
+            # The sibling's writer waits for the lock, and not for the disk; another writer would wait for it as well.
             outcomes = await asyncio.gather(
                 first, sibling.subscribe([Subscribe("bob", ["jazz"])]), return_exceptions=True
             )
             for outcome in outcomes:
                 assert isinstance(outcome, StoreUnavailable)
                 assert "the disk has not finished a flush" in str(outcome)
-            for _ in range(2):  # who comes later waits for a time-out, and is told the same
+            for _ in range(2):  # a later call waits for a time-out, and gets the same error
                 with pytest.raises(StoreUnavailable, match="the disk has not finished a flush"):
                     await asyncio.wait_for(store.subscribe([Subscribe("ann", ["jazz"])]), PATIENCE_S)
             assert await subscribers(store, ["rock"]) == [{"ann"}]
@@ -102,7 +102,7 @@ async def test_a_writer_that_waits_for_the_disk_is_waited_for_and_only_writes_of
             stall.end()
             for both in (store, sibling):
                 await at_last(lambda: both.subscribe([Subscribe("ann", ["rock"])]))  # noqa: B023 - awaited at once
-        # What had been given up was done before it, and not after.
+        # The store had carried out the failed calls before this call, not after it.
         assert await subscribers(store, ["rock"]) == [{"ann"}]
         assert [both.writer_pids for both in (store, sibling)] == pids
         for both in (store, sibling):

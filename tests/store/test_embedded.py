@@ -1,4 +1,4 @@
-"""What only the embedded store promises: processes killed and stopped, full maps and disks, foreign directories."""
+"""Promises of the embedded store alone: killed and stopped processes, full maps and disks, foreign directories."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from tests.store.endless_subscriber import batch_topics
 
 ROOT = Path(__file__).parents[2]
 MAP_BYTES = 64 << 20
-PATIENCE_S = 60.0  # the disk is one that others use, too
+PATIENCE_S = 60.0  # other processes use the disk
 ME = Endpoint("me", "i", "ws://127.0.0.1:9000", 1)
 
 
 @asynccontextmanager
 async def opened(directory: Path, **options: Any) -> AsyncIterator[EmbeddedStore]:
-    """An open store, closed in any case."""
+    """Yield an open store, and close it in any case."""
     store = EmbeddedStore(directory, **{"timeout_s": PATIENCE_S, **options})
     await store.open()
     try:
@@ -48,7 +48,7 @@ async def opened(directory: Path, **options: Any) -> AsyncIterator[EmbeddedStore
 
 
 async def at_last(operation: Callable[[], Awaitable[Any]]) -> None:
-    """Again until it succeeds: a new writer takes a while to start on a busy machine, and those who wait give up."""
+    """Repeat it until it succeeds: a new writer starts slowly on a busy machine, and waiting calls time out."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
@@ -59,14 +59,14 @@ async def at_last(operation: Callable[[], Awaitable[Any]]) -> None:
 
 
 def pid_of(store: EmbeddedStore, lane: Lane) -> int:
-    """The lane's writer, which is there."""
+    """Return the pid of the lane's writer, which has to exist."""
     pid = store.writer_pids[lane]
     assert pid is not None
     return pid
 
 
 async def until_ended(pid: int) -> None:
-    """Return when the process, child or not, is no more: a commit that it is in may take long on a busy disk."""
+    """Return when the process, child or not, has ended: a commit under way can take long on a busy disk."""
     try:
         watched = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -80,12 +80,12 @@ async def until_ended(pid: int) -> None:
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    """A Python process of this project, its output to be read line by line."""
+    """Start a Python process of this project, and read its output line by line."""
     return subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 
 def line_of(process: subprocess.Popen[str]) -> str:
-    """The next line the process prints."""
+    """Return the next line that the process prints."""
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line.endswith("\n"), f"ended with {process.poll()} instead"
@@ -93,7 +93,7 @@ def line_of(process: subprocess.Popen[str]) -> str:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """Kill it and forget what it printed."""
+    """Kill the process and discard its output."""
     process.kill()
     process.wait()
     assert process.stdout is not None
@@ -137,7 +137,7 @@ async def test_a_killed_writer_fails_what_is_under_way_and_is_replaced(tmp_path:
     async with opened(tmp_path) as store:
         await store.subscribe([Subscribe("ann", ["before"])])
         pid = pid_of(store, Lane.DURABLE)
-        os.kill(pid, signal.SIGSTOP)  # so that the operations are under way for certain
+        os.kill(pid, signal.SIGSTOP)  # to make sure that the operations are under way
         under_way = [asyncio.create_task(store.subscribe([Subscribe("ann", [f"{n}"])])) for n in range(3)]
         under_way.append(
             asyncio.create_task(store.subscribe([Subscribe("ann", [f"large {n}" for n in range(200_000)])]))
@@ -157,7 +157,7 @@ async def test_a_writer_killed_again_and_again_comes_back(tmp_path: Path) -> Non
         for round_ in range(1, 4):
             os.kill(pid_of(store, Lane.SOFT), signal.SIGKILL)
             with pytest.raises(StoreUnavailable):
-                await store.heartbeat(ME)  # the first to notice
+                await store.heartbeat(ME)  # the first operation to notice
             await at_last(lambda: store.heartbeat(ME))
             assert store.writer_restarts == round_
         assert await store.endpoints() == [ME]
@@ -222,7 +222,7 @@ async def test_a_full_map_says_what_to_raise_and_loses_nothing(tmp_path: Path) -
                 await store.subscribe([Subscribe("ann", topics)])
                 acknowledged += topics
         assert acknowledged
-        # Small and large ones in the same transactions; what fits, fits, and the others hear of it.
+        # Small and large batches in the same transactions: those that fit succeed, the others fail.
         mixed = [[f"{n}/{i}" for i in range(10 if n % 3 else 1_000)] for n in range(1_000, 1_040)]
         outcomes = await asyncio.gather(
             *(store.subscribe([Subscribe("ann", topics)]) for topics in mixed), return_exceptions=True
@@ -251,7 +251,8 @@ async def test_a_store_with_a_smaller_map_adopts_the_larger_one_of_another_proce
 
 
 async def test_a_full_disk_is_an_error_and_the_store_recovers_when_there_is_room(tmp_path: Path) -> None:
-    # A limit on the size of the writer's files stands for the disk: LMDB gets its error from the same system call.
+    # A limit on the size of the writer's files stands in for a full disk: LMDB gets its error from the same system
+    # call.
     async with opened(tmp_path) as store:
         await store.subscribe([Subscribe("ann", ["before"])])
         pid, file_bytes = pid_of(store, Lane.DURABLE), os.stat(tmp_path / "durable" / "data.mdb").st_size
@@ -270,14 +271,14 @@ async def test_a_full_disk_is_an_error_and_the_store_recovers_when_there_is_room
 
 
 def with_content(path: Path, content: bytes) -> Path:
-    """The path, of a file with that content by now."""
+    """Write a file with that content, and return its path."""
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
     return path
 
 
 async def refused(directory: Path, match: str) -> None:
-    """Opening fails with the text, leaves nothing behind, and closing afterwards is fine."""
+    """Check that opening fails with the text and leaves nothing behind, and that closing afterwards works."""
     store = EmbeddedStore(directory, map_size_bytes=MAP_BYTES)
     with pytest.raises(StoreMisconfigured, match=match):
         await store.open()
@@ -317,7 +318,7 @@ async def test_another_programs_lmdb_environment_is_refused(tmp_path: Path) -> N
 
 
 def planted(directory: Path, lane: Lane, **entries: bytes) -> None:
-    """Entries of the unnamed database, written by another version."""
+    """Write entries of the unnamed database, as another version would."""
     with lmdb.open(str(directory / lane), max_dbs=9, map_size=MAP_BYTES) as env, env.begin(write=True) as txn:
         for key, value in entries.items():
             txn.put(key.encode(), value)
@@ -430,7 +431,7 @@ async def test_settings_survive_a_reboot_and_what_is_no_record_of_them_is_damage
 
 @asynccontextmanager
 async def counted_turns() -> AsyncIterator[Callable[[], int]]:
-    """How many turns the event loop has made."""
+    """Yield a function that returns how many turns the event loop has made."""
     turns = 0
 
     async def count() -> None:
@@ -471,7 +472,7 @@ async def test_large_reads_go_in_slices_and_come_whole(tmp_path: Path, monkeypat
         await store.subscribe([Subscribe(client, ["hit"]) for client in clients])
         locations = await listen(store, clients, "i")
         for module in (embedded, subscriptions):
-            monkeypatch.setattr(module, "SLICE_S", 0.0)  # every slice is over as soon as it can be
+            monkeypatch.setattr(module, "SLICE_S", 0.0)  # every slice ends as early as possible
         async with counted_turns() as turns:
             for read, expected, slices in (
                 (subscribers(store, ["hit"]), [set(clients)], 5),
@@ -490,7 +491,7 @@ async def test_large_reads_go_in_slices_and_come_whole(tmp_path: Path, monkeypat
 
 
 async def test_what_takes_longer_is_not_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingeborg.broker.store.embedded.store.SLICE_S", 60.0)  # a busy machine is not what is tested
+    monkeypatch.setattr("ingeborg.broker.store.embedded.store.SLICE_S", 60.0)  # not a test of the machine's load
     async with opened(tmp_path) as store:
         clients = [f"client {number}" for number in range(MEMBERS_PER_LOOK + 1)]
         await store.subscribe(
@@ -551,7 +552,7 @@ def test_it_works_on_uvloop_too(tmp_path: Path) -> None:
     uvloop.run(use())
 
 
-# --- what is kept ------------------------------------------------------------------------------------------------
+# --- retained data ------------------------------------------------------------------------------------------------
 
 
 async def test_nothing_is_left_of_topics_and_clients_that_are_gone(tmp_path: Path) -> None:
@@ -575,7 +576,7 @@ def test_expired_hashes_are_swept_away_by_later_calls(tmp_path: Path) -> None:
         for call in range(200):
             with env.begin(write=True) as txn:
                 seen(txn, (60.0, [digest(b"alive %d" % index) for index in range(call * 10, call * 10 + 10)]))
-        # 4,000 entries have been looked at, more than there ever were: only the 2,000 alive are left.
+        # The store has checked 4,000 entries, more than ever existed: only the 2,000 live ones are left.
         with env.begin() as txn:
             assert txn.stat(environment.db["seen"])["entries"] == 2_000
 
@@ -595,7 +596,7 @@ async def test_what_is_read_and_written_is_counted(tmp_path: Path) -> None:
         await store.unsubscribe([("ann", ["c"], None)])
         await listen(store, ["ann", "bob"], "i")
         written = 5 + 2
-        read = store.counters["reads"]  # drawing a listen number reads the one before
+        read = store.counters["reads"]  # drawing a listen number reads the previous one
         await subscribers(store, ["a", "b"])
         await store.locations(["ann", "bob", "eve"])
         await store.topics("ann", None, 10)
@@ -622,7 +623,7 @@ async def test_for_reading_only_nothing_is_made_and_no_writer_is_started(tmp_pat
                 await reader.subscribe([Subscribe("ann", ["jazz"])])
     (tmp_path / "store" / "soft" / "boot_id").write_text("another boot")
     async with opened(tmp_path / "store", read_only=True) as reader:
-        assert await reader.endpoints() == []  # it may be half written
+        assert await reader.endpoints() == []  # the lane may be half written
         assert [page async for page in reader.all_subscriptions()] == [[("rock", ["ann"], [])]]
 
 

@@ -1,4 +1,4 @@
-"""How subscriptions end in the embedded store: the steps of ``end``, what may come between them, and clearing up."""
+"""How subscriptions end in the embedded store: the steps of ``end``, events between them, and cleaning up."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ Step = Callable[[], Awaitable[Any]]
 async def made(
     store: EmbeddedStore, client: str, topics: list[str], text: str | None = None, term: Term = LATER
 ) -> list[Subscription]:
-    """Subscribe with a term, and what the store has of it then."""
+    """Subscribe with a term, and return what the store then has."""
     await store.subscribe([Subscribe(client, topics, text, term)])
     records = await store.subscriptions_of([(client, topic) for topic in topics])
     return [each for record in records for each in record if each.filter == text]
 
 
 async def all_expiring(store: EmbeddedStore) -> list[Subscription]:
-    """All that have a term."""
+    """Return all subscriptions with a term."""
     found: list[Subscription] = []
     for slot in await store.expiring_slots() or []:
         page, cursor = await store.expiring(slot, None, 100_000)
@@ -61,7 +61,7 @@ async def all_expiring(store: EmbeddedStore) -> list[Subscription]:
 
 
 def between(store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch, operation: str, then: Step) -> None:
-    """Before a writer is asked for the operation the next time, something else is done."""
+    """Run something else before the store next sends the operation to a writer."""
     for name in ("_soft", "_durable"):
         call = getattr(store._expiry, name)
 
@@ -76,7 +76,7 @@ def between(store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch, operation: st
 
 
 async def nothing() -> None:
-    """Takes no time."""
+    """Do nothing."""
 
 
 # --- the steps of end
@@ -110,7 +110,7 @@ asyncio.run(run())
 
 @pytest.mark.parametrize("last", ["has_ended", "take_out", "has_not_ended", "none"])
 async def test_kill_9_between_two_steps_loses_none_without_a_word(tmp_path: Path, last: str) -> None:
-    """One subscription ends; the other is subscribed to again before the first step, which does not see it."""
+    """One subscription ends. The client renews the other before the first step, which does not see it."""
     async with opened(tmp_path) as store:
         before = await made(store, "ann", ["rock", "jazz"])
     process = start("-c", DYING, str(tmp_path), last)
@@ -127,7 +127,7 @@ async def test_kill_9_between_two_steps_loses_none_without_a_word(tmp_path: Path
             "has_not_ended": ({"jazz"}, {"rock", "jazz"}),
             "none": ({"jazz"}, {"rock"}),
         }[last]
-        # The next expiry walk goes on from there, whichever stamps it has.
+        # The next expiry walk continues from there, with any stamps.
         mine = await all_expiring(store)
         assert await store.end([([*before, *mine], None, True)]) == [
             [each for each in [*before, *mine] if each in mine or each.topic == "rock"]
@@ -187,7 +187,8 @@ async def test_what_is_in_both_environments_by_the_soft_step_has_not_ended(
 async def test_a_late_correction_leaves_the_name_of_a_later_subscription(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two ends at once: the first finds another stamp; the second has taken that one out before the first says so."""
+    """Two ends run at once: the first finds another stamp, and the second removes that one before the first reports
+    it."""
     async with opened(tmp_path) as store, opened(tmp_path) as other:
         mine = await made(store, "ann", ["rock"])
         later: list[Subscription] = []
@@ -213,7 +214,7 @@ async def test_a_late_first_step_leaves_the_name_of_a_later_subscription(
 
         async def renewed() -> None:
             later = await made(other, "ann", ["rock"])
-            between(other, monkeypatch, "take_out", going_on.wait)  # named, and still there
+            between(other, monkeypatch, "take_out", going_on.wait)  # named, but not removed yet
             waiting.append(asyncio.create_task(other.end([(later, None, True)])))
             while await other.ended(["ann"]) == [None]:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0)
@@ -311,7 +312,7 @@ async def test_a_listen_that_comes_while_many_end_keeps_the_rest(
                 sent = list(frames)
                 groups = [group for frame in sent for group in (frame[1] if operation == "has_ended" else frame)]
                 steps.append((operation, sum(len(items) for _, entries in groups for _, items in entries)))
-                if len(steps) == 3:  # before the first step of the second part
+                if len(steps) == 3:  # before the second part's first step
                     await listen(other, ["ann"], "here")
                 return await call(operation, sent)
 
@@ -336,11 +337,11 @@ async def test_a_listen_that_comes_while_many_end_keeps_the_rest(
         assert set((await other.topics("ann", None, 10_000))[0]) == left
 
 
-# --- what expiry reads
+# --- reads of expiry
 
 
 class Counted:
-    """A transaction, or a cursor, whose calls are counted."""
+    """A transaction or a cursor that counts its calls."""
 
     def __init__(self, one: Any, calls: list[str]) -> None:
         self._one, self._calls = one, calls
@@ -361,7 +362,7 @@ class Counted:
 
 @pytest.mark.parametrize("term", [AWAY, LATER])
 async def test_expiry_reads_none_without_a_term(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, term: Term) -> None:
-    """As many calls of the database with two thousand of them as with none."""
+    """The number of database calls is the same with two thousand subscriptions without a term as with none."""
     monkeypatch.setattr(slices, "SLICE_S", 60.0)
     topics = [f"song {index}" for index in range(20)]
     calls: list[str] = []
@@ -399,7 +400,7 @@ async def test_expiry_reads_none_without_a_term(tmp_path: Path, monkeypatch: pyt
 
 
 class Clock:
-    """Seconds of Unix time, set by the test."""
+    """Unix time in seconds, set by the test."""
 
     def __init__(self) -> None:
         self.unix_s = 1_000_000_000.0
@@ -419,7 +420,7 @@ async def test_what_is_old_goes_and_who_listens_stays(tmp_path: Path) -> None:
         clock.unix_s += 600.0
         (young,) = await listen(store, ["young"], "i")
         await store.unlisten([("young", young)])
-        assert await store.tidy(600.0) == 0  # not longer ago than that
+        assert await store.tidy(600.0) == 0  # not old enough yet
         clock.unix_s += 0.001
         assert await store.tidy(600.0) == 2
         assert await store.tidy(600.0) == 0
@@ -453,7 +454,7 @@ def test_a_step_is_bounded_and_goes_on_where_the_last_one_was(tmp_path: Path, mo
         for _ in range(11):
             with env.begin(write=True) as txn:
                 went += soft["tidy"](txn, (95, 0))
-        # Of those that are away the numbers up to 94 are old: five in ten, and the last two of the last ten stay.
+        # Among the offline clients, the numbers up to 94 are old: five in ten, and the last two of the last ten stay.
         assert went == [5, 5, 5, 5, 5, 5, 5, 5, 5, 3, 0]
         monkeypatch.setattr(soft_operations, "TIDY_S", -1.0)
         with env.begin(write=True) as txn:

@@ -1,4 +1,4 @@
-"""The files of the embedded store: private, whole, and the same as long as an endpoint runs. On real processes."""
+"""The files of the embedded store: private, whole, and unchanged while an endpoint runs. On real processes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def mode(path: Path) -> int:
 
 
 def modes(directory: Path) -> dict[str, int]:
-    """Of everything in it, and of itself."""
+    """Return the modes of the directory and everything in it."""
     return {str(path.relative_to(directory)): mode(path) for path in (directory, *directory.rglob("*"))}
 
 
@@ -62,7 +62,7 @@ def umask(bits: int) -> Iterator[None]:
 
 
 async def filled(directory: Path) -> Path:
-    """A store with subscriptions in it, which no process has open."""
+    """Make a store with subscriptions that no process has open."""
     store = EmbeddedStore(directory, map_size_bytes=MAP_BYTES)
     await store.open()
     await store.subscribe([Subscribe("ann", TOPICS)])
@@ -72,7 +72,7 @@ async def filled(directory: Path) -> Path:
 
 
 async def refused(directory: Path, log: Path | None = None) -> str:
-    """What `ingeborg serve` says of the store in the directory, in one line, and ends, with an exit code."""
+    """Run `ingeborg serve` on the directory, which has to fail with one line and an exit code; return the line."""
     store = f"lmdb:{directory}"
     async with ingeborg(log or directory.parent, "serve", "--port", "0", "--store", store) as process:
         code = await process.ended()
@@ -85,14 +85,14 @@ async def refused(directory: Path, log: Path | None = None) -> str:
 
 @asynccontextmanager
 async def started(directory: Path) -> AsyncIterator[Process]:
-    """An endpoint on the store in the directory, ready."""
+    """Start an endpoint on the directory's store, and wait until it is ready."""
     async with ingeborg(directory.parent, "serve", "--port", "0", "--store", f"lmdb:{directory}") as process:
         await process.ready_url()
         yield process
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what other processes do."""
+    """Wait for the effects of other processes."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             if condition():
@@ -101,7 +101,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def findings(directory: Path) -> list[str]:
-    """What the doctor has against it."""
+    """Return the doctor's findings against the directory."""
     found = [*await doctor.contents(directory, MAP_BYTES), *doctor.privacy(directory)]
     return [finding.seen for finding in found if finding.level == "error"]
 
@@ -154,7 +154,7 @@ def test_a_store_of_another_user_is_refused_with_what_to_do(tmp_path: Path) -> N
         "os.setuid(65534)\n"
         "files.make_private(Path(sys.argv[1]))"
     )
-    # Where it is, since that user does not get there by the path.
+    # By a relative path, because that user cannot reach the absolute one.
     done = subprocess.run(
         [sys.executable, "-c", code, "store/durable"],
         cwd=tmp_path,
@@ -221,7 +221,7 @@ async def test_a_store_that_is_changed_under_an_endpoint_ends_it(
     assert "and start again" in said
     assert str(directory) in said
     assert not (directory / "durable" / "data.mdb").exists() or change not in (shutil.rmtree, moved, lane_moved)
-    if change is lane_moved:  # and none is made in its place
+    if change is lane_moved:  # and no process makes a new one
         assert "not there, though a store was made here" in await refused(directory)
 
 
@@ -280,7 +280,7 @@ async def test_what_only_the_writer_has_seen_yet_is_a_lost_store_too(
 
 
 async def test_a_store_that_is_written_to_meanwhile_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two looks at the file a commit makes it longer and uses pages again."""
+    """Between two checks of the file, a commit makes it longer and reuses pages."""
     directory = await filled(tmp_path / "store")
     read, commits = os.pread, 0
     with lmdb.open(str(directory / "durable"), max_dbs=8, map_size=MAP_BYTES) as env:
@@ -300,7 +300,7 @@ async def test_a_store_that_is_written_to_meanwhile_is_whole(tmp_path: Path, mon
 
 
 def sizes(whole: int) -> list[int]:
-    """Where to cut a file of so many bytes."""
+    """Return sizes at which to truncate a file of ``whole`` bytes."""
     return [0, 1, 100, 151, 152, 4095, 4096, 4097, 8191, 8192, 12288, whole // 2, whole - 4096, whole - 1]
 
 
@@ -337,7 +337,7 @@ async def test_a_soft_store_that_was_cut_is_made_anew_and_that_is_said(tmp_path:
     data.write_bytes(content[: len(content) // 2])
     async with started(directory) as process:
         pass
-    assert f"{data} is damaged: it was cut off" in process.said()
+    assert f"{data} is damaged: it was truncated" in process.said()
     assert "has made a new one" in process.said()
 
 
@@ -349,7 +349,7 @@ async def test_a_damaged_boot_id_is_written_anew(tmp_path: Path, mark: bytes) ->
     path.write_bytes(mark)
     async with started(directory) as process:
         await until(lambda: f"{path} was damaged" in process.said())
-        # While one runs it is no reason to take its store away.
+        # While an endpoint runs, this is no reason to take its store away.
         path.write_bytes(mark)
         for pid in children(process.pid):
             os.kill(pid, signal.SIGKILL)
@@ -380,14 +380,14 @@ async def test_what_is_no_file_is_refused_by_name(tmp_path: Path, name: str, kin
     else:
         os.mkfifo(path)
     line = await refused(directory)
-    assert f"{path} is a {kind}, and has to be a file" in line
+    assert f"{path} is a {kind}, but the store needs a regular file" in line
     if name.endswith("data.mdb"):
         assert any(str(path) in seen for seen in await findings(directory))
 
 
 async def test_garbage_in_the_meta_and_root_pages_never_gets_to_lmdb(tmp_path: Path) -> None:
-    """Bytes and ranges of the first pages, drawn from a seed. What still looks whole may be opened: by a process that
-    nothing depends on."""
+    """Bytes and ranges of the first pages are drawn from a seed. If the file still looks whole, LMDB may open it, but
+    only in an expendable process."""
     directory = await filled(tmp_path / "store")
     data = directory / "durable" / "data.mdb"
     content = data.read_bytes()
@@ -433,7 +433,8 @@ async def test_a_creation_that_was_interrupted_is_begun_again(tmp_path: Path) ->
 
 
 def test_a_whole_file_is_never_called_damaged(tmp_path: Path) -> None:
-    """Pages that a transaction takes and gives back are never written, so LMDB's file may end before its last page."""
+    """LMDB's file can end before its last page, because a transaction can take and return pages that it never
+    writes."""
     env = lmdb.open(str(tmp_path), map_size=1 << 28, max_dbs=1, max_readers=8, sync=False)
     database = env.open_db(b"a", dupsort=True)
     draw, shorter = random.Random(7), 0
@@ -474,7 +475,7 @@ async def test_an_endpoint_that_dies_of_its_files_says_which_and_who_tells_more(
     async with serving(tmp_path) as (process, _):
         process.child.signal(death)
         assert await process.ended() == -death
-        await until(lambda: "ingeborg doctor --store" in process.said())  # by a writer that nobody waits for
+        await until(lambda: "ingeborg doctor --store" in process.said())  # said by a writer that nobody waits for
         assert "Fatal Python error: " in process.said()
         assert f"data.mdb in {tmp_path / 'store' / 'durable'} or " in process.said()
 
@@ -493,7 +494,7 @@ async def test_nothing_is_said_of_files_by_one_that_was_ended(tmp_path: Path, de
 
 @contextmanager
 def small_disk(path: Path, size: str = "1m") -> Iterator[Path]:
-    """A file system of that size."""
+    """Mount a file system of that size."""
     path.mkdir()
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)], capture_output=True, check=False, text=True
@@ -507,7 +508,7 @@ def small_disk(path: Path, size: str = "1m") -> Iterator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Use all that is left of the disk."""
+    """Use up the rest of the disk."""
     with path.open("wb", buffering=0) as file:
         try:
             while file.write(bytes(4096)) == 4096:
@@ -524,7 +525,7 @@ async def test_a_disk_that_is_full_at_the_start_is_said_and_nothing_is_left(tmp_
             line = await refused(disk / "store", tmp_path)
             assert "the disk is full: 0 bytes are free at" in line
         assert not [path for path in (disk / "store").rglob("*") if "peer-secret" in path.name]
-        # With room for the secret and not for LMDB's files.
+        # With room for the secret, but not for LMDB's files.
         for room in (8192, 16384, 32768, 65536, 81920, 98304):
             os.truncate(disk / "other", (disk / "other").stat().st_size - 4096)
             free = files.free_bytes(disk)
@@ -566,7 +567,7 @@ def subscribe(topics: list[str], command: str = "subscribe") -> dict[str, Any]:
 
 
 async def test_files_that_may_not_grow_are_said_and_grow_again(tmp_path: Path) -> None:
-    """As a full disk, where none can be mounted: the same call of the system fails."""
+    """This stands in for a full disk where a test cannot mount one: the same system call fails."""
     async with serving(tmp_path) as (process, url), plain(url) as client:
         assert await client.ask(subscribe(["before"])) == {"result": "success"}
         _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
@@ -575,7 +576,7 @@ async def test_files_that_may_not_grow_are_said_and_grow_again(tmp_path: Path) -
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (12288, hard))
         refusal = await client.ask(subscribe(TOPICS))
         assert refusal["error"] == "store_unavailable"
-        assert "ulimit -f" not in refusal["info"]  # for the operator:
+        assert "ulimit -f" not in refusal["info"]  # that is for the operator:
         for pid in pids:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
         assert await client.ask(subscribe(TOPICS)) == {"result": "success"}
@@ -589,7 +590,7 @@ async def test_a_full_map_is_said_and_unsubscribing_makes_room(tmp_path: Path) -
         url = await process.ready_url()
         async with plain(url) as client:
             done: list[list[str]] = []
-            for count in (40, 10, 3, 1):  # to the last page, at last one at a time
+            for count in (40, 10, 3, 1):  # to the last page, finally one at a time
                 while True:
                     topics = [f"{len(done)} {number}" for number in range(count)]
                     reply = await client.ask(subscribe(topics))

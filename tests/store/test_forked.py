@@ -1,4 +1,4 @@
-"""Forked writers are what real ones are to a store: held to the same, side by side."""
+"""To a store, forked writers behave like real ones: the same tests run on both."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ both = pytest.mark.parametrize("spawn", [children.spawn, forked.spawn], ids=["re
 
 
 def started(spawn: Spawn, directory: Path, death_fd: int = -1) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """The test's end of its socket, when it has greeted, and the process."""
+    """Return the test's end of the socket, once the writer has greeted, and the process."""
     mine, theirs = socket.socketpair()
     mine.settimeout(PATIENCE_S)
     descriptors = () if death_fd < 0 else (death_fd,)
@@ -50,7 +50,7 @@ def test_one_ends_when_its_endpoint_hangs_up(spawn: Spawn, tmp_path: Path) -> No
     assert os.getsid(process.pid) != os.getsid(0)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.05)
-    process.send_signal(signal.SIGTERM)  # which it ignores: it is the service's
+    process.send_signal(signal.SIGTERM)  # ignored, because it is meant for the service
     mine.close()
     assert process.wait(PATIENCE_S) == process.poll() == process.returncode == 0
 
@@ -62,7 +62,7 @@ def test_one_that_is_killed_says_so(spawn: Spawn, tmp_path: Path) -> None:
         process.kill()
         assert process.wait(PATIENCE_S) == -signal.SIGKILL
         assert mine.recv(1) == b""
-        process.kill()  # which is nothing any more
+        process.kill()  # which no longer exists
 
 
 @both

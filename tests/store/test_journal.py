@@ -1,4 +1,4 @@
-"""The journal of retained messages in the embedded store: what it is made of, what only it promises, its worst
+"""The journal of retained messages in the embedded store: its structure, the promises of this store alone, its worst
 moments."""
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ JOURNAL = {b"kept", b"kept_floors", b"kept_about"}
 
 
 def message(slot: int, stamp: int, payload: bytes = b"{}") -> RetainedMessage:
-    """One that is no other place's."""
+    """Return a message that differs from those of all other places."""
     return RetainedMessage(slot, stamp, "rock", payload, f"origin {slot}", stamp, 1.5 + stamp)
 
 
 async def all_of(store: EmbeddedStore) -> list[RetainedMessage]:
-    """Every message that is kept."""
+    """Return every retained message."""
     found: list[RetainedMessage] = []
     cursor = None
     while True:
@@ -42,7 +42,7 @@ async def all_of(store: EmbeddedStore) -> list[RetainedMessage]:
             return found
 
 
-# --- what it is made of
+# --- structure
 
 
 async def test_a_reboot_takes_it_and_a_new_start_of_all_processes_does_not(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_kill_9_of_an_endpoint_loses_nothing_acknowledged_and_leaves_no_ha
         writers = [int(pid) for pid in line_of(process).split()]
         for _ in range(20):
             last = int(line_of(process))
-        async with opened(tmp_path) as other:  # a second process sees what the first has written
+        async with opened(tmp_path) as other:  # a second process sees the first one's writes
             assert 3 * last + 3 in [kept.stamp for kept in await all_of(other)]
         process.kill()
         last = max([last, *map(int, process.stdout.read().split("\n")[:-1])])
@@ -108,7 +108,7 @@ async def test_kill_9_of_an_endpoint_loses_nothing_acknowledged_and_leaves_no_ha
         async with opened(tmp_path) as store:
             top = await store.retained_top()
             written = top // 3 - 1
-            assert written in (last, last + 1)  # one more may have been written, and nobody told
+            assert written in (last, last + 1)  # one more can have been written without an acknowledgement
             stamps = [kept.stamp for kept in await all_of(store)]
             assert stamps == [stamp for stamp in range(1, top + 1) if stamp % 3 != 1]
             assert (await store.retained([1], None, 1_000_000))[1] == [(1, 3 * written + 1)]
@@ -152,7 +152,7 @@ async def test_a_subscribe_does_not_wait_for_what_is_kept(tmp_path: Path) -> Non
 async def test_a_full_map_refuses_new_ones_and_lets_them_go(tmp_path: Path) -> None:
     many = [message(1, stamp, b"x" * 2_000) for stamp in range(2_000)]
     async with opened(tmp_path, map_size_bytes=1 << 20) as store:
-        # One by one, to the last page: a frame that does not fit leaves all the room that it has not taken.
+        # One by one, to the last page: a frame that does not fit leaves the free space as it was.
         async def fill() -> None:
             for one in many:
                 await store.keep([one], [], [])
@@ -163,7 +163,7 @@ async def test_a_full_map_refuses_new_ones_and_lets_them_go(tmp_path: Path) -> N
         assert held == many[: len(held)]
         with pytest.raises(StoreError, match="the embedded store is full"):
             await store.keep(many[len(held) :], [], [])
-        await store.keep([], [], [(slot, 1) for slot in range(2, SLOTS)])  # needs room, and is little
+        await store.keep([], [], [(slot, 1) for slot in range(2, SLOTS)])  # small, but needs room
         await store.keep([], [(1, stamp) for stamp in range(2_000)], [(1, 1_999)])
         assert await store.retained([1], None, 10) == ([], [(1, 1_999)], None)
         await store.keep(many[:10], [], [])
@@ -218,7 +218,7 @@ async def test_what_takes_many_slices_is_whole(tmp_path: Path, monkeypatch: pyte
         await store.keep(kept, [], [(7, 3)])
         assert await store.retained(range(SLOTS), None, 100) == (kept, [(7, 3)], None)
         assert await store.retained([1, 3, 7], None, 100) == (kept[5:15], [(7, 3)], None)
-        # What goes while a page is read is in it with its floor, or not.
+        # A message that goes while a page is read is either in the page, with its floor, or not.
         reading = asyncio.create_task(store.retained([7, 1], None, 100))
         await asyncio.sleep(0)
         await store.keep([], [(7, stamp) for stamp in range(5)], [(7, 4)])

@@ -1,4 +1,4 @@
-"""The two lanes of the embedded store's subscriptions: which is where, and what crashes and races leave."""
+"""The two lanes of the embedded store's subscriptions: which lane has which, and the results of crashes and races."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ SOUP = '{"food":["soup"]}'
 
 
 def keys(store: EmbeddedStore, lane: Lane, client: str, topic: str) -> set[str | None]:
-    """Filters of what the client has in the lane, those that are hidden included."""
+    """Return the filters of the client's entries in the lane, including hidden ones."""
     ((mine),) = store._subscriptions._of(lane, [(client, topic)], float("inf"))
     return {each.filter for each in mine}
 
 
 def flushed(store: EmbeddedStore) -> int:
-    """The number of the durable environment's last transaction: each was flushed."""
+    """Return the number of the durable environment's last transaction: each was flushed."""
     return int(store._environments[Lane.DURABLE].env.info()["last_txnid"])
 
 
 async def record(store: EmbeddedStore, client: str = "ann", topic: str = "rock") -> Record:
-    """What the client has, by filter."""
+    """Return what the client has, by filter."""
     ((mine),) = await store.subscriptions_of([(client, topic)])
     return {each.filter: each.term for each in mine}
 
 
-# --- which is where
+# --- which lane has which
 
 
 async def test_those_until_disconnect_are_written_without_a_flush(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_those_until_disconnect_are_written_without_a_flush(tmp_path: Path
 
 
 async def one_by_one(store: EmbeddedStore, client: str, topics: list[str]) -> list[Subscription]:
-    """All that the client has at these."""
+    """Return everything that the client has at these topics, read one by one."""
     return [each for mine in await store.subscriptions_of([(client, topic) for topic in topics]) for each in mine]
 
 
@@ -88,7 +88,7 @@ async def test_all_others_survive_a_reboot(tmp_path: Path) -> None:
     (tmp_path / "soft" / "boot_id").write_text("another boot")
     wanted: Held = {("ann", "rock"): {PIZZA: None}, ("ann", "jazz"): {None: LATER}, ("bob", "rock"): {PIZZA: None}}
     wanted |= {("ann", "soul"): {}, ("ann", "folk"): {}}
-    async with opened(tmp_path, read_only=True) as reader:  # no endpoint of this boot has made the environment
+    async with opened(tmp_path, read_only=True) as reader:  # no endpoint has made the environment since the boot
         await shows(wanted, reader)
         assert await reader.ended(["ann"]) == [None]
         assert await reader.retained([1], None, 10) == ([], [], None)
@@ -96,7 +96,7 @@ async def test_all_others_survive_a_reboot(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await shows(wanted, store)
         assert await store.ended(["ann"]) == [None]
-        # Stamps do not fall behind those that are there, nor names behind what has ended.
+        # Stamps do not fall behind the existing ones, nor names behind the ended ones.
         assert await store.end([([kept], None, True)]) == [[kept]]
         await store.subscribe([Subscribe("ann", ["jazz"], None, AWAY)])
         assert (await one(store, "ann", "jazz")).stamp > kept.stamp
@@ -138,7 +138,7 @@ async def test_one_goes_to_the_durable_lane_with_its_new_term_and_others_stay(
 
 
 async def test_what_is_in_both_lanes_is_read_as_one(tmp_path: Path) -> None:
-    """Clients of both lanes, and those of either; pages of each size."""
+    """Clients of both lanes and clients of either one, with pages of every size."""
     texts = [None, *(numbered(number) for number in range(6))]
     topics = [f"song {number}" for number in range(12)]
     wanted: Held = {}
@@ -164,7 +164,7 @@ async def test_what_is_in_both_lanes_is_read_as_one(tmp_path: Path) -> None:
 
 
 async def test_many_of_both_lanes_come_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More of either than a page has, and in slices that end anywhere."""
+    """More entries in either lane than fit into a page, and slices that end anywhere."""
     topics = [f"song {number}" for number in range(PAGE_SUBSCRIPTIONS // 4)]
     names = [f"{number}" for number in range(12)]
     wanted: Held = {
@@ -274,11 +274,11 @@ async def test_kill_9_between_two_steps_leaves_what_was_there_or_what_was_asked_
     kill(process)
     async with opened(tmp_path) as store, opened(tmp_path) as other:
         found = await record(store)
-        # In between the new one is there, and all that the soft lane had, or has it no longer.
+        # In between, the new subscription is there, and what the soft lane had is there or already gone.
         between = {**(HAD if ", True)])" in then else before), **wanted} if wanted else {SOUP: None}
         assert found == (before, between, wanted)[steps]
         assert await store.subscribed("ann", ["rock"]) == [bool(found)]
-        # Expiry may know what was there before. It ends what has a term now, names that, and clears up the rest.
+        # Expiry can know the state from before. It ends what has a term now, names that, and cleans up the rest.
         rows = {*stale, *(await store.expiring(slot_of("rock"), None, 100))[0]}
         out = (await store.end([([each for each in rows if each.term], None, True)]))[0]
         expiring = {text for text, term in found.items() if term is not None}
@@ -294,15 +294,15 @@ async def test_kill_9_between_two_steps_leaves_what_was_there_or_what_was_asked_
 
 
 class Crash(Exception):
-    """The process is gone: no further step of the operation is made."""
+    """The process is dead: the operation makes no further step."""
 
 
 class Lanes:
-    """A store whose writers are played in this process. ``gate``: is awaited before each step, and before each look."""
+    """A store whose writers this process plays. It awaits ``gate`` before each step and before each read."""
 
     def __init__(self, directory: Path) -> None:
         self.store = EmbeddedStore(directory)
-        self.steps = -1  # that are made before the process crashes; -1: it does not
+        self.steps = -1  # steps before the process crashes; -1: it never does
         self.gate: Callable[[], Awaitable[None]] | None = None
         self._operations = {}
         for lane in Lane:
@@ -323,7 +323,7 @@ class Lanes:
         self.store._slices.through = gated  # type: ignore[method-assign]
 
     async def call(self, lane: Lane, operation: str, frames: Iterable[Any]) -> list[Any]:
-        """As a writer's."""
+        """Act as a writer's ``call``."""
         if self.gate is not None:
             await self.gate()
         if not self.steps:
@@ -336,7 +336,7 @@ class Lanes:
         return found
 
     async def crashing(self, steps: int, work: Awaitable[Any]) -> Any:
-        """Its result; ``Crash``: after so many steps the process was gone."""
+        """Return the result, or raise ``Crash`` if the process died after that many steps."""
         self.steps = steps
         try:
             return await work
@@ -346,14 +346,14 @@ class Lanes:
             self.steps = -1
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for environment in self.store._environments.values():
             environment.env.close()
 
 
 @contextmanager
 def lanes(directory: Path) -> Iterator[Lanes]:
-    """One of them."""
+    """Yield such a store."""
     made = Lanes(directory)
     try:
         yield made
@@ -362,7 +362,7 @@ def lanes(directory: Path) -> Iterator[Lanes]:
 
 
 def after(before: Record, name: str, row: Subscribe) -> Record:
-    """What the client has there when the operation has been done."""
+    """Return what the client has there after the operation."""
     held = dict(before)
     if name == "subscribe":
         stays = row.filter in held and held[row.filter] is None and not row.replace
@@ -380,7 +380,7 @@ NAMES = st.sampled_from(["subscribe", "subscribe", "subscribe", "unsubscribe", "
 
 
 def operation(store: EmbeddedStore, name: str, row: Subscribe) -> Awaitable[Any]:
-    """The call."""
+    """Return the operation's call."""
     if name == "subscribe":
         return store.subscribe([row])
     if name == "unsubscribe":
@@ -396,7 +396,7 @@ async def end_of(store: EmbeddedStore, row: Subscribe) -> list[Subscription]:
 
 
 def given_examples(check: Callable[..., Any], *strategies: Any) -> None:
-    """Run it on examples, in one event loop."""
+    """Run the check on examples, in one event loop."""
     with asyncio.Runner() as runner:
 
         @settings(
@@ -428,10 +428,10 @@ def test_a_crash_after_any_step_loses_nothing_and_ends_nothing_early(tmp_path: P
             named = {text for _, text in said.subscriptions} if said else set()
             if result is not Crash:
                 assert found == wanted
-                # What it has subscribed to has not ended; what has ended is named.
+                # A subscription that the client has renewed has not ended; an ended one is named.
                 assert name != "subscribe" or row.filter not in named
                 assert name != "end" or {each.filter for each in result} == held.keys() - wanted.keys() <= named
-            # Nothing is lost that is not taken out, and nothing has another term than it had or is to have.
+            # Every loss is a removal, and every term is the old or the new one.
             assert found.items() <= held.items() | wanted.items()
             assert held.keys() & wanted.keys() <= found.keys()
             assert all(wanted.get(text, held[text]) is None for text in found if text in held and found[text] is None)
@@ -441,9 +441,9 @@ def test_a_crash_after_any_step_loses_nothing_and_ends_nothing_early(tmp_path: P
                 assert rising > stamp
             held, stamp = found, max(stamp, rising)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(store, "expiring_slots", nobody_says)  # expiry may see what is in both lanes
+                patch.setattr(store, "expiring_slots", nobody_says)  # expiry can see what is in both lanes
                 await shows({(client, topic): held}, store, is_all=False)
-        # Expiry takes out what is left of crashes, and names none of it.
+        # Expiry removes the remains of crashes, and names none.
         before = await store.ended([client])
         page, _ = await store.expiring(slot_of(topic), None, 1_000)
         left = [each for each in page if each.client == client and held.get(each.filter) is None]
@@ -459,18 +459,18 @@ def test_a_crash_after_any_step_loses_nothing_and_ends_nothing_early(tmp_path: P
 
 
 async def nobody_says() -> list[int] | None:
-    """As a store that does not know which slots have subscriptions with a term."""
+    """Act as a store that does not know which slots have subscriptions with a term."""
     return None
 
 
 def members(found: Any) -> Any:
-    """Of ``subscribers``: those without a filter, and with one."""
+    """Return from ``subscribers`` the clients without a filter, and those with one."""
     sets, pages = found
     return [set(each) for each in sets], pages
 
 
 def texts(found: Any) -> Any:
-    """The filters of the subscriptions."""
+    """Return the filters of the subscriptions."""
     return sorted((each.filter for each in found), key=str)
 
 
@@ -502,7 +502,7 @@ READS: dict[str, tuple[Callable[[EmbeddedStore], Any], Callable[[Any], Any], Any
 async def test_one_that_goes_over_while_it_is_read_is_seen_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
-    """Before each transaction that the read begins."""
+    """The move happens before each transaction that the read begins."""
     ask, shown, wanted = READS[read]
     begin, looks, moves = Environment.begin, 0, 0
 
@@ -528,13 +528,13 @@ async def test_one_that_goes_over_while_it_is_read_is_seen_once(
 
 
 def at_once(work: Any) -> None:
-    """Have it done: nothing in it waits."""
+    """Run the work to its end: nothing in it waits."""
     with pytest.raises(StopIteration):
         work.__await__().send(None)
 
 
 class Schedule:
-    """Lets one of several operations go on at a time, each up to its next step or look."""
+    """Lets one of several operations continue at a time, each up to its next step or read."""
 
     def __init__(self, played: Lanes, choices: list[int], look: Callable[[], Awaitable[None]]) -> None:
         self._played, self._choices, self._look = played, iter(choices), look
@@ -548,14 +548,14 @@ class Schedule:
             await self._waiting[task].wait()
 
     async def run(self, work: list[Awaitable[Any]]) -> None:
-        """All of them."""
+        """Run all operations."""
         self._tasks = {asyncio.ensure_future(each) for each in work}
         order = [*self._tasks]
         self._played.gate = self.gate
         try:
             while True:
                 for _ in range(3):
-                    await asyncio.sleep(0)  # each is at a gate, or done
+                    await asyncio.sleep(0)  # each operation is at a gate, or done
                 ready = [task for task in order if task in self._waiting]
                 await self._look()
                 if not ready:
@@ -567,7 +567,7 @@ class Schedule:
 
 
 def test_two_writers_at_once_in_any_order_of_their_steps(tmp_path: Path) -> None:
-    """The result is one that some order gives, but for removals that lose; and the client always has something."""
+    """The result is one that some order gives, except that removals can lose; and the client always has something."""
     fresh = itertools.count()
 
     async def check(
@@ -602,7 +602,7 @@ def test_two_writers_at_once_in_any_order_of_their_steps(tmp_path: Path) -> None
         if all(name == "subscribe" and not row.replace for name, row in work):
             assert all(found[text] is None for text in lasting)
             assert all(term in [order[text] for order in orders] for text, term in found.items())
-        # None is in both lanes.
+        # No subscription is in both lanes.
         assert keys(store, Lane.SOFT, client, topic).isdisjoint(keys(store, Lane.DURABLE, client, topic))
         await shows({(client, topic): found}, store, is_all=False)
 

@@ -1,4 +1,4 @@
-"""The record of revoked tokens: what is put to it, how much it holds, and what it says when it is full."""
+"""The record of revoked tokens: additions, its limit, and the error when it is full."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_of_two_of_one_thing_the_later_times_are_recorded() -> None:
     first, second = Revocation(SUB, "ann", 5, int(NOW) + 9), Revocation(SUB, "ann", 7, int(NOW) + 1)
     assert recorded([first], [second], NOW) == [Revocation(SUB, "ann", 7, int(NOW) + 9)]
     assert recorded([second], [first, first], NOW) == union([first], [second])
-    # An id and a subject of one name are two.
+    # An id and a subject with the same text are two revocations.
     assert len(recorded([first], [Revocation(JTI, "ann", 0, int(NOW))], NOW)) == 2
 
 
@@ -36,8 +36,8 @@ def test_one_too_many_is_refused_with_a_word_on_when_there_is_room() -> None:
     assert recorded(FULL[1:], FULL[:1], NOW) == FULL
     with pytest.raises(TooManyRevocations, match=r"4,096 revocations .* 2027-01-15 08:02:40 UTC\. Revoke a subject"):
         recorded(FULL, [token(70_000)], NOW)
-    assert recorded(FULL, [token(3, 9_000)], NOW)[3] == token(3, 9_000)  # that is no more than before
-    assert len(recorded(FULL, [token(70_000, 9_000)], NOW + 100 + KEPT_S)) == REVOCATIONS_MAX  # the first one is over
+    assert recorded(FULL, [token(3, 9_000)], NOW)[3] == token(3, 9_000)  # the number stays the same
+    assert len(recorded(FULL, [token(70_000, 9_000)], NOW + 100 + KEPT_S)) == REVOCATIONS_MAX  # the first has expired
 
 
 def test_two_records_of_a_cut_are_merged_whole_and_then_take_no_more() -> None:
@@ -53,5 +53,5 @@ def test_two_records_of_a_cut_are_merged_whole_and_then_take_no_more() -> None:
     "value", [None, {}, [["jti", "t", 0]], [["kid", "t", 0, 1]], [["jti", 1, 0, 1]], [["sub", "t", 0.5, 1]], [7]]
 )
 def test_what_is_no_record_is_said_to_be_none(value: object) -> None:
-    with pytest.raises(ValueError, match="where"):
+    with pytest.raises(ValueError, match="record of revocations"):
         unpacked(value)

@@ -1,4 +1,4 @@
-"""Subscriptions in the embedded store: what they are made of, what only it promises, and its worst moments."""
+"""Subscriptions in the embedded store: their structure, the promises of this store alone, and its worst moments."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SOUP = '{"food":["soup"]}'
 
 
 async def pairs(store: EmbeddedStore, topic: str, limit: int = 10_000) -> list[tuple[str, str]]:
-    """The topic's clients and filters, from all pages."""
+    """Return the topic's clients and filters, from all pages."""
     _, pages = await store.subscribers([topic])
     found, cursor = pages.get(topic, ([], None))
     while cursor is not None:
@@ -71,12 +71,12 @@ async def pairs(store: EmbeddedStore, topic: str, limit: int = 10_000) -> list[t
 
 
 async def terms(store: EmbeddedStore, asked: Iterable[tuple[str, str]]) -> list[dict[str | None, Term | None]]:
-    """What each has, by filter."""
+    """Return what each pair has, by filter."""
     return [{each.filter: each.term for each in record} for record in await store.subscriptions_of(list(asked))]
 
 
 def sizes(store: EmbeddedStore) -> dict[str, int]:
-    """Entries of the databases of subscriptions, of both environments."""
+    """Return the number of entries in each database of subscriptions, for both environments."""
     found = Counter(dict.fromkeys(DATABASES[Lane.DURABLE], 0))
     for environment in store._environments.values():
         with environment.begin() as txn:
@@ -84,7 +84,7 @@ def sizes(store: EmbeddedStore) -> dict[str, int]:
     return dict(found)
 
 
-# --- what they are made of
+# --- structure
 
 
 async def test_who_only_reads_finds_them_and_writes_none(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_who_only_reads_finds_them_and_writes_none(tmp_path: Path) -> None
             assert await terms(reader, [("ann", "jazz"), ("ann", "rock")]) == [{PIZZA: AWAY}, {None: None}]
             with pytest.raises(StoreUnavailable):
                 await reader.subscribe([Subscribe("ann", ["jazz"], SOUP)])
-    # Three of each subscription, one of the filter, and one of the term.
+    # Three for each subscription, one for the filter, and one for the term.
     assert (await doctor.read_through(tmp_path, Lane.DURABLE, MAP_BYTES)) == (None, "3 entries")
     assert (await doctor.read_through(tmp_path, Lane.SOFT, MAP_BYTES)) == (None, "5 entries")
 
@@ -150,7 +150,7 @@ async def test_kill_9_of_an_endpoint_loses_none_that_was_acknowledged(tmp_path: 
         writers = [int(pid) for pid in line_of(process).split()]
         for _ in range(20):
             last = int(line_of(process))
-        async with opened(tmp_path) as other:  # a second process sees what the first has written
+        async with opened(tmp_path) as other:  # a second process sees the first one's writes
             assert await terms(other, [("ann", f"{last}")]) == [{"one": AWAY}]
         process.kill()
         last = max([last, *map(int, process.stdout.read().split("\n")[:-1])])
@@ -180,7 +180,7 @@ async def test_a_killed_writer_is_replaced_and_stamps_go_on(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("size", "term"), [(0, AWAY), (2_000, AWAY), (2_000, LATER)])
 async def test_a_full_map_refuses_new_ones_and_lets_them_go_and_end(tmp_path: Path, size: int, term: Term) -> None:
-    """Without filters, in runs, and with long ones."""
+    """Subscriptions without filters, in runs, and with long filters."""
     numbers = range(12_000) if not size else range(2_000)
 
     def rows(client: str, topic: str) -> list[Subscribe]:
@@ -191,7 +191,7 @@ async def test_a_full_map_refuses_new_ones_and_lets_them_go_and_end(tmp_path: Pa
         for client in ("ann", "bob"):
             with pytest.raises(StoreError, match="the embedded store is full"):
                 await store.subscribe(rows(client, "rock"))
-        # Behind whatever of these was still under way.
+        # Queued after all that was still under way.
         await store.unsubscribe([("nobody", ["x"], None)])
         await store.tidy(600.0)
         held = [each async for page in store.all_subscriptions() for _, _, some in page for each in some]
@@ -225,7 +225,7 @@ async def test_one_client_that_has_too_many_is_no_trouble_of_the_store(
     texts = [f'{{"n":[{number}]}}' for number in range(FILTERS_MAX + 1)]
     async with opened(tmp_path) as store:
         with caplog.at_level(logging.WARNING):
-            with pytest.raises(TooManyFilters, match=r"client 'ann' .* 64 filters at topic 'rock': take one .* out"):
+            with pytest.raises(TooManyFilters, match=r"client 'ann' .* 64 filters at topic 'rock': remove one first"):
                 await store.subscribe(
                     [Subscribe("bob", ["jazz"], PIZZA), *(Subscribe("ann", ["rock"], text) for text in texts)]
                 )
@@ -233,7 +233,7 @@ async def test_one_client_that_has_too_many_is_no_trouble_of_the_store(
                 [Subscribe("ann", ["rock"]), *(Subscribe("ann", ["rock"], text) for text in texts[1:])]
             )
         assert not caplog.records
-        # Of one frame all or nothing is done.
+        # A frame is all or nothing.
         assert await pairs(store, "jazz") == []
         assert store.writer_restarts == 0
 
@@ -243,7 +243,7 @@ async def test_one_client_that_has_too_many_is_no_trouble_of_the_store(
 
 @pytest.fixture
 def tiny_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each read looks at one thing, or two, and lets go of the loop."""
+    """Make each read check one or two entries, then yield to the loop."""
     monkeypatch.setattr("ingeborg.broker.store.embedded.store.SLICE_S", -1.0)
     for module in (subscriptions, slices):
         monkeypatch.setattr(module, "SLICE_S", -1.0)
@@ -295,7 +295,7 @@ async def test_what_takes_many_slices_is_whole(tmp_path: Path, limit: int) -> No
 
 
 def by_filter(each: Subscription) -> tuple[bool, str]:
-    """Sorts what a client has at a topic."""
+    """Return the sort key of a client's subscriptions at a topic."""
     return each.filter is not None, each.filter or ""
 
 
@@ -344,7 +344,7 @@ async def test_large_batches_go_in_frames_of_bounded_size(tmp_path: Path, monkey
         assert frames == [
             *[("subscribe", False, size) for size in (128, 128, 10)],
             *[("subscribe", True, size) for size in (FRAME_ITEMS, 2)],
-            ("subscribe", False, 10),  # of the client that filters
+            ("subscribe", False, 10),  # the client that has filters
             ("subscribe", False, LARGE_ROWS - 1),
             *[("unsubscribe", True, size) for size in (FRAME_ITEMS, 3 + 127, 1)],
         ]
@@ -352,7 +352,7 @@ async def test_large_batches_go_in_frames_of_bounded_size(tmp_path: Path, monkey
 
 @pytest.mark.parametrize("text", [None, PIZZA])
 async def test_the_rows_of_a_large_batch_are_written_in_their_order(tmp_path: Path, text: str | None) -> None:
-    """Its last frame, which is small, overtakes none of the others."""
+    """Its last frame is small, but overtakes none of the others."""
     topics = [f"song {index}" for index in range(2 * FRAME_ITEMS)]
     async with opened(tmp_path) as store:
         batch = [
@@ -366,7 +366,7 @@ async def test_the_rows_of_a_large_batch_are_written_in_their_order(tmp_path: Pa
 
 
 async def test_what_is_said_at_once_is_said_of_few_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingeborg.broker.store.embedded.store.SLICE_S", 60.0)  # a busy machine is not what is tested
+    monkeypatch.setattr("ingeborg.broker.store.embedded.store.SLICE_S", 60.0)  # not a test of the machine's load
     async with opened(tmp_path) as store:
         few = [(f"{number:04}", PIZZA) for number in range(PAIRS_AT_ONCE)]
         await store.subscribe([Subscribe(client, ["hit"], text) for client, text in few])
@@ -433,17 +433,17 @@ FRAMES = st.one_of(
 
 
 class Model:
-    """What the frames have made."""
+    """The result of the frames, as dictionaries."""
 
     def __init__(self) -> None:
         self.held: dict[tuple[str, str], dict[str | None, Term | None]] = {}  # by client and topic
 
     def at(self, client: str, topic: str) -> dict[str | None, Term | None]:
-        """By filter."""
+        """Return the record, by filter."""
         return self.held.setdefault((client, topic), {})
 
     def subscribe(self, row: Subscribe) -> None:
-        """One row."""
+        """Apply one row."""
         for topic in row.topics:
             here = self.at(row.client, topic)
             stays = row.filter in here and here[row.filter] is None and not row.replace
@@ -452,7 +452,7 @@ class Model:
             here[row.filter] = None if stays else row.term
 
     def unsubscribe(self, row: tuple[str, list[str], str | None]) -> None:
-        """One row."""
+        """Apply one row."""
         client, topics, text = row
         for topic in topics:
             here = self.at(client, topic)
@@ -462,7 +462,7 @@ class Model:
                 here.pop(text, None)
 
     def end(self, client: str, topic: str, text: str | None, is_late: bool) -> int:
-        """What becomes of it."""
+        """Apply one end, and return its outcome."""
         here = self.at(client, topic)
         if text not in here:
             return GONE
@@ -472,7 +472,7 @@ class Model:
         return TAKEN_OUT
 
     def everything(self) -> list[Subscription]:
-        """Without stamps."""
+        """Return all subscriptions, without stamps."""
         return [
             Subscription(topic, client, text, term)
             for (client, topic), here in self.held.items()
@@ -481,7 +481,7 @@ class Model:
 
 
 class Durable:
-    """The environment, written to without a process."""
+    """The environment, written without a writer process."""
 
     def __init__(self, directory: Path) -> None:
         self.environment = prepare(directory, Lane.DURABLE, MAP_BYTES).environment
@@ -490,7 +490,7 @@ class Durable:
         self._written = Written(self.environment)
 
     def write(self, txn: Any, operation: str, batch: list[Any], is_run: bool) -> None:
-        """A frame of ``subscribe`` or ``unsubscribe``; or a run's, row by row."""
+        """Write a frame of ``subscribe`` or ``unsubscribe``; for a run, row by row."""
         if operation == "subscribe":
             rows = [(subscriptions._wanted(row), row.client, row.topics, row.filter is not None) for row in batch]
         else:
@@ -504,7 +504,7 @@ class Durable:
                 self._operations[operation](txn, (False, 0, groups))
 
     def end(self, txn: Any, items: list[tuple[str, str, str | None, bool]]) -> list[Any]:
-        """A frame of ``take_out``; the flag: with a stamp that is none any more."""
+        """Write a frame of ``take_out``; the flag asks for an outdated stamp."""
         groups: list[Group] = [
             (None, [(client, [(topic, text, self.stamp(txn, client, topic, text) - is_late)])])
             for client, topic, text, is_late in items
@@ -512,17 +512,17 @@ class Durable:
         return self._operations["take_out"](txn, groups)
 
     def stamp(self, txn: Any, client: str, topic: str, text: str | None) -> int:
-        """Of the term."""
+        """Return the term's stamp."""
         (found,) = self.read(txn, [(client, topic)])
         return next((each.stamp for each in found if each.filter == text), 0)
 
     def read(self, txn: Any, asked: list[tuple[str, str]]) -> list[list[Subscription]]:
-        """What each client has at each topic."""
+        """Return what each client has at each topic."""
         cursors = txn.cursor(self.db["subscribers"]), txn.cursor(self.db["terms"])
         return now.subscriptions_of(*cursors, txn, self.db["filters"], asked, float("inf"))
 
     def compare(self, txn: Any, model: Model) -> None:
-        """All databases have what the model has, and nothing else."""
+        """Check that all databases have exactly what the model has."""
         held, db = model.everything(), self.db
         hashed = [(digest(each.topic.encode()), each.client.encode(), now.key_of(each.filter), each) for each in held]
         found = Counter(txn.cursor(db["subscribers"]))
@@ -573,7 +573,7 @@ def test_the_databases_have_the_same_subscriptions_and_no_others(tmp_path: Path)
             with env.begin(write=True) as txn:
                 for operation, batch, is_run in frames:
                     if operation == "end":
-                        # What each one's stamp is does not change while those of a frame are taken out.
+                        # A stamp does not change while the others of a frame are removed.
                         assert durable.end(txn, batch) == [model.end(*item) for item in batch]
                         continue
                     durable.write(txn, operation, batch, is_run)

@@ -1,4 +1,4 @@
-"""A writer's commits, with the parent played by the test and failures at the worst moment."""
+"""A writer's commits. The test plays the parent, and failures come at the worst moment."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Parent:
         connection.settimeout(10)
 
     def send(self, *frames: tuple[int, str, Any]) -> None:
-        """All in one piece, so that the writer has them together."""
+        """Send all frames in one piece, so that the writer gets them together."""
         self._connection.sendall(b"".join(map(pack, frames)))
 
     def replies(self, count: int) -> dict[int, tuple[str, Any]]:
-        """So many of them by number, progress left out."""
+        """Return ``count`` replies by number, without progress reports."""
         found: dict[int, tuple[str, Any]] = {}
         while len(found) < count:
             for number, outcome, results in self._unpacker.feed(self._connection.recv(1 << 16)):
@@ -56,7 +56,7 @@ class Parent:
 
 @contextmanager
 def writing(directory: Path, lane: Lane = Lane.DURABLE) -> Iterator[tuple[Parent, Environment]]:
-    """A writer in a thread, and what it writes to."""
+    """Run a writer in a thread; yield its parent, and the environment that it writes to."""
     prepared = prepare(directory, lane, MAP_BYTES)
     environment = prepared.environment
     ours, theirs = socket.socketpair()
@@ -74,17 +74,17 @@ def writing(directory: Path, lane: Lane = Lane.DURABLE) -> Iterator[tuple[Parent
 
 
 def rows(*pairs: tuple[str, list[str]]) -> tuple[bool, int, list[Any]]:
-    """An argument of ``subscribe`` or ``unsubscribe``, for clients and topics."""
+    """Return an argument of ``subscribe`` or ``unsubscribe``, for clients and topics."""
     return sum(len(topics) for _, topics in pairs) >= LARGE_ROWS, 0, [(None, pairs)]
 
 
 def done(replies: dict[int, tuple[str, Any]]) -> bool:
-    """None of them is a failure."""
+    """Return whether no reply is a failure."""
     return all(not outcome for outcome, _ in replies.values())
 
 
 def entries(environment: Environment, database: str) -> int:
-    """How many there are."""
+    """Return the number of entries."""
     with environment.begin() as txn:
         return int(txn.stat(environment.db[database])["entries"])
 
@@ -161,7 +161,7 @@ def test_an_orphan_applies_nothing(tmp_path: Path) -> None:
         Parent(ours).send((1, "unsubscribe", rows(("ann", ["rock"]))))
         with pytest.raises(ParentGone):
             writer.serve()
-        with environment.begin(write=True):  # and it keeps no lock
+        with environment.begin(write=True):  # which shows that it holds no lock
             pass
 
 
@@ -170,7 +170,7 @@ def test_who_has_the_write_lock_is_known_to_other_processes_and_only_while_it_ha
         gate = Gate(tmp_path, Lane.DURABLE)
         with gate.signed():
             assert holder_seen_by_another(tmp_path) == os.getpid()
-            assert lock_holder(tmp_path, Lane.DURABLE) is None  # another one is asked for
+            assert lock_holder(tmp_path, Lane.DURABLE) is None  # it reports only other processes
         assert holder_seen_by_another(tmp_path) is None
         parent.send((1, "subscribe", rows(("ann", ["rock"]))))
         assert done(parent.replies(1))
@@ -179,7 +179,7 @@ def test_who_has_the_write_lock_is_known_to_other_processes_and_only_while_it_ha
 
 
 def holder_seen_by_another(directory: Path) -> int | None:
-    """Return what a process says of who has the write lock."""
+    """Return which process holds the write lock, as another process sees it."""
     code = (
         "import sys, pathlib; from ingeborg.broker.store.embedded.layout import Lane, lock_holder; "
         "print(lock_holder(pathlib.Path(sys.argv[1]), Lane.DURABLE))"
@@ -198,7 +198,7 @@ def test_only_the_durable_environment_is_synced_at_every_commit(tmp_path: Path) 
 
 
 def test_a_writer_does_not_import_asyncio() -> None:
-    """It would start later by a fifth: each endpoint starts two."""
+    """With asyncio it would start a fifth slower, and each endpoint starts two writers."""
     said = "import sys, ingeborg.broker.store.embedded.writer; print('asyncio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False", done.stderr

@@ -1,4 +1,4 @@
-"""The endpoint's side of a writer process, against a writer that the test plays."""
+"""The endpoint's side of a writer process; the test plays the writer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PlayedWriter:
         self._unpacker, self._frames = Unpacker(), list[Any]()
 
     async def frame(self) -> Any:
-        """The next one that was sent: (number, operation, argument)."""
+        """Return the next frame that was sent: (number, operation, argument)."""
         while not self._frames:
             self._frames += self._unpacker.feed(await self._reader.read(1 << 16))
         return self._frames.pop(0)
@@ -61,7 +61,7 @@ class PlayedWatch(Watch):
 
 @asynccontextmanager
 async def linked(timeout_s: float = 10.0, watch: Watch | None = None) -> AsyncIterator[tuple[_Link, PlayedWriter]]:
-    """A link and its far end."""
+    """Yield a link and its far end."""
     ours, theirs = socket.socketpair()
     link = _Link(timeout_s, watch or PlayedWatch(), lambda: None)
     await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
@@ -125,7 +125,7 @@ async def test_what_was_acknowledged_before_the_writer_died_has_succeeded() -> N
 
 
 async def test_progress_keeps_a_long_write_alive_and_silence_ends_it() -> None:
-    # Time is played, too: the link looks when it is told to.
+    # The test plays time, too: the link checks when the test says so.
     async with linked(timeout_s=1_000) as (link, writer):
         call = asyncio.create_task(link.call("subscribe", ["x"]))
         number, _, _ = await writer.frame()
@@ -149,7 +149,7 @@ async def test_progress_keeps_a_long_write_alive_and_silence_ends_it() -> None:
 
 
 def look_until_the_time_out(link: _Link) -> None:
-    """Time passes, as the link sees it."""
+    """Make time pass until the link's time-out."""
     for _ in range(LOOKS):
         link._look_for_progress()
 
@@ -165,7 +165,7 @@ async def test_while_the_writer_waits_for_the_disk_callers_hear_of_it_and_nothin
         given = len(link._under_way)
         watch.waits = 7
         look_until_the_time_out(link)
-        for call in (large, small):  # also the one that has frames in line
+        for call in (large, small):  # also the call that has queued frames
             with pytest.raises(StoreUnavailable, match="the disk has not finished a flush"):
                 await call
         look_until_the_time_out(link)
@@ -225,10 +225,10 @@ async def test_what_is_under_way_is_bounded_and_large_batches_take_turns() -> No
         calls = [asyncio.create_task(link.call(name, [part] * budget_frames)) for name in ("first", "second")]
         names = [(await writer.frame())[1] for _ in range(budget_frames)]
         assert abs(names.count("first") - names.count("second")) <= 1
-        with pytest.raises(TimeoutError):  # the budget is spent: nothing more comes before a reply
+        with pytest.raises(TimeoutError):  # the budget is spent: nothing comes until a reply
             async with asyncio.timeout(0.05):
                 await writer.frame()
-        small = asyncio.create_task(link.call("small", ["y"]))  # but for a small one, which has its own
+        small = asyncio.create_task(link.call("small", ["y"]))  # except a small call, which has its own budget
         number, name, _ = await writer.frame()
         assert name == "small"
         writer.reply(number)
@@ -237,7 +237,7 @@ async def test_what_is_under_way_is_bounded_and_large_batches_take_turns() -> No
         for call in calls:
             with pytest.raises(StoreUnavailable, match="enough"):
                 await call
-        with pytest.raises(StoreUnavailable, match="enough"):  # and does not wait for the budget of a lost link
+        with pytest.raises(StoreUnavailable, match="enough"):  # and does not wait for a lost link's budget
             await asyncio.wait_for(link.call("late", [part]), 10)
 
 
@@ -253,7 +253,7 @@ async def test_a_budget_serves_in_order_skips_the_cancelled_and_lets_one_oversiz
     await asyncio.sleep(0)
     assert served == ["oversized"]
     budget.give(50)
-    waiting["a"].cancel()  # its turn has come this very moment: it goes to the next
+    waiting["a"].cancel()  # its turn has just come, and passes to the next
     await asyncio.wait(waiting.values(), return_when=asyncio.FIRST_COMPLETED)
     await asyncio.wait({waiting["b"], waiting["c"]})
     assert served == ["oversized", "b", "c"]

@@ -289,8 +289,9 @@ class Writer:
                 "acknowledged is lost, and unsubscribing works meanwhile"
             )
         if isinstance(error, _DAMAGE):
-            text = f"{path / 'data.mdb'} is damaged ({error}): stop every endpoint of this store, and {RESTORE}"
-            return StoreError(text)
+            return StoreError(
+                f"{path / 'data.mdb'} is damaged ({error}): stop every endpoint of this store, and {RESTORE}"
+            )
         return StoreUnavailable(
             f"the embedded store could not write {path}: {why_not_written(path, error)}. Acknowledged data is safe"
         )

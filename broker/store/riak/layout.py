@@ -142,7 +142,7 @@ class Layout:
         self.dirty = False
         self.partitions_per_slot: set[int] = set()  # exactly one in a sound layout
         self.features: frozenset[str] = frozenset()
-        self.revision = 0  # of the settings; 0: no recorded settings
+        self.revision = 0  # revision of the settings; 0: no recorded settings
         self._settings = Settings()
 
     @property

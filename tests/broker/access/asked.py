@@ -1,6 +1,6 @@
-"""An operator's server for the tests of `auth-url`, which answers as it is told to, in HTTP or in what is none.
+"""An operator's server for the tests of `auth-url`. Each test defines its answers, in HTTP or in something else.
 
-Owns: the connections to it, and what came over them. Must never: share code with what asks.
+Owns: the connections to it, and the requests that it has received. Must never: share code with the client side.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Behaviour = Callable[["Server", dict[str, str], asyncio.StreamWriter], Awaitable
 
 
 class Server:
-    """``behaviour``: what it does with a request. Headers are in lower case; of one that came twice, the last."""
+    """``behaviour``: handles a request. Headers are in lower case; for a repeated header, the last one."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
         self.url = ""
-        self.lines: list[str] = []  # the first ones of requests
+        self.lines: list[str] = []  # the requests' first lines
         self.requests: list[dict[str, str]] = []
         self.heads: list[bytes] = []
         self.connections = 0
@@ -32,7 +32,7 @@ class Server:
         self.release = asyncio.Event()  # for behaviours that wait
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serve one connection."""
         self.connections += 1
         self.open += 1
         try:
@@ -54,7 +54,7 @@ class Server:
             writer.transport.abort()
 
     async def asked(self, times: int = 1, patience_s: float = 20.0) -> None:
-        """Wait until so many requests have come."""
+        """Wait until ``times`` requests have come."""
         async with asyncio.timeout(patience_s):
             while len(self.requests) < times:
                 self.came.clear()
@@ -70,7 +70,7 @@ class Server:
 
 @asynccontextmanager
 async def asked_server(behaviour: Behaviour, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
-    """It listens on a free port."""
+    """Run the server on a free port."""
     made = Server(behaviour)
     tasks: set[asyncio.Task[None]] = set()
 
@@ -94,19 +94,19 @@ async def asked_server(behaviour: Behaviour, tls: ssl.SSLContext | None = None) 
 
 
 def response(status: int, body: bytes = b"", headers: str = "") -> bytes:
-    """A whole one."""
+    """Return a whole response."""
     head = f"HTTP/1.1 {status} So\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
     return head.encode() + body
 
 
 def claims(lifetime_s: float = 600, **others: Any) -> bytes:
-    """A body that lets ``ann`` in."""
+    """Return a body that admits ``ann``."""
     permissions = {"publish": [""], "subscribe": [""]}
     return json.dumps({"sub": "ann", "ingeborg": permissions, "lifetime_s": lifetime_s, **others}).encode()
 
 
 def always(data: bytes, *, ends: bool = False) -> Behaviour:
-    """Answer every request with these bytes. ``ends``: and with the end of the connection."""
+    """Answer every request with these bytes. ``ends``: then close the connection."""
 
     async def behave(server: Server, request: dict[str, str], writer: asyncio.StreamWriter) -> None:
         writer.write(data)
@@ -118,17 +118,17 @@ def always(data: bytes, *, ends: bool = False) -> Behaviour:
 
 
 async def silence(server: Server, request: dict[str, str], writer: asyncio.StreamWriter) -> None:
-    """No answer until ``release``, then one that lets in."""
+    """Answer nothing until ``release``, then admit the client."""
     await server.release.wait()
     writer.write(response(200, claims()))
 
 
 def endless(begin: bytes, part: bytes, pause_s: float = 0.0) -> Behaviour:
-    """A beginning, then the same again and again."""
+    """Send a beginning, then the same part again and again."""
 
     async def behave(server: Server, request: dict[str, str], writer: asyncio.StreamWriter) -> None:
         writer.write(begin)
-        while not writer.is_closing():  # a transport of uvloop's that is closed is not to be written to
+        while not writer.is_closing():  # writing to a closed transport of uvloop is an error
             writer.write(part)
             await writer.drain()
             await asyncio.sleep(pause_s)
@@ -138,7 +138,7 @@ def endless(begin: bytes, part: bytes, pause_s: float = 0.0) -> Behaviour:
 
 _SECRET = b"s3cr3t"
 
-#: What a hostile or broken server may do; each lets nobody in. What it says is in no line of a log.
+#: Behaviours of a hostile or broken server. None admits a client, and the log never quotes one.
 HOSTILE: dict[str, Behaviour] = {
     "silent": silence,
     "endless body": endless(b"HTTP/1.1 200 OK\r\n\r\n" + claims(), b" " * 65_536),

@@ -1,4 +1,4 @@
-"""Connecting with and without a token, from pages and from elsewhere, over real sockets. SPEC section 1.5."""
+"""Connections with and without a token, from pages and from elsewhere, over real sockets. SPEC section 1.5."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from ..running import HANDSHAKE, PATIENCE_S, Plain, Running, ingeborg, plain, ra
 
 pytestmark = [pytest.mark.usefixtures("transport", "logged"), pytest.mark.above_sockets]
 
-#: Of a test on the endpoint that all share: on the loop that it runs on.
+#: For tests on the shared endpoint: they run on its loop.
 on_its_loop = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keys; no test adds one."""
+    """Make a file of keys; no test adds one."""
     path = tmp_path_factory.mktemp("access") / "keys"
     new_keys(path)
     return path
@@ -42,7 +42,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def endpoint(
     tmp_path_factory: pytest.TempPathFactory, transport: str, module_log: object, file: Path
 ) -> AsyncIterator[Running]:
-    """One for all tests that want no other: what it counts is compared with what it had counted before."""
+    """Run one endpoint for all tests that need no other: they compare its counts with its earlier counts."""
     access = Access(Keys(file), ["https://radio.example"])
     async with running(tmp_path_factory.mktemp("store"), access=access) as endpoint:
         yield endpoint
@@ -53,7 +53,7 @@ def bearer(token: str) -> dict[str, Any]:
 
 
 async def refused(url: str, **options: Any) -> tuple[int, str, str]:
-    """Status, WWW-Authenticate, text."""
+    """Return status, WWW-Authenticate and text."""
     with pytest.raises(InvalidStatus) as error:
         async with plain(url, **options):
             pass
@@ -113,11 +113,11 @@ async def test_a_token_lets_its_client_do_what_it_permits(endpoint: Running, fil
         await anna.send({**mine, "command": "publish", "topic": "news/1", "payload": where})
         assert await anna.hear() == {"key": "news/1", "broadcast": where}
         page = await anna.ask({**mine, "command": "subscriptions"})
-        assert sorted(page["topic"]) == ["anna/1", "news/1"]  # of the refused batch nothing was taken
+        assert sorted(page["topic"]) == ["anna/1", "news/1"]  # the endpoint took nothing from the refused batch
 
 
 async def test_a_token_for_one_topic_opens_no_longer_one(tmp_path: Path) -> None:
-    """As the commands make it and take it: ``order/42`` is another customer's than ``order/4``."""
+    """The commands make the token, and the endpoint accepts it: ``order/42`` is another customer's than ``order/4``."""
     keys = str(tmp_path / "keys")
 
     async def token(*arguments: str) -> dict[str, Any]:
@@ -145,7 +145,7 @@ async def test_a_token_for_one_topic_opens_no_longer_one(tmp_path: Path) -> None
 
 
 async def test_one_claim_opens_to_each_client_its_own_topics(tmp_path: Path) -> None:
-    """As the command makes the token and an endpoint takes it, for ids that look like topics, patterns or claims."""
+    """The command makes the token, and an endpoint accepts it, for ids that look like topics, patterns or claims."""
     keys = str(tmp_path / "keys")
     own = ("--subscribe-prefix", "user/{sub}/", "--publish", "user/{sub}/in", "--publish-prefix", "{sub}:")
 
@@ -205,7 +205,7 @@ async def test_one_claim_opens_to_each_client_its_own_topics(tmp_path: Path) -> 
         assert (await ask(gateway, "4:2", "subscribe", "user/4:2/x"))["result"] == "success"
         topics = [f"user/ann/{n}" for n in range(10_000)]
         large = {"command": "subscribe", "client_id": "ann", "topic": topics}
-        assert await gateway.ask(large) == {"result": "success"}  # read by a process of its own
+        assert await gateway.ask(large) == {"result": "success"}  # read by a separate process
         topics.append("user/bert/")
         assert (await gateway.ask(large))["error"] == "forbidden"
 
@@ -283,7 +283,7 @@ async def test_pages_of_other_origins_are_refused(endpoint: Running, file: Path,
 
 
 async def with_host(endpoint: Running, path: str, origin: str, host: str) -> bytes:
-    """The first line of the answer to a handshake with these headers."""
+    """Return the first line of the answer to a handshake with these headers."""
     async with raw(endpoint.url) as connection:
         request = HANDSHAKE.format(path=path).replace("Host: 127.0.0.1", f"Host: {host}\r\nOrigin: {origin}")
         connection.writer.write(request.encode())
@@ -306,7 +306,8 @@ async def test_a_page_of_the_host_that_is_asked_may_connect_where_a_token_is_wan
         assert b" 401 " in await with_host(endpoint, "/", origin, host)
     for origin in ("http://ops.example", "http://ops.example:9001", f"ftp://{own}", f"http://x@{own}", own, "null"):
         assert b" 403 " in await with_host(endpoint, path, origin, own)
-    # Without a token to tell them apart, a name that somebody has pointed at this machine is not trusted.
+    # Without a token to distinguish clients, the endpoint does not trust a name that somebody has pointed at this
+    # machine.
     async with running(tmp_path / "open") as open_to_all:
         assert b" 403 " in await with_host(open_to_all, "/", f"http://{own}", own)
 
@@ -336,14 +337,14 @@ def request(*forwarded: str) -> Request:
     ("peer", "forwarded", "address"),
     [
         ("192.0.2.1", [], "192.0.2.1"),
-        ("192.0.2.1", ["198.51.100.1"], "192.0.2.1"),  # whoever that is, it is no proxy of ours
+        ("192.0.2.1", ["198.51.100.1"], "192.0.2.1"),  # not one of our proxies
         ("10.0.0.1", [], "10.0.0.1"),
         ("10.0.0.1", ["198.51.100.1"], "198.51.100.1"),
-        ("10.0.0.1", ["203.0.113.9, 198.51.100.1"], "198.51.100.1"),  # what stands before it anybody may have written
+        ("10.0.0.1", ["203.0.113.9, 198.51.100.1"], "198.51.100.1"),  # anybody can have written the elements before it
         ("10.0.0.1", ["203.0.113.9", "198.51.100.1, 10.9.9.9"], "198.51.100.1"),
         ("10.0.0.1", ["198.51.100.1, nonsense"], "10.0.0.1"),
         ("10.0.0.1", [""], "10.0.0.1"),
-        # A proxy that says nothing of its client: what stands before is not its word.
+        # A proxy that does not name its client: the elements before are not its own.
         ("10.0.0.1", ["203.0.113.9, "], "10.0.0.1"),
         ("10.0.0.1", ["203.0.113.9", ""], "10.0.0.1"),
         ("10.0.0.1", [", ,,198.51.100.1"], "198.51.100.1"),
@@ -380,7 +381,7 @@ def request(*forwarded: str) -> Request:
         ("127.0.0.1", [], None),
         ("::1", [], None),
         ("127.0.0.1", ["198.51.100.1"], None),
-        ("10.0.0.1", ["127.0.0.1"], "10.0.0.1"),  # nobody becomes this machine by saying so
+        ("10.0.0.1", ["127.0.0.1"], "10.0.0.1"),  # a claim to be this machine does not count
         ("10.0.0.1", ["127.0.0.1, 10.9.9.9"], "10.0.0.1"),
         ("10.0.0.1", ["::1"], "10.0.0.1"),
         ("fd00:1:2:3::4", ["127.0.0.1"], "fd00:1:2:3::/64"),
@@ -392,7 +393,7 @@ def test_whose_connection_it_is(peer: str, forwarded: list[str], address: str | 
 
 
 def test_a_long_list_of_proxies_is_not_read_to_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A header may have 8 KiB, and a request 128 of them: a second's work, if all were looked at."""
+    """A header can have 8 KiB, and a request 128 headers: reading all would take a second."""
     looked = 0
     real = access._parsed
 
@@ -408,7 +409,7 @@ def test_a_long_list_of_proxies_is_not_read_to_its_beginning(monkeypatch: pytest
 
 @pytest.mark.parametrize("trusted", [True, False])
 async def test_a_forged_address_gets_nobody_more_connections(tmp_path: Path, trusted: bool) -> None:
-    """As through a proxy on this machine, which adds the last address; all before it the client has written."""
+    """The client writes all addresses except the last one, which a proxy on this machine adds."""
     options = ["--trusted-proxies", "127.0.0.0/8"] if trusted else []
     file = tmp_path / "options.toml"
     file.write_text("max-connections-per-address = 1\n")
@@ -419,7 +420,7 @@ async def test_a_forged_address_gets_nobody_more_connections(tmp_path: Path, tru
                 headers = [("X-Forwarded-For", text), ("X-Forwarded-For", "198.51.100.1")]
                 if trusted:
                     assert (await refused(url, additional_headers=headers))[0] == 429, text
-                else:  # nobody is asked: it is this machine
+                else:  # this machine has no limit
                     async with plain(url, additional_headers=headers):
                         pass
             async with plain(url, additional_headers={"X-Forwarded-For": "198.51.100.1, 198.51.100.2"}):

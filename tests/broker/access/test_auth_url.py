@@ -1,4 +1,4 @@
-"""`auth-url`: clients of an endpoint that asks a server of the operator whether they may connect. SPEC section 1.5."""
+"""`auth-url`: clients of an endpoint that asks the operator's server whether they may connect. SPEC section 1.5."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ COMPLAINT = r"auth-url: the endpoint could not ask"
 async def endpoint_of(
     url: str, directory: Path, timeout_s: float = PATIENCE_S, **options: Any
 ) -> AsyncIterator[Running]:
-    """One that asks this URL."""
+    """Run an endpoint that asks this URL."""
     calling = Calling(url, timeout_s)
     access = Access(callback=Callback(calling.ask), **options)
     try:
@@ -81,7 +81,7 @@ async def endpoint_of(
 
 @asynccontextmanager
 async def asking(behaviour: Behaviour, directory: Path, **options: Any) -> AsyncIterator[tuple[Server, Running]]:
-    """A server that behaves so, and an endpoint that asks it."""
+    """Run a server with that behaviour, and an endpoint that asks it."""
     async with asked_server(behaviour) as server, endpoint_of(server.url, directory, **options) as endpoint:
         yield server, endpoint
 
@@ -93,7 +93,7 @@ def callback(endpoint: Running) -> Callback:
 
 
 async def asked_about(endpoint: Running, number: int) -> None:
-    """Wait until it asks about so many connections."""
+    """Wait until the endpoint asks about ``number`` connections."""
     async with asyncio.timeout(PATIENCE_S):
         while len(endpoint.server.clients.asking) < number:  # noqa: ASYNC110 - nothing of the endpoint says so
             await asyncio.sleep(0.01)
@@ -108,7 +108,7 @@ def cookie(value: str) -> dict[str, Any]:
 
 
 async def refused(url: str, **options: Any) -> tuple[int, dict[str, str], str]:
-    """Status, headers, text."""
+    """Return status, headers and text."""
     with pytest.raises(InvalidStatus) as error:
         async with asyncio.timeout(PATIENCE_S), plain(url, **options):
             pass
@@ -117,7 +117,7 @@ async def refused(url: str, **options: Any) -> tuple[int, dict[str, str], str]:
 
 
 async def by_token(server: Server, request: dict[str, str], writer: asyncio.StreamWriter) -> None:
-    """A token that begins with `slow` gets its answer when the test says so; one that ends in a status gets that."""
+    """Answer a token that begins with `slow` when the test says so, and one that ends in a status with that status."""
     words = request.get("authorization", "").split()
     if "slow" in words:
         await server.release.wait()
@@ -125,7 +125,7 @@ async def by_token(server: Server, request: dict[str, str], writer: asyncio.Stre
     writer.write(response(status, claims() if status == 200 else b"s3cr3t"))
 
 
-# -- Whom it lets in
+# -- Admission
 
 
 @pytest.mark.parametrize("where", ["header", "query", "cookie"])
@@ -143,7 +143,7 @@ async def test_a_client_may_do_what_the_server_says(tmp_path: Path, where: str) 
             for number in range(3):
                 await ann.send({**ANN, "command": "publish", "topic": "a/1", "payload": number})
                 assert await ann.hear() == {"key": "a/1", "broadcast": number}
-        assert server.lines == ["GET /may-connect HTTP/1.1"]  # once, and nothing of the client's path
+        assert server.lines == ["GET /may-connect HTTP/1.1"]  # once, without any part of the client's path
         expected = {"cookie": "s=1"} if where == "cookie" else {"authorization": "Bearer a.b/c"}
         ours = {"host", "accept", "accept-encoding", "user-agent"}
         assert {name: value for name, value in server.requests[0].items() if name not in ours} == expected
@@ -155,7 +155,7 @@ async def test_a_token_of_the_query_does_not_stand_in_for_the_header(tmp_path: P
             pass
         async with (
             endpoint_of(server.url, tmp_path / "other", headers=("cookie",)) as other,
-            plain(f"{other.url}?access_token=401"),  # nor does it go where the operator has not named the header
+            plain(f"{other.url}?access_token=401"),  # the token does not go there if the header is not named
         ):
             pass
     assert [request.get("authorization") for request in server.requests] == ["Bearer 200", None]
@@ -194,7 +194,7 @@ async def test_a_hostile_server_lets_nobody_in(
     async with asking(by_token, tmp_path, timeout_s=1.0) as (server, endpoint):
         asked = 0
         for number, (name, behaviour) in enumerate(HOSTILE.items()):
-            callback(endpoint).breaker.succeeded()  # else it would not be asked so often
+            callback(endpoint).breaker.succeeded()  # otherwise the breaker would stop the calls
             server.behaviour = behaviour
             status, headers, text = await refused(endpoint.url, **cookie(f"{number}"))
             assert (status, headers.get("retry-after")) == (503, "1"), name
@@ -248,7 +248,7 @@ async def test_it_counts_what_it_asks(tmp_path: Path) -> None:
         assert not [name for name in await endpoint.metrics() if "auth" in name]
 
 
-# -- While it asks
+# -- During a call
 
 
 async def test_others_are_served_while_a_client_waits_and_what_it_has_sent_waits_with_it(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ async def test_others_are_served_while_a_client_waits_and_what_it_has_sent_waits
                 assert await other.hear() == {"key": "t", "broadcast": number}
             assert not upgraded.done()
             assert len(endpoint.server.clients.sockets) == 1
-            assert not endpoint.server.clients._waiting._waiting  # it is not given turns for nothing
+            assert not endpoint.server.clients._waiting._waiting  # it gets no needless turns
             server.release.set()
             assert b" 101 " in await upgraded
             for number in (1, 2):
@@ -312,7 +312,7 @@ async def test_the_time_for_a_handshake_goes_on_and_ends_it(tmp_path: Path, monk
             assert getattr(ended.value, "partial", b"") == b""
         assert not endpoint.server.clients.asking
         monkeypatch.undo()
-        server.release.set()  # the call goes on to its end, and its answer is kept
+        server.release.set()  # the call continues to its end, and its answer is cached
         async with plain(endpoint.url):
             assert len(server.requests) == 1
 
@@ -350,7 +350,7 @@ async def test_a_client_that_goes_away_meanwhile_leaves_nothing_behind(tmp_path:
 
 
 async def test_a_client_that_says_all_at_once_and_ends_is_not_let_in(tmp_path: Path) -> None:
-    """Its end may come in the same chunk as its request, before anybody was asked."""
+    """Its end can come in the same chunk as its request, before the endpoint has asked."""
     async with asking(silence, tmp_path) as (server, endpoint), raw(endpoint.url) as connection:
         connection.writer.write(HANDSHAKE.format(path="/").encode() + raw_frame(0x81, b"{}"))
         connection.writer.write_eof()
@@ -390,7 +390,7 @@ async def test_an_endpoint_that_ends_meanwhile_says_so(tmp_path: Path) -> None:
         assert callback(endpoint).under_way == 0
 
 
-# -- How long it holds
+# -- Expiry
 
 
 async def test_a_connection_ends_with_its_lifetime_also_when_the_answer_was_kept(tmp_path: Path) -> None:
@@ -418,7 +418,7 @@ async def test_the_client_library_comes_back_after_it(tmp_path: Path) -> None:
         assert len(server.requests) >= 2
 
 
-# -- Nobody is asked in vain
+# -- No needless calls
 
 
 async def test_what_can_be_refused_here_is(tmp_path: Path) -> None:
@@ -445,7 +445,7 @@ async def test_what_can_be_refused_here_is(tmp_path: Path) -> None:
             connection.writer.write(head)
             assert b"cookie has to be UTF-8" in await connection.rest()
         assert server.requests == []
-        # Two headers of the greatest length are sent on.
+        # The endpoint forwards two headers of the greatest length.
         half = SENT_ON_BYTES_MAX // 2
         headers = f"Cookie: {'x' * (half - 100)}\r\n"
         assert await status_of(f"/?access_token={'y' * (half - 100)}", headers) == 101
@@ -525,7 +525,7 @@ async def test_serve_listens_to_others_with_it(tmp_path: Path) -> None:
         assert "--auth-url" in process.said()
 
 
-#: An endpoint that ends when it has begun; then, whether the process has this library.
+#: An endpoint that ends once it has begun, and then prints whether the process has imported this library.
 _ONCE = """
 import os, signal, sys
 from pathlib import Path
@@ -552,7 +552,7 @@ def test_who_asks_nobody_does_without_aiohttp(tmp_path: Path, url: str) -> None:
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, [str(bool(url))]), done.stderr
 
 
-# -- What the documentation says
+# -- The documentation
 
 
 def test_the_specification_has_the_figures_of_the_code() -> None:

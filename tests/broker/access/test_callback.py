@@ -1,4 +1,4 @@
-"""Asking whether a client may connect, without a server: what is kept, who shares a call, when nobody is asked."""
+"""`Callback` without a server: the cache, shared calls, and times without calls."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def yes(lifetime_s: float = 600, **claims: Any) -> Answer:
     return Answer(200, json.dumps({"sub": "ann", "lifetime_s": lifetime_s, **claims}).encode())
 
 
-# -- What an answer says
+# -- Reading an answer
 
 
 def test_an_answer_gives_the_claims_and_how_long_they_hold() -> None:
@@ -79,7 +79,7 @@ def test_other_statuses_say_nothing(status: int, is_down: bool) -> None:
     assert failure.value.is_down is is_down
 
 
-#: In a body, and nowhere else.
+#: Occurs in a body, and nowhere else.
 SECRET = "s3cr3t"
 
 BAD_LIFETIMES: list[Any] = [0, -1, 0.0, True, "60", None, [60], LIFETIME_MAX_S * 1.01]
@@ -133,7 +133,7 @@ def test_any_bytes_are_no_answer(body: bytes) -> None:
 
 
 class CacheAgainstList(RuleBasedStateMachine):
-    """The naive one: a list in order of age, looked through."""
+    """Compares the cache with a naive list in order of age."""
 
     KEPT, BYTES = 4, 10
 
@@ -190,16 +190,16 @@ def test_the_cache_has_so_many_entries_and_the_oldest_leave() -> None:
 
 
 class BreakerRules(RuleBasedStateMachine):
-    """Calls begin and end in any order."""
+    """Begins and ends calls in any order."""
 
     def __init__(self) -> None:
         super().__init__()
         self.breaker = Breaker()
         self.now = 0.0
         self.under_way: list[Turn] = []
-        self.in_a_row = 0  # failures, as they ended while it was closed
+        self.in_a_row = 0  # failures in a row that ended while it was closed
         self.open_since: float | None = None
-        self.has_probe = False  # one that began since it last opened or closed
+        self.has_probe = False  # a probe that began since it last opened or closed
 
     @rule()
     def begin(self) -> None:
@@ -278,11 +278,11 @@ def test_a_probe_that_was_given_up_leaves_room_for_another() -> None:
     assert breaker.begin(OPEN_S) is Turn.PROBE
 
 
-# -- Who is asked, and when
+# -- Calls and clients
 
 
 class Asked:
-    """The operator's server: what it was asked, and its answers when the test gives them."""
+    """The operator's server: the questions it got, and answers that the test gives."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -302,14 +302,14 @@ class Asked:
         return asyncio.create_task(self.callback.answer(question(token)))
 
     async def calls(self, number: int) -> None:
-        """Wait until so many have been made in all."""
+        """Wait until ``number`` calls have been made in all."""
         async with asyncio.timeout(PATIENCE_S):
             while len(self.questions) < number:
                 self.came.clear()
                 await self.came.wait()
 
     async def answered(self, token: str, end: Callable[[asyncio.Future[Answer]], None]) -> Verdict:
-        """What a client is told whose call ends so; or one that makes none."""
+        """Return the verdict for a client whose call ends so, or who needs no call."""
         calls = len(self.questions)
         client = self.client(token)
         await asyncio.sleep(0)
@@ -421,7 +421,7 @@ def test_headers_are_told_apart_however_they_are_divided() -> None:
         )
     }
     assert len(digests) == 10
-    assert Asked().callback._digest(Question(())) not in digests  # each process has a key of its own
+    assert Asked().callback._digest(Question(())) not in digests  # each process has its own key
 
 
 async def test_so_many_calls_at_once_and_others_wait_or_are_refused(asked: Asked) -> None:
@@ -432,7 +432,7 @@ async def test_so_many_calls_at_once_and_others_wait_or_are_refused(asked: Asked
     assert (asked.callback.under_way, asked.callback.waiting) == (CALLS_MAX, WAITING_MAX)
     await unanswered(asked.client("one more"))
     assert asked.callback.answers["busy"] == 1
-    shares = asked.client("0")  # which makes no call
+    shares = asked.client("0")  # it makes no call
     await asyncio.sleep(0)
     asked.waiting[0].set_result(yes())
     await clients[0]
@@ -451,13 +451,13 @@ async def test_a_call_that_waits_is_not_made_when_its_clients_have_gone(asked: A
     gone_too.cancel()
     await asyncio.gather(gone, gone_too, return_exceptions=True)
     assert asked.callback.waiting == 1
-    again = asked.client("gone")  # begins anew, behind the others
+    again = asked.client("gone")  # starts a new call, after the others
     await asyncio.sleep(0)
     for future in asked.waiting[:2]:
         future.set_result(yes())
     await asked.calls(CALLS_MAX + 2)
     assert asked.questions[CALLS_MAX:] == [question("stays"), question("gone")]
-    # One that has begun is let end, though: its answer is kept.
+    # But a call that has begun runs to its end, and the cache keeps its answer.
     stays.cancel()
     await asyncio.gather(stays, return_exceptions=True)
     asked.waiting[CALLS_MAX].set_result(yes())
@@ -477,7 +477,7 @@ async def test_after_five_failures_in_a_row_nobody_is_asked_until_a_probe_succee
     down = fail(timed_out=timed_out)
     for number in range(FAILURES_MAX - 1):
         await unanswered(asked.answered(f"{number}", down))
-    assert await asked.answered("no", answer(Answer(403))) == Denied(403)  # the server is at work
+    assert await asked.answered("no", answer(Answer(403))) == Denied(403)  # the server works
     for number in range(FAILURES_MAX):
         assert not asked.callback.breaker.is_open
         await unanswered(asked.answered(f"{number}", down))
@@ -485,7 +485,7 @@ async def test_after_five_failures_in_a_row_nobody_is_asked_until_a_probe_succee
     assert asked.callback.breaker.is_open
     asked.now += OPEN_S - 0.1
     await unanswered(asked.client("x"))
-    assert await asked.callback.answer(question("no")) == Denied(403)  # what is kept is told all the same
+    assert await asked.callback.answer(question("no")) == Denied(403)  # cached answers count all the same
     assert len(asked.questions) == calls
     asked.now += 0.1
     probe = asked.client("probe")
@@ -504,7 +504,7 @@ async def test_after_five_failures_in_a_row_nobody_is_asked_until_a_probe_succee
 
 
 async def test_answers_that_say_nothing_do_not_have_the_server_left_alone(asked: Asked) -> None:
-    """A client can bring them about, by what it sends; that must not keep the others out."""
+    """A client can cause them with what it sends; that must not keep the others out."""
     for number in range(3 * FAILURES_MAX):
         await unanswered(asked.answered(f"{number}", answer(Answer(400))))
     assert not asked.callback.breaker.is_open
@@ -518,7 +518,7 @@ async def test_a_call_that_waits_is_not_made_when_the_server_is_left_alone_meanw
         fail()(future)
     for client in clients:
         await unanswered(client)
-    # Those that had a place before the fifth failure were begun.
+    # Calls that had a place before the fifth failure had begun.
     assert len(asked.questions) < CALLS_MAX + 3
     assert asked.callback.answers["breaker"] + asked.callback.answers["call"] == CALLS_MAX + 3
     assert asked.callback.answers["breaker"] >= 1

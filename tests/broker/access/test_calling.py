@@ -1,4 +1,4 @@
-"""One call of the operator's server, over real sockets: what is sent, what is read, and what goes wrong."""
+"""One call of the operator's server, over real sockets: the request, the answer, and the failures."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_it_sends_the_headers_and_nothing_else_of_the_client() -> None:
     assert server.requests[0] == {**ours, **dict(ANN.headers)}
     assert server.requests[1] == ours
     assert server.heads[2].count(b"x-twice: ") == 2
-    assert server.connections == 1  # it is kept
+    assert server.connections == 1  # it stays open
 
 
 async def test_a_body_may_have_so_many_bytes() -> None:
@@ -87,7 +87,7 @@ async def test_a_denial_s_body_is_not_waited_for(status: int) -> None:
 
 async def test_a_kept_connection_that_the_server_has_closed_is_no_failure() -> None:
     async def once(server: Server, request: dict[str, str], writer: asyncio.StreamWriter) -> None:
-        """It closes on the second request of a connection, as one that has waited long enough for it does."""
+        """Close on the second request of a connection, as a server does whose idle time-out is over."""
         if len(server.requests) == 2:
             raise ConnectionError
         writer.write(response(200, claims()))
@@ -115,7 +115,7 @@ async def test_a_hostile_server_gets_no_answer_accepted_and_no_time(behaviour: B
         failed = await failure(made)
         assert "s3cr3t" not in str(failed)
         assert str(failed)
-        # It has not lamed those that come next.
+        # It has not affected later calls.
         server.behaviour = always(response(200, claims()))
         made._timeout_s = PATIENCE_S
         assert await made.ask(ANN) == Answer(200, claims())
@@ -144,7 +144,7 @@ async def test_a_certificate_is_verified(tmp_path: Path) -> None:
                 failed = await failure(made)
         assert str(failed).startswith("the endpoint does not accept its certificate: ")
         assert failed.is_down
-        async with calling(server.url.replace("https:", "http:")) as made:  # TLS is not tried where it is not said
+        async with calling(server.url.replace("https:", "http:")) as made:  # the caller tries no TLS without https
             assert (await failure(made)).is_down
     assert len(server.requests) == 1
 
@@ -168,7 +168,7 @@ async def test_authorities_that_are_renewed_are_taken_by_the_next_connection(
         assert await made.ask(ANN) == Answer(200, claims())
         connections = server.connections
         assert await made.ask(ANN) == Answer(200, claims())
-        assert server.connections == connections  # what does not change is not read, and makes none anew
+        assert server.connections == connections  # an unchanged file is not read, and makes no new connection
 
 
 async def test_a_call_that_is_given_up_leaves_nothing_behind() -> None:

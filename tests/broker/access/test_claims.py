@@ -1,4 +1,4 @@
-"""What claims permit, wherever they come from. What a token's claims may be is in ``test_tokens``. SPEC section 1.5."""
+"""The permissions of claims from any source. ``test_tokens`` covers the claims of a token. SPEC section 1.5."""
 
 from __future__ import annotations
 

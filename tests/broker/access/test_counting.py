@@ -1,4 +1,4 @@
-"""Connections counted by address: of one process, and of several over memory that they share."""
+"""Connections counted by address: in one process, and in several processes over shared memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = 3
 
 
 class Table:
-    """Shared memory, and the processes that count there. ``lives``: of each column."""
+    """Shared memory, and the processes that count in it. ``lives``: the life of each column."""
 
     def __init__(self, buckets: int = 4, columns: int = COLUMNS) -> None:
         self.lives = [1] * columns
@@ -32,7 +32,7 @@ class Table:
         return SharedCount(self.memory, 64, self._buckets, columns, column, KEY, self.lives.__getitem__)
 
     def dies(self, column: int) -> None:
-        """Its process has died, and another one has taken its place."""
+        """End the column's process, and let another one take its place."""
         self.lives[column] += 1
         self.counts[column] = self.new(column)
 
@@ -56,7 +56,7 @@ def test_an_address_has_so_many_and_no_more(make: Callable[[], Counting]) -> Non
 
 
 class Watched(mmap.mmap):
-    """Shared memory of which others may read between any two writes."""
+    """Shared memory that other processes can read between any two writes."""
 
     looks: Callable[[], None] | None = None
 
@@ -98,7 +98,7 @@ def test_what_a_dead_process_had_counts_no_more() -> None:
 
 
 def test_of_two_at_the_same_time_none_gets_past_the_limit() -> None:
-    """Each has written its own before it reads the others': as if both had been at the same instruction."""
+    """Each process writes its own entry before it reads the others', as if both were at the same instruction."""
     table = Table(columns=2)
     assert table.counts[0].arrived("a", 2)
     first, second = table.counts
@@ -106,7 +106,7 @@ def test_of_two_at_the_same_time_none_gets_past_the_limit() -> None:
     outcome: list[bool] = []
 
     def meanwhile(column: int, digest: bytes, bucket: int) -> int:
-        outcome.append(second.arrived("a", 2))  # ours is written, and not added up yet
+        outcome.append(second.arrived("a", 2))  # ours is written, but not added up yet
         return find(column, digest, bucket)
 
     first._of = meanwhile  # type: ignore[method-assign]
@@ -122,7 +122,7 @@ def test_one_without_room_in_its_bucket_is_counted_by_each_process(caplog: pytes
     assert [table.counts[0].arrived("one more", 2) for _ in range(3)] == [True, True, False]
     assert [table.counts[0].arrived("another", 2) for _ in range(3)] == [True, True, False]
     assert caplog.text.count("each endpoint counts") == 1
-    # What others have in the table counts all the same, and what has room again is in the table again.
+    # The other processes' entries still count, and an address that has room again is in the table again.
     assert table.counts[1].arrived("one more", 2)
     for _ in range(2):
         table.counts[0].left("one more")

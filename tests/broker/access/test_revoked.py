@@ -1,4 +1,4 @@
-"""Revoked tokens over real sockets: who is sent away, who is not let in, and what the command line says of it. SPEC
+"""Revoked tokens over real sockets: closed connections, refused ones, and the messages of the command line. SPEC
 section 2.4."""
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ async def test_where_nobody_needs_a_token_there_is_none_to_be_revoked(tmp_path: 
 
 
 async def test_a_client_that_reads_nothing_is_cut(endpoint: Running, file: Path) -> None:
-    """What it was sent before stands in its way, and the close behind it."""
+    """Earlier messages block its connection, and so does the close after them."""
     async with raw(endpoint.url) as deaf, ops(endpoint, file) as operator:
         assert (await deaf.upgrade(f"/?access_token={token(file, 'anna', jti='t')}")).startswith(b"HTTP/1.1 101 ")
         for command in (b"listen", b"subscribe"):
@@ -148,7 +148,7 @@ async def test_a_client_that_reads_nothing_is_cut(endpoint: Running, file: Path)
         await operator.revoke(jti="t")
         revoked_at = time.monotonic()
         await endpoint.until(lambda metrics: metrics["ingeborg_connections"] == 1)
-        assert time.monotonic() - revoked_at < sockets.PATIENCE_S - 1  # as long as it might take for the close
+        assert time.monotonic() - revoked_at < sockets.PATIENCE_S - 1  # the longest that the close could take
 
 
 async def test_until_the_store_has_said_what_is_revoked_nobody_is_let_in(tmp_path: Path, file: Path) -> None:
@@ -199,7 +199,7 @@ async def test_by_the_operators_server_what_is_kept_lets_nobody_in_and_a_later_a
             assert (status, text) == (401, "You may not connect: your access has been revoked\n")
             assert callback.answers["cache"] == 1
             now[0] += 1
-            async with plain(endpoint.url, **bearer("y")):  # another session: the server is asked anew
+            async with plain(endpoint.url, **bearer("y")):  # another session: the endpoint asks the server again
                 pass
         await calling.close()
 

@@ -1,4 +1,4 @@
-"""Keys and tokens: what is accepted, what is not, and that nothing secret is said. SPEC section 1.5."""
+"""Keys and tokens: which ones the endpoint accepts, and that it never reveals a secret. SPEC section 1.5."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def token(key: Any = SECRET, algorithm: str = "HS256", kid: str | None = "mac", 
 
 
 def permitting(claim: Any) -> str:
-    """A good token with this claim of ours."""
+    """Return a good token with this `ingeborg` claim."""
     claims: dict[str, Any] = {CLAIM: claim}
     return token(**claims)
 
@@ -109,7 +109,7 @@ def test_what_a_token_does_not_name_it_does_not_permit(keys: Keys) -> None:
         (token(kid="other"), "no key here"),
         (token(2 * SECRET, "HS512"), "algorithm"),
         (jwt.encode({"sub": "anna", "exp": NOW + 60}, "", algorithm="none"), "algorithm"),
-        (token(SECRET, "HS256", "rsa"), "no key here"),  # the public RSA key taken for a secret
+        (token(SECRET, "HS256", "rsa"), "no key here"),  # the public RSA key used as a secret
         (token(b"another secret of thirty-two bytes"), "signature"),
         (token()[:-4] + "AAAA", "signature"),
         (token(sub=None), "sub"),
@@ -205,7 +205,7 @@ def test_every_token_that_is_made_is_accepted(file: Path, keys: Keys) -> None:
 
 
 def test_a_token_made_without_single_topics_is_one_of_before(file: Path, keys: Keys) -> None:
-    """Endpoints from before them refuse a claim that has them, and take all others."""
+    """Earlier endpoints refuse a claim with single topics, and accept all others."""
     made = [make_token(file, "anna", subscribe=["order/"]), make_token(file, "anna", subscribe_topics=["order/4"])]
     claims = [jwt.decode(each, options={"verify_signature": False})[CLAIM] for each in made]
     assert claims[0] == {"publish": [], "subscribe": ["order/"], "broadcast": False, "inspect": False}
@@ -373,12 +373,12 @@ def test_new_keys_are_the_owner_s_only_and_never_overwrite(tmp_path: Path) -> No
 def test_private_keys_sign_and_check(tmp_path: Path, private: Any, kid: str) -> None:
     path = write(tmp_path / "keys", jwk(ED.public_key(), kid="public"), jwk(private, kid=kid))
     assert Keys(path).grant(make_token(path, "anna", kid=kid)).client == "anna"
-    assert Keys(path).grant(make_token(path, "anna")).client == "anna"  # the first that can
+    assert Keys(path).grant(make_token(path, "anna")).client == "anna"  # the first that can sign
 
 
 def test_public_keys_cannot_sign(tmp_path: Path) -> None:
     path = write(tmp_path / "keys", jwk(RSA.public_key()))
     with pytest.raises(ConfigError, match="no key can sign"):
         make_token(path, "anna")
-    with pytest.raises(ConfigError, match="no key with the id x that can sign"):
+    with pytest.raises(ConfigError, match="no key with the id x can sign"):
         make_token(path, "anna", kid="x")

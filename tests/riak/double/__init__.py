@@ -1,8 +1,8 @@
 """A stand-in for a Riak cluster: the real protocol on real sockets, over a cluster kept in memory.
 
-``RiakDouble`` starts the nodes; ``memory`` is the cluster's state (cut it, heal it, wipe a node, look at an object),
-and ``nodes`` are the ports (make one hang, hang up, refuse). It is held to the answers of a real Riak 3.2.1 by
-``test_transcripts.py``, which also lists what it does not do: data types, secondary indexes, search, map-reduce.
+``RiakDouble`` starts the nodes. ``memory`` is the cluster's state (partition it, heal it, wipe a node, inspect an
+object), and ``nodes`` are the ports (make one hang, hang up, refuse). ``test_transcripts.py`` compares it with the
+answers of a real Riak 3.2.1, and lists what it does not support: data types, secondary indexes, search, map-reduce.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Key", "Memory", "Node", "RiakDouble", "Security", "StoredObject"]
 
 
 class RiakDouble:
-    """Use as ``async with RiakDouble(nodes=3) as riak``. Everything it holds is gone afterwards."""
+    """Use as ``async with RiakDouble(nodes=3) as riak``. All its data is gone afterwards."""
 
     def __init__(self, nodes: int = 3, *, version: str = "3.2.1") -> None:
         self.version = version
@@ -28,7 +28,7 @@ class RiakDouble:
         self.memory = Memory(nodes)
         self.nodes = [Node(self, number) for number in range(nodes)]
         self.in_flight = 0
-        self.in_flight_max = 0  # requests the nodes had at the same time, at the most
+        self.in_flight_max = 0  # most concurrent requests so far
         self._hold_until = 0
         self._enough = asyncio.Event()
         self._watched = 0
@@ -47,35 +47,35 @@ class RiakDouble:
         return [("127.0.0.1", node.port) for node in self.nodes]
 
     def create_broker_types(self) -> None:
-        """What the driver wants, by the names it has by default."""
+        """Create the types that the driver needs, with their default names."""
         self.memory.create_type("ingeborg", node_confirms=2)
         self.memory.create_type("ingeborg_seen", allow_mult=False, last_write_wins=True, backend=b"expiring")
 
     async def restart(self, number: int) -> None:
-        """Bring a killed node back, with its disk; fallbacks hand over what they held for it."""
+        """Bring a killed node back, with its disk; fallbacks hand over its data."""
         await self.nodes[number].start()
         self.memory.hand_off()
 
     def hold(self, requests: int) -> None:
-        """Answer nothing until so many requests are under way at once; then everything as before."""
+        """Answer nothing until ``requests`` requests are under way at once; then behave as before."""
         self._hold_until = requests
         self._enough.clear()
 
     async def busy(self, requests: int) -> None:
-        """Wait until so many requests are under way at once."""
+        """Wait until ``requests`` requests are under way at once."""
         self._watched = requests
         self._busy.clear()
         if self.in_flight < requests:
             await self._busy.wait()
 
     def release(self) -> None:
-        """Answer what is held back, and everything as before."""
+        """Answer all held requests, then behave as before."""
         self._hold_until = 0
         self._enough.set()
 
     @asynccontextmanager
     async def under_way(self) -> AsyncIterator[None]:
-        """Around every request, between its arrival and its answer."""
+        """Surround every request from its arrival to its answer."""
         self.in_flight += 1
         self.in_flight_max = max(self.in_flight_max, self.in_flight)
         try:

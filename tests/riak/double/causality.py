@@ -1,12 +1,11 @@
 """Objects with version vectors and dotted siblings, as Riak keeps them with ``dvv_enabled``. Pure.
 
-Owns: what a put does to the copy that coordinates it, and what merging two copies gives. Must never: know nodes or
-messages.
+Owns: how a put changes the copy that coordinates it, and the merge of two copies. Must never: know nodes or messages.
 
-Every sibling carries the *dot* of its write (who wrote it, the how-manieth of theirs). A vector covers a sibling if
-it counts up to its dot; a write drops the siblings its context covers, and a merge drops those the other copy covers
-but no longer has. Source: Almeida et al., "Scalable and Accurate Causality Tracking for Eventually Consistent Stores",
-2014.
+Every sibling carries the *dot* of its write (the writer, and the number of the write among the writer's own). A vector
+covers a sibling if it counts up to its dot. A write drops the siblings that its context covers. A merge drops those
+that the other copy covers but no longer has. Source: Almeida et al., "Scalable and Accurate Causality Tracking for
+Eventually Consistent Stores", 2014.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Dot = tuple[str, int]
 
 @dataclass(frozen=True)
 class Sibling:
-    """One version: the dot of its write, when that was, and its content as a ``Content`` message."""
+    """One version: the dot and the time of its write, and its content as a ``Content`` message."""
 
     dot: Dot
     written_us: int  # microseconds since the epoch
@@ -39,7 +38,7 @@ class StoredObject:
 
     @property
     def tombstone(self) -> bool:
-        """Every version says that it is deleted."""
+        """Return whether every version is a deletion."""
         return all(sibling.deleted for sibling in self.siblings)
 
 
@@ -57,7 +56,7 @@ def union(one: Vector, other: Vector) -> Vector:
 def put(
     held: StoredObject, context: Vector, actor: str, content: dict[str, Any], now_us: int, *, allow_mult: bool
 ) -> StoredObject:
-    """The object after ``actor`` has coordinated a write that knew ``context``."""
+    """Return the object after ``actor`` has coordinated a write that knew ``context``."""
     vector = union(held.vector, context)
     vector[actor] = vector.get(actor, 0) + 1
     new = Sibling((actor, vector[actor]), now_us, content)
@@ -66,13 +65,13 @@ def put(
 
 
 def merge(one: StoredObject, other: StoredObject, *, allow_mult: bool) -> StoredObject:
-    """Two copies of an object as one; in any order, any number of times, the same."""
+    """Merge two copies of an object. The order and the number of merges do not matter."""
     # The usual case, in a fifth of the time.
     return other if _is_all(other, one) else merge_any(one, other, allow_mult=allow_mult)
 
 
 def merge_any(one: StoredObject, other: StoredObject, *, allow_mult: bool) -> StoredObject:
-    """The same, whatever the two have."""
+    """Merge any two copies."""
     ours, theirs = set(one.siblings), set(other.siblings)
     kept = [sibling for sibling in one.siblings if sibling in theirs or not covers(other.vector, sibling.dot)]
     kept += [sibling for sibling in other.siblings if sibling not in ours and not covers(one.vector, sibling.dot)]
@@ -83,18 +82,18 @@ def merge_any(one: StoredObject, other: StoredObject, *, allow_mult: bool) -> St
 
 
 def _is_all(copy: StoredObject, other: StoredObject) -> bool:
-    """Is the copy all that comes of merging the two? It is if it has one version and knows all that the other knows:
-    whoever knows of a write that has done away with a version does not have that version."""
+    """Return whether merging the two gives this copy: it has one version and knows everything that the other knows. A
+    copy that knows of the write that removed a version does not have that version."""
     return len(copy.siblings) == 1 and all(copy.vector.get(actor, 0) >= count for actor, count in other.vector.items())
 
 
 def encode_vector(vector: Vector) -> bytes:
-    """As it goes to clients, for whom it is opaque."""
+    """Encode a vector for clients, for whom it is opaque."""
     return b"double:" + json.dumps(vector, sort_keys=True).encode()
 
 
 def decode_vector(data: bytes) -> Vector:
-    """``ValueError`` for what none of these nodes has sent."""
+    """Decode a vector. Raise ``ValueError`` if none of these nodes has sent it."""
     if not data.startswith(b"double:"):
         raise ValueError("not a vector clock of this cluster")
     vector: Vector = json.loads(data.removeprefix(b"double:"))

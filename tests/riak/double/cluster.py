@@ -1,12 +1,12 @@
 """A Riak cluster's memory: virtual nodes, preference lists, quorums, fallbacks, hand-off. No sockets.
 
-Owns: where copies lie and what a coordinating node answers. Must never: decide by time or chance: copies answer in a
-fixed order, and everything that goes wrong is asked for by a test.
+Owns: where copies lie, and the answers of a coordinating node. Must never: decide by time or chance. Copies answer in a
+fixed order, and a test asks for everything that goes wrong.
 
-The ring has 16 partitions, node ``p % nodes`` owns partition ``p``, and a key lives in three neighbouring partitions. A
-partition whose owner cannot be reached is stood in for by another node (a *fallback*), in a store of its own that is
-handed over when the owner is back. Where the real thing was recorded (``test_transcripts.py``) this must agree with it;
-what a real cluster does beyond that follows the public sources of riak_kv 3.0: the get and put state machines.
+The ring has 16 partitions. Node ``p % nodes`` owns partition ``p``, and a key lives in three neighbouring partitions.
+If a partition's owner is unreachable, another node stands in for it (a *fallback*), in a separate store that it hands
+over when the owner is back. This must agree with the recorded behaviour of the real cluster (``test_transcripts.py``).
+Everything else follows the public sources of riak_kv 3.0: the get and put state machines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ QUORUM, ALL, ONE, DEFAULT = 4294967293, 4294967292, 4294967294, 4294967291
 
 
 class Refuse(Exception):
-    """What a node answers with an error; the text, word for word."""
+    """A node answers with an error; the text is Riak's, word for word."""
 
 
 class Key(NamedTuple):
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 @dataclass
 class Faults:
-    """What is wrong with the cluster, beyond nodes that are down or cut off."""
+    """Faults of the cluster in addition to nodes that are down or cut off."""
 
     fallbacks_answer_first: bool = False
     read_repair: bool = True
@@ -51,7 +51,7 @@ class Faults:
 
 
 def default_props() -> dict[str, Any]:
-    """Of a bucket in the default type."""
+    """Return the properties of a bucket in the default type."""
     return {
         "n_val": 3,
         "allow_mult": False,
@@ -76,16 +76,16 @@ def default_props() -> dict[str, Any]:
 
 
 class Memory:
-    """The copies of everything on every node, and who can reach whom."""
+    """The copies of everything on every node, and which nodes can reach each other."""
 
     def __init__(self, nodes: int) -> None:
         self.nodes = nodes
         self.up = [True] * nodes
-        self.side = [0] * nodes  # nodes on different sides of a cut cannot reach each other
+        self.side = [0] * nodes  # nodes on different sides cannot reach each other
         self.faults = Faults()
         self.types: dict[bytes, dict[str, Any]] = {b"default": default_props()}
         self.buckets: dict[tuple[bytes, bytes], dict[str, Any]] = {}
-        self.node_confirms: dict[bytes, int] = {}  # not among the properties Protocol Buffers carry
+        self.node_confirms: dict[bytes, int] = {}  # not among the properties in Protocol Buffers
         self.copies: defaultdict[tuple[int, int], dict[Key, StoredObject]] = defaultdict(dict)
         self.now_us = 1_700_000_000_000_000
         self._actors: dict[tuple[Place, Key], str] = {}
@@ -94,7 +94,7 @@ class Memory:
     # Set-up.
 
     def create_type(self, name: str, *, node_confirms: int = 0, **props: Any) -> None:
-        """What ``bucket-type create`` and ``activate`` do."""
+        """Do what ``bucket-type create`` and ``activate`` do."""
         self.types[name.encode()] = {**default_props(), "allow_mult": True, **props}
         self.node_confirms[name.encode()] = node_confirms
 
@@ -106,16 +106,16 @@ class Memory:
             raise Refuse("the double does not do Riak data types")
         return props
 
-    # Trouble, and the end of it.
+    # Faults, and their end.
 
     def cut(self, *sides: list[int]) -> None:
-        """Nodes see only those on their own side from now on."""
+        """Partition the cluster: nodes see only those on their own side from now on."""
         for number, side in enumerate(sides):
             for node in side:
                 self.side[node] = number
 
     def heal(self) -> None:
-        """End every cut, and hand over what fallbacks hold."""
+        """End every network partition, and hand over the data that fallbacks hold."""
         self.side = [0] * self.nodes
         self.hand_off()
 
@@ -128,7 +128,7 @@ class Memory:
                 del self.copies[node, partition]
 
     def wipe(self, node: int) -> None:
-        """Its disk is gone."""
+        """Erase the node's disk."""
         for place in list(self.copies):
             if place[0] == node:
                 del self.copies[place]
@@ -150,7 +150,7 @@ class Memory:
                 missing.append(partition % RING)
         if not missing:
             return places
-        # Stand-ins are looked for further round the ring; a node may have to stand in for several.
+        # Search for stand-ins further around the ring; a node may have to stand in for several.
         stand_ins = [n for n in (p % self.nodes for p in range(first + 3, first + 3 + RING)) if self.reaches(at, n)]
         unused = [node for node in dict.fromkeys(stand_ins) if node not in {place.node for place in places}]
         for number, partition in enumerate(missing):
@@ -159,7 +159,7 @@ class Memory:
         return places
 
     def read(self, at: int, key: Key, request: dict[str, Any]) -> StoredObject:
-        """The object, ``NOTHING`` if there is none. Source: ``riak_kv_get_core``."""
+        """Return the object, ``NOTHING`` if there is none. Source: ``riak_kv_get_core``."""
         props = self.props(key.type, key.bucket)
         n_val = props["n_val"]
         r = quorum(request.get("r"), props["r"], n_val)
@@ -198,7 +198,7 @@ class Memory:
     def write(
         self, at: int, key: Key, context: Vector, content: dict[str, Any], request: dict[str, Any]
     ) -> StoredObject:
-        """The object as it is now on the copies that were written. Source: ``riak_kv_put_core``."""
+        """Return the object as it is now on the copies that were written. Source: ``riak_kv_put_core``."""
         props = self.props(key.type, key.bucket)
         n_val = props["n_val"]
         w = quorum(request.get("w"), props["w"], n_val)
@@ -215,8 +215,8 @@ class Memory:
         self.now_us += 1
         held = self.copies[coordinator.node, coordinator.partition].get(key, NOTHING)
         if held is NOTHING:
-            # A copy that is (or has become) unknown here starts with a new actor: its counts begin again, and must not
-            # be mistaken for the former ones. Riak calls it the key's epoch.
+            # A copy that is (or has become) unknown here starts with a new actor: its counts start again, and must not
+            # be confused with the earlier ones. Riak calls this the key's epoch.
             self._epochs += 1
             self._actors[coordinator, key] = f"{coordinator.node}/{coordinator.partition}/{self._epochs}"
         actor = self._actors.setdefault((coordinator, key), f"{coordinator.node}/{coordinator.partition}/0")
@@ -227,20 +227,20 @@ class Memory:
         for place in places:
             if place != coordinator:
                 result = merge(result, self._store(place, key, written), allow_mult=allow_mult)
-        # Checked last, as the real thing does: the copies have been written by then.
+        # Checked last, as in the real cluster: the copies have been written by then.
         if (machines := len({place.node for place in places})) < confirms:
             raise Refuse(f"{{node_confirms_val_unsatisfied,{confirms},{machines}}}")
         return result
 
     def keys(self, type_: bytes, bucket: bytes) -> set[bytes]:
-        """Tombstones are listed too, as the real thing does until they are reaped; here they never are."""
+        """List the keys, including tombstones: the real cluster lists them until it reaps them, and here they stay."""
         return {key.key for held in self.copies.values() for key in held if (key.type, key.bucket) == (type_, bucket)}
 
     def bucket_names(self, type_: bytes) -> set[bytes]:
         return {key.bucket for held in self.copies.values() for key in held if key.type == type_}
 
     def object(self, key: Key) -> StoredObject:
-        """All copies on all nodes as one: what is there, whoever can be asked."""
+        """Merge all copies on all nodes, even unreachable ones."""
         found = NOTHING
         for held in self.copies.values():
             if key in held:
@@ -254,7 +254,7 @@ class Memory:
         return held[key]
 
     def _repair(self, key: Key, places: list[Place]) -> None:
-        """After the answer, all copies of the preference list get what any of them has."""
+        """After the answer, give all copies of the preference list what any of the copies has."""
         copies = [self.copies[place.node, place.partition].get(key) for place in places]
         for copy in filter(None, copies):
             for place in places:
@@ -262,6 +262,6 @@ class Memory:
 
 
 def quorum(asked: int | None, default: int, n_val: int) -> int:
-    """A symbolic or absent quorum as a number."""
+    """Return a symbolic or absent quorum as a number."""
     value = default if asked is None or asked == DEFAULT else asked
     return {QUORUM: n_val // 2 + 1, ALL: n_val, ONE: 1}.get(value, value)

@@ -1,11 +1,11 @@
 """Riak's Protocol Buffers messages as tables, and a codec for them: the double's own reading of the protocol.
 
-Owns: field numbers and types of the messages the double knows. Must never: share anything with the driver's generated
-module, or a mistake in the one would be invisible to the other. ``test_transcripts.py`` holds this table to what a real
-node sent.
+Owns: field numbers and types of the messages that the double knows. Must never: share anything with the driver's
+generated module, because a mistake in the one would then be invisible to the other. ``test_transcripts.py`` compares
+this table with the messages of a real node.
 
-A message is a dict: a scalar field is an int, bool or bytes, a repeated one a list, a message a dict. A field that is
-not there is absent, and that is told apart from one that is there and empty.
+A message is a dict: a scalar field is an int, bool or bytes, a repeated one a list, a message a dict. A missing field
+is absent, unlike a field that is present and empty.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Message = dict[str, Any]
 
 
 class Undecodable(ValueError):
-    """Not protobuf, or not of this message."""
+    """The bytes are not protobuf, or not this message."""
 
 
 # name -> field number -> (field name, type); a type is "int", "bool", "bytes" or a message's name; "*" means repeated.
@@ -164,7 +164,8 @@ NUMBERS = {name: {field: (number, kind) for number, (field, kind) in table.items
 
 
 def decode(name: str, data: bytes) -> Message:
-    """``Undecodable`` for bytes that are not protobuf, or a known field of the wrong wire type."""
+    """Decode a message. Raise ``Undecodable`` if the bytes are not protobuf, or a known field has the wrong wire
+    type."""
     message: Message = {}
     position = 0
     while position < len(data):
@@ -196,7 +197,7 @@ def decode(name: str, data: bytes) -> Message:
 
 
 def encode(name: str, message: Message) -> bytes:
-    """Fields in the order of their numbers."""
+    """Encode the fields in the order of their numbers."""
     out = bytearray()
     for field in sorted(message, key=lambda field: NUMBERS[name][field][0]):
         number, kind = NUMBERS[name][field]

@@ -1,7 +1,7 @@
 """One node of the double: the Protocol Buffers port, on a real socket.
 
 Owns: frames, requests and answers, and the ways in which a node can misbehave towards its clients. Must never: answer a
-request it does not understand wholly: what is out of the double's scope is refused by name.
+request that it does not fully understand: it refuses requests beyond its scope by name.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from . import RiakDouble
 
 Behaviour = Literal["serve", "hang", "mute", "close", "overload"]
-"""Towards clients: as it should; take requests and never answer; carry out writes and never say so; hang up on every
-request; refuse every request."""
+"""Behaviour towards clients: normal; accept requests and never answer; carry out writes and never confirm; hang up on
+every request; refuse every request."""
 
 OUT_OF_SCOPE = {
     23: "RpbMapRedReq",
@@ -33,17 +33,17 @@ OUT_OF_SCOPE = {
     80: "DtFetchReq",
     82: "DtUpdateReq",
 }
-"""What Riak does and the double does not."""
+"""Requests that Riak supports and the double does not."""
 
 Answers = Iterator[tuple[int, dict[str, Any]]]
 
 
 class Node:
-    """See the package's text; made by ``RiakDouble``."""
+    """See the package's docstring; ``RiakDouble`` makes it."""
 
     def __init__(self, double: RiakDouble, number: int) -> None:
         self.behaviour: Behaviour = "serve"
-        self.requests = 0  # of every kind, also those not answered
+        self.requests = 0  # requests of every kind, even unanswered ones
         self.port = 0
         self._double = double
         self._memory = double.memory
@@ -52,13 +52,13 @@ class Node:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen, on the port it had before if there was one."""
+        """Listen, on the previous port if there was one."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
         self._memory.up[self._number] = True
 
     async def kill(self) -> None:
-        """Gone at once: connections are cut, new ones refused. What is on its disk stays."""
+        """Stop at once: close connections and refuse new ones. The disk keeps its data."""
         self._memory.up[self._number] = False
         if self._server is not None:
             self._server.close()
@@ -74,7 +74,7 @@ class Node:
         try:
             await self._serve(reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass  # the client, or the test, has ended it
+            pass  # the client or the test has ended it
         finally:
             self._connections.discard(task)
             writer.transport.abort()
@@ -103,7 +103,7 @@ class Node:
                 return
 
     def _handle(self, code: int, body: bytes, user: bytes | None) -> tuple[bytes, bool]:
-        """The answer's frames, and whether the connection ends with them. ``user``: ``None`` in plain text."""
+        """Return the answer's frames, and whether the connection then ends. ``user``: ``None`` in plain text."""
         if self.behaviour == "overload":
             return _error("overload"), False
         if code in OUT_OF_SCOPE:

@@ -1,7 +1,7 @@
-"""Riak's security, as the double has it: TLS on the connection, a user, and what the user may do.
+"""Riak's security in the double: TLS on the connection, a user, and the user's permissions.
 
 Owns: the dialogue before the first request, the users, sources and grants, and the ways in which a step can fail. Must
-never: let in what a real node would not. ``test_security.py`` compares the dialogue with a real node's.
+never: accept what a real node would refuse. ``test_security.py`` compares the dialogue with a real node's.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ PERMISSIONS = {
 
 
 class Security:
-    """Of a cluster whose security is on. ``chain``, ``key``: PEM files of the nodes' certificate. ``clients``: the
-    authority of those of clients."""
+    """The security of a cluster where it is on. ``chain``, ``key``: PEM files of the nodes' certificate. ``clients``:
+    the authority of the clients' certificates."""
 
     def __init__(self, chain: Path, key: Path, clients: Path | None = None) -> None:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -42,23 +42,23 @@ class Security:
         if clients is not None:
             self.context.verify_mode = ssl.CERT_OPTIONAL
             self.context.load_verify_locations(clients)
-        self.passwords: dict[bytes, bytes] = {}  # of users with the source `password`
+        self.passwords: dict[bytes, bytes] = {}  # users with the source `password`
         self.by_certificate: set[bytes] = set()  # users with the source `certificate`
         self.grants: defaultdict[bytes, set[tuple[str, bytes]]] = defaultdict(set)  # (permission, bucket type)
-        self.comparing_s = 0.0  # what a password takes a real node: 0.7
+        self.comparing_s = 0.0  # time to compare a password; a real node: 0.7
         self.refusing_s = 5.0
         self.fails_at: Step | None = None
-        self.silently = True  # or it hangs up
+        self.silently = True  # False: it hangs up
         self.logins = 0
 
     def grant_all(self, user: bytes, *types: bytes) -> None:
-        """What docs/riak.md says that the driver's user needs, on these bucket types."""
+        """Grant the permissions that docs/riak.md lists for the driver's user, on these bucket types."""
         for type_ in types:
             for permission in ("riak_core.get_bucket_type", "riak_kv.get", "riak_kv.put"):
                 self.grants[user].add((permission, type_))
 
     def denied(self, user: bytes, code: int, request: dict[str, Any]) -> str | None:
-        """What a node says to a request that the user may not make."""
+        """Return a node's error for a request without the necessary permission."""
         permission = PERMISSIONS.get(code)
         type_ = request.get("type", b"default")
         if permission is None or (permission, type_) in self.grants[user]:
@@ -67,7 +67,7 @@ class Security:
         return f"Permission denied: User '{user.decode()}' does not have '{permission}' on {where.decode()}"
 
     async def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes | None:
-        """All that comes before the first request. The user, or ``None`` where the connection ends."""
+        """Run the dialogue before the first request. Return the user, or ``None`` if the connection ends."""
         while (await _frame(reader))[0] != START_TLS:
             _say(writer, "Security is enabled, please STARTTLS first")
         if await self._fails("StartTls"):

@@ -1,9 +1,10 @@
-"""Does with the official client what standard input says, and prints what it saw. Runs in the witness's environment.
+"""Carry out the steps on standard input with the official client, and print the results. Runs in the witness's
+environment.
 
-Input: ``{"host", "port", "steps": [...]}``. A step has ``type``, ``bucket``, ``key`` and one of ``"get": true`` (the
-values of all siblings are the answer), ``"put": VALUE`` (over what was just read, which it replaces, siblings
-included), ``"blind": VALUE`` (a new object, knowing nothing of what is there) or ``"delete": true``. Values are base64.
-Output: a list, for every step the base64 values there are afterwards; ``null`` stands for a deleted one.
+Input: ``{"host", "port", "steps": [...]}``. A step has ``type``, ``bucket``, ``key`` and one of these: ``"get": true``
+(the answer is the values of all siblings), ``"put": VALUE`` (replaces what was just read, siblings included),
+``"blind": VALUE`` (a new object, without reading the existing one) or ``"delete": true``. Values are base64. Output: a
+list, for every step the base64 values that exist afterwards; ``null`` stands for a deleted one.
 """
 
 from __future__ import annotations
