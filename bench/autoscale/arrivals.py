@@ -1,9 +1,9 @@
-"""Where members hand on what they read: an HTTP endpoint that notes what came when.
+"""The receiver of what members read: an HTTP endpoint that notes the arrivals.
 
-Owns: the rows of a run, and how far each partition has come. Must never: judge them.
+Owns: the rows of a run, and the progress of each partition. Must never: judge them.
 
-It is a sink for this project's members, by the contract of ``autoscaler.sinks.http``, and takes whole batches
-of the other groups' members. A record counts when it is handed on for the first time.
+It is a sink for this project's members, by the contract of ``autoscaler.sinks.http``, and accepts whole batches of the
+other groups' members. A record counts when it arrives for the first time.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from typing import Any, BinaryIO
 import orjson
 from aiohttp import web
 
-#: Of a request: a batch as JSON lines.
+#: Longest request: a batch as JSON lines.
 _BODY_BYTES_MAX = 64 << 20
 
 
 def unix_ms() -> int:
-    """Now."""
+    """Return the current time."""
     return time.time_ns() // 1_000_000
 
 
 class Arrivals:
-    """``rows``: a file that gets a line of JSON for each part of a batch. ``reads_lines``: whether the times of records
-    are wanted; if not, a batch counts by its query alone."""
+    """``rows``: a file that gets a line of JSON for each part of a batch. ``reads_lines``: whether to read the times of
+    records; otherwise only a batch's query counts."""
 
     def __init__(self, rows: BinaryIO, partitions: int, *, reads_lines: bool = True) -> None:
         self._rows = rows
         self._reads_lines = reads_lines
         self._epochs: dict[tuple[str, int], int] = {}
         self.next = [0] * partitions
-        #: By member, of the other groups.
+        #: By member of the other groups: partitions that it owns.
         self.owned: dict[str, int] = {}
         self.changed_s = time.monotonic()
         self.records = self.again = self.refused = 0
-        #: Of what came last of each partition, seconds.
+        #: Latency of the last arrival from each partition, in seconds.
         self.late_s = [0.0] * partitions
 
     def note(self, member: str, partition: int, pairs: list[tuple[int, int]]) -> None:
-        """Offsets, and the times when they were to be written; in the order of offsets."""
+        """Note offsets with their due times, in the order of offsets."""
         at_ms = unix_ms()
         new = [time_ms for offset, time_ms in pairs if offset >= self.next[partition]]
         self.again += len(pairs) - len(new)
@@ -53,8 +53,8 @@ class Arrivals:
             self._write({"at": at_ms, "member": member, "partition": partition, "times": new})
 
     def waiting(self, at_ms: int, partition: int, times: list[int]) -> None:
-        """The next records, which have not come until the run's end: they were at least so late. Those that come while
-        it ends are not counted again."""
+        """Note the next records, which did not arrive before the run's end, with their latency so far. If they arrive
+        while the run ends, they do not count again."""
         if times:
             self.next[partition] += len(times)
             self._write({"at": at_ms, "member": "", "partition": partition, "times": times, "waiting": True})
@@ -109,7 +109,7 @@ class Arrivals:
         return web.Response()
 
     def routes(self) -> list[web.RouteDef]:
-        """Of the endpoint."""
+        """Return the endpoint's routes."""
         paths: dict[str, Callable[[web.Request], Any]] = {
             "/open": self._open,
             "/append": self._append,
@@ -121,7 +121,7 @@ class Arrivals:
 
 @asynccontextmanager
 async def listening(arrivals: Arrivals) -> AsyncIterator[int]:
-    """The endpoint on loopback, until the end of the block. Its value: the port."""
+    """Serve the endpoint on loopback until the block ends. Yields the port."""
     application = web.Application(client_max_size=_BODY_BYTES_MAX)
     application.add_routes(arrivals.routes())
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)

@@ -1,6 +1,7 @@
-"""`bench autoscale`: the document's autoscaler and ours beside Kafka's own groups and KEDA's rule, on a real Kafka.
+"""`bench autoscale`: compares the document's autoscaler and ours with Kafka's own groups and KEDA's rule, on a real
+Kafka.
 
-Owns: its arguments, the order of running and digesting, and what is said meanwhile.
+Owns: its arguments, the order of running and digesting, and the progress output.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FACTS, DIGEST = "facts", "autoscale.json.xz"
 PAGE, SUMMARY = "report.html", "summary.md"
 
 NOT_IN_ROWS: Final = ("command.py", "drawing.py", "job.py", "page.py")
-"""Sources that only look at rows."""
+"""Sources that only read rows."""
 
 SEEDS_MAX, ITERATIONS_MAX, AT_ONCE_MAX = 1_000, 100, 16
 
@@ -40,16 +41,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     whole_hours = hours(scale.SEEDS, scale.ITERATIONS)
     command = commands.add_parser(
         "autoscale",
-        help="the autoscaler of consumer groups beside Kafka's own groups, on a real Kafka",
+        help="compare the autoscaler of consumer groups with Kafka's own groups, on a real Kafka",
         description="Run the experiments of the document (arXiv 2402.06085, section VI) with real programs on a Kafka "
-        "of their own, digest their rows with Spark, and write one page. throughput: how fast one member reads, under "
-        "the conditions of table VI. response: how long each step of a change takes (figures 14 to 17). groups: late "
-        "data beside member-seconds, of `ingeborg autoscale`, Kafka's own assignments and KEDA's rule; times are "
-        f"scaled 1:{scale.TIME:g}, and the whole takes some {whole_hours:.0f} hours. What DIR holds already is not run "
-        "again.",
+        "for this run, digest their rows with Spark, and write one page. throughput: how fast one member reads, under "
+        "the conditions of table VI. response: how long each step of a change takes (figures 14 to 17). groups: "
+        "compares late data and member-seconds of `ingeborg autoscale`, Kafka's own assignments and KEDA's rule; times "
+        f"are scaled 1:{scale.TIME:g}, and everything takes about {whole_hours:.0f} hours. Finished runs in DIR do not "
+        "run again.",
     )
-    command.add_argument("experiment", choices=EXPERIMENTS, help="what is run; all: one after the other")
-    command.add_argument("--out", required=True, metavar="DIR", help="where rows and figures go; made if not there")
+    command.add_argument("experiment", choices=EXPERIMENTS, help="the experiment; all: one after the other")
+    command.add_argument("--out", required=True, metavar="DIR", help="where rows and figures go; created if missing")
     command.add_argument(
         "--seeds", type=int, default=scale.SEEDS, metavar="N", help="groups: streams (default: %(default)s)"
     )
@@ -65,24 +66,22 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=float,
         default=scale.DELTA,
         metavar="PERCENT",
-        help="groups: by how much a partition's load changes between two measurements, of C (default: %(default)g)",
+        help="groups: greatest change of a partition's load between measurements, %% of C (default: %(default)g)",
     )
     command.add_argument(
         "--at-once",
         type=int,
         default=1,
         metavar="N",
-        help="groups: run so many at once whose number of members is fixed, where the machine is not busy with "
-        "one (default: %(default)s)",
+        help="groups: concurrent runs of groups with a fixed number of members, if one does not keep the machine "
+        "busy (default: %(default)s)",
     )
-    command.add_argument(
-        "--again", action="store_true", help=f"only make the page again, of the {DIGEST} that DIR holds"
-    )
+    command.add_argument("--again", action="store_true", help=f"only rebuild the page from the {DIGEST} in DIR")
     command.set_defaults(command=_autoscale)
 
 
 def hours(seeds: int, iterations: int) -> float:
-    """That the comparison takes, about: a group needs half a minute until it has settled, and some seconds to end."""
+    """Return about how long the comparison takes: a group needs half a minute to settle, and some seconds to end."""
     each_s = iterations * scale.ITERATION_S + 45.0
     return len(cases.labels()) * seeds * each_s / 3600.0
 
@@ -116,7 +115,7 @@ def _autoscale(options: argparse.Namespace) -> int:
 
 
 def sources() -> str:
-    """A fingerprint of what decides what is in the rows: the autoscaler, and the experiments."""
+    """Return a fingerprint of everything that determines the rows: the autoscaler, and the experiments."""
     return units.fingerprint((Path(autoscaler.__path__[0]), Path(__file__).parent), (*NOT_IN_ROWS, "view"))
 
 
@@ -144,7 +143,7 @@ def _run(options: argparse.Namespace, out: Path) -> None:
     (out / FACTS).mkdir(exist_ok=True)
     jobs = [*alone, *compared]
     due = [job for job in jobs if not job.is_done(out)]
-    print(f"{len(jobs)} runs, {len(jobs) - len(due)} of them done before", flush=True)
+    print(f"{len(jobs)} runs, {len(jobs) - len(due)} already done", flush=True)
     if not due:
         return
     progress = _Progress(len(due), out)
@@ -157,7 +156,8 @@ def _run(options: argparse.Namespace, out: Path) -> None:
 
 
 class _Job(NamedTuple):
-    """``work``: takes the servers of Kafka, and returns facts. ``may_share``: the machine, with others."""
+    """``work``: takes the servers of Kafka, and returns facts. ``may_share``: whether it may share the machine with
+    others."""
 
     name: str
     work: Callable[[str], Coroutine[Any, Any, Any]]
@@ -180,7 +180,7 @@ class _Progress:
         self._done += 1
         spent_s = time.monotonic() - self._begun_s
         left_s = spent_s / self._done * (self._due - self._done)
-        print(f"  {job.name}: {self._done} of {self._due} after {spent_s:.0f} s, some {left_s:.0f} s left", flush=True)
+        print(f"  {job.name}: {self._done} of {self._due} after {spent_s:.0f} s, about {left_s:.0f} s left", flush=True)
 
     def fails(self, job: _Job, error: BenchError) -> None:
         self.failed.append(job.name)

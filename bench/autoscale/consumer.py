@@ -1,11 +1,11 @@
-"""A member of one of Kafka's own consumer groups, over librdkafka: what `ingeborg autoscale` is compared with.
+"""A member of one of Kafka's own consumer groups, over librdkafka, for the comparison with `ingeborg autoscale`.
 
     python -m ingeborg.bench.autoscale.consumer '{"servers": …}'
 
-Owns: one consumer's cycle, which is that of this project's members (section V-B): fetch until a batch is full or its
-time is over, hand it on, commit. Must never: lose what it has read: it is handed on before its partition goes.
+Owns: one consumer's cycle, the same as that of this project's members (section V-B): fetch until a batch is full or its
+time is over, hand it on, commit. Must never: lose what it has read: it hands it on before its partition goes.
 
-It hands on all partitions of a batch in one request. It is held to a speed as this project's members are, and tells
+It hands on all partitions of a batch in one request. It has the same speed limit as this project's members, and reports
 how many partitions it has.
 """
 
@@ -20,16 +20,17 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-#: Records taken at once, and seconds that it waits for one.
+#: Records taken at once, and seconds to wait for one.
 _TAKE: Final = 10
 _LOOK_S: Final = 0.05
 _TIMEOUT_S: Final = 10.0
-#: Kafka's clients commit each 5 s by default.
+#: Kafka's clients commit every 5 s by default.
 _COMMIT_S: Final = 5.0
 
 
 def properties(given: dict[str, Any]) -> dict[str, Any]:
-    """Of librdkafka. Times that the document's own scale has in seconds are scaled as all are; see ``scale``."""
+    """Return librdkafka's properties. Times that the document's own scale has in seconds are scaled as all are; see
+    ``scale``."""
     time_scale = given["time_scale"]
     portion = int(given["consumed"] * given["portion_s"])
     found: dict[str, Any] = {
@@ -41,7 +42,8 @@ def properties(given: dict[str, Any]) -> dict[str, Any]:
         "enable.auto.offset.store": False,
         "fetch.wait.max.ms": 100,
         "fetch.message.max.bytes": portion,
-        # What is fetched waits its turn, so little of it may. By default a full queue is then left alone for a second.
+        # Fetched records wait their turn, so only few may wait. By default the client then ignores a full queue for a
+        # second.
         "queued.max.messages.kbytes": max(2 * portion // 1_024, 1),
         "fetch.queue.backoff.ms": 5,
         "topic.metadata.refresh.interval.ms": 60_000,
@@ -71,7 +73,7 @@ class Member:
         self.is_ending = False
 
     def run(self) -> None:
-        """Until ``is_ending``."""
+        """Run until ``is_ending``."""
         consumer = self._consumer
         consumer.subscribe(
             [self._given["topic"]], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
@@ -134,7 +136,7 @@ class Member:
                 self._consumer.commit(offsets=places, asynchronous=False)
             else:
                 self._consumer.commit(offsets=places)
-        except KafkaException as error:  # a rebalance is under way: the next owner reads it again, which is counted
+        except KafkaException as error:  # a rebalance is under way: the next owner reads the batch again, which counts
             print(f"not committed: {error}", file=sys.stderr, flush=True)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -155,7 +157,7 @@ class Member:
 
 
 def main() -> None:
-    """The program."""
+    """Run the program."""
     member = Member(json.loads(sys.argv[1]))
 
     def end(number: int, frame: object) -> None:

@@ -2,8 +2,8 @@
 
 Owns: every figure. Must never: draw anything.
 
-A latency is from the time when a record was to be written to the time when it was handed on, in seconds. A record that
-had not come when its run ended counts with the time until then: at least so late it was.
+A latency is the time from a record's due time to the time when it was handed on, in seconds. A record that had not
+arrived when its run ended counts with the time until then: its latency is at least that.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from ingeborg.bench.spark.session import local_session
 
 Json = dict[str, Any]
 
-#: Spark's: all cores, and enough for the rows of the whole plan.
+#: Spark's options: all cores, and enough memory for the rows of the whole plan.
 MASTER, MEMORY = "local[*]", "4g"
 
 PERCENTILES: Final = (0.5, 0.9, 0.99, 0.999)
-#: Of figure 13: bytes are counted by so many seconds.
+#: Figure 13 counts bytes in windows of this length, in seconds.
 SAMPLE_S: Final = 0.25
-#: Of the histogram of figure 13, bytes a second; and of the others, in steps to a factor of ten.
+#: Step of figure 13's histogram, in bytes a second; and steps to a factor of ten in the others.
 SAMPLE_BYTES: Final = 10_000_000
 STEPS_TO_TEN: Final = 5
 #: The steps of a change, by their events in the journal.
 EVENTS: Final = ("decided", "scaled", "joined", "given", "settled")
-#: Of a run's journal, by what they are called in its row.
+#: Events in a run's journal, by their names in its row.
 WITHIN: Final = {"decisions": "decided", "starts": "joined", "hand_overs": "given"}
-#: A monitor knows a new rate that is within this part of it.
+#: A monitor knows a new rate once its value is within this share.
 KNOWN: Final = 0.05
-#: Latencies over time are of so many seconds together.
+#: Window for latencies over time, in seconds.
 WINDOW_S: Final = 3
 
 _ARRIVALS = "at long, partition int, times array<long>, waiting boolean"
@@ -52,13 +52,13 @@ _STEPS = "time_s double, bytes_per_s double"
 
 
 def digest(out: Path) -> Json:
-    """Of everything below ``out``, in a session of its own."""
+    """Digest everything below ``out``, in a separate session."""
     with local_session(MASTER, MEMORY, out / "spark.log") as spark:
         return figures(spark, out)
 
 
 def figures(spark: SparkSession, out: Path) -> Json:
-    """Of everything below ``out``; what has not been run is ``None``."""
+    """Digest everything below ``out``; experiments that have not run are ``None``."""
 
     def rows(kind: str, schema: str) -> DataFrame | None:
         folder = out / kind
@@ -82,8 +82,8 @@ def figures(spark: SparkSession, out: Path) -> Json:
 
 
 def _latencies(spark: SparkSession, out: Path, facts: DataFrame) -> DataFrame:
-    """A row for each record that was to be written while its run was measured: unit, seconds since its beginning,
-    latency in seconds."""
+    """Return a row for each record that was due while its run was measured: unit, seconds since its beginning, latency
+    in seconds."""
     name = F.regexp_extract(F.input_file_name(), r"([^/]+)\.jsonl$", 1)
     batches = spark.read.schema(_ARRIVALS).json(str(out / work.ARRIVALS)).withColumn("unit", name)
     is_waiting = F.coalesce("waiting", F.lit(False)).alias("waiting")
@@ -99,7 +99,7 @@ def _latencies(spark: SparkSession, out: Path, facts: DataFrame) -> DataFrame:
 
 
 def _units(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
-    """A row for each run."""
+    """Return a row for each run."""
     latencies = _latencies(spark, out, facts)
     parts = ", ".join(map(str, PERCENTILES))
     found = latencies.groupBy("unit").agg(
@@ -131,7 +131,7 @@ def _units(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
 
 
 def _steps_within(spark: SparkSession, out: Path, facts: DataFrame) -> dict[tuple[str, str], int]:
-    """How often each event stands in a run's journal, of its measured time."""
+    """Return how often each event is in a run's journal during its measured time."""
     if not any((out / work.JOURNALS).glob("*.jsonl")):
         return {}
     notes = spark.read.schema(_JOURNAL).json(str(out / work.JOURNALS))
@@ -143,7 +143,7 @@ def _steps_within(spark: SparkSession, out: Path, facts: DataFrame) -> dict[tupl
 
 
 def _systems(units: list[Json]) -> list[Json]:
-    """Over the seeds: mean and half an interval of 95 %, the least and the most."""
+    """Return over the seeds: mean and half a 95 % interval, minimum and maximum."""
     by_label: dict[str, list[Json]] = {}
     for row in units:
         by_label.setdefault(row["label"], []).append(row)
@@ -161,13 +161,13 @@ def _systems(units: list[Json]) -> list[Json]:
 
 
 def _spread(values: list[float]) -> list[float]:
-    """Mean, half an interval of 95 %, the least and the most."""
+    """Return mean, half a 95 % interval, minimum and maximum."""
     middle = scores.interval(values)
     return [round(value, 4) for value in (*middle, min(values), max(values))]
 
 
 def _over_time(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
-    """Of the first seed's runs: p99 by windows of time."""
+    """Return p99 by windows of time for the first seed's runs."""
     first = facts.where("seed = 1")
     if not first.take(1):
         return []
@@ -183,8 +183,8 @@ def _over_time(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
 
 
 def _throughput(rows: DataFrame | None) -> list[Json] | None:
-    """Figure 13: bytes a second, of each quarter of a second from a run's first batch on. Those before the very last
-    batch in which nothing comes are left out: a batch that does not fill waits there for its time to be over."""
+    """Figure 13: return bytes a second for each quarter of a second, from a run's first batch on. Leave out the empty
+    ones before the very last batch: a batch that does not fill waits there until its time is over."""
     if rows is None:
         return None
     named = rows.withColumn("run", F.regexp_extract(F.input_file_name(), r"([^/]+)\.jsonl$", 1))
@@ -229,7 +229,7 @@ def _counts(places: list[int]) -> list[list[int]]:
 
 
 def _changes(rows: DataFrame | None, by: str) -> list[Json] | None:
-    """Figures 15 to 17: how long each step took, of each delta, or of each of this project's groups over all seeds."""
+    """Figures 15 to 17: return how long each step took, by delta, or by this project's groups over all seeds."""
     if rows is None:
         return None
     key = F.regexp_replace("unit", r"-s\d+$", "") if by == "unit" else F.format_string("delta %.0f", F.col("delta"))
@@ -256,7 +256,7 @@ def _changes(rows: DataFrame | None, by: str) -> list[Json] | None:
 
 
 def _steps(rows: DataFrame) -> Json:
-    """What a monitor says while a load steps, and how long after each step it knows the new rate."""
+    """Return the monitor's values while a load steps, and how long after each step it knows the new rate."""
     series = [(row["time_s"], row["bytes_per_s"]) for row in rows.orderBy("time_s").collect()]
     overhead = 1 + scale.OVERHEAD_BYTES / scale.RECORD_BYTES
     known = []

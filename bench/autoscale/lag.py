@@ -1,12 +1,12 @@
-"""How many members KEDA has a group run: from its lag, by the rule of Kubernetes' HorizontalPodAutoscaler.
+"""The number of members that KEDA runs for a group, from its lag, by the rule of Kubernetes' HorizontalPodAutoscaler.
 
 Owns: the rule. Must never: ask for a lag, or start a member.
 
-KEDA's scaler for Kafka hands the autoscaler the group's total lag as a metric with an average value for each pod, its
-``lagThreshold``. What follows is the autoscaler's: the wanted number is the metric over the threshold, rounded up. It
-stays as it is where that is within a tenth of what runs. It grows by up to four or to twice as many at each look, and
-falls to the greatest number that was wanted in the last five minutes. All of these are defaults. KEDA runs no more
-members than there are partitions.
+KEDA's scaler for Kafka gives the autoscaler the group's total lag as a metric with an average value for each pod, its
+``lagThreshold``. The rest is the autoscaler's: the desired number is the metric divided by the threshold, rounded up.
+The number does not change if it is within a tenth of the running number. It grows by up to four, or to twice as many,
+at each check. It falls to the greatest number that was desired in the last five minutes. All of these are defaults.
+KEDA runs no more members than there are partitions.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import math
 from collections import deque
 from typing import Final
 
-#: Of the ratio of wanted to running.
+#: Tolerance of the ratio of desired to running members.
 TOLERANCE: Final = 0.1
-#: Seconds between two looks, and seconds that a lower number has to be wanted.
+#: Seconds between two checks; and seconds for which a lower number has to be desired.
 LOOK_S: Final = 15.0
 STABLE_S: Final = 300.0
-#: By so many it may grow at a look, if that is more than twice.
+#: Most members to add at a check, if that is more than twice.
 PODS: Final = 4
 
 
 class LagRule:
-    """``lag_each``: records that a member may be behind. ``most``: members. ``stable_s``: see ``STABLE_S``."""
+    """``lag_each``: records that a member can be behind. ``most``: members. ``stable_s``: see ``STABLE_S``."""
 
     def __init__(self, lag_each: float, most: int, stable_s: float = STABLE_S) -> None:
         self._lag_each = lag_each
@@ -34,7 +34,7 @@ class LagRule:
         self._wanted: deque[tuple[float, int]] = deque()
 
     def wanted(self, now_s: float, lag: float, running: int) -> int:
-        """Members to run, where ``running`` do, and ``lag`` records are not read yet."""
+        """Return how many members to run if ``running`` do, and ``lag`` records are unread."""
         ratio = lag / (self._lag_each * running)
         wanted = running if abs(ratio - 1.0) <= TOLERANCE else math.ceil(lag / self._lag_each)
         wanted = min(max(wanted, 1), self._most)

@@ -1,9 +1,9 @@
-"""What is written into the partitions, and when each record was to be written.
+"""The records to write into the partitions, with their due times.
 
-Owns: the times of records. Must never: wait: it is asked what is due.
+Owns: the times of records. Must never: wait: a caller asks which records are due.
 
-A record is due when the bytes that were to be written into its partition reach a whole number of records. It carries
-that time, whenever it is sent, so that nothing is left out that a slow producer or a paused machine has held up.
+A record is due when the bytes for its partition reach a whole number of records. It carries that time even if it is
+sent later, so latencies include the delays of a slow producer or a paused machine.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import random
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-#: Rates are looked at this often, seconds.
+#: Seconds between two evaluations of the rates.
 STEP_S: Final = 0.01
 
 
 class Due(NamedTuple):
-    """A record. ``time_s``: when it was to be written, since the stream's beginning."""
+    """A record. ``time_s``: its due time since the stream's beginning, in seconds."""
 
     time_s: float
     partition: int
 
 
 class Load:
-    """``stream``: bytes a second of each partition, one row for each ``iteration_s``. ``seed``: by it partitions do not
-    all begin with a record at the same time."""
+    """``stream``: bytes a second of each partition, one row for each ``iteration_s``. ``seed``: so that not all
+    partitions begin with a record at the same time."""
 
     def __init__(self, stream: Sequence[Sequence[float]], iteration_s: float, record_bytes: int, seed: int) -> None:
         chance = random.Random(f"load {seed}")
@@ -37,12 +37,12 @@ class Load:
 
     @property
     def length_s(self) -> float:
-        """Of all of it."""
+        """Return the length of the stream, in seconds."""
         return len(self._stream) * self._iteration_s
 
     def due(self, until_s: float) -> list[Due]:
-        """What was to be written since the last call, up to this time; in the order of steps of 10 ms, and within each
-        of partitions, so that those of one partition are in their order."""
+        """Return the records that became due since the last call, up to this time. They are in the order of 10 ms
+        steps, and within each step by partition, so the records of one partition are in order."""
         found = []
         while (end_s := (self._steps + 1) * STEP_S) <= min(until_s, self.length_s) + 1e-9:
             begin_s = self._steps * STEP_S

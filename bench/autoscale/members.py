@@ -1,4 +1,4 @@
-"""The groups that are compared, as processes: started, counted, and ended.
+"""The groups to compare, as processes: start them, count them, and end them.
 
 Owns: every process of a group. Must never: leave one behind, or end one that it has not started.
 """
@@ -26,15 +26,15 @@ from ingeborg.bench.errors import BenchError
 
 _CONSUMER = "ingeborg.bench.autoscale.consumer"
 
-#: From SIGTERM to SIGKILL, seconds.
+#: Time from SIGTERM to SIGKILL, in seconds.
 _GRACE_S: Final = 10.0
-#: Of a call to Kafka, seconds.
+#: Time-out of a call to Kafka, in seconds.
 _TIMEOUT_S: Final = 10.0
-#: A group has settled that has been as it is for so long, seconds.
+#: A group has settled if it has not changed for this time, in seconds.
 _QUIET_S: Final = 1.0
 
-#: Of this project's groups, as by default: between two looks whether fewer members would do, and for how long they have
-#: to. Seconds.
+#: For this project's groups, as by default: time between two checks whether fewer members are enough, and for how long
+#: they have to be. In seconds.
 _LOOK_S: Final = 30.0 / scale.TIME
 _DOWN_S: Final = 300.0 / scale.TIME
 
@@ -76,26 +76,26 @@ port = -1
 
 
 class Group(Protocol):
-    """One that reads a topic."""
+    """A group that reads a topic."""
 
     async def start(self) -> None:
-        """Its programs; none of them is waited for."""
+        """Start its programs, without waiting for any."""
 
     async def tick(self) -> None:
-        """Called some times a second."""
+        """Do periodic work; called several times a second."""
 
     def has_settled(self) -> bool:
-        """Every partition is somebody's, and nothing is about to change."""
+        """Return whether every partition has an owner, and no change is coming."""
 
     def running(self) -> int:
-        """Processes of members, those that start or end included."""
+        """Return the number of member processes, including those that start or end."""
 
     async def stop(self) -> None:
-        """All of them."""
+        """Stop all programs."""
 
 
 class Processes:
-    """The members of one of Kafka's own groups. ``given``: see ``consumer``; their output goes to ``log``."""
+    """The members of one of Kafka's own groups. ``given``: see ``consumer``; ``log`` gets their output."""
 
     def __init__(self, given: Mapping[str, Any], log: Path) -> None:
         self._given = given
@@ -105,7 +105,7 @@ class Processes:
         self._ending: list[asyncio.subprocess.Process] = []
 
     async def scale(self, count: int) -> None:
-        """So many are to run. The youngest end first."""
+        """Run ``count`` members. The youngest end first."""
         while len(self._living) > count:
             process = self._living.pop()
             with contextlib.suppress(ProcessLookupError):
@@ -121,11 +121,11 @@ class Processes:
             self._living.append(process)
 
     def count(self) -> int:
-        """That are to run."""
+        """Return how many members should run."""
         return len(self._living)
 
     def running(self) -> int:
-        """That run. Raises ``BenchError``: one has ended by itself."""
+        """Return how many members run. Raises ``BenchError`` if one has ended unexpectedly."""
         for process in self._living:
             if process.returncode is not None:
                 raise BenchError(f"a member has ended with code {process.returncode}: {_tail(self._log)}")
@@ -133,7 +133,7 @@ class Processes:
         return len(self._living) + len(self._ending)
 
     async def stop(self) -> None:
-        """All, at once."""
+        """Stop all members at once."""
         everyone = [*self._living, *self._ending]
         for process in everyone:
             if process.returncode is None:
@@ -143,7 +143,7 @@ class Processes:
 
 
 class Fixed:
-    """Kafka's own assignment to a number of members that does not change."""
+    """Kafka's own assignment to a fixed number of members."""
 
     def __init__(self, processes: Processes, count: int, arrivals: Arrivals) -> None:
         self._processes = processes
@@ -155,10 +155,10 @@ class Fixed:
         await self._processes.scale(self._count)
 
     async def tick(self) -> None:
-        """Nothing: its number is fixed."""
+        """Do nothing: the number is fixed."""
 
     def has_settled(self) -> bool:
-        """All members are there, and have all partitions between them."""
+        """Return whether all members have joined, and have all partitions between them."""
         owned = self._arrivals.owned
         is_whole = len(owned) == self._count and sum(owned.values()) == scale.PARTITIONS and all(owned.values())
         return is_whole and time.monotonic() - self._arrivals.changed_s > _QUIET_S
@@ -173,7 +173,7 @@ class Fixed:
 
 
 class Lagging:
-    """Kafka's newest assignment, with as many members as KEDA's rule wants."""
+    """Kafka's newest assignment, with the number of members from KEDA's rule."""
 
     def __init__(self, processes: Processes, lag_each: float, servers: str, group: str, topic: str) -> None:
         self._processes = processes
@@ -185,11 +185,11 @@ class Lagging:
         self.decisions = 0
 
     async def start(self) -> None:
-        """As many as the load needs on average, so that the rule does not begin with a group that is far off."""
+        """Start as many members as the load needs on average, so that the rule does not begin far off."""
         await self._processes.scale(scale.COUNTS[0])
 
     async def tick(self) -> None:
-        """A look, when it is time for one."""
+        """Check the lag when it is time."""
         now_s = time.monotonic()
         if now_s - self._looked_s < LOOK_S / scale.TIME:
             return
@@ -212,7 +212,7 @@ class Lagging:
         return sum(behind[each.partition] - max(each.offset, 0) for each in committed)
 
     def has_settled(self) -> bool:
-        """Its number has not changed for the rule's own time."""
+        """Return whether the number has not changed for the rule's own time."""
         return time.monotonic() - self._changed_s > STABLE_S / scale.TIME / 2
 
     def running(self) -> int:
@@ -226,7 +226,7 @@ class Lagging:
 
 class Program:
     """`ingeborg autoscale`, and the members that it starts as processes. ``folder``: its files, members in ``members``;
-    ``text``: of its own file; ``part``: see its ``--part``. The journal is ``journal``."""
+    ``text``: its configuration file; ``part``: see its ``--part``. Its journal is ``journal``."""
 
     def __init__(self, folder: Path, text: str, part: str) -> None:
         self._folder = folder
@@ -237,7 +237,7 @@ class Program:
         self._file.write_text(text, encoding="utf-8")
 
     async def start(self) -> None:
-        """It is not waited for."""
+        """Start it without waiting."""
         self.journal.unlink(missing_ok=True)
         command = ["autoscale", str(self._file), "--part", self._part]
         if self._part != "monitor":
@@ -248,22 +248,22 @@ class Program:
             )
 
     def check(self) -> None:
-        """Raises ``BenchError``: it has ended."""
+        """Raise ``BenchError`` if it has ended."""
         if self._process is not None and self._process.returncode is not None:
             raise BenchError(f"ingeborg autoscale has ended: {_tail(self._folder / 'autoscale.log')}")
 
     def notes(self) -> list[dict[str, Any]]:
-        """Of the journal, so far."""
+        """Return the journal so far."""
         with contextlib.suppress(FileNotFoundError):
             return [orjson.loads(line) for line in self.journal.read_bytes().splitlines() if line.endswith(b"}")]
         return []
 
     def members(self) -> list[int]:
-        """Their process numbers."""
+        """Return the members' process numbers."""
         return pids(self._folder / "members")
 
     async def stop(self) -> None:
-        """The controller first: it would start members again."""
+        """Stop the controller first, because it would restart members."""
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
             try:
@@ -280,7 +280,7 @@ class Program:
 
 
 class Packed:
-    """`ingeborg autoscale` as a group that is compared."""
+    """`ingeborg autoscale` as a group in the comparison."""
 
     def __init__(self, system: str, folder: Path, servers: str, group: str, topic: str, port: int) -> None:
         times = scale.TIME
@@ -309,17 +309,17 @@ class Packed:
         await self._program.start()
 
     async def tick(self) -> None:
-        """Nothing: it does all by itself. Raises ``BenchError``: it has ended."""
+        """Do nothing, because it acts on its own. Raises ``BenchError`` if it has ended."""
         self._program.check()
 
     def has_settled(self) -> bool:
-        """For longer than members are kept that are not needed."""
+        """Return whether it is unchanged for longer than it keeps unneeded members."""
         times = {note["event"]: note["unix_ms"] for note in self.notes()}
         decided_ms, settled_ms = times.get("decided", 0), times.get("settled", -1)
         return bool(settled_ms >= decided_ms and unix_ms() - decided_ms > (_DOWN_S + 2 * _LOOK_S) * 1e3)
 
     def notes(self) -> list[dict[str, Any]]:
-        """Of its journal."""
+        """Return its journal."""
         return self._program.notes()
 
     def running(self) -> int:
@@ -332,7 +332,7 @@ class Packed:
 
 
 def pids(folder: Path) -> list[int]:
-    """Of the members that run, of the scaler `processes` that has this folder."""
+    """Return the pids of the running members of the scaler `processes` with this folder."""
     found = []
     for path in folder.glob("*.json"):
         with contextlib.suppress(OSError, orjson.JSONDecodeError):

@@ -1,6 +1,6 @@
-"""The page of `bench autoscale`: what the document reports of its autoscaler beside what was found.
+"""The page of `bench autoscale`: compares the document's claims about its autoscaler with our results.
 
-Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, but for ratios of two.
+Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, except ratios of two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Json = Mapping[str, Any]
 
 P50, P90, P99, P999 = range(4)
 
-#: Of the document's text, section VI-F, by the event of the journal.
+#: From the document's text, section VI-F, by the event of the journal.
 DOCUMENT: Final = {
     "decided": "below 1 s (1,345 observations)",
     "scaled": "a part of the one before",
@@ -48,7 +48,7 @@ NAMES: Final = {
 
 
 def page(document: Json) -> str:
-    """The whole page, of what `job.digest` has found."""
+    """Return the whole page for the digest of `job.digest`."""
     times = document["time_scale"]
     lead = Html(
         "<p class=lead>An autoscaler that packs a consumer group by load (Landau et al., arXiv 2402.06085), as "
@@ -59,14 +59,14 @@ def page(document: Json) -> str:
     parts: list[Html] = []
     if document["systems"]:
         parts += [
-            _heading("Late data beside members"),
+            _heading("Late data and members"),
             _curve(document["systems"]),
             _table(document["systems"], document["runs"], times),
             _beside(document["systems"]),
             _over_time(document["over_time"]),
         ]
     parts += [
-        _heading("What the document reports, and what was found"),
+        _heading("The document's claims, and our results"),
         _claims(document),
         _capacity(document["throughput"]),
         _density(document["throughput"]),
@@ -81,7 +81,7 @@ def page(document: Json) -> str:
 
 
 def summary(document: Json) -> str:
-    """For the terminal and the documentation: tables of Markdown."""
+    """Return Markdown tables for the terminal and the documentation."""
     lines = ["# Scaling consumer groups"]
     if document["systems"]:
         lines += ["", f"Seconds as measured: one is {document['time_scale']:g} of the document's.", ""]
@@ -119,7 +119,7 @@ def _share(values: Sequence[float]) -> str:
 
 
 def _name(row: Json) -> str:
-    """Of a group, for people."""
+    """Return a group's name for readers."""
     name = NAMES[row["system"]]
     if row["system"] == KEDA:
         return f"{name}, lag {row['number']}"
@@ -130,7 +130,7 @@ def _seconds(value: float) -> str:
     return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"
 
 
-# Late data beside members
+# Late data and members
 
 
 def _curve(systems: Sequence[Json]) -> Html:
@@ -151,7 +151,7 @@ def _curve(systems: Sequence[Json]) -> Html:
         )
     )
     caption = (
-        "Seconds from when a record was to be written until it was handed on, over the members that ran on average: "
+        "Seconds from a record's due time until it was handed on, over the average number of running members: "
         "left and below is better. Means over the streams."
     )
     return plot(drawn, "curve", caption)
@@ -187,21 +187,20 @@ def _table(systems: Sequence[Json], runs: Sequence[Json], times: float) -> Html:
                 f"{seeds} streams of {lasting:.0f} s each: 32 partitions whose load changes every 3 s by up to "
                 f"{runs[0]['delta']:g} % of C (equation 15), the same for all groups. No partition has more than 5/6 "
                 "of what a member reads.",
-                f"Times are scaled 1:{times:g}: a second here is {times:g} of the document's. Programs start as fast "
-                "as they do: a new member's second or two stand for 10 to 20 s.",
-                "A run begins when its group has settled. Members are counted from when they are started until they "
-                "have ended.",
-                "Not read: when the run ended. It counts with the time until then, so such percentiles are too small.",
-                "Steps: decisions, members that have come, and hand-overs, in all measured time together, of those "
-                "that are packed.",
-                "Busiest: of all processors, the mean of the busiest run. What is far below 100 % did not bound it.",
+                f"Times are scaled 1:{times:g}: a second here is {times:g} of the document's. Programs start at their "
+                "real speed: a new member's second or two stand for 10 to 20 s.",
+                "A run begins when its group has settled. Members count from their start until they have ended.",
+                "Not read: when the run ended. Such records count with the time until then, so the percentiles are "
+                "too small.",
+                "Steps: decisions, new members, and hand-overs, in all measured time together, for the packed groups.",
+                "Busiest: of all processors, the mean of the busiest run. A value far below 100 % was no bottleneck.",
             ]
         ),
     )
 
 
 def _beside(systems: Sequence[Json]) -> Html:
-    """p99 beside that of `mend`, of groups with as many members or more."""
+    """Compare p99 of groups with at least as many members with that of `mend`."""
     ours = next((row for row in systems if row["system"] == "mend"), None)
     if ours is None:
         return Html("")
@@ -219,7 +218,7 @@ def _beside(systems: Sequence[Json]) -> Html:
         table(("", "members", "p99"), rows, "Ratios"),
         explain(
             f"mend: {ours['members'][0]:.1f} members, p99 {mine:.2f} s. Green: ten times as late or more. The document "
-            "has 217 s beside 4.52 s, 48 times, for 15 members: of a model, one stream, and of what is late at all."
+            "has 217 s and 4.52 s, 48 times, for 15 members: from a model, one stream, and only late data."
         ),
     )
 
@@ -238,13 +237,13 @@ def _over_time(rows: Sequence[Json]) -> Html:
     drawn = Drawn(
         Plot(
             title="p99 over a run",
-            description="Of the first stream, in windows of 3 s.",
+            description="For the first stream, in windows of 3 s.",
             series=series,
             x=linear(max(x for line in series for x, _ in line.points), lambda value: f"{value:g} s"),
             y=logarithmic([y for line in series for _, y in line.points if y], lambda value: f"{value:g} s"),
         )
     )
-    return plot(drawn, "over-time", "Of the first stream: p99 of what was to be written in each 3 s.")
+    return plot(drawn, "over-time", "For the first stream: p99 of the records due in each 3 s.")
 
 
 # The document's figures
@@ -254,7 +253,7 @@ def _claims(document: Json) -> Html:
     rows: list[list[str]] = []
     if document["throughput"]:
         found = ", ".join(f"{row['median'] / 1e6:.0f}" for row in document["throughput"])
-        rows.append(["Figure 13: what a consumer reads at most", "2.3 MB/s in all three", f"{found} MB/s, medians"])
+        rows.append(["Figure 13: a consumer's highest rate", "2.3 MB/s in all three", f"{found} MB/s, medians"])
     if document["steps"]:
         rows.append(["Figure 14, Δt1: until a new rate is measured", "30 s", f"{_known(document['steps'])} s"])
     for event, words in STEPS.items():
@@ -271,7 +270,7 @@ def _claims(document: Json) -> Html:
         explain(
             "The document's consumer sends to a warehouse in a cloud, and its members are pods of a Kubernetes that "
             "has to find room for them. Here a member is a process, and sends to an endpoint on the same machine. "
-            "Members hear of a change in the middle of a batch, too, and not only after two whole ones."
+            "Members learn of a change even in the middle of a batch, and not only after two whole ones."
         ),
     )
 
@@ -282,8 +281,8 @@ def _known(found: Json) -> str:
 
 _CAPACITY: Final = ("table VI", "median, MB/s", "mean, MB/s", "least", "most", "samples")
 _CAPACITY_IS: Final = (
-    "Median, least and most are of quarters of a second. The mean is of all bytes over all the time, the last second "
-    "included, in which a batch that does not fill waits."
+    "Median, least and most are of quarters of a second. The mean is of all bytes over the whole time, including "
+    "the last second, in which an incomplete batch waits."
 )
 _CHANGE: Final = ("step", "of", "count", "p50, s", "p90, s", "p99, s", "longest, s")
 
@@ -315,7 +314,7 @@ def _capacity(rows: Sequence[Json] | None) -> Html:
         return Html("")
     return panel(
         "Table VI: one member at its fastest",
-        table(_CAPACITY, _capacities(rows), "What a member reads"),
+        table(_CAPACITY, _capacities(rows), "A member's rate"),
         explain(_CAPACITY_IS),
     )
 
@@ -326,7 +325,7 @@ def _steps(rows: Sequence[Json] | None) -> Html:
     return panel(
         "Steps of a change",
         table(_CHANGE, _changes(rows), "Seconds of each step"),
-        explain("As the controller's journal has them. delta: by how much sizes change, in per cent of C."),
+        explain("From the controller's journal. delta: greatest change of a size, in per cent of C."),
     )
 
 
@@ -342,7 +341,7 @@ def _density(rows: Sequence[Json] | None) -> Html:
         series.append(Series(f"test {row['test']}", points, index))
     drawn = Drawn(
         Plot(
-            title="Figure 13: what one member reads",
+            title="Figure 13: one member's rate",
             description="Shares of the samples, in steps of 10 MB/s.",
             series=series,
             x=linear(max(x for line in series for x, _ in line.points), lambda value: f"{value:g} MB/s"),
@@ -357,7 +356,7 @@ def _monitor(found: Json | None) -> Html:
         return Html("")
     drawn = Drawn(
         Plot(
-            title="Figure 14, Δt1: what the monitor says",
+            title="Figure 14, Δt1: the monitor's values",
             description="Bytes a second over seconds, while the load steps between two rates every 40 s.",
             series=[Series("measured", [(x, y) for x, y in found["series"]], 0)],
             x=linear(max(x for x, _ in found["series"]), lambda value: f"{value:g} s"),

@@ -1,13 +1,13 @@
-"""How long each step of a change takes (figures 14 to 17).
+"""The time of each step of a change (figures 14 to 17).
 
-Owns: what the controller is told, and when. Must never: decide anything.
+Owns: the controller's input, and its timing. Must never: decide anything.
 
-As in the document (section VI-F) the monitor is replaced by streams of measurements, with small and with great changes,
-and the algorithm is MWF. What follows is real: the controller, its members as processes, Kafka. Members read all the
-time, as fast as they may, so each change finds them in the middle of a batch. The next measurement comes when the
-change before has settled; the document waits. The controller's own times are in its journal.
+As in the document (section VI-F), streams of measurements with small and large changes replace the monitor, and the
+algorithm is MWF. The rest is real: the controller, its members as processes, Kafka. Members read all the time at their
+permitted speed, so each change finds them in the middle of a batch. The next measurement comes when the previous change
+has settled; the document waits. The controller's own times are in its journal.
 
-How soon a monitor knows of a change is measured by itself: what is written into one topic doubles, again and again.
+A separate experiment measures how soon a monitor knows of a change: the rate into one topic doubles, again and again.
 """
 
 from __future__ import annotations
@@ -33,21 +33,23 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.bench.packing import streams
 
 DELTAS: Final = (5.0, 25.0)
-#: Of each delta.
+#: Duration for each delta.
 SECONDS: Final = 240.0
 JOURNALS, STEPS = "changes", "steps"
 """Folders of rows."""
 
-#: Members are held to ``scale.CONSUMED``, and their batches are so many bytes that they fill as fast as the document's.
+#: ``scale.CONSUMED`` limits the members' speed, and the size of their batches makes them fill as fast as the
+#: document's.
 _BATCH_BYTES: Final = int(scale.CONSUMED * 5.0 / 2.3)
-#: In each partition at the start: more than a member reads of it in all the time.
+#: Bytes in each partition at the start: more than a member reads from it in the whole time.
 _BACKLOG_BYTES: Final = int(scale.CONSUMED * SECONDS * 0.6)
-#: A measurement that changes nothing is followed by the next after so many seconds: more than a look of the controller.
+#: After a measurement that changes nothing, the next one follows after this time, in seconds: more than the
+#: controller's check interval.
 _QUIET_S: Final = 1.5
-#: A change that has not settled by then, seconds.
+#: Time limit for a change to settle, in seconds.
 _CHANGE_S_MAX: Final = 60.0
 
-#: Steps of the load: bytes a second, each for a while that is longer than the monitor's window.
+#: Steps of the load: bytes a second, each held for longer than the monitor's window.
 STEP_RATES: Final = (50_000.0, 100_000.0, 50_000.0, 100_000.0, 50_000.0)
 STEP_S: Final = 40.0
 
@@ -84,7 +86,7 @@ port = -1
 async def _program(
     name: str, partitions: int, servers: str, out: Path, part: str, wait_s: float
 ) -> AsyncIterator[tuple[Program, str, str]]:
-    """A program of the autoscaler's, its group and its topic."""
+    """Run a program of the autoscaler; yield it, its group and its topic."""
     folder = out / "work" / name
     folder.mkdir(parents=True, exist_ok=True)
     topic, group = f"{name}-{time.time_ns()}", f"group-{name}-{time.time_ns()}"
@@ -111,10 +113,10 @@ async def _program(
 
 
 async def changes(delta: float, servers: str, out: Path, seconds: float = SECONDS) -> dict[str, Any]:
-    """A stream of measurements, each followed by the change that it leads to. Returns the facts."""
+    """Send a stream of measurements, each after the change of the previous one. Return the facts."""
     name = f"delta-{delta:g}"
     (out / JOURNALS).mkdir(exist_ok=True)
-    # Batches are sent when they are full, and not by time.
+    # Members send batches when they are full, and not by time.
     async with _program(name, scale.PARTITIONS, servers, out, "controller", 10.0) as (program, group, topic):
         producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "acks": "1"})
         await asyncio.to_thread(_fill, producer, topic)
@@ -160,12 +162,12 @@ async def _until(program: Program, event: str, before: int, most_s: float) -> No
     while all(note["event"] != event for note in program.notes()[before:]):
         program.check()
         if time.monotonic() > until_s:
-            raise BenchError(f"the controller has not come to: {event}, in {most_s:g} s")
+            raise BenchError(f"the controller has not reached {event} in {most_s:g} s")
         await asyncio.sleep(0.05)
 
 
 async def _settled(program: Program, before: int) -> None:
-    """Until what the measurement has led to is over."""
+    """Wait until the change that the measurement caused is over."""
     quiet_s = time.monotonic() + _QUIET_S
     while time.monotonic() < quiet_s:
         program.check()
@@ -177,7 +179,7 @@ async def _settled(program: Program, before: int) -> None:
 
 
 async def steps(servers: str, out: Path) -> dict[str, Any]:
-    """What the monitor says while the load of one partition steps. Returns the facts."""
+    """Record the monitor's values while the load of one partition steps. Return the facts."""
     (out / STEPS).mkdir(exist_ok=True)
     async with _program("steps", 1, servers, out, "monitor", 1.0) as (program, group, topic):
         load = Load([[rate] for rate in STEP_RATES], STEP_S, scale.RECORD_BYTES, 1)
@@ -187,7 +189,7 @@ async def steps(servers: str, out: Path) -> dict[str, Any]:
                 "bootstrap.servers": servers,
                 "group.id": f"{group}-reader",
                 "auto.offset.reset": "earliest",
-                # The monitor makes the topic; a consumer looks for one that is not there yet each five minutes.
+                # The monitor makes the topic; a consumer checks for a missing topic only every five minutes.
                 "topic.metadata.refresh.interval.ms": 500,
             }
         )

@@ -1,9 +1,9 @@
-"""How fast one member reads, under the document's three conditions (table VI).
+"""The speed of one member under the document's three conditions (table VI).
 
-Owns: the conditions, and what a member handed on when. Must never: hold a member to a speed.
+Owns: the conditions, and the times when a member handed on data. Must never: limit a member's speed.
 
-Topics are filled before the member starts. It is the autoscaler's own, with the document's batch of 5 MB and 1 s, and
-hands on to an HTTP endpoint as the document's does to its warehouse. Nothing is scaled down.
+Topics are full before the member starts. It is the autoscaler's own, with the document's batch of 5 MB and 1 s. It
+hands on to an HTTP endpoint, as the document's does to its warehouse. Nothing is scaled down.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ingeborg.bench.autoscale.members import Program
 from ingeborg.bench.autoscale.topics import delete_topic, make_topic
 from ingeborg.bench.errors import BenchError
 
-#: Of each record's value.
+#: Bytes of each record's value.
 RECORD_BYTES: Final = 1_000
 REPEATS: Final = 3
 ROWS: Final = "throughput"
@@ -72,13 +72,13 @@ CONDITIONS: Final = (
 
 
 def shares(condition: Condition) -> list[int]:
-    """Partitions of each topic."""
+    """Return the partitions of each topic."""
     count, more = divmod(condition.partitions, condition.tables)
     return [count + (table < more) for table in range(condition.tables)]
 
 
 async def run(condition: Condition, repeat: int, servers: str, out: Path) -> dict[str, Any]:
-    """Fill the topics, and have one member read all of it. Returns the facts; rows are in ``ROWS``."""
+    """Fill the topics, and have one member read everything. Return the facts; the rows are in ``ROWS``."""
     name = f"test-{condition.number}-{repeat}"
     folder = out / "work" / name
     folder.mkdir(parents=True, exist_ok=True)

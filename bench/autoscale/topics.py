@@ -1,4 +1,4 @@
-"""Topics of a run, and what a group is asked for.
+"""The topics of a run, and the settings of a group.
 
 Owns: the calls to Kafka's administration. Must never: leave a topic behind that could be removed.
 """
@@ -15,21 +15,22 @@ _TIMEOUT_S: Final = 30.0
 
 
 def make_topic(admin: AdminClient, topic: str, partitions: int) -> None:
-    """Where nothing is deleted before it is read, however late that is."""
+    """Make a topic from which nothing is deleted before it is read, even if very late."""
     settings = {"retention.ms": "-1", "retention.bytes": "-1"}
     for future in admin.create_topics([NewTopic(topic, partitions, 1, config=settings)]).values():
         future.result(_TIMEOUT_S)
 
 
 def delete_topic(admin: AdminClient, topic: str) -> None:
-    """If it can be."""
+    """Delete the topic if possible."""
     for future in admin.delete_topics([topic]).values():
         with contextlib.suppress(KafkaException):
             future.result(_TIMEOUT_S)
 
 
 def hurry(admin: AdminClient, group: str, heartbeat_s: float) -> None:
-    """Members of Kafka's new protocol hear of a change with a heartbeat, each 5 s by default."""
+    """Shorten the group's heartbeat: members of Kafka's new protocol learn of a change with one, by default every 5
+    s."""
     entry = ConfigEntry(
         "consumer.heartbeat.interval.ms", str(int(heartbeat_s * 1e3)), incremental_operation=AlterConfigOpType.SET
     )

@@ -1,9 +1,9 @@
-"""One run of the comparison: a group, a stream, and what came when.
+"""One run of the comparison: a group, a stream, and the arrivals.
 
 Owns: the order of a run, and its files. Must never: compute a percentile.
 
-A run begins when the group has settled under the stream's first measurement, so that nobody pays for the start of the
-whole. Members that are started later count from their start, and so does what waits for them.
+A run begins when the group has settled under the stream's first measurement, so the start of the group does not count.
+Members that start later count from their start, and so does data that waits for them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.bench.packing import streams
 
 ARRIVALS, RUNNING, JOURNALS, FACTS = "arrivals", "running", "journals", "runs"
-"""Folders of rows; a file for each unit."""
+"""Folders of rows; one file for each unit."""
 
-#: Seconds until a group has to have settled, and what was written until then has to be read.
+#: Seconds within which a group has to settle, and to read what was written until then.
 _SETTLE_S_MAX: Final = 80.0
-#: A group whose number follows the load gets it bit by bit, as if it had grown: all at once would be a flood that takes
-#: more members than it takes later. Seconds.
+#: A group whose number follows the load gets the load bit by bit, as if it had grown: all at once would be a flood that
+#: needs more members than the group needs later. In seconds.
 _RAMP_S: Final = 20
-#: Latencies below this are those of a group that has caught up, seconds.
+#: Below this latency a group has caught up, in seconds.
 _CAUGHT_UP_S: Final = 1.0
-#: After the stream's end what is on its way is waited for, seconds.
+#: Time to wait for data under way after the stream's end, in seconds.
 _AFTER_S: Final = 5.0
 _TICK_S: Final = 0.02
 _LOOK_S: Final = 0.25
@@ -46,24 +46,25 @@ _TIMEOUT_S: Final = 30.0
 
 
 def stream_of(seed: int, iterations: int, delta: float = scale.DELTA) -> list[list[float]]:
-    """Bytes a second of each partition, one row for each measurement (equation 15; sizes are kept at C at most).
-    ``delta``: by how much one changes between two, per cent of C."""
+    """Return bytes a second of each partition, one row for each measurement (equation 15; sizes stay at C or below).
+    ``delta``: the greatest change between two, in per cent of C."""
     rows = streams.drawn(scale.PARTITIONS, iterations, delta, seed)
     return [[size / streams.CAPACITY * scale.MOST for size in row] for row in rows]
 
 
 def path_of(out: Path, kind: str, unit: Unit) -> Path:
-    """Of a unit's rows."""
+    """Return the path of a unit's rows."""
     return out / kind / f"{unit.name}.jsonl"
 
 
 def kept(unit: Unit, out: Path) -> bool:
-    """It has been run: its facts are written last."""
+    """Return whether the unit has run: its facts are written last."""
     return path_of(out, FACTS, unit).is_file()
 
 
 async def run(unit: Unit, servers: str, out: Path, iterations: int, delta: float = scale.DELTA) -> dict[str, Any]:
-    """The run. Returns its facts. Raises ``BenchError``: a program of the group has ended, or it does not settle."""
+    """Run the unit and return its facts. Raises ``BenchError`` if a program of the group has ended, or it does not
+    settle."""
     folder = out / "work" / unit.name
     folder.mkdir(parents=True, exist_ok=True)
     for kind in (ARRIVALS, RUNNING, JOURNALS, FACTS):
@@ -121,7 +122,7 @@ def _group(
 
 
 def _busy(before: Any, after: Any) -> float:
-    """Of all processors, per cent of the time between the two."""
+    """Return how busy all processors were between the two times, in per cent."""
     idle, whole = (
         sum(getattr(after, name, 0.0) - getattr(before, name, 0.0) for name in names)
         for names in (("idle", "iowait"), before._fields)
@@ -148,7 +149,7 @@ class _Run:
         self._stream = stream
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "acks": "1"})
         self._value = b"x" * scale.RECORD_BYTES
-        #: When each record of each partition was to be written; a record's place is its offset.
+        #: The due time of each record of each partition; a record's place is its offset.
         self._sent: list[list[int]] = [[] for _ in range(scale.PARTITIONS)]
         self._looked_s = 0.0
         self._late_ms_max = 0
@@ -190,8 +191,8 @@ class _Run:
         }
 
     async def _settle(self) -> float:
-        """Under the first measurement, until the group is as it is to be, and has caught up. A group whose number does
-        not follow the load need not catch up: it may never do so, so it gets nothing to read before."""
+        """Wait under the first measurement until the group is as it should be, and has caught up. A group whose number
+        does not follow the load does not have to catch up: it may never do so, so it gets nothing to read before."""
         begun_s = time.monotonic()
         scales = not isinstance(self._group, Fixed)
         ramp = [
@@ -238,7 +239,7 @@ class _Run:
             await asyncio.sleep(_TICK_S)
 
     async def _look(self) -> bool:
-        """Some times a second: how many run, and what the group itself has to do. True: now."""
+        """If it is time, let the group do its own work and note how many members run. Return whether it was time."""
         now_s = time.monotonic()
         if now_s - self._looked_s < _LOOK_S:
             return False

@@ -1,6 +1,6 @@
-"""What is run: which streams, how many of them, and which algorithms.
+"""The plan: the streams, their number, and the algorithms.
 
-Owns: the plan, cut into units that are run and kept each by itself. Must never: run anything.
+Owns: the plan, split into units that are run and stored separately. Must never: run anything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ingeborg.protocol.hashes import SLOTS
 
 DELTAS: Final = (0.0, 5.0, 10.0, 15.0, 20.0, 25.0)
 
-#: Of which the document prints figures.
+#: The deltas for which the document prints figures.
 ENDS: Final = (5.0, 25.0)
 
 #: Measurements of a stream (section VI-B), and of the comparison with Kafka's assignment (VI-C).
@@ -26,40 +26,42 @@ LATENCY_COUNT: Final = 100
 LATENCY_DELTA: Final = 5.0
 LATENCY_ITEMS: Final = 32
 
-#: Seeds of the document's own streams, and of what is looked at besides.
+#: Seeds of the document's own streams, and of the additional ones.
 SEEDS: Final = 30
 FEW_SEEDS: Final = 5
 
-#: The optimum is looked for in every so many-th measurement of so many streams of a delta.
+#: The solver searches for the optimum in one of ``OPTIMUM_EVERY`` measurements of ``OPTIMUM_SEEDS`` streams of each
+#: delta.
 OPTIMUM_EVERY: Final = 10
 OPTIMUM_SEEDS: Final = 3
 
-#: A decision that is timed is made so often.
+#: Tries of each timed decision.
 TIMED_TRIES: Final = 3
 
-#: Whose latencies are looked at, beside equal numbers of items for each number of consumers.
+#: Algorithms whose latencies are measured, in addition to equal numbers of items for each number of consumers.
 LATENCY_OF: Final = ("MWF", "BFD", "mend")
 
 
 def relabelled(instance: Instance) -> Work:
-    """BFD, with the numbers of bins that fit the former packing best: what a choice of names alone is worth."""
+    """Pack with BFD, then number the bins to fit the previous packing best: this shows what the choice of names alone
+    is worth."""
     where = yield from DOCUMENT["BFD"](instance)
     return relabel(instance, where)
 
 
 ALGORITHMS: Final[Mapping[str, Algorithm]] = {**DOCUMENT, "BFD relabelled": relabelled, "mend": mend}
 
-#: Those that take items as they come (section II-B). The document does not say in which order that is. By chance, its
-#: figures' orders are found again; always the same, with the choice of new bins of section VI-A, less moves.
+#: Algorithms that take items as they come (section II-B). The document does not say in which order. A random order
+#: gives the orders in its figures; always the same order, with the choice of new bins of section VI-A, moves less.
 ONLINE: Final = ("NF", "FF", "BF", "WF")
 
-#: Of very many items.
+#: Algorithms for a very large number of items.
 FEW_ALGORITHMS: Final = ("NFD", "BFD", "MWF", "MBF", "MWFP", "MBFP", "mend")
 
 
 @dataclass(frozen=True)
 class Case:
-    """Streams that differ in their delta and their seed only. ``exponent``: of topics that are hashed to slots; 0: the
+    """Streams that differ only in their delta and their seed. ``exponent``: for topics that are hashed to slots; 0: the
     document's streams."""
 
     name: str
@@ -72,21 +74,21 @@ class Case:
     exponent: float = 0.0
     algorithms: tuple[str, ...] = tuple(ALGORITHMS)
     shuffled: bool = True
-    """Items come to the ``ONLINE`` algorithms in an order of chance; else in that of their numbers."""
+    """Items come to the ``ONLINE`` algorithms in random order; otherwise in the order of their numbers."""
     optimum: bool = False
-    """The fewest bins that will do are looked for, too."""
+    """Whether to search for the optimum, the fewest sufficient bins."""
     timed: bool = False
-    """Each decision is timed, too, in the slices in which a broker would do it."""
+    """Whether to time each decision, in the slices in which a broker would make it."""
 
     def stream(self, delta: float, seed: int) -> Iterator[list[float]]:
-        """One of them."""
+        """Return one stream."""
         if self.exponent:
             return hashed(self.exponent, self.count, delta, seed)
         return drawn(self.items, self.count, delta, seed, self.reading, self.start)
 
 
 def cases(seeds: int) -> list[Case]:
-    """Everything, with so many seeds for the document's own streams."""
+    """Return all cases, with ``seeds`` seeds for the document's own streams."""
     few = min(seeds, FEW_SEEDS)
     large = {"deltas": ENDS, "count": 10, "seeds": 1, "algorithms": FEW_ALGORITHMS, "timed": True}
     return [
@@ -109,8 +111,8 @@ def cases(seeds: int) -> list[Case]:
 
 @dataclass(frozen=True)
 class Unit:
-    """What one process runs at a time, and keeps in a file of its own. ``case``: ``None`` is the comparison with equal
-    numbers of items."""
+    """The work that one process does at a time and stores in its own file. ``case``: ``None`` is the comparison with
+    equal numbers of items."""
 
     case: Case | None
     delta: float
@@ -118,12 +120,12 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """Return the name of its files."""
         return f"{self.case.name if self.case else 'latency'} d{self.delta:g} s{self.seed}".replace(" ", "-")
 
 
 def units(seeds: int) -> list[Unit]:
-    """The whole plan; those that take longest first, so that both ends of it end together."""
+    """Return the whole plan, longest units first, so that all processes end at about the same time."""
     found = [
         Unit(case, delta, seed) for case in cases(seeds) for delta in case.deltas for seed in range(1, case.seeds + 1)
     ]

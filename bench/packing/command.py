@@ -1,6 +1,6 @@
-"""`bench packing`: the document's evaluation of its algorithms, and ours, run again.
+"""`bench packing`: repeats the document's evaluation of its algorithms, and evaluates ours.
 
-Owns: its arguments, the processes that run the plan, and what is said meanwhile.
+Owns: its arguments, the processes that run the plan, and the progress output.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ DIGEST, TIMES = "packing.json.xz", "times.json"
 PAGE, SUMMARY = "report.html", "summary.md"
 
 NOT_IN_ROWS = ("command.py", "job.py", "page.py", "scores.py")
-"""Sources that only look at rows."""
+"""Sources that only read rows."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     command = commands.add_parser(
         "packing",
-        help="how well do the algorithms pack that scale consumer groups?",
+        help="how well do the algorithms that scale consumer groups pack?",
         description="Run every algorithm that packs a group's load over streams of measurements, as the document "
-        "(arXiv 2402.06085) evaluates them, digest what they did with Spark, and write one page. What DIR holds "
-        f"already is not run again. The same seeds give the same {DIGEST}. Ten minutes of two cores.",
+        "(arXiv 2402.06085) evaluates them, digest the results with Spark, and write one page. Finished units in DIR "
+        f"do not run again. The same seeds give the same {DIGEST}. Ten minutes of two cores.",
     )
     command.add_argument(
-        "--out", required=True, metavar="DIR", help="where rows, digest and page go; made if not there"
+        "--out", required=True, metavar="DIR", help="where rows, digest and page go; created if missing"
     )
     command.add_argument(
-        "--seeds", type=int, default=SEEDS, metavar="N", help="streams of a kind (default: %(default)s)"
+        "--seeds", type=int, default=SEEDS, metavar="N", help="streams of each kind (default: %(default)s)"
     )
     units.add_processes(command, "streams")
     command.add_argument(
         "--optimum",
         metavar="PYTHON",
-        help="also look for the optimum, with the OR-tools of this interpreter (make optimum prepares one)",
+        help="also search for the optimum, with the OR-tools of this interpreter (make optimum prepares one)",
     )
     command.add_argument(
-        "--again", action="store_true", help=f"only make the page again, of the {DIGEST} and {TIMES} that DIR holds"
+        "--again", action="store_true", help=f"only rebuild the page from the {DIGEST} and {TIMES} in DIR"
     )
     command.set_defaults(command=_packing)
 
@@ -92,7 +92,7 @@ def _pages(out: Path) -> None:
 
 
 def sources() -> str:
-    """A fingerprint of what decides what is in the rows: the algorithms, and the plan."""
+    """Return a fingerprint of everything that determines the rows: the algorithms, and the plan."""
     return units.fingerprint((Path(groups.__path__[0]), Path(__file__).parent), NOT_IN_ROWS)
 
 

@@ -1,6 +1,6 @@
 """The PySpark job: from the rows of all streams to the figures of the page.
 
-Owns: every figure but those of a single stream. Must never: draw anything.
+Owns: every figure except those of a single stream. Must never: draw anything.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ _LATENCIES = (
 )
 _TIMES = "case string, delta double, algorithm string, form string, number int, ms double, slice_ms double"
 
-#: Spark's: all cores, and enough for the rows of a thousand seeds.
+#: Spark's options: all cores, and enough memory for the rows of a thousand seeds.
 MASTER, MEMORY = "local[*]", "4g"
 
-#: Of whom figure 5 is drawn.
+#: Algorithms in figure 5.
 HISTOGRAMS = ("MWF", "kd_27", "mend")
 
-#: Beside which algorithms the product's own is put.
+#: Algorithms to compare with the product's own.
 BESIDE = ("MWF", "MWFP", "NFD", "MBF", "MBFP", "BFD")
 
 
 def digest(out: Path) -> tuple[Json, list[Json]]:
-    """Of everything below ``out``, in a session of its own."""
+    """Digest everything below ``out``, in a separate session."""
     with local_session(MASTER, MEMORY, out / "spark.log") as spark:
         return figures(spark, out)
 
 
 def figures(spark: SparkSession, out: Path) -> tuple[Json, list[Json]]:
-    """Of everything below ``out``: what the seeds decide, and how long it took."""
+    """Digest everything below ``out``: the figures that the seeds determine, and the times."""
 
     def rows(kind: str, schema: str) -> DataFrame | None:
         folder = out / kind
@@ -69,7 +69,7 @@ def figures(spark: SparkSession, out: Path) -> tuple[Json, list[Json]]:
 
 
 def _decisions(streams: DataFrame) -> DataFrame:
-    """A row for each decision: how many bins, beside the fewest of the document's algorithms (equation 28)."""
+    """Return a row for each decision: its number of bins, and the fewest of the document's algorithms (equation 28)."""
     each = streams.select(
         "case",
         "items",
@@ -84,7 +84,7 @@ def _decisions(streams: DataFrame) -> DataFrame:
 
 
 def _by_stream(decisions: DataFrame) -> list[Json]:
-    """Cardinal bin score and mean Rscore (equations 28 and 29) of each stream."""
+    """Return the cardinal bin score and the mean Rscore (equations 28 and 29) of each stream."""
     excess = F.when(F.col("fewest") > 0, (F.col("bins") - F.col("fewest")) / F.col("fewest")).otherwise(0.0)
     table = decisions.groupBy("case", "items", "delta", "seed", "algorithm").agg(
         F.avg(excess).alias("cbs"),
@@ -96,7 +96,7 @@ def _by_stream(decisions: DataFrame) -> list[Json]:
 
 
 def _scores(streams: Sequence[Json]) -> list[Json]:
-    """Over the seeds, with intervals; and how far an algorithm is from the product's own, stream by stream."""
+    """Return the scores over the seeds, with intervals, and the difference to the product's own, stream by stream."""
     by_key: dict[tuple[str, float, str], dict[int, Json]] = defaultdict(dict)
     for row in streams:
         by_key[row["case"], row["delta"], row["algorithm"]][row["seed"]] = row
@@ -118,7 +118,7 @@ def _scores(streams: Sequence[Json]) -> list[Json]:
 
 
 def columns(rows: Sequence[Json]) -> Json:
-    """The same rows as the names of their values, once, and the values."""
+    """Return the rows in columns: the names of their values once, and the values."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {"names": names, "rows": [[row.get(name) for name in names] for row in rows]}
 
@@ -128,7 +128,7 @@ def _rounded(values: Iterable[float]) -> list[float]:
 
 
 def _optimum(decisions: DataFrame, optima: DataFrame | None) -> Json | None:
-    """How far each algorithm is from the optimum where that is known, and how often it is."""
+    """Return how far each algorithm is from the optimum where it is known, and how often the algorithm reaches it."""
     if optima is None:
         return None
     looked_at = decisions.where(F.col("number") % OPTIMUM_EVERY == 0)
@@ -157,7 +157,7 @@ def _optimum(decisions: DataFrame, optima: DataFrame | None) -> Json | None:
 
 
 def _latency(rows: DataFrame | None) -> list[Json]:
-    """Over the seeds. The histogram is the mean of the streams'."""
+    """Return the latencies over the seeds. The histogram is the mean of the streams'."""
     if rows is None:
         return []
     by_algorithm: dict[str, list[Json]] = defaultdict(list)
@@ -182,13 +182,13 @@ def _latency(rows: DataFrame | None) -> list[Json]:
 
 
 def _place(entry: Json) -> tuple[int, int, str]:
-    """The algorithms, then Kafka's assignment by its number of consumers."""
+    """Return the sort key: the algorithms, then Kafka's assignment by its number of consumers."""
     name = entry["algorithm"]
     return (1, int(name.removeprefix("kd_")), "") if name.startswith("kd_") else (0, 0, name)
 
 
 def _times(rows: DataFrame | None) -> list[Json]:
-    """How long decisions took: the median and the longest, without the first of a stream, which packs everything."""
+    """Return the median and the longest time of decisions, without the first of a stream, which packs everything."""
     if rows is None:
         return []
     table = (

@@ -1,10 +1,10 @@
-"""How late data is read, as the document models it (section VI-C, equations 16 to 27).
+"""The latency of reading, as the document models it (section VI-C, equations 16 to 27).
 
-Owns: the two queues of each consumer, and the distribution of latencies. Must never: decide who reads what.
+Owns: the two queues of each consumer, and the distribution of latencies. Must never: decide which consumer reads what.
 
-A consumer has a *fixed* queue, of what it has read before, and a *rebalanced* one, of what is new to it, and stands
-still for ``PAUSE_S``. In an iteration every latency is a straight line over the bytes, so a distribution is kept as
-pieces: from one latency to another, so many bytes, evenly.
+A consumer has a *fixed* queue, with items that it read before, and a *rebalanced* queue, with items that are new to it.
+It pauses for ``PAUSE_S``. In an iteration every latency is a straight line over the bytes. So this module stores a
+distribution as pieces: a number of bytes, spread evenly from one latency to another.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ingeborg.bench.packing.streams import CAPACITY
 ITERATION_S: Final = 30.0
 PAUSE_S: Final = 5.0
 
-#: What a consumer reads at most: a bin's capacity leaves it room to catch up (section VI-C: C = 5/6 of it).
+#: A consumer's highest rate: a bin's capacity leaves it room to catch up (section VI-C: C = 5/6 of this).
 CONSUMED: Final = CAPACITY * ITERATION_S / (ITERATION_S - PAUSE_S)
 
 PERCENTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 
-#: Of the histograms, in seconds: each as wide as this, up to the last, which takes the rest.
+#: Seconds of a step of the histograms; the last step takes the rest.
 STEP_S: Final = 0.5
 STEPS: Final = 100
 
 
 class Piece(NamedTuple):
-    """So many bytes, whose latencies go evenly from one to the other, in seconds."""
+    """A number of bytes whose latencies are spread evenly from one to the other, in seconds."""
 
     low: float
     high: float
@@ -38,8 +38,8 @@ class Piece(NamedTuple):
 
 
 class Latencies(NamedTuple):
-    """A distribution. ``over_all``, ``over_positive``: percentiles (``PERCENTILES``), of all bytes and of those that
-    were late; ``late``: how large a part that is; ``histogram``: of the late, in ``STEPS`` steps."""
+    """A distribution. ``over_all``, ``over_positive``: percentiles (``PERCENTILES``) of all bytes and of the late ones;
+    ``late``: the share of late bytes; ``histogram``: of the late bytes, in ``STEPS`` steps."""
 
     late: float
     over_all: list[float]
@@ -49,7 +49,7 @@ class Latencies(NamedTuple):
 
 
 def by_count(items: int, consumers: int, seed: int) -> list[int]:
-    """Kafka's assignment: equal numbers of items, by chance, for ever (``kd_k`` in section VI-C)."""
+    """Return Kafka's assignment: equal numbers of items, at random, forever (``kd_k`` in section VI-C)."""
     order = list(range(items))
     random.Random(f"kd {seed}").shuffle(order)
     where = [NOWHERE] * items
@@ -59,8 +59,8 @@ def by_count(items: int, consumers: int, seed: int) -> list[int]:
 
 
 def latencies(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[int]]) -> Latencies:
-    """Of a stream whose items were read as the assignments say, one for each measurement. What is read for the first
-    time is not rebalanced: the pause is that of an assignment that changes."""
+    """Return the latencies of a stream whose items are read according to the assignments, one for each measurement.
+    Items that are read for the first time are not rebalanced: only a changed assignment pauses."""
     pieces: list[Piece] = []
     behind: dict[int, float] = {}  # by consumer, in seconds, at the end of an iteration (equation 20)
     former: Sequence[int] = ()
@@ -76,7 +76,7 @@ def latencies(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[
             read = min(CONSUMED, written) if moved else CONSUMED
             begin = behind.get(consumer, 0.0)
             if written:
-                # (19) times (21): the line's rise over an iteration.
+                # Equation 19 times equation 21: the line's rise over an iteration.
                 end = begin + ITERATION_S * (written / read - 1.0)
                 pieces += _above_zero(begin, end, ITERATION_S * written)
                 now_behind[consumer] = max(0.0, end)
@@ -89,7 +89,7 @@ def latencies(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[
 
 
 def _above_zero(begin: float, end: float, weight: float) -> Iterable[Piece]:
-    """A line, as far as it is above 0, and what is left as 0 (equations 22 and 27)."""
+    """Yield the part of a line above 0, and the rest as 0 (equations 22 and 27)."""
     low, high = min(begin, end), max(begin, end)
     if low >= 0.0:
         yield Piece(low, high, weight)
@@ -102,7 +102,7 @@ def _above_zero(begin: float, end: float, weight: float) -> Iterable[Piece]:
 
 
 def distribution(pieces: Sequence[Piece]) -> Latencies:
-    """Of all pieces together."""
+    """Return the distribution of all pieces together."""
     total = sum(piece.weight for piece in pieces)
     late = [piece for piece in pieces if piece.high > 0.0]
     positive = sum(piece.weight for piece in late)
@@ -126,8 +126,8 @@ def distribution(pieces: Sequence[Piece]) -> Latencies:
 
 
 def _above(pieces: Sequence[Piece], weights: Sequence[float]) -> list[float]:
-    """For each weight the latency that so many bytes are above; 0 where fewer are late at all."""
-    changes: list[tuple[float, float, float]] = []  # at a latency, from the top: the density's change, what is there
+    """Return for each weight the latency that this number of bytes exceeds; 0 if fewer bytes are late."""
+    changes: list[tuple[float, float, float]] = []  # latency, from the top; the density's change; bytes at this latency
     for low, high, weight in pieces:
         if high > low:
             density = weight / (high - low)
@@ -155,12 +155,12 @@ def _above(pieces: Sequence[Piece], weights: Sequence[float]) -> list[float]:
 
 
 def mean_consumers(assignments: Sequence[Sequence[int]]) -> float:
-    """The operational cost (figure 6)."""
+    """Return the operational cost (figure 6)."""
     return sum(len(set(where)) for where in assignments) / len(assignments)
 
 
 def summary(one: Latencies, consumers: float) -> Mapping[str, object]:
-    """As a row, rounded to what a reader can use."""
+    """Return it as a row, rounded to a useful precision."""
     return {
         "consumers": round(consumers, 3),
         "late": round(one.late, 6),

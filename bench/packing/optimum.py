@@ -1,6 +1,6 @@
-"""The fewest bins that will do, by a solver in a process of its own (`optimum_program.py`).
+"""The fewest sufficient bins, from a solver in a separate process (`optimum_program.py`).
 
-Owns: the questions that settle an optimum.
+Owns: the questions that determine an optimum.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Solver(Asked):
         )
 
     def fits(self, sizes: Sequence[float], capacity: float, bins: int) -> bool | None:
-        """Do the items fit into so many bins? ``None``: the solver does not know within its effort."""
+        """Return whether the items fit into ``bins`` bins; ``None``: the solver does not know within its effort."""
         found: bool | None = self.ask({"sizes": list(sizes), "capacity": capacity, "bins": bins})
         return found
 
     def fewest(self, sizes: Sequence[float], capacity: float, lower: int, upper: int) -> int | None:
-        """The optimum, which is known to lie between the two; ``None``: not known within the solver's effort."""
+        """Return the optimum, which lies between the two; ``None``: the solver does not know within its effort."""
         while upper > lower:
             fits = self.fits(sizes, capacity, upper - 1)
             if fits is None:

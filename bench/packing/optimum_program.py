@@ -1,10 +1,10 @@
-"""Asks OR-tools' CP-SAT whether items fit into so many bins: a program of its own, in an environment of its own.
+"""Ask OR-tools' CP-SAT whether items fit into a number of bins. A separate program in a separate environment.
 
-Owns: the question as the solver is asked it. Must never: take an answer that is not proven for one that is.
+Owns: the form of the question for the solver. Must never: treat an unproven answer as proven.
 
-A line of standard input is ``{"sizes": [...], "capacity": C, "bins": n}``; a line of the answer is ``true``, ``false``,
-or ``null`` where the solver does not know within its effort. OR-tools wants an older Protocol Buffers than an endpoint
-does, so it cannot be installed beside one; nothing else of the project is imported here.
+A line of standard input is ``{"sizes": [...], "capacity": C, "bins": n}``. A line of output is ``true`` or ``false``,
+or ``null`` if the solver does not know within its effort. OR-tools needs an older Protocol Buffers than an endpoint
+does, so both cannot be in one environment. This program imports nothing else of the project.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Final
 
 from ortools.sat.python import cp_model
 
-#: The solver calculates in whole numbers: so many to a capacity. Sizes are rounded down, so that what it proves is
-#: true of the sizes themselves.
+#: Units of a capacity: the solver calculates in whole numbers. Sizes are rounded down, so that its proofs hold for the
+#: sizes themselves.
 UNITS: Final = 1_000_000
 
-#: How long it may try, in its own deterministic seconds: the same on every machine.
+#: Limit of the solver's effort, in its own deterministic seconds: the same on every machine.
 EFFORT: Final = 2.0
 
 
 def fits(sizes: list[float], capacity: float, bins: int) -> bool | None:
-    """Do the items fit into so many bins? ``None``: not known within ``EFFORT``. An item that is greater than a
-    capacity takes a bin of its own."""
+    """Return whether the items fit into ``bins`` bins; ``None``: unknown within ``EFFORT``. An item that is larger than
+    a capacity takes its own bin."""
     units = [min(UNITS, math.floor(size / capacity * UNITS)) for size in sizes]
     items = sorted((unit for unit in units if unit > 0), reverse=True)
     model = cp_model.CpModel()
@@ -35,7 +35,7 @@ def fits(sizes: list[float], capacity: float, bins: int) -> bool | None:
         model.add_exactly_one(row)
     for bin in range(bins):
         model.add(sum(unit * row[bin] for unit, row in zip(items, inside, strict=True)) <= UNITS)
-    # Bins are alike: items of which no two fit together are in the first ones, in their order.
+    # Bins are interchangeable: items of which no two fit together go into the first ones, in their order.
     for place, unit in enumerate(items):
         if 2 * unit <= UNITS:
             break
@@ -53,7 +53,7 @@ def fits(sizes: list[float], capacity: float, bins: int) -> bool | None:
 
 
 def main() -> None:
-    """Answer until there are no questions any more."""
+    """Answer questions until standard input ends."""
     for line in sys.stdin:
         question = json.loads(line)
         print(json.dumps(fits(question["sizes"], question["capacity"], question["bins"])), flush=True)

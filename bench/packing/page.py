@@ -1,6 +1,6 @@
-"""The page of `bench packing`: what the document reports of its algorithms beside what was found.
+"""The page of `bench packing`: compares the document's claims about its algorithms with our results.
 
-Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, but for ratios of two.
+Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, except ratios of two.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ingeborg.bench.report.plots import COLOURS, Plot, Series, linear, logarithm
 
 Json = Mapping[str, Any]
 
-#: The document's figures 9 to 12 are of so many items, by its published program; its text does not say.
+#: Items in the document's figures 9 to 12, according to its published program; its text does not say.
 MAIN: Final = "200"
 SMALL: Final = "32"
 
 MODIFIED: Final = ("MWF", "MBF", "MWFP", "MBFP")
 PLAIN: Final = tuple(name for name in DOCUMENT if name not in MODIFIED)
 
-#: With fewer consumers than this nothing but a backlog is to be seen.
+#: With fewer consumers the plots would show only a backlog.
 FEWEST_SHOWN: Final = 15
 
-#: Of the document's sentences (section VI-E): delta, what MWF moves less, what it needs more.
+#: From the document's sentences (section VI-E): delta, how much less MWF moves, how much more it needs.
 CLAIMS: Final = ((5.0, 0.55, 0.118), (25.0, 0.23, 0.088))
 
 #: Section VI-C: consumers, and the 90th percentile of the latencies above 0, in seconds.
@@ -52,7 +52,7 @@ class Scores:
         self.cases = list(dict.fromkeys(row["case"] for row in self.rows))
 
     def algorithms(self, case: str) -> list[str]:
-        """In the order of the document, ours last."""
+        """Return the algorithms in the order of the document, ours last."""
         return list(dict.fromkeys(name for one, _, name in self._rows if one == case))
 
     def deltas(self, case: str) -> list[float]:
@@ -67,7 +67,7 @@ class Scores:
 
 
 def page(document: Json, times: Sequence[Json]) -> str:
-    """The whole page, of what `job.digest` has found."""
+    """Return the whole page for the digest of `job.digest`."""
     scores = Scores(document["scores"])
     lead = Html(
         "<p class=lead>Consumers as bins, what is produced into their queues as items whose sizes change: the twelve "
@@ -77,7 +77,7 @@ def page(document: Json, times: Sequence[Json]) -> str:
         "</p>"
     )
     parts = [
-        _heading("What the document reports, and what was found"),
+        _heading("The document's claims, and our results"),
         _claims(scores),
         _reductions(scores),
         _starts(scores),
@@ -89,7 +89,7 @@ def page(document: Json, times: Sequence[Json]) -> str:
         *(_table(scores, f"{case} {reading}") for reading in ("as written", "in order") for case in (MAIN, SMALL)),
         _heading("Beside the optimum"),
         _optimum(document["optimum"]),
-        _heading("Latency, beside equal numbers of queues"),
+        _heading("Latency, compared with equal numbers of queues"),
         *_latency(document["latency"]),
         _heading("Very many queues"),
         *(_table(scores, case) for case in scores.cases if case.startswith("4096")),
@@ -100,7 +100,7 @@ def page(document: Json, times: Sequence[Json]) -> str:
 
 
 def summary(document: Json) -> str:
-    """For the terminal and the documentation: bins and moves, as tables of Markdown whose columns are aligned."""
+    """Return bins and moves for the terminal and the documentation, as Markdown tables with aligned columns."""
     scores = Scores(document["scores"])
     lines = [
         "# Packing consumer groups",
@@ -136,7 +136,7 @@ def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value < 100 else f"{value:,.0f} s"
 
 
-# What the document reports
+# The document's claims
 
 
 def _claims(scores: Scores) -> Html:
@@ -168,7 +168,7 @@ def _claims(scores: Scores) -> Html:
             holds(lambda delta: set(order(delta, "rscore")[:5]) == {*MODIFIED, "NFD"}),
         ),
         (
-            "Of the modified, who moves less needs more bins",
+            "Modified algorithms that move less need more bins",
             holds(lambda delta: order(delta, "rscore", MODIFIED) == order(delta, "cbs", MODIFIED)[::-1]),
         ),
         ("MWF moves least of all", holds(lambda delta: order(delta, "rscore")[0] == "MWF")),
@@ -199,15 +199,15 @@ def _claims(scores: Scores) -> Html:
         f"Orders of figures 9 to 12, {MAIN} queues",
         table(("the document", "holds in"), rows, "Orders"),
         explain(
-            "Whether a sentence holds is asked of the means over all seeds, for each delta above 0. The document also "
-            "says that at a small delta the modified algorithms pack as their fits online do, and at a great one as "
+            "A sentence holds if the means over all seeds satisfy it, for each delta above 0. The document also "
+            "says that at a small delta the modified algorithms pack as their fits online do, and at a large one as "
             f"these do decreasing. Bins beyond the fewest: {'; '.join(like)}."
         ),
     )
 
 
 def _likeness(scores: Scores, delta: float, name: str) -> str:
-    """Whose bins its bins are nearer to: those of its fit online, or decreasing."""
+    """Return which bins are closer: those of its fit online, or decreasing."""
     online = name.removeprefix("M")
     mine, *others = (scores.mean(MAIN, delta, each, "cbs") for each in (name, online, f"{online}D"))
     near = [abs(mine - each) for each in others]
@@ -236,12 +236,12 @@ def _reductions(scores: Scores) -> Html:
     header = ("queues", "bins, printed", "bins", "R, printed", *(f"to {name}" for name in PLAIN))
     return panel(
         "MWF: more bins, less to move",
-        table(header, rows, "MWF beside each of the adapted algorithms"),
+        table(header, rows, "MWF compared with each of the adapted algorithms"),
         explain(
-            "The document says that MWF reduces R, and not beside what: here it is set beside each of the others. As "
-            "written: sizes may pass the capacity, as equation 15 has it; otherwise they are kept below it, as in the "
-            "program that its authors have published. In order: NF, FF, BF and WF take the queues always in the same "
-            "order; otherwise in one of chance, with which the document's orders are found again."
+            "The document says that MWF reduces R, but not compared with what: this table compares it with each of "
+            "the others. As written: sizes can exceed the capacity, as in equation 15; otherwise they stay below it, "
+            "as in the program that its authors have published. In order: NF, FF, BF and WF always take the queues "
+            "in the same order; otherwise in a random order, which gives the document's orders."
         ),
     )
 
@@ -297,7 +297,7 @@ def _over_delta(scores: Scores, names: Sequence[str], what: str, title: str, ide
         )
     )
     return plot(
-        drawn, identity, f"{MAIN} queues; over delta, by how much a size may change, in per cent of a capacity."
+        drawn, identity, f"{MAIN} queues; over delta, the greatest change of a size, in per cent of a capacity."
     )
 
 
@@ -316,7 +316,7 @@ def _fronts(scores: Scores) -> list[Html]:
             Plot(
                 title=f"Figure 12{letter}: bins and moves at delta {delta:g}",
                 description="On the front: " + ", ".join(everyone) + ".",
-                # Colours come again after the eighth: as rings.
+                # After the eighth the colours repeat, as rings.
                 series=[
                     Series(
                         name,
@@ -354,7 +354,7 @@ def _table(scores: Scores, case: str) -> Html:
         f"{case} queues",
         explain(f"Bins beyond the fewest (CBS); {seeds} streams of each delta."),
         of("cbs", _percent),
-        explain("What moves at a decision (R), in capacities."),
+        explain("Moved load at a decision (R), in capacities."),
         of("rscore", _number),
     )
 
@@ -385,7 +385,7 @@ def _ahead(scores: Scores) -> Html:
 
 def _optimum(found: Json | None) -> Html:
     if found is None:
-        return panel("Not looked for", explain("bench packing --optimum PYTHON looks for it."))
+        return panel("Not looked for", explain("bench packing --optimum PYTHON searches for it."))
     settled = found["settled"]
     looked_at = sum(settled.values())
     rows = [
@@ -396,11 +396,11 @@ def _optimum(found: Json | None) -> Html:
         f"{SMALL} queues",
         bullets(
             [
-                f"{looked_at:,} decisions were looked at. Of {settled['bound']:,} the bound L2 met the best packing "
-                f"that was found; {settled['solved']:,} were settled by CP-SAT; {settled['unsolved']:,} are not known."
+                f"We examined {looked_at:,} decisions. For {settled['bound']:,}, the bound L2 equals the best packing "
+                f"found; CP-SAT settled {settled['solved']:,}; {settled['unsolved']:,} are unknown."
             ]
         ),
-        table(("", "bins above the optimum", "optimal", "below the optimum"), rows, "Beside the optimum"),
+        table(("", "bins above the optimum", "optimal", "below the optimum"), rows, "Compared with the optimum"),
         explain("Nothing can be below the optimum: that column has to be 0."),
     )
 
@@ -437,10 +437,10 @@ def _latency(rows: Sequence[Json]) -> list[Html]:
                 ("", "consumers", "the document", "p90 of the late", "p90 of all", "late", "latest"), body, "Latencies"
             ),
             explain(
-                "Means over the streams, and their range. The document's 90th percentile is that of what was late at "
-                "all: every packing that moves something has one near 0.9 times the pause of 5 s, which is its "
-                "assumption and no result. Of all data, most is on time. With too few consumers the backlog grows as "
-                "long as the stream lasts: the figure is that of its 3,000 s."
+                "Means over the streams, and their range. The document's 90th percentile covers only late data: every "
+                "packing that moves something has one near 0.9 times the pause of 5 s, which is its "
+                "assumption and not a result. Most data is on time. With too few consumers the backlog grows as "
+                "long as the stream lasts: the figure is for its 3,000 s."
             ),
         ),
     ]
@@ -458,7 +458,7 @@ def _histogram(by_name: Mapping[str, Json]) -> Html:
     end = (latency.STEPS - 1) * latency.STEP_S
     drawn = Drawn(
         Plot(
-            title="Figure 5: how late, MWF, mend and 27 consumers of equal numbers",
+            title="Figure 5: latency of MWF, mend and 27 consumers with equal numbers",
             description="The share of all data by its latency, in steps of half a second.",
             series=series,
             x=linear(end, lambda value: f"{value:g} s"),
@@ -473,8 +473,8 @@ def _over_consumers(counted: Sequence[Json], by_name: Mapping[str, Json]) -> Htm
     points = [(row["consumers"][0], row["late"][0]) for row in counted]
     drawn = Drawn(
         Plot(
-            title="Figure 7: how much is late",
-            description="The share of data that waits at all, over the number of consumers.",
+            title="Figure 7: share of late data",
+            description="The share of data that waits, over the number of consumers.",
             series=[Series("equal numbers of queues", points, 0, dots=True)],
             x=linear(32, lambda value: f"{value:g}"),
             y=linear(1.0, lambda value: f"{value:.0%}"),
@@ -502,8 +502,8 @@ def _percentiles(counted: Sequence[Json]) -> Html:
     ]
     drawn = Drawn(
         Plot(
-            title="Figure 8: how late what is late is, by percentile",
-            description="Of equal numbers of queues, over the number of consumers, from 15 on.",
+            title="Figure 8: latency of the late data, by percentile",
+            description="For equal numbers of queues, over the number of consumers, from 15 on.",
             series=series,
             x=linear(32, lambda value: f"{value:g}", FEWEST_SHOWN),
             y=logarithmic([y for line in series for _, y in line.points if y], lambda value: f"{value:g} s"),
@@ -528,8 +528,8 @@ def _times(rows: Sequence[Json]) -> Html:
         "How long a decision takes",
         table(header, body, "Times"),
         explain(
-            "As seen on the machine that ran it, in the form that ran: these are the only figures that a seed does "
-            "not fix. Each decision is made three times, and of each of its slices the shortest time counts. The first "
+            "Measured on the machine and in the form that ran: only these figures do not follow from the seed. "
+            "Each decision is made three times, and of each slice the shortest time counts. The first "
             "decision of a stream, which packs everything, is left out."
         ),
     )

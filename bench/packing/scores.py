@@ -1,4 +1,4 @@
-"""What a consumer group costs over a stream: bins, and what is moved (sections VI-D and VI-E of the document)."""
+"""The cost of a consumer group over a stream: bins, and moved load (sections VI-D and VI-E of the document)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ T95 = {
 
 
 def cardinal_bin_score(bins: Sequence[int], fewest: Sequence[int]) -> float:
-    """By how much more bins are used than the fewest that any algorithm used, on average (equation 28); 0.1: 10 %."""
+    """Return how many more bins are used than the fewest of any algorithm, on average (equation 28); 0.1: 10 %."""
     return fmean((used - least) / least if least else 0.0 for used, least in zip(bins, fewest, strict=True))
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The mean, and half the width of its interval of 95 %; of one value the width is not known, and 0."""
+    """Return the mean, and half the width of its 95 % interval; for a single value the width is unknown: 0."""
     if len(values) < 2:
         return fmean(values), 0.0
     return fmean(values), T95.get(len(values) - 1, 1.96) * stdev(values) / len(values) ** 0.5
 
 
 def front(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Those that no other is better than in both values, or better in one and equal in the other (figure 12)."""
+    """Return the points on the front: no other is better in both values, or better in one and equal in the other
+    (figure 12)."""
     return [
         name
         for name, (x, y) in points.items()

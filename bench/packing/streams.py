@@ -1,9 +1,9 @@
-"""Streams of measurements: what is produced into each item, one measurement after the other.
+"""Streams of measurements: the rate of production into each item, one measurement after the other.
 
-Owns: how a stream is drawn, from a seed alone. Must never: know an algorithm.
+Owns: how to draw a stream from a seed alone. Must never: know an algorithm.
 
-The document (arXiv 2402.06085) is of two minds about sizes: equation 15 keeps them at 0 or above, its program keeps
-them at the capacity or below as well. Both are drawn here (``Reading``).
+The document (arXiv 2402.06085) is ambiguous about sizes: equation 15 keeps them at 0 or above, and its program also
+keeps them at the capacity or below. This module draws both (``Reading``).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Final
 
 from ingeborg.protocol.hashes import SLOTS, slot_of
 
-#: Of every bin, in bytes a second. Sizes are in the same unit, so only their ratio matters.
+#: Capacity of every bin, in bytes a second. Sizes have the same unit, so only their ratio matters.
 CAPACITY: Final = 100.0
 
-#: Of the radio-like streams: so many topics are hashed to the slots.
+#: Topics of the radio-like streams, hashed to the slots.
 TOPICS: Final = 100_000
 
-#: Of these, in a measurement: the least and the most of its first size that a slot may have.
+#: For these streams: the smallest and the largest size of a slot, as a multiple of its first size.
 LEAST_SHARE, MOST_SHARE = 0.25, 4.0
 
 
 class Reading(StrEnum):
-    """What bounds a size from above."""
+    """The upper limit of a size."""
 
     CLAMPED = "clamped"
     """The capacity, as in the program that the document's authors have published."""
@@ -47,8 +47,8 @@ class Start(StrEnum):
 def drawn(
     items: int, count: int, delta: float, seed: int, reading: Reading = Reading.CLAMPED, start: Start = Start.RANDOM
 ) -> Iterator[list[float]]:
-    """``count`` measurements of so many items; between two of them a size changes by up to ``delta`` per cent of the
-    capacity (equation 15)."""
+    """Yield ``count`` measurements of ``items`` items. Between two measurements a size changes by up to ``delta`` per
+    cent of the capacity (equation 15)."""
     numbers = random.Random(f"{items} {delta:g} {seed}")
     first = {Start.NOTHING: 0.0, Start.HALF: CAPACITY / 2, Start.FULL: CAPACITY}
     sizes = [first[start] if start in first else numbers.uniform(0.0, CAPACITY) for _ in range(items)]
@@ -61,9 +61,10 @@ def drawn(
 
 
 def hashed(exponent: float, count: int, delta: float, seed: int) -> Iterator[list[float]]:
-    """``count`` measurements of all slots of a broker: topics whose rates follow Zipf's law, each in the slot that its
-    name is hashed to. The greatest topic is as large as a capacity. Between two measurements a slot's size changes by
-    up to ``delta`` per cent of itself: most are small beside a capacity, and would be noise only by equation 15."""
+    """Yield ``count`` measurements of all slots of a broker: topics whose rates follow Zipf's law, each hashed to a
+    slot by its name. The largest topic is as large as a capacity. Between two measurements a slot's size changes by up
+    to ``delta`` per cent of itself: most are small compared with a capacity, and with equation 15 would be only
+    noise."""
     numbers = random.Random(f"{exponent:g} {delta:g} {seed}")
     first = [0.0] * SLOTS
     for rank in range(1, TOPICS + 1):

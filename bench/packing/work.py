@@ -1,7 +1,7 @@
-"""One unit of the plan, run: rows of what each algorithm did with a stream.
+"""Run one unit of the plan: rows with each algorithm's results for a stream.
 
-Owns: the rows, and that they depend on the unit alone (times are in files of their own). Must never: compare
-algorithms; the digest does.
+Owns: the rows, which depend only on the unit (times are in separate files). Must never: compare algorithms; the digest
+does.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Row = dict[str, Any]
 
 ROWS, OPTIMA, LATENCIES, TIMES = "rows", "optima", "latencies", "times"
 KINDS = (ROWS, OPTIMA, LATENCIES, TIMES)
-"""Folders of a result, by what is in their rows."""
+"""Folders of a result, by the content of their rows."""
 
 
 def run(unit: Unit, out: Path, python: str | None) -> None:
-    """Run it and keep its rows; a unit that has been kept is not run again. Its last file is the sign that it has.
-    ``python``: an interpreter that has OR-tools; ``None``: no optimum is looked for."""
+    """Run the unit and store its rows, unless they are stored already. The last file marks the unit as complete.
+    ``python``: an interpreter with OR-tools; ``None``: do not search for the optimum."""
     if kept(unit, out):
         return
     if unit.case is None:
@@ -57,7 +57,7 @@ def run(unit: Unit, out: Path, python: str | None) -> None:
 
 
 def kept(unit: Unit, out: Path) -> bool:
-    """Is it done?"""
+    """Return whether the unit is complete."""
     return _path(out, ROWS if unit.case else LATENCIES, unit).is_file()
 
 
@@ -90,7 +90,7 @@ def _rows(unit: Unit, case: Case) -> tuple[list[Row], list[Row]]:
 
 
 def _shuffled(algorithm: Algorithm, instance: Instance, seed: str) -> list[int]:
-    """The packing of the items in an order of chance."""
+    """Pack the items in a random order."""
     order = list(range(len(instance.sizes)))
     random.Random(seed).shuffle(order)
     sizes = [instance.sizes[item] for item in order]
@@ -106,9 +106,8 @@ def _facts(unit: Unit, case: Case) -> Row:
 
 
 def _timed(algorithm: Algorithm, instance: Instance) -> tuple[list[int], Row]:
-    """The packing, how long it took, and the longest time without letting others go on, in milliseconds. It is made
-    several times, and of each slice the shortest time counts: the work is the same, and what the machine did besides is
-    not."""
+    """Return the packing, its time, and the longest time without a yield, in milliseconds. The packing is made several
+    times, and of each slice the shortest time counts: the work is the same, and the machine's other work is not."""
     slices: list[float] = []
     where: list[int] = []
     for _ in range(TIMED_TRIES):

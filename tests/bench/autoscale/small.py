@@ -1,4 +1,4 @@
-"""Rows of runs small enough to count by hand."""
+"""Rows of runs that are small enough to count by hand."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def facts(system: str, number: int, seed: int, begun_ms: int, ended_ms: int) -> 
 
 
 def results(out: Path) -> None:
-    """Write two streams of `mend` and of one of Kafka's groups, and all data behind the document's figures."""
+    """Write rows of two streams of `mend` and of one of Kafka's groups, and all rows for the document's figures."""
     for seed in (1, 2):
         for system, number, late_ms in (("mend", 0, 100), ("kip-848", 18, 2_000)):
             one = facts(system, number, seed, 10_000, 20_000)
             name = one["unit"]
             write(out, "runs", name, [one])
-            # One before the run's beginning; ten within it, equally late; one that never came.
+            # One record before the run's beginning; ten within it, each equally late; one that never came.
             times = [9_000, *range(10_000, 20_000, 1_000)]
             rows: list[Json] = [
                 {"at": time_ms + late_ms * seed, "member": "m", "partition": 0, "times": [time_ms]} for time_ms in times
@@ -66,7 +66,7 @@ def results(out: Path) -> None:
         changes = [{"event": "settled", "words": "", "seconds": seconds, "delta": delta} for seconds in (0.2, 0.4, 3.0)]
         changes += [{"event": "decided", "words": "", "seconds": 0.001, "delta": delta}]
         write(out, "changes", f"delta-{delta:g}", changes)
-    # The second has half a second without a batch, and a last batch that waits until its time is over.
+    # The second one has half a second without a batch, and a last batch that waits until its time is over.
     for test, places in ((1, range(9)), (2, (0, 1, 6, 7, 15)), (3, range(9))):
         batches = [{"at": 1_000 + 125 * step, "topic": "t", "records": 5_000} for step in places]
         write(out, "throughput", f"test-{test}-1", batches)

@@ -1,4 +1,4 @@
-"""The endpoint that members hand on to: its answers and its notes."""
+"""The endpoint that receives the members' data: its answers, and its notes."""
 
 from __future__ import annotations
 

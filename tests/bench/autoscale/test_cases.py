@@ -1,4 +1,4 @@
-"""The plan: whole seeds, each group once, and no more time than promised."""
+"""The plan: whole seeds, each group once, within the announced time."""
 
 from __future__ import annotations
 

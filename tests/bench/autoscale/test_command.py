@@ -1,4 +1,4 @@
-"""`bench autoscale` from its arguments to its results: it keeps finished runs, and does not repeat them."""
+"""`bench autoscale` from its arguments to its results: a finished run is stored, and does not run again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run = Callable[..., int]
 
 
 class Bench:
-    """A bench whose experiments end at once. ``runs``: their names, in order. ``fails``: the names of failing ones."""
+    """Ends every experiment at once. ``runs``: their names, in order. ``fails``: names of experiments that fail."""
 
     def __init__(self) -> None:
         self.runs: list[str] = []

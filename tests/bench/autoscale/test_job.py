@@ -1,4 +1,4 @@
-"""The digest of rows that one can count by hand, and its page."""
+"""The digest of rows that can be counted by hand, and its page."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_steps_of_changes_are_counted_by_what_they_belong_to(digested: Json) -> 
 
 
 def test_throughput_is_of_whole_windows(digested: Json) -> None:
-    # Each quarter of a second has two batches of 5 MB; the last one is not whole.
+    # Each quarter of a second has two batches of 5 MB; the last batch is smaller.
     assert [row["test"] for row in digested["throughput"]] == [1, 2, 3]
     first = digested["throughput"][0]
     assert (first["samples"], first["median"], first["least"], first["most"]) == (4, *[40_000_000] * 3)

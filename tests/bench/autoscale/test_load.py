@@ -1,4 +1,4 @@
-"""The due times of records, against the planned bytes."""
+"""The due times of records, compared with the bytes to be written."""
 
 from __future__ import annotations
 

@@ -74,6 +74,6 @@ def running(unit: Unit, out: Path) -> set[int]:
 
 
 def sent(unit: Unit) -> int:
-    """Count the records by the stream's own rates, and the same generator."""
+    """Return the number of records, from the stream's own rates and the same generator."""
     load = Load(work.stream_of(unit.seed, ITERATIONS), scale.ITERATION_S, scale.RECORD_BYTES, unit.seed)
     return len(load.due(load.length_s))

@@ -1,4 +1,4 @@
-"""Provides a solver without OR-tools, exact but slow beyond a few items, and results of the small plan."""
+"""A solver without OR-tools, which is exact, and slow beyond a few items; and results of the small plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ingeborg.bench.packing import optimum, work
 
 from . import small
 
-#: Answers like `optimum_program.py`. It does not know the optimum of 13 or more items of a size.
+#: Answers as `optimum_program.py` does. With 13 or more items that have a size its answer is "unknown".
 PROGRAM = """
 import json, sys
 
@@ -39,7 +39,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="session")
 def exact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write the program."""
+    """Return the program's path."""
     path = tmp_path_factory.mktemp("solver") / "exact.py"
     path.write_text(PROGRAM, encoding="utf-8")
     return path
@@ -47,7 +47,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory, exact: Path) -> Path:
-    """Make the results of the small plan: rows as `bench packing` keeps them."""
+    """Make results of the small plan: rows as `bench packing` stores them."""
     out = tmp_path_factory.mktemp("packing")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(optimum, "PROGRAM", exact)

@@ -1,4 +1,4 @@
-"""A small plan: every kind of unit, with few measurements."""
+"""A small version of the plan: every kind of unit, with few measurements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COUNT, SEEDS = 12, 2
 
 
 def units() -> list[Unit]:
-    """Return the units of all cases, but only one unit with very many items."""
+    """Return units of all cases, but only one of the cases with very many items."""
     found = [
         Unit(replace(case, count=COUNT), delta, seed)
         for case in cases(SEEDS)

@@ -1,4 +1,4 @@
-"""`bench packing` from its arguments to its page: in processes, resumed, and with the same bytes again."""
+"""`bench packing` from its arguments to its page: in processes, resumed, and reproduced byte for byte."""
 
 from __future__ import annotations
 

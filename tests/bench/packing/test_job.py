@@ -1,4 +1,4 @@
-"""The digest, against the same figures in plain Python."""
+"""The digest, compared with the same figures in plain Python."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def by_stream(results: Path) -> dict[tuple[str, float, int], dict[str, Json]]:
 
 
 def excess(of: dict[str, Json], algorithm: str) -> float:
-    """Compute equation 28."""
+    """Return the score of equation 28."""
     fewest = [
         min(of[name]["bins"][number] for name in DOCUMENT if name in of) for number in range(len(of["MWF"]["bins"]))
     ]

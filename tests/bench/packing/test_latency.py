@@ -1,4 +1,4 @@
-"""Latencies of equations 16 to 27, against a naive reading: byte after byte, all sorted."""
+"""Latencies of equations 16 to 27, compared with a naive model: byte after byte, then sorted."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ingeborg.bench.packing.latency import (
 )
 from ingeborg.bench.packing.streams import CAPACITY
 
-#: Bytes of a queue that the naive model examines in an iteration.
+#: Sampled bytes of a queue in an iteration of the naive model.
 SAMPLES = 400
 
 Stream = list[list[float]]
 
 
 def naive(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[int]]) -> list[tuple[float, float]]:
-    """Return (latency in seconds, bytes) of samples, in the document's own terms: W, R, m, b, T, L."""
+    """Return samples (latency in seconds, bytes), in the document's own terms: W, R, m, b, T, L."""
     found: list[tuple[float, float]] = []
     b_f: defaultdict[int, float] = defaultdict(float)
     for k, (sizes, where) in enumerate(zip(stream, assignments, strict=True)):
@@ -53,7 +53,7 @@ def naive(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[int]
 
 
 def percentile(found: list[tuple[float, float]], part: float) -> float:
-    """Return the latency that this part of the bytes does not exceed."""
+    """Return the latency that this share of the bytes does not exceed."""
     left = part * sum(weight for _, weight in found)
     for latency, weight in found:
         left -= weight
@@ -64,7 +64,7 @@ def percentile(found: list[tuple[float, float]], part: float) -> float:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Stream, list[list[int]]]:
-    """Draw a few iterations of four items at three consumers, which may be too few."""
+    """Draw a few iterations of four items at three consumers, who may be too few."""
     rounds = draw(st.integers(1, 4))
     stream = [[float(draw(st.sampled_from([0, 10, 40, 80]))) for _ in range(4)] for _ in range(rounds)]
     where = [[draw(st.integers(0, 2)) for _ in range(4)] for _ in range(rounds)]
@@ -75,7 +75,7 @@ def cases(draw: st.DrawFn) -> tuple[Stream, list[list[int]]]:
 @given(cases())
 def test_percentiles_are_those_of_all_bytes_sorted(case: tuple[Stream, list[list[int]]]) -> None:
     stream, where = case
-    # The document divides by the rest for the rebalanced queue, which must not be 0.
+    # The document divides by the remaining rate for the rebalanced queue, so it must not be zero.
     for sizes, assigned in zip(stream, where, strict=True):
         for c in set(assigned):
             assume(sum(size for size, bin in zip(sizes, assigned, strict=True) if bin == c) < 0.95 * CONSUMED)
@@ -88,7 +88,7 @@ def test_percentiles_are_those_of_all_bytes_sorted(case: tuple[Stream, list[list
     step = max((latency for latency, _ in found), default=0.0) / SAMPLES + 1e-6
     for index, part in enumerate(PERCENTILES):
         if late and one.late > 0.01:
-            # Near a step of the distribution one sample can move the result to the other side.
+            # Near a step of the distribution, one sample more or less can be on its other side.
             around = [percentile(late, min(1.0, max(0.0, part + by))) for by in (-0.01, 0.01)]
             assert around[0] - 3 * step <= one.over_positive[index] <= around[1] + 3 * step
         around = [percentile(found, min(1.0, max(0.0, part + by))) for by in (-0.01, 0.01)]
@@ -101,10 +101,10 @@ def test_who_reads_as_fast_as_is_written_and_keeps_everything_is_never_late() ->
 
 
 def test_what_moves_waits_for_the_pause_and_less_and_less() -> None:
-    # 480 bytes in 30 s are read at the rest of the consumer's rate (the document's example).
+    # The consumer reads 480 bytes from 30 s at the rest of its rate (the document's example).
     one = latencies([[16.0], [16.0]], [[0], [1]])
     assert one.most == PAUSE_S
-    # From 5 s downwards, evenly over the bytes, while above 0; half of all bytes have moved.
+    # From 5 s downwards, evenly over the bytes, as long as the latency is above 0; half of all bytes have moved.
     slope = ITERATION_S * (16.0 / CONSUMED - 1.0)
     above = PAUSE_S / -slope
     assert one.late == pytest.approx(above / 2)
@@ -117,7 +117,7 @@ def test_a_backlog_grows_from_iteration_to_iteration_and_is_processed() -> None:
     growing = latencies([[more], [more]], [[0], [0]])
     assert growing.most == pytest.approx(2 * ITERATION_S * 0.5)
     assert latencies([[more], [less], [less]], [[0]] * 3).most == pytest.approx(ITERATION_S * 0.5)
-    # 15 s behind, and 15 s less with each iteration at half of the rate: a tie with 0 at its end.
+    # 15 s behind, and 15 s less with each iteration at half of the rate: exactly 0 at its end.
     assert latencies([[more], [less], [less]], [[0]] * 3).late == pytest.approx(0.8)
 
 

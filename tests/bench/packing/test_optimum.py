@@ -1,4 +1,4 @@
-"""Only a value that the solver has proven counts as the optimum."""
+"""The optimum is exactly what the solver has proven."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_optimum_is_found_between_the_bound_and_a_packing(exact: Path, monke
     with Solver(sys.executable) as solver:
         assert solver.fewest([6.0, 5.0, 4.0, 3.0, 2.0], 10.0, 2, 4) == 2
         assert solver.fewest([6.0, 6.0, 6.0, 4.0], 10.0, 2, 4) == 3
-        assert solver.fewest([6.0, 6.0], 10.0, 2, 2) == 2  # needs no call of the solver
+        assert solver.fewest([6.0, 6.0], 10.0, 2, 2) == 2  # needs no question
         assert solver.fewest([1.0] * 13, 10.0, 1, 2) is None  # unknown does not mean no
 
 
@@ -42,7 +42,7 @@ def test_an_interpreter_that_is_none_or_has_no_solver_is_said_in_a_line(
         solver.fits([1.0], 1.0, 1)
 
 
-# With the real solver, after `make optimum`
+# With the real solver, if `make optimum` has run
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from ingeborg.bench.packing.scores import T95, front, interval
 
 
 def test_an_interval_is_the_mean_and_students_half_width() -> None:
-    # 2.776 times 1.5811 divided by the root of 5: from the table of any textbook.
+    # 2.776 times 1.5811 divided by the root of 5, as in any textbook's table.
     mean, half = interval([1.0, 2.0, 3.0, 4.0, 5.0])
     assert mean == 3.0
     assert half == pytest.approx(1.963, abs=1e-3)

@@ -1,4 +1,4 @@
-"""Streams follow equation 15, and are the same for the same seed."""
+"""Streams follow equation 15, and the same seed gives the same stream."""
 
 from __future__ import annotations
 

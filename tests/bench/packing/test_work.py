@@ -1,4 +1,4 @@
-"""The results of one unit: the same bytes from the same seed, and only once."""
+"""The stored rows of a unit: the same bytes from the same seed, written only once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_same_unit_gives_the_same_bytes(tmp_path: Path, exact: Path, monkeyp
         name: {path.relative_to(tmp_path / name): path.read_bytes() for path in (tmp_path / name).rglob("*.jsonl")}
         for name in ("one", "other")
     }
-    assert len(kept["one"]) == 4  # one also has optima
+    assert len(kept["one"]) == 4  # one unit also has optima
     assert kept["one"] == kept["other"]
 
 

@@ -1,4 +1,4 @@
-"""The pages agree with the findings of the kept evaluation of packing."""
+"""The pages state what the stored evaluation of packing has found."""
 
 from __future__ import annotations
 
