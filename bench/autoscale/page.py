@@ -281,8 +281,8 @@ def _known(found: Json) -> str:
 
 _CAPACITY: Final = ("table VI", "median, MB/s", "mean, MB/s", "least", "most", "samples")
 _CAPACITY_IS: Final = (
-    "Median, least and most are of quarters of a second. The mean is of all bytes over the whole time, including "
-    "the last second, in which an incomplete batch waits."
+    "Median, least and most are of quarters of a second. The mean is of all bytes over all the time, the last second "
+    "included, in which a batch that does not fill waits."
 )
 _CHANGE: Final = ("step", "of", "count", "p50, s", "p90, s", "p99, s", "longest, s")
 

@@ -274,7 +274,7 @@ def _lines(scores: Scores) -> list[Html]:
     return [
         _over_delta(scores, main, "cbs", "Figure 9: bins beyond the fewest (CBS)", "f9"),
         _over_delta(scores, few, "cbs", "Figure 10: the same of the modified algorithms, BFD and mend", "f10"),
-        _over_delta(scores, main, "rscore", "Figure 11: what moves at a decision (R)", "f11"),
+        _over_delta(scores, main, "rscore", "Figure 11: load moved at a decision (R)", "f11"),
     ]
 
 

@@ -74,7 +74,7 @@ class Access:
         self._per_address_max = per_address_max
         self._proxies = tuple(proxies)
         self._counting = counting or OwnCount()  # by address or network
-        #: Knows which tokens have been revoked; ``None``: there is no endpoint behind this.
+        #: Knows which tokens have been revoked; ``None``: this serves no endpoint.
         self.revoking: Revoking | None = None
 
     @property
@@ -127,7 +127,7 @@ class Access:
         except MultipleValuesError:
             raise Refused(http.HTTPStatus.BAD_REQUEST, "Send Host, Origin and Authorization only once each") from None
         # Only browsers send an Origin. Any page can make a browser connect to any address, this machine's included.
-        # Where clients need a token, the console page of the host itself may connect: the token protects the endpoint.
+        # If clients need a token, the console page of the host itself may connect: the token protects the endpoint.
         own = self._wants_token and origin is not None and host is not None and _is_at(origin, host)
         if origin is not None and not (own or self._origins & {origin, "*"} or _of_this_machine(origin)):
             raise Refused(http.HTTPStatus.FORBIDDEN, "Pages of this origin may not connect; see --allowed-origins")

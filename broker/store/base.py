@@ -445,7 +445,7 @@ class Registry(Protocol):
             first: The settings to record, as durably as a ``subscribe``; ``None``: record nothing.
 
         Returns:
-            The recorded settings; ``None``: there are none.
+            The recorded settings; ``None``: no settings.
 
         Raises:
             ValueError: ``first`` or the recorded value is invalid.

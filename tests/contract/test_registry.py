@@ -165,7 +165,7 @@ async def test_of_two_changes_at_the_same_time_one_counts_for_all(store: Store, 
 
 async def test_what_are_no_settings_is_refused(store: Store) -> None:
     for record in (store.settings, store.set_settings):
-        with pytest.raises(ValueError, match="no settings"):
+        with pytest.raises(ValueError, match="record of settings is invalid"):
             await record(Settings(replication=True, history="disk"))
     assert await store.settings() is None
 

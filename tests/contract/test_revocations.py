@@ -51,7 +51,7 @@ async def test_one_too_many_is_refused_and_changes_nothing(store: Store, other: 
     longest = "x" * 123
     tokens = [Revocation(JTI, f"{longest}{number:05}", 0, LATER) for number in range(REVOCATIONS_MAX)]
     await store.revoke(tokens)
-    with pytest.raises(TooManyRevocations, match="4,096 revocations have not expired"):
+    with pytest.raises(TooManyRevocations, match="4,096 revocations that have not expired"):
         await other.revoke([SUBJECT, tokens[0]._replace(expires_at=LATER + 9)])
     assert sorted(await other.revocations()) == tokens
     await other.revoke([tokens[0]._replace(expires_at=LATER + 9)])  # replaces a recorded one

@@ -47,7 +47,7 @@ ENDED_AT_BYTES: Final = 8
 """Length of the time in front of a value of ``ended``, so that cleanup need not read a thousand topics."""
 
 TOPICS_AT_ONCE: Final = 4_096
-"""Topics compared with a client's ``ended`` between two looks at the clock: 0.2 ms."""
+"""Topics compared with a client's ``ended`` between two checks of the clock: 0.2 ms."""
 
 _Row = tuple[Any, Subscription]
 """A subscription to end, and where its client has to be for that, or nothing."""

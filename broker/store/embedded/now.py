@@ -33,7 +33,7 @@ COUNT_BYTES: Final = 8
 """Bytes of the count in front of the text in a value of ``filters``."""
 
 TOPICS_PER_LOOK: Final = 32
-"""Topics of one client looked up between two looks at the clock: 0.1 ms."""
+"""Topics of one client looked up between two checks of the clock: 0.1 ms."""
 
 _text: Final = attrgetter("filter")
 

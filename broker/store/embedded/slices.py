@@ -24,7 +24,7 @@ SLICE_S: Final = 0.002
 """How long a read holds the event loop: 2 ms are about 500 small subscriber sets."""
 
 LOOKS: Final = 32
-"""Topics or members read between two looks at the clock: 0.05 ms."""
+"""Topics or members read between two checks of the clock: 0.05 ms."""
 
 Call = Callable[[str, Iterable[Any]], Awaitable[list[Any]]]
 """A call of a writer: operation and frames."""

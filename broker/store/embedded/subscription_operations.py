@@ -29,7 +29,7 @@ from ingeborg.broker.store.embedded.slices import value_of
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 STEP_ROWS: Final = 256
-"""Rows of a run between two looks at the clock: about 1 ms."""
+"""Rows of a run between two checks of the clock: about 1 ms."""
 
 GONE, TAKEN_OUT, STAYS = 0, 1, 2
 """Results of ``take_out`` for a subscription. ``STAYS``: it has another stamp, or no term."""

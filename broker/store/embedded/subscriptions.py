@@ -15,7 +15,7 @@ All others are in the durable lane. So a subscription can move from the soft lan
 
 Both lanes have a subscription between the last two steps. A process that dies there leaves it in both, until the next
 write or expiry finds it. If both lanes have a subscription, the durable one counts: it is the later one, and if it has
-no term it takes precedence over any. Reads look at the soft lane first: a subscription that has already left it is in
+no term it takes precedence over any. Reads start with the soft lane: a subscription that has already left it is in
 the durable lane by then.
 
 If two processes write one subscription to the two lanes at once, at least one sees the other's: each checks after it
@@ -61,13 +61,13 @@ from ingeborg.broker.store.embedded.writer_link import WriterProcess
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 MEMBERS_PER_LOOK: Final = 512
-"""Entries of one subscriber set read between two looks at the clock: 0.1 ms."""
+"""Entries of one subscriber set read between two checks of the clock: 0.1 ms."""
 
 PAIRS_AT_ONCE: Final = 512
 """Most filters of one topic read without waiting for a turn: 1 ms."""
 
 TOPICS_AT_ONCE: Final = 1_024
-"""Topics of one client looked up in one lane before a write to the other, without a look at the clock: 1 ms."""
+"""Topics of one client looked up in one lane before a write to the other, without a check of the clock: 1 ms."""
 
 NO_FILTERS: Final[FilterPage] = ([], None)
 

@@ -93,16 +93,16 @@ async def check_types(pool: Pool, bucket_type: str, seen_type: str) -> str:
 def single_backend(seen_type: str) -> str:
     """Return the warning for a type for hashes that names no backend."""
     return (
-        f"bucket type '{seen_type}' names no backend. Nodes that are given another storage_backend, or another "
-        "default, do not find what they hold: every subscription would be gone. Give them the backends of "
+        f"bucket type '{seen_type}' names no backend. If nodes get another storage_backend, or another default, they "
+        "no longer find their data: every subscription would be gone. Give them the backends of "
         f"docs/riak.md, {BACKENDS_SECTION}, while they hold nothing"
     )
 
 
 GONE: Final = (
-    "Riak does not find this store any more, not even its layout: if nodes were given another storage_backend or "
-    "another default, give them the former one back, and start them again. Until then nothing is found, and what is "
-    f"written may be hidden by that. docs/riak.md, {BACKENDS_SECTION}"
+    "Riak no longer finds this store, not even its layout: if nodes got another storage_backend or another default, "
+    "give them the former one back, and start them again. Until then the nodes find nothing, and new data may stay "
+    f"hidden afterwards. docs/riak.md, {BACKENDS_SECTION}"
 )
 
 
@@ -181,12 +181,12 @@ async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, 
     if not layout.partitions_per_slot and read_only:
         raise StoreMisconfigured(
             f"there is no store in this Riak cluster whose buckets begin with {buckets.layout.bucket.decode()!r}: the "
-            "first endpoint that starts makes one; give --config, or INGEBORG_RIAK_NAMESPACE, as it has it"
+            "first endpoint that starts makes one; give the --config or INGEBORG_RIAK_NAMESPACE of that endpoint"
         )
     if not layout.partitions_per_slot:
         log.warning(
-            "riak: there was no store under the namespace %r, and one is made. If there should be one, the nodes do "
-            "not find it: end this endpoint, and see docs/riak.md, %s",
+            "riak: found no store under the namespace %r, so this endpoint makes one. If one should be there, "
+            "the nodes do not find it: stop this endpoint, and see docs/riak.md, %s",
             buckets.namespace,
             BACKENDS_SECTION,
         )

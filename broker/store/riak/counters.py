@@ -14,7 +14,7 @@ MEANING: Final[dict[str, str]] = {
     "bytes_written": "bytes of the values written",
     "changes": "requested changes to objects",
     "changes_grouped": "changes that shared the write of another change to the same object",
-    "retries": "requests sent once more, to another node where there is one",
+    "retries": "retried requests, on another node if there is one",
     "refusals": "error responses of nodes",
     "overloads": "error responses of overloaded nodes (also counted in refusals)",
     "timeouts": "attempts without an answer in time",

@@ -81,7 +81,7 @@ def test_a_run_that_was_cut_short_goes_on_where_it_was(
 
     bench.fails, bench.runs = set(), []
     assert run(tmp_path) == 0
-    assert "97 runs, 95 of them done before" in capsys.readouterr().out
+    assert "97 runs, 95 already done" in capsys.readouterr().out
     assert bench.runs == ["throughput-2-1", "kip-848-27-s3"]
     assert json.loads(lzma.decompress((tmp_path / command.DIGEST).read_bytes()))["kafka"] == ["4.3.1"]
 
@@ -117,4 +117,4 @@ def test_the_help_says_how_long_it_takes_and_that_times_are_scaled(capsys: pytes
         cli.main(["autoscale", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert f"times are scaled 1:{scale.TIME:g}" in said
-    assert "some 5 hours" in said
+    assert "about 5 hours" in said
