@@ -206,7 +206,7 @@ def _as_utf8(name: str, value: str) -> str:
     try:
         return value.encode("iso-8859-1").decode()
     except UnicodeDecodeError:
-        raise Refused(http.HTTPStatus.BAD_REQUEST, f"{name} has to be UTF-8, to be forwarded") from None
+        raise Refused(http.HTTPStatus.BAD_REQUEST, f"{name} has to be UTF-8: the endpoint forwards it") from None
 
 
 def _token(path: str, authorization: str | None) -> str:

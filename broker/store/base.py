@@ -165,6 +165,9 @@ class Subscriptions(Protocol):
     def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]] | None:
         """Return the result of ``subscribers`` if reading memory for about 2 ms is enough.
 
+        Args:
+            topics: The topics; a topic without subscribers is valid.
+
         Returns:
             The same as ``subscribers``; ``None``: call ``subscribers``.
         """

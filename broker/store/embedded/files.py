@@ -440,7 +440,7 @@ class _Whole:
 
 
 def is_in_use(lane_directory: Path) -> bool:
-    """Tell whether any process has the environment open: LMDB holds a lock on ``lock.mdb`` as long. Raises ``OSError``.
+    """Tell whether any process has the environment open: LMDB locks ``lock.mdb`` for that time. Raises ``OSError``.
 
     Never call this in a process that has the environment open: the call would drop its own lock (fcntl(2)).
     """
