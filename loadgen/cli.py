@@ -1,8 +1,8 @@
-"""The `loadgen` command: its options, its signals, and what it says at the end.
+"""The `loadgen` command: its options, its signals, and its final report.
 
-Owns: turning arguments into sessions. Must never: measure. Exit codes: 0 done; 1 a run failed, was cut short by a
-signal, or `--check` found fault; 2 wrong usage or input; 3 done, but deliveries or connections were lost; 130 ended at
-once, by a second signal or by one before there was a run.
+Owns: turning arguments into sessions. Must never: measure. Exit codes: 0 done; 1 a run failed, a signal cut it short,
+or `--check` found fault; 2 wrong usage or input; 3 done, but deliveries or connections were lost; 130 ended at once, by
+a second signal or by one before there was a run.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ _PROCESSES_MAX = 64
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-#: In the parsed arguments the workload's own begin so.
+#: Prefix of the workload's own options in the parsed arguments.
 _PREFIX = "set_"
 
-#: Of a run that is complete, and a result, but lost what it had to deliver: not 0, for a dead or restarted server must
-#: never look like a success; not 1, for there is a whole log to make figures of.
+#: For a run that is complete and has a result, but lost what it had to deliver. Not 0, since a dead or restarted server
+#: must never look like a success; not 1, since the log is whole and yields figures.
 EXIT_LOSSES = 3
 
 _DESCRIPTIONS = {
     "traffic": (
-        "the greatest sustainable rate, and latencies there and at half of it",
-        "Subscribe 20 connections to 1,000 topics; raise the rate of publishes until the latency limit breaks; find "
-        "the greatest rate that keeps it; measure there and at half of it. With --rate: measure at that rate only.",
+        "the greatest sustainable rate, and latencies at that rate and at half that rate",
+        "Subscribe 20 connections to 1,000 topics. Raise the publish rate until the latency limit breaks, find the "
+        "greatest rate that keeps it, and measure there and at half that rate. With --rate: only measure there.",
     ),
     "topics": (
-        "how a system bears 1, 2, 4 … 2,097,152 topics",
-        "For each number of topics: one client subscribes to all of them, another publishes to them in turn as fast as "
-        "it goes with a bounded number of messages in flight, and every message has to come. One run per number, in a "
-        "folder of its own under DIR; a series that was cut short goes on with --resume.",
+        "how a system copes with 1, 2, 4 … 2,097,152 topics",
+        "For each number of topics: one client subscribes to every topic, another publishes to them in turn as fast as "
+        "it can with a bounded number of messages in flight, and every message has to arrive. Each number is one run "
+        "in its own folder under DIR; --resume continues a series that was cut short.",
     ),
     "radio": (
         "made-up radio: stations change songs, their listeners report it, wish lists fire",
@@ -62,14 +62,14 @@ _DESCRIPTIONS = {
     ),
     "replay": (
         "the same, driven by a recorded now-playing log",
-        "Play a now-playing log: CSV, gzip or not, with the columns station, offset_s, artist, track. `loadgen "
+        "Play a now-playing log: CSV, gzipped or plain, with the columns station, offset_s, artist, track. `loadgen "
         "preview` says beforehand what it would send.",
     ),
     "causal": (
         "questions and answers on several topics: does an answer overtake its question?",
-        "Clients of all servers share rooms. Some ask; clients that have received a question answer it, each on a "
-        "topic of its own, and clients that have received an answer comment on it. `bench check causal` finds in the "
-        "log each answer that came before its question.",
+        "Clients of all servers share rooms. Some ask; clients that have received a question answer it, each on its "
+        "own topic, and clients that have received an answer comment on it. In the log, `bench check causal` finds "
+        "each answer that arrived before its question.",
     ),
 }
 
@@ -84,9 +84,9 @@ Then: bench digest RUN… --out DIR, and bench report DIR --out report.html
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command; return its exit code."""
     options = _parser().parse_args(arguments)
-    # Until there is a run, which has handlers of its own.
+    # Until there is a run, which has its own handlers.
     before = {number: signal.signal(number, signal.default_int_handler) for number in _SIGNALS}
     try:
         if options.kind == "wishes":
@@ -140,9 +140,9 @@ def _parser() -> argparse.ArgumentParser:
     _of_workload(command, Radio)
     command = commands.add_parser(
         "preview",
-        help="read a now-playing log, and say what a replay would send: without a server",
-        description="Read the log and draw the workload that `loadgen replay` makes of it, say what it would send, and "
-        "refuse what it would refuse. This needs no server.",
+        help="say what a replay of a now-playing log would send, without a server",
+        description="Read the log, draw the workload that `loadgen replay` makes of it, print what it would send, and "
+        "reject what it would reject. This needs no server.",
     )
     _log(command)
     command.add_argument("--workload", type=Path, metavar="FILE.toml", help="settings; options given here override it")
@@ -155,19 +155,19 @@ def _log(command: argparse.ArgumentParser) -> None:
 
 
 def _of_workload(command: argparse.ArgumentParser, kind: type[Settings]) -> None:
-    """One option per key of the workload, without defaults: what is not given is left to the file."""
-    group = command.add_argument_group(f"the workload (keys of its file, too: {kind.workload})")
+    """Add one option per key of the workload, without defaults: the file sets what the options leave out."""
+    group = command.add_argument_group(f"the workload (also the keys of its file: {kind.workload})")
     add_options(group, kind, prefix=_PREFIX, told="(default: {})")
 
 
 def _common(command: argparse.ArgumentParser, kind: str) -> None:
     add = command.add_argument
-    add("--system", choices=sorted(SYSTEMS), default="ingeborg", help="what is under load (default: %(default)s)")
+    add("--system", choices=sorted(SYSTEMS), default="ingeborg", help="the system under load (default: %(default)s)")
     add("--url", action="append", required=True, metavar="URL", help="server; repeat it to spread the connections")
     add("--out", type=Path, required=True, metavar="DIR", help="where the log goes; must not exist or be empty")
     add("--workload", type=Path, metavar="FILE.toml", help="settings; options given here override it")
     if kind == "topics":
-        add("--resume", action="store_true", help="go on with the series in DIR that was cut short")
+        add("--resume", action="store_true", help="continue the series in DIR that was cut short")
     else:
         add(
             "--processes",
@@ -179,13 +179,13 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
         add(
             "--check",
             action="store_true",
-            help="exit with 1 if anything was lost, came twice or failed, or a latency missed its goal",
+            help="exit with 1 if anything was lost, arrived twice or failed, or a latency missed its goal",
         )
     if kind in ("radio", "replay"):
         add(
             "--subscribed",
             action="store_true",
-            help="the wish lists are in the store already: see loadgen wishes (ingeborg only)",
+            help="the store already has the wish lists: see loadgen wishes (ingeborg only)",
         )
     add("--variant", default="", metavar="TEXT", help="how the system is set up, for the report (home, lookup, …)")
     add("--lines", action="store_true", help="several messages share a frame, each way: SPEC 1.6 (ingeborg only)")
@@ -202,7 +202,7 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
         action="append",
         default=[],
         metavar="PID",
-        help="a process of the system, where it is not the one that listens at a --url on this machine",
+        help="a process of the system, if it is not the one that listens at a --url on this machine",
     )
     layer = command.add_argument_group("deduplication layer (for systems that do not drop duplicates; thesis 1.3.4)")
     layer.add_argument("--dedup", metavar="REDIS_URL", help="put the layer in front, over this Redis")
@@ -240,11 +240,11 @@ def _target(options: argparse.Namespace) -> Target:
     except ValueError as error:
         raise WorkloadError(str(error)) from None
     if options.dedup is not None and SYSTEMS[options.system].deduplicates:
-        raise WorkloadError(f"--dedup: {options.system} drops duplicates by itself")
+        raise WorkloadError(f"--dedup: {options.system} already drops duplicates: leave out --dedup")
     if options.lines and options.system != "ingeborg":
-        raise WorkloadError(f"--lines: {options.system} has no such thing; only ingeborg has")
+        raise WorkloadError(f"--lines: {options.system} does not have it; only ingeborg does")
     if options.metrics_url and options.system != "ingeborg":
-        raise WorkloadError(f"--metrics-url: {options.system} has no such thing; only ingeborg has")
+        raise WorkloadError(f"--metrics-url: {options.system} does not have it; only ingeborg does")
     if not 0 < options.dedup_ttl_s <= 3600:
         raise WorkloadError("--dedup-ttl-s has to be above 0 and at most 3600")
     return Target(
@@ -314,7 +314,7 @@ async def _series(
         else:
             _say(progress, outcome, directory)
             if outcome.failed is None:
-                progress.say(f"the same command with --resume goes on from {topics:,} topics")
+                progress.say(f"run the same command with --resume to continue from {topics:,} topics")
             return 1
         series.done(topics, directory)
     return code
@@ -329,7 +329,7 @@ def _say(progress: Progress, outcome: Outcome, directory: Path) -> None:
 
 
 def _complain(text: str) -> None:
-    """A text may come from the system under load."""
+    """Print a complaint, made printable: its text can come from the system under load."""
     print(f"loadgen: {printable(text)}", file=sys.stderr, flush=True)
 
 
@@ -346,7 +346,7 @@ class _Signals:
             loop.add_signal_handler(number, self._on_signal)
 
     def cuts(self, cut: Callable[[], None]) -> None:
-        """What the first signal does from now on."""
+        """Set what the first signal does from now on."""
         self._cut = cut
         if self._times:
             cut()

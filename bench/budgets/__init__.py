@@ -1,6 +1,5 @@
-"""What this broker has to reach, figure by figure, each beside its goal, or its comparison in the same run.
+"""The performance targets of this broker, one by one: each figure next to its goal, or to its rival in the same run.
 
-`make bench-self` runs all of them; each is a command of its own too (`python -m ingeborg.bench.budgets.cost`,
-`.latency`, `.loads`, `.slots`, `.storm`, `.idle`, `.scaling`, `.replication`). They need an idle machine, and none is a
-test.
+`make bench-self` runs all of them; each is also its own command (`python -m ingeborg.bench.budgets.cost`, `.latency`,
+`.loads`, `.slots`, `.storm`, `.idle`, `.scaling`, `.replication`). They need an idle machine, and none is a test.
 """

@@ -1,9 +1,9 @@
-"""All of them: `make bench-self` (FULL=1: at full length).
+"""All budgets: `make bench-self` (FULL=1: at full length).
 
     python -m ingeborg.bench.budgets [--full] [--only NAME …] [--out FILE]
 
-Prints which version and form of the code are measured, each figure beside its goal as soon as there is one, and a table
-at the end. The table goes to FILE as well. Ends with 1 if one could not be measured. A goal not met is a result.
+Prints the version and form of the measured code, each figure next to its goal as soon as it is known, and a table at
+the end. FILE also gets the table. Ends with 1 if a figure could not be measured. A missed goal is a result.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _rivals(full: bool) -> list[Check]:
     return rivals.measure()
 
 
-#: In the order of the figures; what takes longest last.
+#: In the order of the figures; the longest last.
 BUDGETS: Mapping[str, Callable[[bool], list[Check]]] = {
     "latency": _latency,
     "cost": _cost,
@@ -80,7 +80,7 @@ BUDGETS: Mapping[str, Callable[[bool], list[Check]]] = {
     "radio": loads.radio,
     "rivals": _rivals,
 }
-#: Skipped in a short run, if not asked for by name: it wants other programs, and has no shorter form.
+#: A short run skips it unless --only names it: it needs other programs, and has no shorter form.
 FULL_ONLY = frozenset({"rivals"})
 
 
@@ -96,7 +96,7 @@ def main() -> int:
     failed = False
     for name in options.only or BUDGETS:
         if name in FULL_ONLY and not options.full and not options.only:
-            print(f"{name}: skipped: FULL=1 measures it too, ARGS='--only {name}' it alone", flush=True)
+            print(f"{name}: skipped: FULL=1 also measures it, ARGS='--only {name}' measures nothing else", flush=True)
             continue
         started_s = time.monotonic()
         try:

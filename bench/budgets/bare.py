@@ -1,9 +1,9 @@
-"""The comparison: a bare `websockets` server, in a process of its own.
+"""The comparison: a bare `websockets` server, in its own process.
 
     python -m ingeborg.bench.budgets.bare
 
-At `/publish` it parses each command and broadcasts the notification to whoever has said `listen`, which is the least a
-broker could do; at any other path it sends every message back. Prints where it is ready; ends by SIGTERM.
+At `/publish` it parses each command and broadcasts the notification to every client that has sent `listen`: the least
+that a broker could do. At any other path it sends every message back. Prints where it is ready; SIGTERM ends it.
 """
 
 from __future__ import annotations

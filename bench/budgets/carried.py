@@ -1,13 +1,13 @@
-"""What this broker and its rivals carry of the traffic workload within its limit of latency, and at what CPU: by turns.
+"""The traffic that this broker and its rivals carry within the latency limit, and its CPU: by turns.
 
     python -m ingeborg.bench.budgets.rivals traffic
 
 Each system, started on an empty store, gets the search for its greatest rate (``traffic.toml``: p99 within 50 ms) that
-a comparison makes. NATS, the machine's own and that of today, drops no duplicates and gets none. RabbitMQ has the
-deduplication layer in front, as in the thesis; the CPU of that is not counted here, only the server's. This broker is
-measured once more with several messages in a frame (``--lines``). Medians of three; a quarter of an hour.
+a comparison makes. NATS, the machine's own and the current one, drops no duplicates and gets none. RabbitMQ has the
+deduplication layer in front, as in the thesis; only the server's CPU counts here, not the layer's. A further turn
+measures this broker with several messages in a frame (``--lines``). Medians of three; a quarter of an hour.
 
-Owns: what is wanted of this broker's traffic beside others. Must never: compute a figure that the digest has.
+Owns: the goals for this broker's traffic against rivals. Must never: compute a figure that the digest has.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ ROUNDS = 3
 
 OURS = System("ingeborg", "ingeborg", serve=("--dedup-ttl", "10"))
 IN_LINES = dataclasses.replace(OURS, name="ingeborg-lines", lines=True)
-#: What `loadgen` makes of the names of the one that speaks in lines, and of the one behind the layer.
+#: The names that `loadgen` gives to the system that speaks in lines, and to the one behind the layer.
 LINES, LAYERED = f"{OURS.name}, lines", "rabbitmq, with dedup layer"
 NATS = {"nats": "the machine's NATS", "nats-current": f"NATS {go_programs.NATS.release()}"}
 RABBITMQ = System("rabbitmq", "rabbitmq", dedup=("traffic",))
 SYSTEMS = (OURS, IN_LINES, *(System(name, name) for name in NATS), RABBITMQ)
 
-#: Of the search: where it begins, near what the slowest carries, and how long a step and a measurement are.
+#: Settings of the search: where it begins, near what the slowest carries, and the length of a step and a measurement.
 SEARCH = ("--processes", "2", "--start-rate", "2000", "--step-s", "2", "--measure-s", "4")
 
-#: What a delivered message may cost the server, by what it costs NATS; and by what it costs RabbitMQ, with a message in
-#: each frame and with several.
+#: The most that a delivered message may cost the server, relative to NATS; and relative to RabbitMQ, with one message
+#: in each frame and with several.
 NATS_RATIO, RABBITMQ_SHARE, RABBITMQ_SHARE_LINES = 1.3, 1 / 6, 1 / 8
 
 Json = dict[str, Any]
 
 
 class Carried(NamedTuple):
-    """``in_all``: messages in and out, a second; ``server_us``: the server's CPU for each that is delivered; ``lost``:
-    messages of all turns; ``unheld``: turns in which no rate was held."""
+    """``in_all``: messages in and out, a second; ``server_us``: the server's CPU for each delivered message; ``lost``:
+    messages of all turns; ``unheld``: turns in which no rate held."""
 
     in_all: float
     server_us: float
@@ -59,8 +59,8 @@ class Carried(NamedTuple):
 
 
 def carried(runs: Iterable[Json]) -> dict[str, Carried]:
-    """By system, medians of the runs of a digest. A run that held no rate is one of 0 messages a second, and tells no
-    CPU. ``BenchError``: a system has no other, or nobody knows its CPU."""
+    """By system, medians of the runs of a digest. A run in which no rate held counts as 0 messages a second and has no
+    CPU. ``BenchError``: a system has no other run, or its CPU is unknown."""
     groups: dict[str, list[Json]] = {}
     for run in runs:
         groups.setdefault(run["facts"]["variant"], []).append(run)
@@ -73,18 +73,18 @@ def carried(runs: Iterable[Json]) -> dict[str, Carried]:
                 rates.append(0.0)
                 continue
             if (cost_us := phase["cpu_us_per_delivered"]["server"]) is None:
-                raise BenchError(f"{run['run']}: it is not known what CPU its server used")
+                raise BenchError(f"{run['run']}: its server's CPU is unknown")
             rates.append(phase["reports_per_s"] + phase["delivered_per_s"])
             costs.append(cost_us)
         if not costs:
-            raise BenchError(f"{name}: no rate was held")
+            raise BenchError(f"{name}: no rate held")
         lost = sum(run["measured"]["lost"] for run in group)
         found[name] = Carried(median(rates), median(costs), lost, len(rates) - len(costs))
     return found
 
 
 def measure(systems: Sequence[System] = SYSTEMS, words: Sequence[str] = SEARCH, rounds: int = ROUNDS) -> list[Check]:
-    """All of them. ``BenchError``: one is not installed, or has failed."""
+    """Measure every system. ``BenchError``: one is not installed, or has failed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for turn in range(rounds):
@@ -100,7 +100,7 @@ def measure(systems: Sequence[System] = SYSTEMS, words: Sequence[str] = SEARCH, 
 
 
 def checks(found: Mapping[str, Carried]) -> list[Check]:
-    """This broker beside each of the others, as it is and in lines."""
+    """Compare this broker with each rival, in its usual form and in lines."""
     ours, lined, rabbitmq = found[OURS.system], found[LINES], found[LAYERED]
     rows = []
     for name, words in NATS.items():
@@ -108,8 +108,8 @@ def checks(found: Mapping[str, Carried]) -> list[Check]:
         ratio = ours.in_all / theirs.in_all
         rows.append(
             Check(
-                f"traffic in and out, beside {words}",
-                "ahead of it",
+                f"traffic in and out, against {words}",
+                "ahead of the rival",
                 f"{_rate(ours)}, {ratio:.2f} times {_rate(theirs)}",
                 ratio > 1 and not ours.lost,
             )
@@ -124,7 +124,7 @@ def checks(found: Mapping[str, Carried]) -> list[Check]:
     rows.append(
         Check(
             "traffic in and out, several messages in a frame",
-            "reported, and nothing lost",
+            "reported; nothing lost",
             f"{_rate(lined)}, {lined.in_all / ours.in_all:.2f} times {_rate(ours)}",
             not lined.lost,
         )
@@ -143,5 +143,5 @@ def _cost_check(figure: str, ours: Carried, words: str, theirs: Carried, most: f
 
 
 def _rate(of: Carried) -> str:
-    unheld = f" ({of.unheld} of its turns held no rate)" if of.unheld else ""
+    unheld = f" ({of.unheld} turns in which no rate held)" if of.unheld else ""
     return f"{of.in_all:,.0f}/s" + (f" (lost {of.lost})" if of.lost else "") + unheld

@@ -1,7 +1,7 @@
-"""Processes full of clients, and the lines of JSON they are told and tell.
+"""Processes full of clients, and the lines of JSON that they exchange with their starter.
 
-Owns: both ends of the pipes, which process has which clients, and how many files one may open. Must never: know what
-is said, or leave a process behind.
+Owns: both ends of the pipes, the clients of each process, and the limit of open files. Must never: know what the lines
+say, or leave a process behind.
 """
 
 from __future__ import annotations
@@ -17,48 +17,49 @@ import orjson
 
 from ingeborg.bench.errors import BenchError
 
-#: Clients of one process: a core connects so many in some ten seconds, and many systems allow 20,000 open files.
+#: Clients of one process: a core connects this many in some ten seconds, and many systems allow 20,000 open files.
 CLIENTS_MAX = 10_000
-#: Files that an endpoint or a process of clients has open besides its clients' connections.
+#: Files that an endpoint or a process of clients has open in addition to its clients' connections.
 OTHER_FILES = 200
-#: Clients of one process that connect at once: keeps both sides busy without being a storm already.
+#: Clients of one process that connect at once: keeps both sides busy without already being a storm.
 AT_ONCE = 64
-#: A line with two numbers for each of so many clients.
+#: A line with two numbers for each of these clients.
 _LINE_BYTES_MAX = 1 << 24
 _END_S = 10.0
 
 
 def allow_files(wanted: int) -> None:
-    """Let this process and those it starts open so many files. ``BenchError`` where the system does not."""
+    """Raise the limit of open files for this process and its children. ``BenchError`` if the system does not allow
+    it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or wanted <= soft:
         return
     if hard != resource.RLIM_INFINITY and wanted > hard:
-        raise BenchError(f"a process may open {hard:,} files (ulimit -Hn), {wanted:,} are needed: more endpoints?")
+        raise BenchError(f"a process may open {hard:,} files (ulimit -Hn), but {wanted:,} are needed: more endpoints?")
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def shares(clients: int) -> list[tuple[int, int]]:
-    """Of each process: its first client's number, and the one after its last. Neighbours, so that every process has
-    clients of every endpoint."""
+    """Return for each process its first client's number, and the one after its last. Neighbours, so that every process
+    has clients of every endpoint."""
     count = -(-clients // CLIENTS_MAX)
     return [(clients * number // count, clients * (number + 1) // count) for number in range(count)]
 
 
 class ClientProcess:
-    """One of them, as its starter sees it."""
+    """One process, as its starter sees it."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
         self._name = name
         self._process = process
 
     def tell(self, command: Mapping[str, Any]) -> None:
-        """A line on its stdin."""
+        """Write a line to its stdin."""
         assert self._process.stdin is not None
         self._process.stdin.write(orjson.dumps(command) + b"\n")
 
     async def told(self, timeout_s: float) -> dict[str, Any]:
-        """The next line of its stdout. ``BenchError``: it ended, said what failed, or is silent."""
+        """Return the next line of its stdout. ``BenchError``: it ended, reported a failure, or is silent."""
         assert self._process.stdout is not None
         try:
             async with asyncio.timeout(timeout_s):
@@ -71,7 +72,7 @@ class ClientProcess:
         return answer
 
     async def end(self) -> None:
-        """It ends when nobody is there to tell it anything; if not, it is killed."""
+        """Close its stdin, which ends it; kill it if it does not end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -84,7 +85,7 @@ class ClientProcess:
 
 @contextlib.asynccontextmanager
 async def started_clients(module: str, assignments: Sequence[Mapping[str, Any]]) -> AsyncIterator[list[ClientProcess]]:
-    """A process per assignment, which it finds as its one argument, until the block ends."""
+    """Start a process per assignment, which it gets as its only argument; they run until the block ends."""
     processes: list[ClientProcess] = []
     try:
         for number, assignment in enumerate(assignments):
@@ -101,7 +102,7 @@ async def started_clients(module: str, assignments: Sequence[Mapping[str, Any]])
 
 
 async def all_told(processes: Sequence[ClientProcess], timeout_s: float) -> list[dict[str, Any]]:
-    """The next line of each, in their order. ``BenchError``."""
+    """Return the next line of each, in their order. ``BenchError``."""
     return await asyncio.gather(*(process.told(timeout_s) for process in processes))
 
 
@@ -109,13 +110,13 @@ async def all_told(processes: Sequence[ClientProcess], timeout_s: float) -> list
 
 
 def assignment() -> dict[str, Any]:
-    """What this process was started with."""
+    """Return the argument of this process."""
     found: dict[str, Any] = orjson.loads(sys.argv[1])
     return found
 
 
 async def commands() -> AsyncIterator[dict[str, Any]]:
-    """What it is told, until its starter has no more to tell, or is gone."""
+    """Yield the commands from its starter, until that ends the input or is gone."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
@@ -123,12 +124,12 @@ async def commands() -> AsyncIterator[dict[str, Any]]:
 
 
 def say(**answer: Any) -> None:
-    """A line to its starter."""
+    """Write a line to its starter."""
     print(orjson.dumps(answer).decode(), flush=True)
 
 
 async def each(numbers: Iterable[int], do: Callable[[int], Awaitable[None]]) -> None:
-    """Do it for every client, ``AT_ONCE`` at once. The first error ends it."""
+    """Call it for every client, ``AT_ONCE`` at once. The first error ends it."""
     left = iter(numbers)
 
     async def worker() -> None:
@@ -139,5 +140,5 @@ async def each(numbers: Iterable[int], do: Callable[[int], Awaitable[None]]) -> 
         async with asyncio.TaskGroup() as group:
             for _ in range(AT_ONCE):
                 group.create_task(worker())
-    except ExceptionGroup as errors:  # of many that failed alike the first one's reason will do
+    except ExceptionGroup as errors:  # if many failed alike, the first reason is enough
         raise errors.exceptions[0] from None

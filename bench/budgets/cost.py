@@ -1,10 +1,10 @@
-"""What a message costs an endpoint in CPU, beside a bare `websockets` server that parses and broadcasts the same.
+"""The CPU that a message costs an endpoint, against a bare `websockets` server that parses and broadcasts the same.
 
     python -m ingeborg.bench.budgets.cost [--rounds 3]
 
 Both get the same frames at the same rate, turn by turn: publishes of some 200 bytes to one topic with 1, 5, 20 and
-100 subscribers. Of each server's CPU time per publish a line is fitted over the fan-outs: what a received publish
-costs, and what each delivered message adds. Two minutes of an idle machine.
+100 subscribers. A line fitted to each server's CPU time per publish over the fan-outs gives the cost of a received
+publish, and the extra cost of each delivered message. Two minutes of an idle machine.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from ingeborg.protocol.outgoing import OutgoingSocket
 from .light import TIMEOUT_S, OnMessage, ask, cpu_s, dial, started
 from .model import Check, measured, show
 
-#: Subscribers of the topic, and publishes a second: no more than either server carries at a third of a core.
+#: Subscribers of the topic, and publishes a second: at most what either server carries with a third of a core.
 RATES = {1: 4000, 5: 1600, 20: 500, 100: 100}
 LOAD_S = 3.0
-#: Publishes that are due come together, as those of many publishers do.
+#: Due publishes come together, as those of many publishers do.
 TICK_S = 0.005
-#: Against the bare server (design: measured costs; a broker checks, hashes, looks for duplicates and routes as well).
+#: Against the bare server (design: measured costs; a broker also checks, hashes, looks for duplicates and routes).
 PUBLISH_RATIO, DELIVERY_RATIO = 1.0, 0.8
 
 
 class Line(NamedTuple):
-    """CPU microseconds: of a publish by itself, and of each delivery."""
+    """CPU microseconds: of a publish alone, and of each delivery."""
 
     publish_us: float
     delivery_us: float
 
 
 def fit(costs: dict[int, float]) -> Line:
-    """The line through (fan-out, microseconds per publish) with the least squares of relative errors."""
+    """Fit a line through (fan-out, microseconds per publish) with the least squares of relative errors."""
     # Weighted by 1 / cost^2: an error of a tenth counts the same at 1 subscriber and at 100.
     weights = {fanout: 1 / cost**2 for fanout, cost in costs.items()}
     total = sum(weights.values())
@@ -57,8 +57,8 @@ def fit(costs: dict[int, float]) -> Line:
 
 
 class Load:
-    """A topic with its subscribers and a publisher, on one server that speaks this broker's protocol. Where the server
-    speaks another one a subclass does, too."""
+    """A topic with its subscribers and a publisher, on one server that speaks this broker's protocol. Subclasses speak
+    other protocols."""
 
     def __init__(self, url: str, process: psutil.Process, fanout: int) -> None:
         self._url, self._process, self._fanout = url, process, fanout
@@ -86,28 +86,28 @@ class Load:
         self._sockets.append(socket)
         return socket
 
-    # What a protocol says
+    # The protocol's messages
 
     async def _subscribe(self, subscriber: OutgoingSocket, name: str) -> None:
         await ask(subscriber, orjson.dumps({"command": "listen", "client_id": name}))
         await ask(subscriber, orjson.dumps({"command": "subscribe", "client_id": name, "topic": self._topic}))
 
     async def _introduce(self, publisher: OutgoingSocket) -> None:
-        """Whatever has to come before the first publish."""
+        """Do what the protocol needs before the first publish."""
 
     def _publish(self, number: int, payload: str, ack: bool) -> bytes:
-        """The message that publishes; with ``ack``, one that the server replies to."""
+        """Return the message that publishes; with ``ack``, one that the server replies to."""
         command = {"command": "publish", "client_id": "p", "topic": self._topic, "payload": payload}
         return orjson.dumps(command | {"ack": True} if ack else command)
 
     def _delivered(self, _: OutgoingSocket, data: bytes) -> None:
-        """A message for a subscriber."""
+        """Take a message for a subscriber."""
         self._deliveries -= 1
         if not self._deliveries:
             self._look()
 
     def _replied(self, _: OutgoingSocket, data: bytes) -> None:
-        """A message for the publisher."""
+        """Take a message for the publisher."""
         self._replies -= 1
         if b'"error"' in data:
             self._error = bytes(data)
@@ -123,8 +123,8 @@ class Load:
         return self._publish(self._number, f"{self._number:09} ".ljust(120, "x"), ack)
 
     async def cost_us(self, rate: int, seconds: float = LOAD_S, *, ack: bool = False) -> float:
-        """CPU of the server per publish, in microseconds, over so many seconds of load. ``ack``: the server replies to
-        each publish. ``BenchError``: not everything came."""
+        """Return the server's CPU per publish, in microseconds. ``seconds``: of load. ``ack``: the server replies to
+        each publish. ``BenchError``: a delivery or a reply is missing."""
         count = int(rate * seconds)
         frames = [self._frame(ack) for _ in range(count)]
         self._deliveries, self._replies = count * self._fanout, count * ack
@@ -152,7 +152,8 @@ class Load:
 
 
 async def measure(rounds: int) -> tuple[dict[int, float], dict[int, float]]:
-    """Microseconds per publish by fan-out, the median of the rounds: this broker's endpoint, and the bare server."""
+    """Return microseconds per publish by fan-out, the median of the rounds: this broker's endpoint, and the bare
+    server."""
     with (
         tempfile.TemporaryDirectory() as folder,
         started("ingeborg.broker.command.cli", "serve", "--port", "0", "--store", f"lmdb:{folder}/store") as (
@@ -171,7 +172,7 @@ async def measure(rounds: int) -> tuple[dict[int, float], dict[int, float]]:
 
 
 def checks(ours: dict[int, float], bare: dict[int, float]) -> Sequence[Check]:
-    """The two ratios."""
+    """Judge the two ratios."""
     our, its = fit(ours), fit(bare)
     rows = []
     for what, mine, other, most in (

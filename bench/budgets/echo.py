@@ -1,12 +1,12 @@
-"""How fast this machine is just now, by a bare `websockets` echo: what goals in absolute figures are scaled by.
+"""The present speed of this machine, by a bare `websockets` echo: the factor that scales goals in absolute figures.
 
     python -m ingeborg.bench.budgets.echo
 
-A server in a process of its own sends every message back, run by the interpreter that runs this. It has one
+A server in its own process sends every message back; the interpreter that runs this also runs the server. It has one
 connection, which keeps enough messages under way that the server is never idle. Ten seconds.
 
-Owns: the load, and the figures of the machine that the goals were set on. Must never: run this broker's code on the
-server's side, for the factor is to say nothing about it.
+Owns: the load, and the figures of the machine on which the goals were set. Must never: run this broker's code on the
+server's side, since the factor must not depend on it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .model import Check, show
 
 #: As long as a notification of the other budgets.
 MESSAGE = b"x" * 230
-#: Messages under way; as many again are written at once, when half of them are back.
+#: Messages under way; when half of them are back, the client writes as many again at once.
 WINDOW = 64
-#: A turn takes some seconds, and one of several may be disturbed.
+#: A turn takes some seconds, and one of several can be disturbed.
 TURNS, TURN_S = 5, 1.5
 #: Round trips of a turn, one at a time.
 TRIPS = 300
@@ -38,10 +38,10 @@ TRIPS = 300
 
 class Echo(NamedTuple):
     """``per_s``: messages that came back a second with many under way, and ``cpu_us``, the server's CPU for each, in
-    microseconds; ``trip_us``: one round trip with none beside it.
+    microseconds; ``trip_us``: one round trip alone.
 
-    On a slow machine all three are worse. Where other programs use the machine, the first and the last are worse, and
-    the CPU hardly is.
+    On a slow machine all three are worse. If other programs use the machine, the first and the last are worse, and the
+    CPU hardly is.
     """
 
     per_s: float
@@ -50,11 +50,12 @@ class Echo(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """This machine's speed by the reference's: 0.5 is half as fast. A rate that is a goal is multiplied by it."""
+        """This machine's speed relative to the reference: 0.5 is half as fast. Goals that are rates are multiplied by
+        it."""
         return self.per_s / REFERENCE.per_s
 
 
-#: What `python -m ingeborg.bench.budgets.echo` showed on that day, on two idle cores: the middle of three runs.
+#: The result of `python -m ingeborg.bench.budgets.echo` on that day, on two idle cores: the middle of three runs.
 REFERENCE_DATE = "2026-11-23"
 REFERENCE = Echo(per_s=66_700.0, cpu_us=14.9, trip_us=108.0)
 
@@ -69,7 +70,7 @@ class _Stream:
         self._over = asyncio.Event()
 
     async def turn(self, seconds: float) -> tuple[float, float]:
-        """Messages that came back a second, and the server's microseconds of CPU for each."""
+        """Return messages that came back a second, and the server's microseconds of CPU for each."""
         self._back = self._unsent = 0
         self._over.clear()
         before_s, start_s = cpu_s(self._server), time.monotonic()
@@ -92,7 +93,7 @@ class _Stream:
                 self._unsent = 0
                 self._socket.write(*[MESSAGE] * (WINDOW // 2))
         elif self._unsent == WINDOW:
-            self._over.set()  # nothing is under way any more
+            self._over.set()  # nothing is under way anymore
 
 
 async def _trip_us(socket: OutgoingSocket) -> float:
@@ -105,7 +106,7 @@ async def _trip_us(socket: OutgoingSocket) -> float:
 
 
 async def turns_at(url: str, server: psutil.Process, turn_s: float = TURN_S) -> Echo:
-    """Medians of ``TURNS`` turns at an echo that is there: ``server`` is its process."""
+    """Return medians of ``TURNS`` turns at a running echo: ``server`` is its process."""
     socket = await dial(url + "/echo")
     try:
         stream = _Stream(socket, server)
@@ -121,17 +122,17 @@ async def _measure(turn_s: float) -> Echo:
 
 
 def measure(turn_s: float = TURN_S) -> Echo:
-    """Medians of ``TURNS`` turns. Not to be called on an event loop."""
+    """Return medians of ``TURNS`` turns. Not to be called on an event loop."""
     return uvloop.run(_measure(turn_s))
 
 
 def factor() -> float:
-    """How fast this machine is just now, beside the reference: see ``Echo.factor``."""
+    """Return the present speed of this machine, relative to the reference: see ``Echo.factor``."""
     return measure().factor
 
 
 def check(found: Echo) -> Check:
-    """The figures beside the reference's. Nothing is wanted of a machine."""
+    """Report the figures next to the reference's. A machine has no goal."""
     words = f"factor {found.factor:.2f}: {_words(found)}; on {REFERENCE_DATE}: {_words(REFERENCE)}"
     return Check("this machine, by a bare websockets echo", "reported", words, True)
 

@@ -1,19 +1,19 @@
-"""What a second endpoint costs where both are busy: a hop in full batches, and the traffic that two carry beside one.
+"""The cost of a second endpoint when both are busy: a hop in full batches, and the traffic of two against that of one.
 
     python -m ingeborg.bench.budgets.hops [hop traffic]
 
-**A hop.** ``topics`` with its publisher at one endpoint and its subscriber at the other: whichever is the home of a
-topic, each message goes over the link once, and its confirmation comes back. There are always 10,000 messages in
-flight, so batches are full. What the same costs beyond that on one endpoint is the hop, both sides together.
+**A hop.** ``topics`` with its publisher at one endpoint and its subscriber at the other: either can be the home of a
+topic, so each message crosses the link once, and its confirmation comes back. There are always 10,000 messages in
+flight, so batches are full. The hop is the cost beyond the same load on one endpoint, both sides together.
 
 **Traffic.** The same rate on one endpoint and on two that share a port, over which the kernel spreads the connections:
-CPU for each publish, of all endpoints together. Where each endpoint has a core of its own, two carry ``2 * one / two``
-times what one does (docs/scaling.md, the model). This is said and not measured: here the generator has part of the same
-cores.
+CPU for each publish, of all endpoints together. If each endpoint has a core, two carry ``2 * one / two`` times what one
+does (docs/scaling.md, the model). The model computes this; here the generator takes part of the same cores, so it
+cannot be measured.
 
 Each by turns, medians of three; four minutes of an idle machine.
 
-Owns: how the two are set side by side. Must never: compute a figure that the digest has.
+Owns: how the two are compared. Must never: compute a figure that the digest has.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ TOPICS, MESSAGES = 2_048, 200_000
 #: Microseconds of both sides together.
 HOP_US = 15.0
 
-#: Publishes a second, which both hold on two cores, with the generator beside them; for so many seconds.
+#: Publishes a second, which both hold on two cores shared with the generator; for this many seconds.
 RATE_PER_S, RATE_S = 25_000, 8
-#: What two with a core each should carry, by what one does.
+#: The gain that two with a core each should have over one.
 GAIN = 1.3
 
 _ONE = ("--dedup-ttl", "10")
@@ -64,8 +64,8 @@ class Cost(NamedTuple):
 
 
 def costs(runs: Sequence[Json], turns: int) -> dict[int, Cost]:
-    """By number of endpoints, of a digest's runs, which are in the order of ``SYSTEMS``, turn by turn. ``BenchError``
-    where one of them does not know what its servers used."""
+    """By number of endpoints, from a digest's runs, which are in the order of ``SYSTEMS``, turn by turn. ``BenchError``
+    if a run does not know what its servers used."""
     found = {}
     for index, endpoints in enumerate(SYSTEMS):
         used, lost = [], 0
@@ -73,7 +73,7 @@ def costs(runs: Sequence[Json], turns: int) -> dict[int, Cost]:
             run = runs[turn * len(SYSTEMS) + index]
             phase = of_kind(run, "run")
             if phase is None or (delivered_us := phase["cpu_us_per_delivered"]["server"]) is None:
-                raise BenchError(f"{run['run']}: it is not known what CPU its servers used")
+                raise BenchError(f"{run['run']}: its servers' CPU is unknown")
             used.append(delivered_us * phase["delivered_per_s"] / phase["reports_per_s"])
             lost += run["measured"]["lost"]
         found[endpoints] = Cost(median(used), lost)
@@ -83,7 +83,7 @@ def costs(runs: Sequence[Json], turns: int) -> dict[int, Cost]:
 def measure(
     workload: str, file: str, words: Sequence[str], rounds: int, systems: Mapping[int, System]
 ) -> dict[int, Cost]:
-    """The workload on each of the systems, by turns. ``BenchError``."""
+    """Run the workload on each of the systems, by turns. ``BenchError``."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for turn in range(rounds):
@@ -94,7 +94,7 @@ def measure(
 
 
 def hop_check(found: Mapping[int, Cost], speed: float) -> Check:
-    """``speed``: of this machine (``echo``), by which the goal is judged."""
+    """Judge the hop. ``speed``: of this machine (``echo``), which scales the goal."""
     one, two = found[1], found[2]
     hop_us, most_us = two.server_us - one.server_us, HOP_US / speed
     return Check(
@@ -106,7 +106,7 @@ def hop_check(found: Mapping[int, Cost], speed: float) -> Check:
 
 
 def traffic_check(found: Mapping[int, Cost]) -> Check:
-    """What two endpoints with a core each carry, by what one does."""
+    """Compare what two endpoints with a core each carry with what one does."""
     one, two = found[1], found[2]
     gain = 2 * one.server_us / two.server_us
     return Check(
@@ -134,12 +134,12 @@ def _traffic(rounds: int) -> list[Check]:
     return [traffic_check(measure("traffic", "traffic.toml", words, rounds, SHARED))]
 
 
-#: What is measured, in this order.
+#: The parts, in this order.
 PARTS: Mapping[str, Callable[[int], list[Check]]] = {"hop": _hop, "traffic": _traffic}
 
 
 def report(rounds: int = ROUNDS) -> list[Check]:
-    """Both. ``BenchError``."""
+    """Measure both. ``BenchError``."""
     return [check for part in PARTS.values() for check in part(rounds)]
 
 

@@ -1,11 +1,11 @@
-"""What an idle client takes: of an endpoint's memory, and of the kernel's. Linux only.
+"""The memory of an idle client: in an endpoint, and in the kernel. Linux only.
 
     python -m ingeborg.bench.budgets.idle [--clients 20000] [--hold-s 30]
 
-Bare connections from processes of their own, each of one client that listens, subscribes to nothing and gets nothing
-but pings; as many endpoints over one embedded store as that many connections need. Endpoints are looked at when the
-first of them are connected, and again when all have been there for ``--hold-s`` seconds, so that each was pinged once.
-About a minute of a machine where nothing else opens or closes connections: the kernel's memory is everybody's.
+Processes open bare connections, one for each client, which listens, subscribes to nothing and gets nothing except
+pings. Over one embedded store run as many endpoints as that many connections need. Endpoints are measured when the
+first clients are connected, and again when all have been there for ``--hold-s`` seconds, so that each was pinged once.
+About a minute of a machine where nothing else opens or closes connections: the kernel's memory belongs to everybody.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .model import Check, measured, show
 
 #: The figure's goal, in bytes of 1,000 a kB.
 GOAL_BYTES = 16_000
-#: Clients of an endpoint, where not said: within 20,000 open files.
+#: Clients of an endpoint, unless set: within 20,000 open files.
 _PER_ENDPOINT = 10_000
-#: Connected before the first look, by each process: what the first connections bring into memory stays whatever comes.
+#: Connected by each process before the first measurement: memory that the first connections take stays in any case.
 _WARM_UP = 200
-#: From so many on, what else a machine does is small beside it.
+#: From this number on, everything else on a machine is small in comparison.
 _CLIENTS_MIN = 500
 #: An endpoint pings a silent connection every 25 s.
 _HOLD_S = 30.0
@@ -45,9 +45,9 @@ _CONNECT_S_MAX = 180.0
 
 
 class Levels(NamedTuple):
-    """Bytes. ``anon``, ``pss``: of all endpoints, their own memory, and with their part of what is shared (the store's
-    map); ``objects``, ``buffers``: of the kernel, what it keeps of files and sockets, and what sockets hold of data.
-    ``sockets``: TCP sockets of this machine."""
+    """Bytes. ``anon``, ``pss``: of all endpoints, their own memory, and that with their part of shared memory (the
+    store's map); ``objects``, ``buffers``: of the kernel, for files and sockets, and for data in sockets. ``sockets``:
+    TCP sockets of this machine."""
 
     anon: int
     pss: int
@@ -57,36 +57,36 @@ class Levels(NamedTuple):
 
 
 def kilobytes(text: str, name: str) -> int:
-    """Bytes of a line such as ``RssAnon:   1234 kB``, of /proc/PID/status, smaps_rollup or meminfo."""
+    """Return the bytes in a line such as ``RssAnon:   1234 kB``, of /proc/PID/status, smaps_rollup or meminfo."""
     match = re.search(rf"^{name}:\s+(\d+) kB$", text, re.MULTILINE)
     if match is None:
-        raise BenchError(f"this kernel does not tell {name}")
+        raise BenchError(f"this kernel does not report {name}")
     return int(match[1]) * 1024
 
 
 def tcp(text: str) -> tuple[int, int]:
-    """Sockets, and the pages of data that they hold, of /proc/net/sockstat."""
+    """Return sockets, and the pages of data that they hold, from /proc/net/sockstat."""
     match = re.search(r"^TCP: inuse (\d+) .*mem (\d+)$", text, re.MULTILINE)
     if match is None:
-        raise BenchError("this kernel does not tell the memory of TCP sockets")
+        raise BenchError("this kernel does not report the memory of TCP sockets")
     return int(match[1]), int(match[2])
 
 
 def objects_in_use(text: str) -> int:
-    """Bytes, of /proc/slabinfo: two lines of heading; name, objects in use, objects there is room for, bytes of one."""
+    """Return bytes, from /proc/slabinfo: two header lines; name, objects in use, room for objects, bytes of one."""
     rows = [line.split() for line in text.splitlines()[2:]]
     return sum(int(row[1]) * int(row[3]) for row in rows)
 
 
 def _kernel_objects() -> int:
-    """For root. To others the kernel tells only the pages that they are in."""
+    """Return exact bytes for root; for others the kernel reports only the pages of the objects."""
     if os.access(_SLABINFO, os.R_OK):
         return objects_in_use(_SLABINFO.read_text())
     return kilobytes(Path("/proc/meminfo").read_text(), "Slab")
 
 
 def levels(endpoints: Sequence[psutil.Process]) -> Levels:
-    """As they are now."""
+    """Read the present levels."""
     folders = [Path("/proc", str(endpoint.pid)) for endpoint in endpoints]
     try:
         sockets, pages = tcp(Path("/proc/net/sockstat").read_text())
@@ -102,7 +102,7 @@ def levels(endpoints: Sequence[psutil.Process]) -> Levels:
 
 
 class Found(NamedTuple):
-    """``clients``: connected between the two looks; ``lost``: connections that were not there any more at the end."""
+    """``clients``: connected between the two measurements; ``lost``: connections that were gone at the end."""
 
     clients: int
     before: Levels
@@ -111,7 +111,7 @@ class Found(NamedTuple):
 
 
 async def measure(clients: int, hold_s: float) -> Found:
-    """``BenchError``."""
+    """Connect the clients, and measure before and after. ``BenchError``."""
     endpoints = -(-clients // _PER_ENDPOINT)
     allow_files(min(clients, _PER_ENDPOINT) + OTHER_FILES)
     with contextlib.ExitStack() as stack:
@@ -136,7 +136,7 @@ async def _connected(processes: Sequence[ClientProcess], command: dict[str, int]
 
 
 class PerClient(NamedTuple):
-    """Bytes: as in ``Levels``; those of the kernel at the endpoint's end of a connection."""
+    """Bytes, as in ``Levels``; the kernel's are those at the endpoint's end of a connection."""
 
     anon: float
     pss: float
@@ -145,26 +145,26 @@ class PerClient(NamedTuple):
 
 
 def per_client(found: Found) -> PerClient:
-    """Both ends of a connection are on this machine, and alike to the kernel: one socket, file and entry of epoll each.
-    So what the kernel keeps of the endpoint's end is its growth by the sockets that there are more, twice the clients
-    (and what others have opened meanwhile). ``BenchError`` where others have closed as many."""
+    """Divide by clients. Both ends of a connection are on this machine, and alike to the kernel: one socket, file and
+    entry of epoll each. So the kernel's memory at the endpoint's end is its growth by the number of new sockets, twice
+    the clients (and what other programs have opened meanwhile). ``BenchError`` if these have closed as many."""
     anon, pss, objects, buffers, sockets = (
         after - before for before, after in zip(found.before, found.after, strict=True)
     )
     if sockets < found.clients:
-        raise BenchError("others closed their connections meanwhile: this needs a machine of its own")
+        raise BenchError("other programs closed their connections meanwhile: run this on a machine of its own")
     return PerClient(anon / found.clients, pss / found.clients, objects / sockets, buffers / sockets)
 
 
 def checks(found: Found) -> list[Check]:
-    """An endpoint's memory per client, and that all were still there."""
+    """Judge an endpoint's memory per client, and that all were still there."""
     each = per_client(found)
     return [
         Check(
             "memory of an endpoint per idle client",
             f"at most {GOAL_BYTES / 1000:g} kB",
             f"{each.anon / 1000:.1f} kB (PSS {each.pss / 1000:.1f} kB); "
-            f"{(each.objects + each.buffers) / 1000:.1f} kB of the kernel beside it",
+            f"{(each.objects + each.buffers) / 1000:.1f} kB more in the kernel",
             each.anon <= GOAL_BYTES,
         ),
         Check("connections of idle clients that were lost", "none", f"{found.lost:,}", found.lost == 0),
@@ -190,7 +190,7 @@ def main() -> None:
         f"(objects {each.objects / 1000:.1f} kB, data in sockets {each.buffers / 1000:.1f} kB)"
     )
     if not os.access(_SLABINFO, os.R_OK):
-        print("(objects by pages, since only root may read them by kind: too few where former connections left room)")
+        print("(objects by pages, since only root may read them by kind; too low if earlier connections left room)")
     show(checks(found))
 
 

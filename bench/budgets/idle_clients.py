@@ -15,7 +15,7 @@ from .light import ask, dial
 
 
 async def main() -> None:
-    """At each command connect as many more as it says, or tell how many are still connected."""
+    """On each command, connect as many more as it says, or report how many are still connected."""
     given = assignment()
     urls: list[str] = given["urls"]
     first, stop = given["numbers"]

@@ -1,10 +1,10 @@
-"""The latency floor: one publisher, one subscriber, one message at a time, beside a bare `websockets` echo.
+"""The latency floor: one publisher, one subscriber, one message at a time, against a bare `websockets` echo.
 
     python -m ingeborg.bench.budgets.latency [--messages 4000]
 
-The three take turns: an echo server, one endpoint, and two endpoints (published at one, received at the other,
-whichever is the topic's home). Latency is from the publisher's write to the subscriber's receipt, in one process. Half
-a minute of an idle machine.
+The three take turns: an echo server, one endpoint, and two endpoints (published at one, received at the other; either
+can be the topic's home). Latency is from the publisher's write to the subscriber's receipt, in one process. Half a
+minute of an idle machine.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ingeborg.protocol.outgoing import OutgoingSocket
 from .light import TIMEOUT_S, ask, dial, started
 from .model import Check, measured, show
 
-#: Messages of one turn; the first ones of it are not counted.
+#: Messages of one turn; the first ones do not count.
 TURN, WARM_UP = 200, 20
-#: Over so many topics: both endpoints are home of some.
+#: The number of topics: both endpoints are home of some.
 TOPICS = 16
 ONE_RATIO, TWO_RATIO = 1.5, 3.0
 
 Trip = Callable[[int], Awaitable[object]]
-"""Send message number N and wait until it has come."""
+"""Sends message number N and waits until it has arrived."""
 
 
 class _Way:
@@ -69,7 +69,7 @@ async def _way(urls: Sequence[str]) -> _Way:
 
 
 async def _turn(trip: Trip, first: int) -> list[int]:
-    """Nanoseconds of each."""
+    """Return the nanoseconds of each."""
     found = []
     async with asyncio.timeout(TIMEOUT_S):
         for number in range(first, first + TURN):
@@ -100,12 +100,12 @@ async def measure(messages: int) -> dict[str, list[int]]:
 
 
 def percentile_us(sorted_ns: Sequence[int], share: float) -> float:
-    """In microseconds, of nanoseconds."""
+    """Return the percentile of nanoseconds, in microseconds."""
     return sorted_ns[min(int(len(sorted_ns) * share), len(sorted_ns) - 1)] / 1e3
 
 
 def checks(found: dict[str, list[int]]) -> list[Check]:
-    """p50 and p99 of both ways, beside the echo's."""
+    """Judge p50 and p99 of both ways against the echo's."""
     rows = []
     for name, words, most in (("one", "one endpoint", ONE_RATIO), ("two", "across two endpoints", TWO_RATIO)):
         for label, share in (("p50", 0.5), ("p99", 0.99)):

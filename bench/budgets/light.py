@@ -1,7 +1,7 @@
-"""Bare connections, and processes to measure: what the budgets share.
+"""Bare connections, and processes to measure: common parts of the budgets.
 
-Owns: connections that hand over bytes as they come, so that on few cores the server is what is measured. Must never:
-know what a message means.
+Owns: connections that hand over bytes as they arrive, so that on few cores the server dominates the measurement. Must
+never: know what a message means.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ OnMessage = Callable[[OutgoingSocket, bytes], None]
 
 
 async def dial(url: str, on_message: OnMessage = lambda socket, message: None) -> OutgoingSocket:
-    """A connection to a server on this machine."""
+    """Connect to a server on this machine."""
     async with asyncio.timeout(TIMEOUT_S):
         return await connect(url, on_message)
 
 
 async def ask(socket: OutgoingSocket, message: bytes) -> bytes:
-    """Send a message and wait for the next one that comes."""
+    """Send a message and return the next one that arrives."""
     before, answer = socket.on_message, asyncio.get_running_loop().create_future()
 
     def answered(_: OutgoingSocket, data: bytes) -> None:
@@ -47,7 +47,8 @@ async def ask(socket: OutgoingSocket, message: bytes) -> bytes:
 
 @contextlib.contextmanager
 def started(module: str, *arguments: str) -> Iterator[tuple[str, psutil.Process]]:
-    """A server of ours that prints `ready at URL`: its URL and process, until the block ends. ``BenchError``."""
+    """Start a server of ours that prints `ready at URL`; yield its URL and process until the block ends.
+    ``BenchError``."""
     with (
         tempfile.TemporaryDirectory() as folder,
         starting.started(module, starting.python(module, *arguments), Path(folder, "log"), patience_s=TIMEOUT_S) as it,
@@ -56,8 +57,8 @@ def started(module: str, *arguments: str) -> Iterator[tuple[str, psutil.Process]
 
 
 def cpu_s(process: psutil.Process) -> float:
-    """CPU seconds so far, of the process and those it has started: on Linux to the nanosecond, elsewhere as the system
-    counts them, in hundredths mostly."""
+    """Return the CPU seconds so far, of the process and its children: on Linux to the nanosecond, elsewhere as the
+    system counts them, mostly in hundredths."""
     found = 0.0
     for each in (process, *process.children(recursive=True)):
         exact = [int(file.read_text().split()[0]) for file in Path(f"/proc/{each.pid}/task").glob("*/schedstat")]

@@ -40,16 +40,16 @@ LOADGEN_S_MAX, DIGEST_S_MAX, IMPORT_S_MAX = 1_500.0, 600.0, 600.0
 
 #: Figure 1: messages in and out a second, and the latencies at that rate and at half of it, in ms.
 IN_ALL, P99_MS, HALF_P99_MS = 100_000, 50.0, 5.0
-#: Figure 3: subscriptions a second, part of the rate with few topics, growth of the endpoint's memory in bytes.
+#: Figure 3: subscriptions a second, share of the rate with few topics, growth of the endpoint's memory in bytes.
 TOPICS, FEW = 2_097_152, 1_024
 SUBSCRIBE_PER_S, END_TO_END_SHARE, GROWTH_BYTES = 200_000, 0.75, 100_000_000
 #: Messages of the run with few topics: enough to last for some seconds. With one topic there are as many as with most,
-#: each topic having one: the hashes of their payloads take as much memory then.
+#: since each topic has one: the hashes of their payloads take as much memory then.
 FEW_MESSAGES = 200_000
 #: Figure 4: limits in ms and s.
 RADIO_P50_MS, RADIO_P99_MS, CONNECT_S = 10.0, 100.0, 180.0
 RADIO_ENDPOINTS = 7
-#: A fifth of it, for a minute: as many reports a station, as many lists a song.
+#: A fifth of that, for a minute: as many reports a station, as many lists a song.
 RADIO_SHORT = {"clients": 20_000, "stations": 4_000, "songs": 200_000, "duration_s": 60}
 #: Figure 7: ten million payloads in ten minutes; four times the topics that the routing cache holds.
 FLOOD_PER_S, FLOOD_FULL_S, FLOOD_S, FLOOD_TOPICS = 17_000, 600, 60, 200_000
@@ -59,7 +59,7 @@ Json = dict[str, Any]
 
 
 def loadgen(workload: str, file: str, urls: Sequence[str], out: Path, *words: str) -> None:
-    """Run a workload with the settings of its file, and of more words, to its end. ``BenchError``."""
+    """Run a workload with the settings of its file, plus ``words``, to its end. ``BenchError``."""
     command = [
         sys.executable,
         "-m",
@@ -72,7 +72,7 @@ def loadgen(workload: str, file: str, urls: Sequence[str], out: Path, *words: st
     ]
     for url in urls:
         command += ["--url", url]
-    # What is lost is a figure here, and judged as one.
+    # Losses are a figure here, and are judged as one.
     _run([*command, *words], LOADGEN_S_MAX, results=(0, LOSSES))
 
 
@@ -91,7 +91,7 @@ def _options(settings: Mapping[str, object]) -> list[str]:
 
 
 def digest(folder: Path) -> list[Json]:
-    """The runs of the logs in the folder's `logs`, in their order. ``BenchError``, where one has failed, too."""
+    """Return the runs of the logs in the folder's `logs`, in their order. ``BenchError``, also if one has failed."""
     out = folder / "digest"
     _run([sys.executable, "-m", "ingeborg.bench.cli", "digest", "--out", str(out), str(folder / "logs")], DIGEST_S_MAX)
     runs: list[Json] = json.loads((out / DOCUMENT).read_text(encoding="utf-8"))["runs"]
@@ -103,8 +103,8 @@ def digest(folder: Path) -> list[Json]:
 
 @contextlib.contextmanager
 def _endpoint(folder: Path) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-    """One, on an empty store: its URL; and twice a second the time, as `loadgen` has it, and the bytes of its
-    anonymous memory."""
+    """Start one endpoint on an empty store. Yield its URL, and a list that grows twice a second: the time, as `loadgen`
+    has it, and the bytes of its anonymous memory."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as store,
         started(
@@ -139,8 +139,8 @@ def _phase(run: Json, kind: str) -> Json:
 
 
 def traffic(full: bool) -> list[Check]:
-    """One endpoint, fan-out 5, at the greatest sustainable rate and at half of it. Two minutes. How much it carries is
-    judged by this machine's speed (``echo``)."""
+    """One endpoint, fan-out 5, at the greatest sustainable rate and at half that rate. Two minutes. This machine's
+    speed (``echo``) scales the goal for the rate."""
     speed = echo.factor()
     search = () if full else ("--start-rate", "16000", "--step-s", "2")
     with tempfile.TemporaryDirectory() as name:
@@ -152,7 +152,7 @@ def traffic(full: bool) -> list[Check]:
     in_all = found["reports_per_s"] + found["delivered_per_s"]
     goal = IN_ALL * speed
     p99_ms, half_ms = (of["latency_ns"]["p99"] / 1e6 for of in (found, _phase(run, "half")))
-    words = f"{in_all:,.0f}/s, {found['reports_per_s']:,.0f}/s of them in, lost {run['measured']['lost']}"
+    words = f"{in_all:,.0f}/s, {found['reports_per_s']:,.0f}/s of that in, lost {run['measured']['lost']}"
     return [
         Check("traffic, in and out", f"at least {goal:,.0f}/s: {IN_ALL:,} x {speed:.2f}", words, in_all >= goal),
         Check("traffic, p99", f"below {P99_MS:g} ms", f"{p99_ms:.1f} ms", p99_ms < P99_MS),
@@ -164,8 +164,8 @@ def traffic(full: bool) -> list[Check]:
 
 
 def topics(full: bool) -> list[Check]:
-    """One, few and two million topics, an endpoint for each. Four minutes, in full or not. How fast it subscribes is
-    judged by this machine's speed (``echo``)."""
+    """One, few and two million topics, with an endpoint for each. Four minutes, in full or not. This machine's speed
+    (``echo``) scales the goal for the subscribe rate."""
     least = SUBSCRIBE_PER_S * (speed := echo.factor())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -272,8 +272,8 @@ def radio(full: bool) -> list[Check]:
 
 
 def memory(full: bool) -> list[Check]:
-    """Distinct payloads to more topics than the cache holds, as fast as an endpoint is sure to take them: 2 minutes; in
-    full (ten million payloads, ten minutes) a quarter of an hour."""
+    """Distinct payloads to more topics than the cache holds, as fast as an endpoint is sure to accept them: 2 minutes;
+    in full (ten million payloads, ten minutes) a quarter of an hour."""
     seconds = FLOOD_FULL_S if full else FLOOD_S
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -286,7 +286,7 @@ def memory(full: bool) -> list[Check]:
     phase = _phase(run, "run")
     start_ns = run["facts"]["started_ns"] + int(phase["start_s"] * 1e9)
     third_ns = int(phase["duration_s"] / 3 * 1e9)
-    # The first third of the load fills what is to be filled.
+    # The first third of the load fills the tables.
     middle, last = (
         max(size for at_ns, size in seen if start_ns + n * third_ns <= at_ns < start_ns + (n + 1) * third_ns)
         for n in (1, 2)

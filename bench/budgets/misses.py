@@ -1,11 +1,11 @@
-"""What a message costs whose topic is not in the routing cache, beside one whose topic is.
+"""The cost of a message whose topic is not in the routing cache, against one whose topic is.
 
     python -m ingeborg.bench.budgets.misses [--full]
 
 One endpoint, one client with many subscriptions. It publishes to all its topics in turn, so that no topic is in the
-cache when its message comes (a miss), and to a few of them again and again (hits). Hits and misses take turns on the
-same endpoint: CPU time of a message of each, and how many a second go through with as many under way. A minute; in
-full, for each power of two from twice what the cache holds, four.
+cache when its message arrives (a miss), and to a few topics again and again (hits). Hits and misses take turns on the
+same endpoint: CPU time of each message, and how many a second go through with as many under way. A minute; in full, for
+each power of two from twice the cache's size, four.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ HITS = 1 << 10
 #: Topics of one `subscribe`, messages of one turn, and under way at most.
 TOPICS_AT_ONCE, MESSAGES, WINDOW = 4_096, 20_000, 512
 TURNS = 5
-#: How much more a miss may cost, in microseconds.
+#: The extra cost of a miss, at most, in microseconds.
 MISS_US = 4.0
-#: How much of the rate that the CPU time of a miss allows for has to be reached: the rest would be waiting.
+#: Share of the rate that a miss's CPU time allows which has to be reached: the rest would be waiting.
 NO_WAITING = 0.9
 
 
@@ -50,7 +50,7 @@ class Turn(NamedTuple):
 
 
 class Client:
-    """Subscribes, publishes, and gets what it has published."""
+    """Subscribes, publishes, and receives its own publishes."""
 
     def __init__(self, url: str, process: psutil.Process) -> None:
         self._url, self._process = url, process
@@ -76,13 +76,13 @@ class Client:
             raise BenchError(f"an endpoint refused a command: {answer[:200]!r}")
 
     async def subscribe(self, first: int, last: int) -> None:
-        """To the topics from one number to before another."""
+        """Subscribe to the topics from one number to before another."""
         for start in range(first, last, TOPICS_AT_ONCE):
             topics = [topic(number) for number in range(start, min(start + TOPICS_AT_ONCE, last))]
             await self._ask({"command": "subscribe", "client_id": "client", "topic": topics})
 
     async def publish(self, numbers: Sequence[int]) -> Turn:
-        """A message to each of these topics, in this order; until the last has come."""
+        """Publish a message to each of these topics, in this order; return when the last has arrived."""
         frames = [self._frame(number) for number in numbers]
         self._came = sent = 0
         before_s, start_s = cpu_s(self._process), time.perf_counter()
@@ -105,12 +105,12 @@ class Client:
 
 
 def topic(number: int) -> str:
-    """A song's."""
+    """Return a song's topic."""
     return f"some artist - song {number}"
 
 
 async def measure(sizes: Sequence[int]) -> dict[int, tuple[Turn, Turn]]:
-    """By the number of topics: hits, and misses; the medians of their turns."""
+    """By the number of topics, return hits, and misses; the medians of their turns."""
     found = {}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -126,7 +126,7 @@ async def measure(sizes: Sequence[int]) -> dict[int, tuple[Turn, Turn]]:
                 there = size
                 every: Iterator[int] = cycle(range(size))
                 few = [number % HITS for number in range(MESSAGES)]
-                await client.publish(list(islice(every, MESSAGES)))  # what is cached of the writing goes
+                await client.publish(list(islice(every, MESSAGES)))  # evicts what writing has cached
                 await client.publish(few)
                 turns = [
                     (await client.publish(few), await client.publish(list(islice(every, MESSAGES))))
@@ -142,7 +142,7 @@ def _middle(turns: Sequence[Turn]) -> Turn:
 
 
 def checks(found: dict[int, tuple[Turn, Turn]]) -> list[Check]:
-    """Two of each number of topics."""
+    """Judge two figures for each number of topics."""
     rows = []
     for size, (hit, miss) in found.items():
         more_us = miss.cpu_us - hit.cpu_us
@@ -167,7 +167,7 @@ def checks(found: dict[int, tuple[Turn, Turn]]) -> list[Check]:
 
 
 def sizes(full: bool) -> list[int]:
-    """Numbers of topics."""
+    """Return the numbers of topics."""
     if not full:
         return [FEWEST, MOST]
     return [1 << power for power in range(FEWEST.bit_length() - 1, MOST.bit_length())]

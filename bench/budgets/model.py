@@ -1,4 +1,4 @@
-"""One figure beside its goal, and what it is a figure of."""
+"""One figure next to its goal, and the measured code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ingeborg import form
 
 
 class Check(NamedTuple):
-    """``figure``: what is measured; ``goal``, ``measured``: in words, with their units; ``met``: whether it was."""
+    """``figure``: its name; ``goal``, ``measured``: in words, with their units; ``met``: whether the goal is."""
 
     figure: str
     goal: str
@@ -19,19 +19,19 @@ class Check(NamedTuple):
 
 
 def measured() -> str:
-    """What the figures are of: the version, and the form of its code. Endpoints and generators are started by this very
-    process, of the same installation and with the same `INGEBORG_PURE`, and so have both in common with it."""
+    """Return the version and the form of the measured code. This very process starts endpoints and generators, from the
+    same installation and with the same `INGEBORG_PURE`, so they share both with it."""
     return f"ingeborg {version('ingeborg')}, {form.name()} (endpoints and generators)"
 
 
 def show(checks: Iterable[Check]) -> None:
-    """A line each."""
+    """Print a line each."""
     for check in checks:
         print(f"{check.figure}: {check.measured} (goal: {check.goal}): {'met' if check.met else 'not met'}")
 
 
 def table(checks: Iterable[Check]) -> str:
-    """A Markdown table of them, its columns as wide as what is in them."""
+    """Return a Markdown table of the checks, with columns as wide as their content."""
     rows: list[tuple[str, ...]] = [("figure", "goal", "measured", "met")]
     rows += [(check.figure, check.goal, check.measured, "yes" if check.met else "no") for check in checks]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

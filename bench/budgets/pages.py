@@ -1,4 +1,4 @@
-"""Pages of bytes that belong to slots: what is on them, and what is said to an endpoint that keeps them.
+"""Pages of bytes that belong to slots: their content, and the conversation with an endpoint that keeps them.
 
 Owns: the bytes of a page, and the caller's end of the side channel. Must never: know the broker; the endpoint's end is
 ``ingeborg.bench.micro.paged``.
@@ -22,29 +22,29 @@ import orjson
 
 from ingeborg.bench.errors import BenchError
 
-#: What a page begins with: its slot, its number in the slot, its version.
+#: The head of a page: its slot, its number in the slot, its version.
 HEAD = struct.Struct("<HIQ")
 
 #: A line of an answer: a row for each of a hundred thousand pages.
 _LINE_BYTES_MAX = 1 << 24
 
-#: Between two tries to reach a process that has not opened its side channel yet, in seconds.
+#: Between two attempts to reach a process that has not opened its side channel yet, in seconds.
 _AGAIN_S = 0.02
 
 
 class SideLost(BenchError):
-    """The process is not there any more, or did not answer in time. Whether it did as it was told is unknown."""
+    """The process is gone, or did not answer in time. Whether it carried out the command is unknown."""
 
 
 def page(slot: int, number: int, version: int, size: int) -> bytes:
-    """The bytes of a page: from its head and its length all of them follow."""
+    """Return the bytes of a page: its head and its length determine the rest."""
     head = HEAD.pack(slot, number, version)
     seed = blake2b(head).digest()
     return (head + seed * (size // len(seed) + 1))[: max(size, HEAD.size)]
 
 
 def digest(pages: Iterable[bytes]) -> str:
-    """Of the pages of a slot, in the order of their numbers."""
+    """Hash the pages of a slot, in the order of their numbers."""
     found = blake2b(digest_size=16)
     for each in pages:
         found.update(each)
@@ -63,7 +63,7 @@ class Side:
 
     @classmethod
     async def opened(cls, path: Path, within_s: float) -> Side:
-        """Connect, as soon as the process has opened it. ``SideLost``."""
+        """Connect as soon as the process has opened it. ``SideLost``."""
         try:
             async with asyncio.timeout(within_s):
                 while True:
@@ -74,7 +74,7 @@ class Side:
             raise SideLost(f"no side channel within {within_s:g} s") from None
 
     async def ask(self, do: str, within_s: float = 30.0, **fields: Any) -> dict[str, Any]:
-        """Have it done; the answer. ``SideLost``; ``BenchError``: it was refused."""
+        """Send a command; return the answer. ``SideLost``; ``BenchError``: the endpoint refused it."""
         if self.over:
             raise SideLost(f"{do}: the process has ended")
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -83,14 +83,14 @@ class Side:
         try:
             async with asyncio.timeout(within_s):
                 found = await answer
-        except TimeoutError:  # the answer may come yet: it finds nobody waiting
+        except TimeoutError:  # the answer may still come: it finds nobody waiting
             raise SideLost(f"{do}: no answer within {within_s:g} s") from None
         if "failed" in found:
             raise BenchError(f"{do}: {found['failed']}")
         return found
 
     async def close(self) -> None:
-        """It is not needed any more."""
+        """Close it."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._writer.close()
@@ -102,7 +102,7 @@ class Side:
                 if not answer.done():
                     answer.set_result(orjson.loads(line))
         except OSError:
-            pass  # it was killed
+            pass  # somebody killed it
         finally:
             self.over = True
             for answer in self._waiting:

@@ -1,10 +1,10 @@
-"""Clients that recover, on bare connections, and those who publish to them.
+"""Clients that recover, on bare connections, and the publishers to them.
 
-Owns: what a recovery is: from `listen` to `recovered`, and all that came between. Must never: parse a message while a
-time is taken.
+Owns: the extent of a recovery: from `listen` to `recovered`, with all frames in between. Must never: parse a message
+while a time is taken.
 
-A client is a hundred lines of its own, and no ``OutgoingSocket``: ten thousand of those connect in ten seconds of a
-core, and it is the endpoint that is to be measured. It understands whole text frames, pings and an end, no more.
+A client here is a hundred lines, and no ``OutgoingSocket``: ten thousand of those take a core ten seconds to connect,
+and the measurement is about the endpoint. It understands whole text frames, pings and a close, no more.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from ingeborg.protocol.sockets import next_mask
 
 from .light import dial
 
-#: Nothing that is waited for takes longer than this, in seconds, but an import.
+#: Nothing that this waits for takes longer, in seconds, except an import.
 PATIENCE_S = 60.0
 IMPORT_S = 600.0
 #: Publishes on one connection without a reply, at most.
 WINDOW = 256
 #: Topics in one line of an import.
 TOPICS_PER_LINE = 1_000
-#: Seconds that messages are kept: longer than any figure takes.
+#: Seconds that messages are retained: longer than any figure takes.
 KEEP_S = 3_600
 
-#: For all that is kept in one figure.
+#: For all retained messages of one figure.
 HISTORY_BYTES = 2 << 30
 
 _TEXT, _CLOSE, _PING = 0x81, 0x88, 0x89
@@ -55,8 +55,8 @@ def message(topic: str, number: int) -> Message:
 
 
 class Recovery(NamedTuple):
-    """``frames``: all that came, in its order; ``began``, ``ended``: `listen` was sent, `recovered` came: monotonic
-    seconds."""
+    """``frames``: everything that arrived, in order; ``began``, ``ended``: when `listen` was sent and `recovered`
+    arrived, in monotonic seconds."""
 
     frames: list[bytes]
     began: float
@@ -64,24 +64,24 @@ class Recovery(NamedTuple):
 
     @property
     def took_s(self) -> float:
-        """See above."""
+        """The seconds in between."""
         return self.ended - self.began
 
     def messages(self) -> set[Message]:
-        """What was missed. ``BenchError``: there was a gap, or something that is no string."""
+        """Return the missed messages. ``BenchError``: there was a gap, or something that is not a string."""
         found: set[Message] = set()
         for frame in self.frames:
             value = orjson.loads(frame)
             if "gap" in value:
-                raise BenchError(f"a recovery that was to be whole has a gap: {frame[:200]!r}")
+                raise BenchError(f"a recovery without a gap was expected: {frame[:200]!r}")
             if "key" in value:
                 found.add((value["key"], value["broadcast"]))
         return found
 
 
 class Lean(asyncio.Protocol):
-    """One connection of one client. ``opened``: called when it may send; ``came``: given each message; ``over``:
-    called when the connection has ended, with the reason if it was not ours."""
+    """One connection of one client. ``opened``: called when it may send; ``came``: gets each message; ``over``: called
+    when the connection has ended, with the reason if this side did not end it."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Lean(asyncio.Protocol):
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the upgrade. The key is one for all: nobody is between who could answer from a cache."""
+        """Request the upgrade. All share one key: nobody in between could answer from a cache."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.write(
             f"GET / HTTP/1.1\r\nHost: {self._host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -105,16 +105,16 @@ class Lean(asyncio.Protocol):
         )
 
     def send(self, message: bytes) -> None:
-        """A text message."""
+        """Send a text message."""
         self.transport.write(masked_text_frame(message, next_mask()))
 
     def cut(self) -> None:
-        """End it as a client that is gone does."""
+        """End it as a vanished client does."""
         self._ends = True
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Frames, or parts of them."""
+        """Take frames, or parts."""
         if self._rest:
             data, self._rest = self._rest + data, b""
         at, end = 0, len(data)
@@ -156,15 +156,15 @@ class Lean(asyncio.Protocol):
         self.transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It is over."""
+        """Note the end."""
         if not self._ends:
             self._ends = True
             self._over(str(error) if error is not None else "the connection was lost")
 
 
 class Recoverer:
-    """A client over all its connections. ``on_lost``: a connection was lost while no recovery was under way; without,
-    that is an error of the next one."""
+    """A client over all its connections. ``on_lost``: called when a connection is lost while no recovery is under way;
+    without it, that is an error of the next recovery."""
 
     def __init__(self, name: str, on_lost: Callable[[Recoverer], None] | None = None) -> None:
         self.name = name
@@ -173,21 +173,20 @@ class Recoverer:
         self._lean: Lean | None = None
         self._done: asyncio.Future[float] | None = None
         self._frames: list[bytes] = []
-        self._wanted = b""  # the frame that has this is the last one
+        self._wanted = b""  # the frame with this is the last one
         self.began = 0.0
 
     async def introduce(self, url: str) -> None:
-        """Listen for the first time, until there is a position."""
+        """Listen for the first time, until it has a position."""
         found = await self._listen(url, True, b'"position":')
         self.position = orjson.loads(found.frames[-1])["position"]
 
     async def recover(self, url: str, room: asyncio.Semaphore | None = None) -> Recovery:
-        """Listen with the position that it has had from ``introduce``. ``room``: is taken while it connects.
-        ``BenchError``."""
+        """Listen with the position from ``introduce``. ``room``: held while it connects. ``BenchError``."""
         return await self._listen(url, self.position, b'"recovered":true', room)
 
     def go(self) -> None:
-        """Its connection ends."""
+        """End its connection."""
         if self._lean is not None:
             self._lean.cut()
             self._lean = None
@@ -241,7 +240,7 @@ class Recoverer:
 
 
 class Publisher:
-    """Publishes messages that are to be kept, and looks at each reply."""
+    """Publishes retained messages, and checks each reply."""
 
     def __init__(self) -> None:
         self._error = b""
@@ -249,7 +248,7 @@ class Publisher:
         self._came = asyncio.Event()
 
     async def publish(self, url: str, messages: Sequence[Message]) -> None:
-        """Return when all are confirmed. ``BenchError``: one was refused, or taken for a duplicate."""
+        """Return when all are confirmed. ``BenchError``: one was refused, or counted as a duplicate."""
         socket = await dial(url, self._replied)
         sent, self._replies = 0, 0
         head = {"command": "publish", "client_id": "publisher", "ack": True, "keep_s": KEEP_S}
@@ -298,11 +297,11 @@ async def load_subscriptions(folder: Path, store: str, wanted: dict[str, list[st
 
 
 async def metrics(url: str) -> dict[str, float]:
-    """An endpoint's figures that have no labels. ``BenchError``."""
+    """Return an endpoint's metrics that have no labels. ``BenchError``."""
     page = await fetch(url, "/metrics", timeout_s=PATIENCE_S)
     return {sample.name: sample.value for sample in samples(page.text) if not sample.labels}
 
 
 def run(measurement: Any) -> Any:
-    """On a loop of its own."""
+    """Run it on a loop of its own."""
     return uvloop.run(measurement)

@@ -1,11 +1,11 @@
-"""What replicas cost: the same load on two endpoints that wait for their replicas and on two without, by turns.
+"""The cost of replicas: the same load on two endpoints that wait for their replicas and on two without, by turns.
 
     python -m ingeborg.bench.budgets.replication [--rounds 4]
 
-Both clusters run on embedded stores, the one with `serve --replication on`. Publishes want a reply. They come one by
-one, which costs most, and then in bursts, as they do where an endpoint is busy; both at a rate that leaves the machine
-mostly idle. Half of them come in at their home. CPU time is of both endpoints, less what they use when idle; latency is
-from the publisher's write to its reply, in one process. Two minutes of an idle machine.
+Both clusters run on embedded stores, one with `serve --replication on`. Publishes ask for a reply. They come one by
+one, which costs most, and then in bursts, as at a busy endpoint; both at a rate that leaves the machine mostly idle.
+Half of the publishes arrive at their home. CPU time is of both endpoints, minus their idle use; latency is from the
+publisher's write to its reply, in one process. Two minutes of an idle machine.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FANOUTS = (1, 5)
 
 
 class Kind(NamedTuple):
-    """How publishes come. ``burst``: so many at once to each endpoint; ``rate``: a second, to both together."""
+    """How publishes come. ``burst``: how many at once to each endpoint; ``rate``: a second, to both together."""
 
     words: str
     burst: int
@@ -49,9 +49,9 @@ class Kind(NamedTuple):
 KINDS = (Kind("one by one", 1, 400), Kind("in bursts", 16, 1_600))
 #: Seconds of one load.
 LOAD_S = 2.56
-#: The way to the replica and back: two wake-ups of a process that was asleep, and what a busy machine adds to them.
+#: The way to the replica and back: two wake-ups of a sleeping process, and the delay of a busy machine.
 P50_MORE_US = 1_000
-#: Between two looks whether all slots have replicas.
+#: Between two checks that all slots have replicas.
 LOOK_S = 0.1
 
 
@@ -65,7 +65,7 @@ class Turn(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of all rounds: the least CPU (whatever else runs on the machine only adds), all replies, sorted."""
+    """All rounds: the least CPU (anything else on the machine only adds), all replies, sorted."""
 
     cpu_us: float
     copied: float
@@ -73,25 +73,25 @@ class Cost(NamedTuple):
 
     @classmethod
     def of(cls, turns: Sequence[Turn]) -> Cost:
-        """The turns of one kind of load."""
+        """Combine the turns of one kind of load."""
         replies_ns = sorted(chain.from_iterable(turn.replies_ns for turn in turns))
         return cls(min(turn.cpu_us for turn in turns), max(turn.copied for turn in turns), replies_ns)
 
 
 Load = tuple[Kind, int]
-"""How publishes come, and to how many subscribers."""
+"""The kind of publishes, and the number of subscribers."""
 
 LOADS: Sequence[Load] = [(kind, fanout) for kind in KINDS for fanout in FANOUTS]
 
 
 def publishes(kind: Kind) -> int:
-    """Of one load: as many times all topics at all endpoints as fit into ``LOAD_S``."""
+    """Return the publishes of one load: as many rounds over all topics at all endpoints as fit into ``LOAD_S``."""
     even = TOPICS * ENDPOINTS
     return round(LOAD_S * kind.rate / even) * even
 
 
 class _Replied(Cluster):
-    """Each publish has a number, by which its reply is known."""
+    """A cluster whose publishes have numbers, which identify their replies."""
 
     async def __aenter__(self) -> _Replied:
         await super().__aenter__()
@@ -111,7 +111,7 @@ class _Replied(Cluster):
         return frame[:-1] + b',"ack":true,"id":%d}' % number
 
     async def turn(self, kind: Kind, fanout: int) -> Turn:
-        """One load. ``BenchError``: not all was delivered, or replied to with success."""
+        """Run one load. ``BenchError``: a delivery or a successful reply is missing."""
         count = publishes(kind)
         frames = [self._wants_reply(fanout, number) for number in range(count)]
         self._sent_ns = [0] * count
@@ -127,7 +127,7 @@ class _Replied(Cluster):
         used = (await Metrics.read(self._urls)).since(before)
         cpu_s = used.cpu_s - self._idle_s * (time.monotonic() - start_s)
         if len(self._replies_ns) != count or used.delivered != count * fanout:
-            text = f"{len(self._replies_ns):,} replies of success, {used.delivered:,.0f} deliveries"
+            text = f"{len(self._replies_ns):,} successful replies, {used.delivered:,.0f} deliveries"
             raise BenchError(f"{count:,} publishes to {fanout} subscribers each: {text}")
         return Turn(cpu_s / count * 1e6, used.copied / count, self._replies_ns)
 
@@ -146,13 +146,13 @@ async def ready(urls: Sequence[str]) -> None:
 
 
 def has_replicas(page: str) -> bool:
-    """What an endpoint's page of metrics says."""
+    """Read an endpoint's page of metrics."""
     values = {sample.name: sample.value for sample in samples(page)}
     return values["ingeborg_slots_without_replica"] == 0
 
 
 async def measure(rounds: int) -> dict[Load, tuple[Cost, Cost]]:
-    """Of each load: without replicas, and with them."""
+    """Return for each load the cost without replicas, and with replicas."""
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         clusters: list[_Replied] = []
@@ -164,20 +164,20 @@ async def measure(rounds: int) -> dict[Load, tuple[Cost, Cost]]:
                 await ready(urls)
             clusters.append(await stack.enter_async_context(_Replied(urls, FANOUTS)))
         for cluster in clusters:
-            for fanout in FANOUTS:  # from here on all topics are in the routing caches
+            for fanout in FANOUTS:  # from here on the routing caches hold all topics
                 await cluster.turn(KINDS[-1], fanout)
         await asyncio.gather(*(cluster.idle() for cluster in clusters))
         turns: dict[Load, tuple[list[Turn], list[Turn]]] = {load: ([], []) for load in LOADS}
         for number in range(rounds):
             for load, both in turns.items():
-                # Who goes first changes: what the machine does in the course of a minute is no advantage.
+                # The order changes: a drift of the machine over a minute favours neither.
                 for place in (0, 1) if number % 2 else (1, 0):
                     both[place].append(await clusters[place].turn(*load))
         return {load: (Cost.of(off), Cost.of(on)) for load, (off, on) in turns.items()}
 
 
 def checks(found: dict[Load, tuple[Cost, Cost]]) -> list[Check]:
-    """The latency of publishes that come one by one has a goal, the rest is reported."""
+    """The latency of publishes that come one by one has a goal; the rest is reported."""
     rows = []
     for (kind, fanout), (off, on) in found.items():
         words = f"{kind.words}, {fanout} subscriber{'s' * (fanout > 1)}"
@@ -193,7 +193,7 @@ def checks(found: dict[Load, tuple[Cost, Cost]]) -> list[Check]:
 
 
 def report(rounds: int = 4) -> list[Check]:
-    """Measure, print the table, and return what is to be met. ``BenchError``."""
+    """Measure, print the table, and return the checks. ``BenchError``."""
     found = uvloop.run(measure(rounds))
     print(f"{'':12}  {'subscribers':11}  replicas  CPU us per publish  p50 us   p99 us  copied bytes per publish")
     for (kind, fanout), both in found.items():

@@ -1,30 +1,30 @@
-"""This broker beside its rivals, by turns and in one run: CPU, rates end to end, and what each carries.
+"""This broker against its rivals, by turns and in one run: CPU, end-to-end rates, and the traffic each carries.
 
     python -m ingeborg.bench.budgets.rivals [cost | topics | traffic | echo …]
 
-**Centrifuge** (a Go library, which is built into a cache when it is first run) speaks JSON over WebSocket like
-this broker, keeps nothing and drops no duplicates. Both servers get the load of `cost`: the same payloads at the same
-rates from the same light generator, each publish in a frame of its own, as those of many publishers come. What differs
-is what the servers do with it:
+**Centrifuge** (a Go library, built into a cache on the first run) speaks JSON over WebSocket like this broker, keeps
+nothing and drops no duplicates. Both servers get the load of `cost`: the same payloads at the same rates from the same
+light generator, each publish in a frame of its own, as those of many publishers come. The servers differ in what they
+do with it:
 
-- Centrifuge replies to every publish, and its protocol has no way to ask for none. This broker replies where the
-  publish says `ack`. So its cost is measured both ways: without replies, as programs use it, and with one per publish,
-  as Centrifuge's is. Both are held to the goals.
+- Centrifuge replies to every publish, and its protocol cannot turn that off. This broker replies if the publish says
+  `ack`. So its cost is measured both ways: without replies, as programs use it, and with one per publish, as
+  Centrifuge's is. Both have to meet the goals.
 - Centrifuge puts up to 16 messages for one connection into one frame, this broker each into its own.
 - Centrifuge pings in its own messages, an empty object every 25 seconds, which the generator answers.
 
-**Redis and NATS**, the machine's own and the NATS of today, get the workload `topics` from `loadgen`, as this broker
+**Redis and NATS**, the machine's own and the current NATS, get the workload `topics` from `loadgen`, as this broker
 does: one server or endpoint each, started on an empty store for each run, and the same generator, which reaches them
-through their Python clients. So the rates are those of a Python program, and the server's CPU time stands beside them.
-This broker is measured once more with several messages in a frame (`--lines`), beside itself without.
+through their Python clients. So the rates are those of a Python program; the server's CPU time stands next to them. A
+further turn measures this broker with several messages in a frame (`--lines`), against itself without.
 
-**The traffic workload** beside NATS and RabbitMQ: ``carried``.
+**The traffic workload** against NATS and RabbitMQ: ``carried``.
 
-**The machine** is measured in the same run by a bare echo (`echo`), for what is absolute here depends on it. Every
-figure is the median of three turns. Twenty minutes of an idle machine.
+**The machine** is measured in the same run by a bare echo (`echo`), since absolute figures depend on it. Every figure
+is the median of three turns. Twenty minutes of an idle machine.
 
-Owns: what is wanted of this broker beside others. Must never: set a rival up for less than its own defaults give, or
-set figures side by side that were not measured by turns.
+Owns: the goals for this broker against rivals. Must never: configure a rival for less than its own defaults give, or
+compare figures that were not measured by turns.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ from .model import Check, show
 
 ROUNDS = 3
 
-#: Of Centrifuge's CPU per publish, by fan-out.
+#: Share of Centrifuge's CPU per publish, by fan-out.
 COST_SHARE = {1: 0.8, 5: 0.8, 20: 0.9, 100: 0.9}
 
 #: Numbers of topics, below the 50,000 that the routing cache holds; messages of a run: enough for a second or two.
 TOPICS, MESSAGES = (1 << 11, 1 << 13, 1 << 15), 100_000
-#: What this broker's end-to-end rate has to be, by the rival's.
+#: This broker's end-to-end rate, relative to the rival's, at least.
 RATE_RATIO = {"redis": 1.0, "nats": 1.2, "nats-current": 1.2}
 NAMES = {"redis": "Redis", **NATS}
 SYSTEMS = (OURS, IN_LINES, *(System(name, name) for name in RATE_RATIO))
@@ -76,7 +76,7 @@ Json = dict[str, Any]
 
 class CentrifugeLoad(cost.Load):
     """The load of ``cost`` on a server that speaks Centrifuge's JSON protocol: a message of either side is one or more
-    JSON objects, a line each. Only publications count as deliveries."""
+    JSON objects, one per line. Only publications count as deliveries."""
 
     def __init__(self, url: str, process: psutil.Process, fanout: int) -> None:
         super().__init__(url, process, fanout)
@@ -115,14 +115,14 @@ async def _granted(socket: OutgoingSocket, command: Json) -> None:
 
 
 def _answer_ping(socket: OutgoingSocket, data: bytes) -> None:
-    # No string of JSON has a newline in it: at the start of a line an empty object is a message of its own.
+    # A string in JSON contains no newline: an empty object at the start of a line is a message.
     if data.startswith(b"{}") or b"\n{}" in data:
         socket.write(b"{}")
 
 
 @contextlib.contextmanager
 def centrifuge(program: Path, folder: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """The server, until the block ends: its URL and process. ``BenchError``."""
+    """Start the server; yield its URL and process until the block ends. ``BenchError``."""
     with starting.started("Centrifuge", [str(program)], folder / "centrifuge.log", patience_s=TIMEOUT_S) as server:
         yield server.url, server.child.process
 
@@ -136,7 +136,7 @@ class Costs(NamedTuple):
 
 
 async def measure_costs(program: Path, rounds: int = ROUNDS, seconds: float = cost.LOAD_S) -> dict[int, Costs]:
-    """By fan-out, medians of the rounds, and their rates as in ``cost``."""
+    """Return medians of the rounds, by fan-out, at the same rates as in ``cost``."""
     with (
         tempfile.TemporaryDirectory() as name,
         started("ingeborg.broker.command.cli", "serve", "--port", "0", "--store", f"lmdb:{name}/store") as our,
@@ -158,7 +158,7 @@ async def measure_costs(program: Path, rounds: int = ROUNDS, seconds: float = co
 
 
 def cost_checks(found: Mapping[int, Costs]) -> list[Check]:
-    """Each fan-out, without replies of ours and with them."""
+    """Judge each fan-out, without our replies and with them."""
     rows = []
     for words, acked in (("no reply of ours", False), ("replies of both", True)):
         for fanout, costs in found.items():
@@ -187,7 +187,7 @@ class Rate(NamedTuple):
 
 
 def rates(runs: Iterable[Json]) -> dict[tuple[str, int], Rate]:
-    """By system and number of topics: medians of the runs of a digest."""
+    """Return medians of the runs of a digest, by system and number of topics."""
     groups: dict[tuple[str, int], list[Json]] = {}
     for run in runs:
         groups.setdefault((run["facts"]["variant"], number_of_topics(run)), []).append(run)
@@ -206,7 +206,7 @@ def rates(runs: Iterable[Json]) -> dict[tuple[str, int], Rate]:
 def measure_rates(
     rounds: int = ROUNDS, numbers: Sequence[int] = TOPICS, messages: int = MESSAGES
 ) -> dict[tuple[str, int], Rate]:
-    """``topics`` on each system, by turns. ``BenchError``: one of them is not installed, or has failed."""
+    """Run ``topics`` on each system, by turns. ``BenchError``: one is not installed, or has failed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for turn in range(rounds):
@@ -223,7 +223,7 @@ def measure_rates(
 
 
 def rate_checks(found: Mapping[tuple[str, int], Rate]) -> list[Check]:
-    """Each rival at each number of topics, and this broker in lines."""
+    """Judge each rival at each number of topics, and this broker in lines."""
     rows = []
     numbers = sorted({number for _, number in found})
     for rival, least in RATE_RATIO.items():
@@ -232,7 +232,7 @@ def rate_checks(found: Mapping[tuple[str, int], Rate]) -> list[Check]:
             ratio = ours.per_s / theirs.per_s
             rows.append(
                 Check(
-                    f"{number:,} topics end to end, beside {NAMES[rival]}",
+                    f"{number:,} topics end to end, against {NAMES[rival]}",
                     f"at least {least:g} times its rate",
                     f"{_words(ours)}, {ratio:.2f} times {_words(theirs)}",
                     ratio >= least and not ours.lost,
@@ -243,7 +243,7 @@ def rate_checks(found: Mapping[tuple[str, int], Rate]) -> list[Check]:
         rows.append(
             Check(
                 f"{number:,} topics end to end, several messages in a frame",
-                "reported, and nothing lost",
+                "reported; nothing lost",
                 f"{_words(lined)}, {lined.per_s / ours.per_s:.2f} times {_words(ours)}",
                 not lined.lost,
             )
@@ -256,7 +256,7 @@ def _words(rate: Rate) -> str:
     return f"{rate.per_s:,.0f}/s{cpu}" + (f", lost {rate.lost}" if rate.lost else "")
 
 
-# All of it
+# All parts
 
 
 def _cost() -> list[Check]:
@@ -271,7 +271,7 @@ def _echo() -> list[Check]:
     return [echo.check(echo.measure())]
 
 
-#: What is measured, in this order.
+#: The parts, in this order.
 PARTS: Mapping[str, Callable[[], list[Check]]] = {
     "echo": _echo,
     "cost": _cost,
@@ -281,11 +281,11 @@ PARTS: Mapping[str, Callable[[], list[Check]]] = {
 
 
 def measure() -> list[Check]:
-    """All parts. ``BenchError``, at once, where one of the rivals is not to be had."""
+    """Measure all parts. ``BenchError``, at once, if one of the rivals is missing."""
     for program in go_programs.PROGRAMS:
         go_programs.ensure(program)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
-        # What does not start here would fail after minutes of measuring the others.
+        # A rival that does not start here would fail after minutes of measuring the others.
         for system in (*SYSTEMS[1:], RABBITMQ):
             servers.enter_context(running(system, Path(folder, system.name), layer=False))
     return [check for part in PARTS.values() for check in part()]
@@ -300,7 +300,7 @@ def _part(word: str) -> str:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    # Not by `choices`: argparse looks for no word at all among them.
+    # Not by `choices`: argparse would check even an empty list of words against them.
     parser.add_argument("part", type=_part, nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     for part in parser.parse_args().part or PARTS:
         show(PARTS[part]())

@@ -1,13 +1,13 @@
-"""Scaling out: the same load on 1, 2, 4 and 16 endpoints, and what the measured costs say of 10, 100 and 1,000.
+"""Scaling out: the same load on 1, 2, 4 and 16 endpoints, and a projection of the costs to 10, 100 and 1,000.
 
     python -m ingeborg.bench.budgets.scaling [--rounds 4] [--burst 4]
 
-Publishes come one by one, which costs most, and then in bursts, as they do where an endpoint is busy; both at a rate
-that leaves the machine mostly idle, so that CPU per publish is a cost and no queue. Each topic is published equally
-often at every endpoint, so that of E publishes exactly one comes in at its home (no metric counts what goes from an
-origin to a home); subscribers are spread over the endpoints at random. Counted are forwards and deliveries, measured is
-the CPU time of all endpoints, less what they use when idle. What the steps on the way cost is fitted to it. Two
-minutes of an idle machine.
+Publishes come one by one, which costs most, and then in bursts, as at a busy endpoint; both at a rate that leaves the
+machine mostly idle, so that CPU per publish is a cost and not a queue. Every endpoint gets equally many publishes of
+each topic, so that of E publishes exactly one comes in at its home (no metric counts what goes from an origin to a
+home); subscribers are spread over the endpoints at random. It counts forwards and deliveries, and measures the CPU time
+of all endpoints, minus their idle use. A model of the costs of each step is fitted to that. Two minutes of an idle
+machine.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ from ingeborg.protocol.pages import PageError, fetch, samples
 from .light import TIMEOUT_S, ask, dial
 from .model import Check, measured, show
 
-#: The last is more than two cores are good for: it shows what the model is worth beyond what it is fitted to, and what
-#: grows with the number of peers.
+#: The last is too many for two cores: it shows the quality of the model beyond the points that it is fitted to, and the
+#: costs that grow with the number of peers.
 ENDPOINTS = (1, 2, 4, 16)
-#: So many the model is fitted to; it has to foretell the others.
+#: The model is fitted to these; it has to predict the others.
 FITTED = ENDPOINTS[:-1]
 #: Subscribers of a topic, and publishes a second, to all endpoints together.
 RATES = {1: 400, 5: 400, 20: 300}
-#: Publishes that come to each endpoint at once where it is not one by one, and how many times the rate that is.
+#: Publishes that come to each endpoint at once in bursts, and the factor by which the rate rises then.
 BURSTS, BURST, BURST_RATE = (2, 4, 8, 16, 32), 4, 2
 TOPICS = 32
-#: Of one load: a multiple of every number of endpoints times the topics.
+#: Publishes of one load: a multiple of every number of endpoints times the topics.
 PUBLISHES = max(ENDPOINTS) * TOPICS
 #: Topics of each fan-out whose forwards are counted publish by publish.
 SINGLES = 12
-#: Connections of subscribers at each endpoint: all of a topic's may be at one, and few get two messages of a burst.
+#: Connections of subscribers at each endpoint: a topic can have all its subscribers at one, and few get two messages of
+#: a burst.
 CLIENTS = 48
 LISTENS, LISTENS_PER_S = 160, 200
 IDLE_S = 3.0
@@ -58,9 +59,9 @@ SEED = 8
 KINDS = {"alone": "one by one", "bursts": "in bursts"}
 FIT_WITHIN = 0.15
 PROJECTED = (10, 100, 1_000)
-#: The workload's, and the radio world's (docs/workloads/radio.md).
+#: Fan-outs of the workload, and of the radio world (docs/workloads/radio.md).
 PROJECTED_FANOUTS = (5, 100)
-#: Signs of life an endpoint gives a second (ARCHITECTURE.md: the lease), and slots that have homes.
+#: Heartbeats of an endpoint per second (ARCHITECTURE.md: the lease), and slots that have homes.
 BEATS_PER_S, SLOTS = 2, 4096
 
 
@@ -68,17 +69,17 @@ BEATS_PER_S, SLOTS = 2, 4096
 
 
 def holders_expected(endpoints: int, fanout: int) -> float:
-    """Endpoints that hold at least one of so many subscribers, each at any endpoint."""
+    """Endpoints that hold at least one of ``fanout`` subscribers, each at a random endpoint."""
     return endpoints * (1 - (1 - 1 / endpoints) ** fanout)
 
 
 def forwards_expected(endpoints: int, fanout: int) -> float:
-    """Those of them that are not the topic's home, which is any endpoint."""
+    """Those of them that are not the topic's home, which is a random endpoint."""
     return holders_expected(endpoints, fanout) * (endpoints - 1) / endpoints
 
 
 def away(endpoints: int) -> float:
-    """The share of publishes that come in elsewhere than at their home."""
+    """The share of publishes that come in at another endpoint than their home."""
     return (endpoints - 1) / endpoints
 
 
@@ -92,17 +93,17 @@ class Costs(NamedTuple):
     delivery: float
 
     def of(self, endpoints: int, fanout: int, forwards: float) -> float:
-        """Of one publish, at all endpoints together."""
+        """The cost of one publish, at all endpoints together."""
         return sum(cost * times for cost, times in zip(self, terms(endpoints, fanout, forwards), strict=True))
 
 
 def terms(endpoints: int, fanout: int, forwards: float) -> tuple[float, ...]:
-    """How often one publish makes each of ``Costs``."""
+    """How often one publish incurs each of ``Costs``."""
     return (1.0, away(endpoints), forwards, fanout)
 
 
 class Point(NamedTuple):
-    """What was measured of one load. ``cpu_us``, ``holders``, ``forwards``: per publish, of all endpoints together."""
+    """The measurements of one load. ``cpu_us``, ``holders``, ``forwards``: per publish, of all endpoints together."""
 
     endpoints: int
     fanout: int
@@ -112,11 +113,12 @@ class Point(NamedTuple):
 
 
 def least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
-    """The coefficients with the least squares of relative errors. ``BenchError`` where the rows leave them open."""
-    # An error of a tenth counts the same where a publish costs much and where it costs little.
+    """Return the coefficients with the least squares of relative errors. ``BenchError`` if the rows do not determine
+    them."""
+    # An error of a tenth counts the same for a cheap publish and for an expensive one.
     scaled = [[cell / value for cell in row] for row, value in zip(rows, values, strict=True)]
     size = len(scaled[0])
-    # The normal equations, a column of right sides behind them, by elimination.
+    # The normal equations, with a column of right sides, by elimination.
     system = [
         [*(sum(row[i] * row[j] for row in scaled) for j in range(size)), sum(row[i] for row in scaled)]
         for i in range(size)
@@ -134,29 +136,29 @@ def least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> l
 
 
 def fit(points: Sequence[Point]) -> Costs:
-    """The costs that explain the points best."""
+    """Return the costs that explain the points best."""
     rows = [terms(point.endpoints, point.fanout, point.forwards) for point in points]
     return Costs(*least_squares(rows, [point.cpu_us for point in points]))
 
 
 def worst_error(points: Sequence[Point], costs: Costs) -> float:
-    """The greatest share by which the costs miss a point."""
+    """Return the greatest share by which the costs miss a point."""
     return max(abs(costs.of(p.endpoints, p.fanout, p.forwards) / p.cpu_us - 1) for p in points)
 
 
 class Line(NamedTuple):
-    """``alone``, and as much more for each peer that an endpoint has."""
+    """``alone``, plus a constant for each peer of an endpoint."""
 
     alone: float
     per_peer: float
 
     def at(self, endpoints: int) -> float:
-        """With so many endpoints in all."""
+        """The value for this total number of endpoints."""
         return self.alone + self.per_peer * (endpoints - 1)
 
 
 def line(values: dict[int, float]) -> Line:
-    """Through (endpoints, value)."""
+    """Fit a line through (endpoints, value)."""
     return Line(*least_squares([(1.0, endpoints - 1.0) for endpoints in values], list(values.values())))
 
 
@@ -170,7 +172,8 @@ class Projection(NamedTuple):
 
 
 def projection(costs: Costs, idle: Line, endpoints: int, fanout: int) -> Projection:
-    """With all endpoints fully busy, one core each; ``idle``: the share of a core that one takes without messages."""
+    """Predict with all endpoints fully busy, one core each; ``idle``: the share of a core that one uses without
+    messages."""
     forwards = forwards_expected(endpoints, fanout)
     cpu_us = costs.of(endpoints, fanout, forwards)
     total = endpoints * max(1 - idle.at(endpoints), 0.0) * 1e6 / cpu_us
@@ -178,7 +181,7 @@ def projection(costs: Costs, idle: Line, endpoints: int, fanout: int) -> Project
 
 
 def fullest(endpoints: int, draws: int = 20) -> float:
-    """Slots of the endpoint that is home of the most, over the mean: rendezvous hashing gives each slot to anybody."""
+    """Slots of the endpoint that is home of the most, over the mean: rendezvous hashing assigns slots at random."""
     drawn = random.Random(SEED)
     most = []
     for _ in range(draws):
@@ -199,12 +202,12 @@ class Metrics(NamedTuple):
     received: float
     forwarded: float
     delivered: float
-    refused: float  # publishes that came to an endpoint that was not their home
+    refused: float  # publishes that arrived at another endpoint than their home
     copied: float  # bytes
 
     @classmethod
     async def read(cls, urls: Sequence[str]) -> Metrics:
-        """Of their pages: CPU time finer than what the system tells others."""
+        """Read their pages, whose CPU time is finer than what the system reports to others."""
         names = (
             *("process_cpu_seconds", "ingeborg_publishes_received", "ingeborg_messages_forwarded"),
             *("ingeborg_messages_delivered", "ingeborg_not_home", "ingeborg_replicated_bytes"),
@@ -221,12 +224,12 @@ class Metrics(NamedTuple):
         return cls(*sums.values())
 
     def since(self, before: Metrics) -> Metrics:
-        """What came after ``before``."""
+        """The difference to ``before``."""
         return Metrics(*(now - then for now, then in zip(self, before, strict=True)))
 
 
 class Found(NamedTuple):
-    """Of one number of endpoints. ``alone``, ``bursts``: see ``KINDS``; ``idle``: share of a core per endpoint;
+    """For one number of endpoints. ``alone``, ``bursts``: see ``KINDS``; ``idle``: share of a core per endpoint;
     ``listen_us``: CPU of all for one listen; ``singles``: (forwards, endpoints with a subscriber) of one publish each;
     ``refused``: see ``Metrics``."""
 
@@ -243,7 +246,7 @@ def _topic(fanout: int, number: int) -> str:
 
 
 async def _paced(numbers: Sequence[int], rate: float) -> AsyncIterator[int]:
-    """Each when it is due, and never two in one turn of a server's loop."""
+    """Yield each when it is due, and never two in one turn of a server's loop."""
     start_s = time.monotonic()
     for position, number in enumerate(numbers):
         await asyncio.sleep(max(start_s + position / rate - time.monotonic(), 0.001))
@@ -251,7 +254,7 @@ async def _paced(numbers: Sequence[int], rate: float) -> AsyncIterator[int]:
 
 
 class Cluster:
-    """Endpoints with their subscribers, a publisher at each, and what has come. ``fanouts``: of its topics."""
+    """Endpoints with their subscribers, a publisher at each, and a count of deliveries. ``fanouts``: of its topics."""
 
     def __init__(self, urls: Sequence[str], fanouts: Iterable[int] = tuple(RATES)) -> None:
         self._urls = urls
@@ -262,7 +265,7 @@ class Cluster:
         self._received = self._expected = 0
         self._all_came = asyncio.Event()
         self._numbers = count()
-        self._idle_s = 0.0  # CPU a second, of all
+        self._idle_s = 0.0  # CPU a second, all endpoints
         #: Endpoints with a subscriber, by topic.
         self._holders: dict[str, int] = {}
 
@@ -326,7 +329,7 @@ class Cluster:
         self._all_came.clear()
 
     async def idle(self) -> float:
-        """The share of a core that each endpoint takes without messages."""
+        """Return the share of a core that each endpoint uses without messages."""
         before, start_s = await Metrics.read(self._urls), time.monotonic()
         await asyncio.sleep(IDLE_S)
         used = (await Metrics.read(self._urls)).since(before)
@@ -334,7 +337,7 @@ class Cluster:
         return self._idle_s / len(self._urls)
 
     async def singles(self, fanout: int) -> list[tuple[int, int]]:
-        """Publish to each topic once; of some of them: how often that one was forwarded, and the most it may be."""
+        """Publish to each topic once; return for some how often that one was forwarded, and the most that it may be."""
         found = []
         before = await Metrics.read(self._urls)
         for number in range(TOPICS):
@@ -348,7 +351,7 @@ class Cluster:
         return found
 
     async def _due(self, publishes: int, rate: float, burst: int) -> AsyncIterator[tuple[OutgoingSocket, range]]:
-        """So many publishes a second, each when it is due: who sends which of them at once. ``burst``: see ``load``."""
+        """Yield when publishes are due, ``rate`` a second: the sender and its numbers. ``burst``: see ``load``."""
         endpoints = len(self._urls)
         step = endpoints * burst if burst > 1 else 1
         async for first in _paced(range(0, publishes, step), rate / step):
@@ -356,9 +359,9 @@ class Cluster:
                 yield self._publishers[(first + place) % endpoints], range(first + place, first + step, endpoints)
 
     async def load(self, fanout: int, burst: int) -> tuple[Point, int]:
-        """One load; its costs, and how many requests came to an endpoint that was not the home.
+        """Run one load; return its costs, and how many requests came to an endpoint that was not the home.
 
-        ``burst``: 1: one publish at a time; else so many at once to every endpoint.
+        ``burst``: publishes at once to every endpoint; 1: one publish at a time.
         """
         endpoints = len(self._urls)
         rate = RATES[fanout] * (BURST_RATE if burst > 1 else 1)
@@ -371,13 +374,13 @@ class Cluster:
         used = (await Metrics.read(self._urls)).since(before)
         cpu_s = used.cpu_s - self._idle_s * (time.monotonic() - start_s)
         if (used.received, used.delivered) != (PUBLISHES, PUBLISHES * fanout):
-            raise BenchError(f"received {used.received:g}, delivered {used.delivered:g}: not what was published")
+            raise BenchError(f"received {used.received:g}, delivered {used.delivered:g}: not as many as were published")
         holders = fmean(self._holders[_topic(fanout, number)] for number in range(TOPICS))
         point = Point(endpoints, fanout, cpu_s / PUBLISHES * 1e6, holders, used.forwarded / PUBLISHES)
         return point, round(used.refused)
 
     async def listens(self) -> float:
-        """CPU of all endpoints for one ``listen``, in microseconds."""
+        """Return the CPU of all endpoints for one ``listen``, in microseconds."""
         self._expect(LISTENS)
         before, start_s = await Metrics.read(self._urls), time.monotonic()
         async for number in _paced(range(LISTENS), LISTENS_PER_S):
@@ -389,7 +392,7 @@ class Cluster:
 
 
 async def measure(endpoints: int, rounds: int, burst: int = BURST) -> Found:
-    """One number of endpoints, started for it."""
+    """Measure one number of endpoints, started for this."""
     system = System(name="scaling", system="ingeborg", serve=("--endpoints", str(endpoints)))
     with tempfile.TemporaryDirectory() as folder, running(system, Path(folder), layer=False) as servers:
         async with Cluster(servers.urls) as cluster:
@@ -398,17 +401,18 @@ async def measure(endpoints: int, rounds: int, burst: int = BURST) -> Found:
             kinds = [(fanout, at_once) for at_once in (1, burst) for fanout in RATES]
             loads = [[await cluster.load(*kind) for kind in kinds] for _ in range(rounds)]
             listen_us = await cluster.listens()
-    # The least: whatever else runs on the machine only adds.
+    # The least: anything else on the machine only adds.
     points = [same[0][0]._replace(cpu_us=min(point.cpu_us for point, _ in same)) for same in zip(*loads, strict=True)]
     refused = sum(refusals for load in loads for _, refusals in load)
     return Found(points[: len(RATES)], points[len(RATES) :], idle, listen_us, singles, refused)
 
 
-# -- what it says
+# -- the report
 
 
 def checks(found: dict[int, Found], costs: dict[str, Costs]) -> list[Check]:
-    """The bound on forwards, counted; and how well the model explains what was measured. ``costs``: by ``KINDS``."""
+    """Judge the counted bound on forwards, and how well the model explains the measurements. ``costs``: by
+    ``KINDS``."""
     points = [point for one in found.values() for point in (*one.alone, *one.bursts)]
     singles = [single for one in found.values() for single in one.singles]
     over = sum(forwards > holders for forwards, holders in singles)
@@ -425,18 +429,18 @@ def checks(found: dict[int, Found], costs: dict[str, Costs]) -> list[Check]:
     ]
     for kind, words in KINDS.items():
         error = worst_error(fitted(found, kind), costs[kind])
-        figure = f"what the model misses of the measured CPU, 1 to {FITTED[-1]} endpoints, {words}"
+        figure = f"error of the model against the measured CPU, 1 to {FITTED[-1]} endpoints, {words}"
         rows.append(Check(figure, f"at most {FIT_WITHIN:.0%}", f"{error:.1%}", error <= FIT_WITHIN))
     return rows
 
 
 def fitted(found: dict[int, Found], kind: str) -> list[Point]:
-    """The points that the model is fitted to."""
+    """Return the points that the model is fitted to."""
     return [point for endpoints in FITTED for point in getattr(found[endpoints], kind)]
 
 
 def ratios(found: dict[int, Found], kind: str) -> dict[int, float]:
-    """CPU per publish at 4 endpoints, times that at 1, by subscribers."""
+    """Return CPU per publish at 4 endpoints relative to that at 1, by subscribers."""
     pairs = zip(getattr(found[1], kind), getattr(found[4], kind), strict=True)
     return {one.fanout: four.cpu_us / one.cpu_us for one, four in pairs}
 
@@ -468,12 +472,12 @@ def _show_growth(found: dict[int, Found], costs: dict[str, Costs], idle: Line, l
         print(f"{name}: {seen} {unit}; {fitted.alone * scale:.3f} + {fitted.per_peer * scale:.4f} per peer")
     for kind, words in KINDS.items():
         seen = ", ".join(f"{ratio:.2f} ({fanout})" for fanout, ratio in ratios(found, kind).items())
-        print(f"CPU per publish at 4 endpoints, times that at 1 (subscribers), {words}: {seen}")
+        print(f"CPU per publish at 4 endpoints, relative to 1 (subscribers), {words}: {seen}")
         parts = [
             costs[kind].of(p.endpoints, p.fanout, p.forwards) / p.cpu_us for p in getattr(found[ENDPOINTS[-1]], kind)
         ]
         seen = ", ".join(f"{part:.0%} ({fanout})" for part, fanout in zip(parts, RATES, strict=True))
-        print(f"of the CPU at {ENDPOINTS[-1]} endpoints the model foretells (subscribers), {words}: {seen}")
+        print(f"share of the CPU at {ENDPOINTS[-1]} endpoints that the model predicts (subscribers), {words}: {seen}")
 
 
 def _show_projection(costs: dict[str, Costs], idle: Line, listen: Line) -> None:
@@ -492,7 +496,7 @@ def _show_projection(costs: dict[str, Costs], idle: Line, listen: Line) -> None:
                     f"{endpoints:9,}  {fanout:11}  {hops:4.1f}  {cpu_us:18,.0f}  {per_core:20,.0f}"
                     f"  {total:9,.0f}  {total * fanout:12,.0f}"
                 )
-    print("of each endpoint:")
+    print("for each endpoint:")
     print("endpoints  links  pings/s, both ways  registry reads/s, all  idle core  us per listen  fullest home")
     for endpoints in PROJECTED:
         peers_each = endpoints - 1
@@ -503,7 +507,7 @@ def _show_projection(costs: dict[str, Costs], idle: Line, listen: Line) -> None:
 
 
 def report(rounds: int = 4, burst: int = BURST) -> list[Check]:
-    """Measure, print the tables, and return what is to be met. ``BenchError``."""
+    """Measure, print the tables, and return the checks. ``BenchError``."""
     times = {endpoints: rounds if endpoints in FITTED else 1 for endpoints in ENDPOINTS}
     found = {endpoints: uvloop.run(measure(endpoints, times[endpoints], burst)) for endpoints in ENDPOINTS}
     costs = {kind: fit(fitted(found, kind)) for kind in KINDS}

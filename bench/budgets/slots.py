@@ -1,14 +1,14 @@
-"""Slots that move with what belongs to them: 320 MiB of pages, then a million payloads in a table of duplicates.
+"""Slots that move with their contents: 320 MiB of pages, then a million payloads in a table of duplicates.
 
     python -m ingeborg.bench.budgets.slots [--only pages|duplicates] [--mib 320] [--keys 1000000]
 
-Endpoints in processes of their own, over one embedded store, each with pages beside what the product's keeps
+Endpoints in their own processes, over one embedded store, each with pages in addition to the product's contents
 (`ingeborg.bench.micro.paged`). A minute and a half of an idle machine.
 
 Pages: two endpoints have all of them, a third joins, then the first leaves in order. Publishers at every endpoint send
-600 messages a second with `ack`, and 200 pages a second change. A slot is without a home from when its home was last
-seen to act for it until the next home has been told that it may: both processes say when. At the end the pages are
-compared, by a digest of each slot, with what was written last.
+600 messages a second with `ack`, and 200 pages a second change. A slot is without a home from its home's last action
+for it until the next home learns that it may act: both processes report when. At the end, a digest of each slot
+compares the pages with their last writes.
 
 Duplicates: one endpoint's table is filled in its process, without publishing. A second one joins; the first one's table
 is filled up again, and it leaves. A probe sends one light message after the other. A watch in each process notes turns
@@ -42,24 +42,24 @@ from .model import Check, measured, show
 from .pages import Side, SideLost, digest, page
 from .steady import Listener, Probe, Publisher, Sent
 
-#: A slot may be without a home for so long, and a publish to it may wait so long, in milliseconds.
+#: The longest that a slot may be without a home, and a publish to it may wait, in milliseconds.
 HOMELESS_MS = 500.0
-#: What a newcomer waits for copies, and what an endpoint that leaves does, in seconds; then slots go without them.
+#: The longest that a newcomer waits for copies, and a leaving endpoint for its own, in seconds; then slots go without.
 JOIN_S, LEAVE_S = 30.0, 6.0
-#: A million duplicates are transferred within so many seconds, and nobody is stalled for so long, in milliseconds.
+#: The most seconds for transferring a million duplicates, and milliseconds for stalling anybody.
 DUPLICATES_S, STALL_MS = 2.0, 10.0
 
-#: Of a page, in bytes: 16 of them are a chunk of 64 KiB.
+#: Bytes of a page: 16 pages are a chunk of 64 KiB.
 PAGE_BYTES = 4096
 #: Messages a second, of all publishers; their topics; pages that change a second.
 PUBLISHES_PER_S, TOPICS, CHANGES_PER_S = 600.0, 512, 200.0
-#: What is looked at before something moves, and after it has, in seconds. Connections and caches have settled by then.
+#: Seconds of measuring before something moves, and after. Connections and caches have settled by then.
 SETTLE_S, BEFORE_S, AFTER_S = 2.0, 5.0, 1.0
-#: Topics of a probe, and how long after its slots' arrival a message of it still counts as sent meanwhile, in seconds.
+#: Topics of a probe, and the seconds after its slots' arrival in which a message still counts as sent meanwhile.
 PROBE_TOPICS, MEANWHILE_S = 16, 0.2
-#: How long what was sent may take to be answered at the end, in seconds.
+#: The longest wait for the last answers at the end, in seconds.
 ANSWER_S, LOOK_S = 15.0, 0.05
-#: Before a page is tried again that nobody acts for, in seconds: how exactly that is seen.
+#: Before another attempt at a page that nobody acts for, in seconds: the precision of that figure.
 RETRY_S = 0.005
 
 Json = dict[str, Any]
@@ -77,12 +77,12 @@ class Node:
         self.endpoint = Endpoint(name, options, folder, variables, serving=serving)
 
     async def start(self) -> None:
-        """Until it acts for its slots, and its side channel is open."""
+        """Start it, until it acts for its slots and its side channel is open."""
         await self.endpoint.start()
         self.side = await Side.opened(self._socket, ANSWER_S)
 
     async def leave(self) -> Json:
-        """In order, to its end; what it has to tell."""
+        """Leave in order, to its end; return its report."""
         self.endpoint.signal(signal.SIGTERM)
         if code := await self.endpoint.ended():
             raise BenchError(f"endpoint {self.name} ended with {code}: {self.endpoint.said()[-2000:]}")
@@ -93,20 +93,20 @@ class Node:
 
 @contextlib.asynccontextmanager
 async def _nodes(names: str, **variables: str) -> AsyncIterator[list[Node]]:
-    """Endpoints, not started yet."""
+    """Yield endpoints that are not started yet."""
     with tempfile.TemporaryDirectory() as folder:
         nodes = [Node(name, Path(folder), **variables) for name in names]
         try:
             yield nodes
-        except ExceptionGroup as errors:  # of many that failed one's reason will do
+        except ExceptionGroup as errors:  # if many failed, one reason is enough
             raise errors.exceptions[0] from None
         finally:
             await end_all([node.endpoint for node in nodes])
 
 
 class Move(NamedTuple):
-    """What the processes tell of slots that moved. Times in nanoseconds, ``without_ms``: the longest without a home;
-    ``lost``: slots that nobody has said to have."""
+    """The processes' reports on slots that moved. Times in nanoseconds, ``without_ms``: the longest without a home;
+    ``lost``: slots that nobody has reported."""
 
     begun_ns: int
     over_ns: int
@@ -117,12 +117,12 @@ class Move(NamedTuple):
 
     @property
     def took_s(self) -> float:
-        """From the first copy on, until the last slot was at its next home."""
+        """From the first copy until the last slot was at its next home."""
         return (self.over_ns - self.begun_ns) / 1e9
 
 
 def move(told: Iterable[Json], since_ns: int, until_ns: int) -> Move:
-    """Of the slots that were let go of within this time."""
+    """Combine the reports on slots released within this time."""
     told = list(told)
     arrivals: dict[int, list[tuple[int, bool]]] = {}
     for each in told:
@@ -154,9 +154,9 @@ def move(told: Iterable[Json], since_ns: int, until_ns: int) -> Move:
 
 class Pages(NamedTuple):
     """``before``, ``joining``, ``leaving``: messages due in these times, of publishers that stay where they are;
-    ``going``: of those at the endpoint that leaves, while it does; ``moves``: the two; ``moved_mib``: sent in
-    copies, by each; ``resent``: messages that had no reply when their endpoint went, and were sent again;
-    ``unheard``: messages of which a subscriber heard nothing; ``paused_ms``: of each time a connection was not read."""
+    ``going``: of those at the leaving endpoint, while it leaves; ``moves``: the two; ``moved_mib``: sent in copies, by
+    each; ``resent``: messages without a reply when their endpoint went, and sent again; ``unheard``: messages that a
+    subscriber did not get; ``paused_ms``: of each time a connection was not read."""
 
     before: list[Sent]
     joining: list[Sent]
@@ -176,7 +176,7 @@ class Pages(NamedTuple):
 
 
 class _Changes:
-    """Pages that change at a steady rate, each at the home of its slot; and what was written last."""
+    """Pages that change at a steady rate, each at the home of its slot; and their last writes."""
 
     def __init__(self, nodes: Sequence[Node], each: int) -> None:
         self.nodes = list(nodes)
@@ -185,10 +185,10 @@ class _Changes:
         self._homes: dict[int, Node] = {}
         self._under_way: set[tuple[int, int]] = set()
         self.versions: Counter[tuple[int, int]] = Counter()
-        self.waited_ms = 0.0  # at the most, until a slot had a home that took the page
+        self.waited_ms = 0.0  # the longest wait for a home that took the page
 
     async def go_on(self, stop: asyncio.Event) -> None:
-        """Until told to stop."""
+        """Change pages until ``stop``."""
         began_s = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             number = 0
@@ -209,7 +209,7 @@ class _Changes:
                 fields = {"slot": slot, "number": number, "version": self.versions[key] + 1, "size": PAGE_BYTES}
                 answer = await node.side.ask("write", **fields)
             except SideLost:
-                answer = {"yes": False, "home": ""}  # it has left, and took nothing in any more
+                answer = {"yes": False, "home": ""}  # it has left, and accepts nothing more
             if answer["yes"]:
                 break
             others = [other for other in self.nodes if other is not node]
@@ -222,7 +222,7 @@ class _Changes:
 
 
 async def measure_pages(mib: int, before_s: float = BEFORE_S) -> Pages:
-    """Once. ``BenchError``."""
+    """Measure once. ``BenchError``."""
     each = max(mib * (1 << 20) // PAGE_BYTES // SLOTS, 1)
     topics = [f"slots {number}" for number in range(TOPICS)]
     stop = asyncio.Event()
@@ -232,7 +232,7 @@ async def measure_pages(mib: int, before_s: float = BEFORE_S) -> Pages:
         filled = [await node.side.ask("fill", within_s=120.0, pages=each, size=PAGE_BYTES) for node in (a, b)]
         pages = sum(answer["pages"] for answer in filled)
         if pages != each * SLOTS:
-            raise BenchError(f"{pages:,} pages were filled, and not {each * SLOTS:,}")
+            raise BenchError(f"{pages:,} pages were filled instead of {each * SLOTS:,}")
         listener = Listener("listener", [b.endpoint.url], topics)
         await listener.begin()
         urls = [node.endpoint.url for node in (b, c, a)]
@@ -307,7 +307,7 @@ async def measure_pages(mib: int, before_s: float = BEFORE_S) -> Pages:
 
 
 async def _wrong_slots(nodes: Sequence[Node], each: int, versions: Counter[tuple[int, int]]) -> int:
-    """Slots that are not at just one endpoint with the very pages that were written."""
+    """Return the slots that are not at just one endpoint with exactly the pages of the last writes."""
     slots = list(range(SLOTS))
     found = [(await node.side.ask("digests", within_s=120.0, slots=slots))["digests"] for node in nodes]
     wrong = 0
@@ -318,7 +318,7 @@ async def _wrong_slots(nodes: Sequence[Node], each: int, versions: Counter[tuple
 
 
 def percentile(of: Iterable[Sent], share: float) -> float:
-    """Milliseconds; 0 where there are none."""
+    """Return milliseconds; 0 without messages."""
     sorted_ms = sorted(one.ms for one in of)
     return sorted_ms[min(int(len(sorted_ms) * share), len(sorted_ms) - 1)] if sorted_ms else 0.0
 
@@ -329,7 +329,7 @@ def _latency(of: Iterable[Sent]) -> str:
 
 
 def checks_of_pages(found: Pages) -> list[Check]:
-    """Each figure while an endpoint joins, and while one leaves."""
+    """Judge each figure while an endpoint joins, and while one leaves."""
     rows = []
     for word, one, mib, sent, most_s in zip(
         ("joins", "leaves"),
@@ -344,7 +344,7 @@ def checks_of_pages(found: Pages) -> list[Check]:
         rows.append(Check(figure, f"at most {HOMELESS_MS:g} ms", text, one.without_ms <= HOMELESS_MS))
         moving = [message for message in sent if message.slot in one.slots]
         others = [message for message in sent if message.slot not in one.slots]
-        going = f"; of publishers that have to go elsewhere {_latency(found.going)}" if sent is found.leaving else ""
+        going = f"; of publishers that have to move {_latency(found.going)}" if sent is found.leaving else ""
         text = f"{_latency(moving)}; to others {_latency(others)}; before {_latency(found.before)}{going}"
         goal = f"at most {HOMELESS_MS:g} ms"
         is_met = bool(moving) and percentile(moving, 1.0) <= HOMELESS_MS
@@ -354,15 +354,15 @@ def checks_of_pages(found: Pages) -> list[Check]:
     count = sum(map(len, (found.before, found.joining, found.leaving, found.going)))
     refused = found.refused.total() + found.unanswered
     text = f"{refused:,} of {count:,}; {found.unheard:,} not heard; {found.resent:,} sent again to another endpoint"
-    rows.append(Check("publishes refused, or not answered", "none", text, not refused and found.unheard <= 0))
+    rows.append(Check("publishes refused or unanswered", "none", text, not refused and found.unheard <= 0))
     text = f"{len(found.paused_ms):,} times, {max(found.paused_ms, default=0.0):.0f} ms at most"
-    rows.append(Check("publishers that were not read", "none", text, not found.paused_ms))
+    rows.append(Check("publishers whose connection was paused", "none", text, not found.paused_ms))
     in_part = sum(one.in_part + one.lost for one in found.moves)
     text = (
         f"{SLOTS - found.wrong_slots:,} of {SLOTS:,} slots right, {found.pages:,} pages, {found.changes:,} changes "
         f"(a change waited {found.waited_ms:.0f} ms at most); {in_part:,} arrived in part"
     )
-    rows.append(Check("pages that are whole at their new homes", "all", text, not found.wrong_slots and not in_part))
+    rows.append(Check("pages complete at their new homes", "all", text, not found.wrong_slots and not in_part))
     return rows
 
 
@@ -382,22 +382,22 @@ class Handed(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """The longest turns of a loop, in milliseconds. ``own_ms``: as far as its thread had the CPU; ``clock_ms``: with
-    what the machine ran instead."""
+    """The longest turns of a loop, in milliseconds. ``own_ms``: while its thread had the CPU; ``clock_ms``: including
+    other programs on the machine."""
 
     own_ms: float
     clock_ms: float
 
 
 def stall(told: Json, since_ns: int, until_ns: int) -> Stall:
-    """Within this time; what is short is not noted, and counts as nothing."""
+    """Return the longest within this time; short turns are not noted, and count as nothing."""
     turns = [(late_us, used_us) for at_ns, late_us, used_us in told["turns"] if since_ns <= at_ns < until_ns]
     own_us = max((min(turn) for turn in turns), default=0)
     return Stall(own_us / 1e3, max((late_us for late_us, _ in turns), default=0) / 1e3)
 
 
 async def measure_duplicates(keys: int, before_s: float = BEFORE_S) -> tuple[Handed, Handed]:
-    """When one joins, and when one leaves. ``BenchError``."""
+    """Measure when one joins, and when one leaves. ``BenchError``."""
     async with _nodes("ab", INGEBORG_MAX_DUPLICATE_KEYS=str(2 * keys)) as (a, b):
         await a.start()
         await a.side.ask("seen", within_s=120.0, keys=keys)
@@ -413,7 +413,7 @@ async def measure_duplicates(keys: int, before_s: float = BEFORE_S) -> tuple[Han
         handed = told["b"]["keys"]
         joined = _handed(handed, told, (began_ns, joins_ns, time.monotonic_ns()), probes["a"], probes["b"])
 
-        # Those it has transferred are still in its table, and of no use there.
+        # The table still holds the transferred ones, which are of no use there.
         await a.side.ask("seen", within_s=120.0, keys=handed)
         async with _probing(b, topics) as (probes, began_ns):
             await asyncio.sleep(before_s)
@@ -426,14 +426,14 @@ async def measure_duplicates(keys: int, before_s: float = BEFORE_S) -> tuple[Han
 
 
 def _topics(homes: Sequence[str], name: str) -> list[str]:
-    """Topics of this endpoint's slots."""
+    """Return topics of this endpoint's slots."""
     topics = (f"probe {number}" for number in itertools.count())
     return list(itertools.islice((topic for topic in topics if homes[slot_of(topic)] == name), PROBE_TOPICS))
 
 
 @contextlib.asynccontextmanager
 async def _probing(at: Node, topics: dict[str, list[str]]) -> AsyncIterator[tuple[dict[str, Probe], int]]:
-    """Probes at one endpoint, by whose topics they are sent to; and since when they count."""
+    """Run probes at one endpoint, by the owner of their topics; yield since when they count."""
     stop = asyncio.Event()
     probes = {name: Probe(f"probe at {at.name} {name}", at.endpoint.url, some) for name, some in topics.items()}
     for probe in probes.values():
@@ -449,7 +449,7 @@ async def _probing(at: Node, topics: dict[str, list[str]]) -> AsyncIterator[tupl
     for probe in probes.values():
         await probe.close()
         if probe.lost_messages:
-            raise BenchError(f"{probe.lost_messages:,} messages of the probe did not come")
+            raise BenchError(f"{probe.lost_messages:,} messages of the probe did not arrive")
 
 
 def _handed(keys: int, told: dict[str, Json], times: tuple[int, int, int], stays: Probe, moves: Probe) -> Handed:
@@ -468,7 +468,7 @@ def _handed(keys: int, told: dict[str, Json], times: tuple[int, int, int], stays
 
 
 def checks_of_duplicates(found: tuple[Handed, Handed]) -> list[Check]:
-    """Each figure while an endpoint joins, and while one leaves."""
+    """Judge each figure while an endpoint joins, and while one leaves."""
     rows = []
     for word, one in zip(("joins", "leaves"), found, strict=True):
         text = (
@@ -479,7 +479,7 @@ def checks_of_duplicates(found: tuple[Handed, Handed]) -> list[Check]:
         rows.append(Check(f"one {word}: payloads transferred", f"within {DUPLICATES_S:g} s", text, is_met))
         for name, (before, meanwhile) in one.stalls.items():
             text = (
-                f"{meanwhile.own_ms:.1f} ms (with what else the machine ran {meanwhile.clock_ms:.1f} ms; "
+                f"{meanwhile.own_ms:.1f} ms (with other programs {meanwhile.clock_ms:.1f} ms; "
                 f"before {before.own_ms:.1f} and {before.clock_ms:.1f} ms)"
             )
             figure = f"one {word}: longest turn of {name}"
@@ -489,7 +489,7 @@ def checks_of_duplicates(found: tuple[Handed, Handed]) -> list[Check]:
             f"{extra_ms:+.1f} ms ({_latency(one.staying)}; before {_latency(one.before)}; "
             f"to slots that move {_latency(one.moving)})"
         )
-        figure = f"one {word}: largest latency of a probe to slots that stay, beside that before"
+        figure = f"one {word}: largest latency of a probe to slots that stay, against before"
         rows.append(Check(figure, f"at most {STALL_MS:g} ms more", text, extra_ms <= STALL_MS))
     return rows
 
@@ -500,7 +500,7 @@ ONLY = ("pages", "duplicates")
 
 
 def measure(only: Sequence[str] = ONLY, mib: int = 320, keys: int = 1_000_000) -> list[Check]:
-    """One after the other. ``BenchError``."""
+    """Measure one after the other. ``BenchError``."""
     found: list[Check] = []
     if "pages" in only:
         found += checks_of_pages(uvloop.run(measure_pages(mib)))

@@ -1,7 +1,7 @@
-"""Clients that publish at a steady rate, and one message after the other, whatever becomes of the endpoints.
+"""Clients that publish at a steady rate, or one message after the other, through any change of the endpoints.
 
-Owns: what they sent, when they had their replies, and what they were refused. Must never: judge, or hold a message back
-because another one is late: latency is from the moment at which a message was due.
+Owns: their messages, and the times and codes of the replies. Must never: judge, or hold a message back because another
+one is late: latency is from the moment at which a message was due.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from websockets.protocol import OPEN
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.outgoing import OutgoingSocket, connect
 
-#: Connecting, in seconds; and between two tries.
+#: For connecting, in seconds; and between two attempts.
 _CONNECT_S, _AGAIN_S = 5.0, 0.02
 
-#: A message of the probe that has not come after so long is counted as lost, in seconds.
+#: A message of the probe that takes longer counts as lost, in seconds.
 _LOST_S = 10.0
 
-#: Between two messages of the probe, in seconds: few enough to find idle what they are to find idle.
+#: Between two messages of the probe, in seconds: few enough to find an idle endpoint idle.
 _PROBE_PAUSE_S = 0.002
 
 _UNREACHABLE = (OSError, TimeoutError, WebSocketException)
 
 
 class Sent(NamedTuple):
-    """One message: when it was due, its topic's slot, when its reply came (or the message itself, of a probe)."""
+    """One message: when it was due, its topic's slot, when its reply arrived (or, for a probe, the message itself)."""
 
     due_ns: int
     slot: int
@@ -47,7 +47,7 @@ class Sent(NamedTuple):
 
 
 class _Connection:
-    """A connection that is made again, at the next endpoint, when it is lost."""
+    """A connection that moves to the next endpoint when it is lost."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._urls = itertools.cycle(urls)
@@ -55,7 +55,7 @@ class _Connection:
         self.lost = 0
 
     async def open(self) -> None:
-        """At the next endpoint that is there."""
+        """Connect to the next endpoint that is there."""
         while True:
             with suppress(*_UNREACHABLE):
                 async with asyncio.timeout(_CONNECT_S):
@@ -64,7 +64,7 @@ class _Connection:
             await asyncio.sleep(_AGAIN_S)
 
     async def keep(self) -> None:
-        """For as long as it is needed."""
+        """Keep it connected."""
         while True:
             assert self.socket is not None
             await self.socket.over
@@ -74,20 +74,20 @@ class _Connection:
             self.again()
 
     def came(self, socket: OutgoingSocket, data: bytes) -> None:
-        """A message came over it."""
+        """Take a message."""
 
     def again(self) -> None:
-        """There is a new one."""
+        """Do what a new connection needs."""
 
     def write(self, **command: object) -> None:
-        """Send it, where there is a connection."""
+        """Send a command, if there is a connection."""
         if self.socket is not None and self.socket.ws.state is OPEN:
             self.socket.write(orjson.dumps(command))
 
 
 class Publisher(_Connection):
-    """Publishes with ``ack``, ``per_s`` a second, to its topics by turns. What was not answered when a connection ends
-    is sent again over the next one."""
+    """Publishes with ``ack``, ``per_s`` a second, to its topics by turns. When a connection ends, it sends unanswered
+    messages again over the next one."""
 
     def __init__(self, name: str, urls: Sequence[str], topics: Sequence[str], per_s: float) -> None:
         super().__init__(urls)
@@ -105,7 +105,7 @@ class Publisher(_Connection):
         return len(self._unanswered)
 
     async def publish(self, stop: asyncio.Event) -> None:
-        """Until told to stop."""
+        """Publish until ``stop``."""
         began_s = time.monotonic()
         for number in itertools.count():
             due_s = began_s + number / self._per_s
@@ -123,7 +123,7 @@ class Publisher(_Connection):
         self.write(command="publish", client_id=self._name, topic=topic, payload=payload, ack=True, id=number)
 
     def came(self, socket: OutgoingSocket, data: bytes) -> None:
-        """A reply."""
+        """Take a reply."""
         reply = orjson.loads(data)
         row = self._unanswered.pop(reply.get("id"), None)
         if row is None:
@@ -134,14 +134,14 @@ class Publisher(_Connection):
             self.sent.append(Sent(row[0], row[2], time.monotonic_ns()))
 
     def again(self) -> None:
-        """What nobody answered is sent once more: at worst it is a duplicate."""
+        """Send unanswered messages once more: at worst they are duplicates."""
         for number in list(self._unanswered):
             self.repeated += 1
             self._publish(number)
 
 
 class Listener(_Connection):
-    """Counts what comes to some topics."""
+    """Counts the messages of some topics."""
 
     def __init__(self, name: str, urls: Sequence[str], topics: Sequence[str]) -> None:
         super().__init__(urls)
@@ -151,7 +151,7 @@ class Listener(_Connection):
         self.heard = 0
 
     async def begin(self) -> None:
-        """Listen and be subscribed."""
+        """Listen and subscribe."""
         await self.open()
         self.write(command="listen", client_id=self._name)
         self.write(command="subscribe", client_id=self._name, topic=self._topics)
@@ -160,7 +160,7 @@ class Listener(_Connection):
                 assert (await self._replies.get()).get("result") == "success"
 
     def came(self, socket: OutgoingSocket, data: bytes) -> None:
-        """A notification, or one of the two replies."""
+        """Take a notification, or one of the two replies."""
         message = orjson.loads(data)
         if "broadcast" in message:
             self.heard += 1
@@ -169,11 +169,11 @@ class Listener(_Connection):
             self._replies.put_nowait(message)
 
     def notified(self, message: dict[str, object]) -> None:
-        """It was one."""
+        """Count a notification."""
 
 
 class Probe(Listener):
-    """One message after the other, published at one endpoint and received there, from its writing to its coming."""
+    """One message after the other, published and received at one endpoint, timed from its write to its arrival."""
 
     def __init__(self, name: str, url: str, topics: Sequence[str]) -> None:
         super().__init__(name, [url], topics)
@@ -189,7 +189,7 @@ class Probe(Listener):
         await self._publisher.open()
 
     async def probe(self, stop: asyncio.Event) -> None:
-        """Until told to stop."""
+        """Send messages until ``stop``."""
         for number in itertools.count():
             if stop.is_set():
                 return
@@ -209,12 +209,12 @@ class Probe(Listener):
             await asyncio.sleep(_PROBE_PAUSE_S)
 
     def notified(self, message: dict[str, object]) -> None:
-        """The one that is awaited, as a rule."""
+        """Take a notification, as a rule the awaited one."""
         if message["broadcast"] == self._expected:
             self._here.set()
 
     async def close(self) -> None:
-        """It is not needed any more."""
+        """Close it."""
         for each in (self.socket, self._publisher.socket):
             if each is not None:
                 await each.end()

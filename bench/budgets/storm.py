@@ -2,11 +2,11 @@
 
     python -m ingeborg.bench.budgets.storm [--clients 20000] [--endpoints 4]
 
-Endpoints over one embedded store; clients of the client library in processes of their own, each listening and
-subscribed to a topic of its own, with the endpoints in another order than its neighbours. One endpoint is killed
-(SIGKILL, and nobody starts it again). Measured from then: until a client listens elsewhere, and until it got a message
-published to its topic after that. What is published in between is missed, as the protocol says (SPEC, section 9).
-About a minute; clients and endpoints share this machine, so it is the time of both sides.
+Endpoints over one embedded store; clients of the client library in their own processes, each listening and subscribed
+to its own topic, with the endpoints in another order than its neighbours. One endpoint is killed (SIGKILL, and nobody
+starts it again). Measured from then: until a client listens elsewhere, and until it gets a message published to its
+topic after that. Messages published in between are missed, as the protocol says (SPEC, section 9). About a minute;
+clients and endpoints share this machine, so it is the time of both sides.
 """
 
 from __future__ import annotations
@@ -27,20 +27,19 @@ from .light import started
 from .model import Check, measured, show
 
 GOAL_S = 30.0
-#: Those that are not back after so long stay away.
+#: Clients that are not back after this time stay away.
 _STORM_S_MAX = 120.0
-#: Connecting and subscribing so many clients of one process, on a busy machine.
+#: For connecting and subscribing one process' clients, on a busy machine.
 _CONNECT_S_MAX = 180.0
-#: Beyond ``_STORM_S_MAX``, for the answer.
+#: For the answer, beyond ``_STORM_S_MAX``.
 _ANSWER_S = 30.0
 
 
 class Found(NamedTuple):
     """``victims``: clients of the killed endpoint; ``back_s``, ``got_s``: seconds from the kill until one listened
-    again and until it got a message, sorted; ``went_to``: how many to each endpoint; ``lost_again``: connections of
-    theirs that were lost once more; ``others``, ``others_lost``: clients of the other endpoints, and how many of them
-    lost their connections; ``repeated``: messages that had to be sent again;
-    ``refused``: publishes that failed."""
+    again and until it got a message, sorted; ``went_to``: how many to each endpoint; ``lost_again``: how many of their
+    connections were lost once more; ``others``, ``others_lost``: clients of the other endpoints, and how many lost
+    their connections; ``repeated``: messages that had to be sent again; ``refused``: publishes that failed."""
 
     victims: int
     back_s: list[float]
@@ -54,8 +53,8 @@ class Found(NamedTuple):
 
 
 async def measure(clients: int, endpoints: int) -> Found:
-    """One storm. ``BenchError``."""
-    # Of an endpoint when another one is dead, and of a process of clients.
+    """Measure one storm. ``BenchError``."""
+    # Open files of an endpoint when another one is dead, and of a process of clients.
     allow_files(max(-(-clients // (endpoints - 1)), min(clients, CLIENTS_MAX)) + OTHER_FILES)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -98,7 +97,7 @@ async def measure(clients: int, endpoints: int) -> Found:
 
 
 def checks(found: Found) -> list[Check]:
-    """All back in time, and nobody else disturbed."""
+    """Judge that all are back in time, and nobody else was disturbed."""
     got = len(found.got_s)
     text = f"{got:,} of {found.victims:,} in {found.got_s[-1]:.1f} s" if got else f"none of {found.victims:,}"
     all_in_time = got == found.victims and found.got_s[-1] <= GOAL_S
@@ -135,7 +134,7 @@ def main() -> None:
         if times:
             half, most = times[len(times) // 2], times[-1]
             print(f"{what:13}  first {times[0]:.2f} s  half {half:.2f} s  last {most:.2f} s")
-    print("they went to  ", "  ".join(f"{count:,}" for count in found.went_to), " clients per endpoint")
+    print("moved to      ", "  ".join(f"{count:,}" for count in found.went_to), " clients per endpoint")
     print(f"lost once more  {found.lost_again:,}; messages sent again  {found.repeated:,}; refused  {found.refused:,}")
     show(checks(found))
 

@@ -1,8 +1,8 @@
 """One process of the storm's clients; started by ``storm``.
 
-Each client listens and is subscribed to a topic of its own. Those of a killed endpoint connect and listen again by
-themselves, as the client library does it; this process looks when they have, and publishes to the topic of each: what
-comes back shows that it can send, that its subscription is kept, and that the broker knows where it listens now.
+Each client listens and is subscribed to its own topic. Clients of a killed endpoint connect and listen again, since
+the client library does so; this process notes when, and publishes to the topic of each. The delivered message shows
+that it can send, that its subscription is kept, and that the broker knows where it listens now.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ingeborg.protocol.errors import ProtocolError
 
 from .clients import assignment, commands, each, say
 
-#: How exactly it is seen when a client listens again.
+#: The precision of the time at which a client listens again.
 _LOOK_S = 0.02
-#: A message that did not come within so long after it was confirmed is sent again, and counted.
+#: A message that did not arrive within this time after its confirmation is sent again, and counted.
 _AGAIN_S = 5.0
 
 
 def own_list(urls: Sequence[str], number: int) -> list[str]:
-    """In which order client ``number`` tries the endpoints: round-robin at first, and so that the clients of one are
-    spread over all others when it dies, instead of all going to the next."""
+    """Return the order in which client ``number`` tries the endpoints: round-robin at first, and such that a dead
+    endpoint's clients spread over all others instead of all going to the next."""
     first, lap = number % len(urls), number // len(urls)
     others = [*urls[first + 1 :], *urls[:first]]
     start = lap % len(others) if others else 0
@@ -46,13 +46,13 @@ class Clients:
         self._numbers = numbers
         self._clients: dict[int, Client] = {}
         self._lost: Counter[int] = Counter()  # connections, by client
-        self._back_ns: dict[int, int] = {}  # when it was seen to listen again
-        self._got_ns: dict[int, int] = {}  # when its message came
+        self._back_ns: dict[int, int] = {}  # when it first listened again
+        self._got_ns: dict[int, int] = {}  # when its message arrived
         self._repeated = 0
         self._refused = 0
 
     async def connect(self) -> None:
-        """All of them, listening and subscribed. ``ClientError``, ``ProtocolError``."""
+        """Connect all, listening and subscribed. ``ClientError``, ``ProtocolError``."""
 
         async def one(number: int) -> None:
             topic = _topic(number)
@@ -74,11 +74,11 @@ class Clients:
         await each(self._numbers, one)
 
     def at(self, url: str) -> list[int]:
-        """The clients that are connected to that endpoint."""
+        """Return the clients that are connected to that endpoint."""
         return [number for number, client in self._clients.items() if client.url == url]
 
     async def storm(self, victims: Sequence[int], within_s: float) -> dict[str, Any]:
-        """Wait until all of them have lost their connection, listen again and got a message, ``within_s`` at most."""
+        """Wait until all have lost their connection, listen again and got a message, at most ``within_s``."""
         waiting = set(victims)
         probes = set()
         end_s = time.monotonic() + within_s
@@ -115,7 +115,7 @@ class Clients:
             try:
                 await client.publish(topic, f"storm {number}, {attempt}", ack=True)
             except (ClientError, ProtocolError):
-                self._refused += 1  # the client repeats what may be repeated by itself; what is left is repeated here
+                self._refused += 1  # the client retries what it may; this retries the rest
             await asyncio.sleep(_AGAIN_S)
             if number in self._got_ns:
                 return
@@ -123,12 +123,12 @@ class Clients:
 
 
 def _topic(number: int) -> str:
-    """Of a client, and its id."""
+    """Return the topic of a client, which is also its id."""
     return f"storm {number}"
 
 
 async def main() -> None:
-    """Connect; at each command wait for the storm, and tell what came of it."""
+    """Connect; on each command wait for the storm, and report its result."""
     given = assignment()
     clients = Clients(given["urls"], range(*given["numbers"]))
     try:
@@ -137,7 +137,7 @@ async def main() -> None:
         say(failed=str(error))
         return
     gc.collect()
-    gc.freeze()  # what exists now lives to the end, and need not be looked at while times are taken
+    gc.freeze()  # present objects live to the end: no need to visit them during the measurement
     say(connected=len(range(*given["numbers"])))
     async for command in commands():
         victims = clients.at(command["victim"])

@@ -1,5 +1,5 @@
-"""The systems that can be put under load, by name. An adapter is imported only when it is asked for: its client library
-need not be installed for the others."""
+"""The systems that can be put under load, by name. An adapter is imported only when a run uses it, so the other
+systems' client libraries need not be installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .base import Backend, BackendError
 
 
 class System(NamedTuple):
-    """``factory``: ``module:class`` called with ``(urls, run)``. ``packages``: whose versions go into the log."""
+    """``factory``: ``module:class``, called with ``(urls, run)``. ``packages``: the log records their versions."""
 
     factory: str
     schemes: tuple[str, ...]
@@ -35,7 +35,8 @@ SYSTEMS = {
 
 
 def check_urls(system: str, urls: Sequence[str], option: str = "--url") -> None:
-    """``ValueError``, in words, unless each has a scheme of the system's and a host. ``option``: it was given as."""
+    """Raise ``ValueError`` unless each URL has a host and a scheme of the system. ``option``: their name in the
+    text."""
     schemes = SYSTEMS[system].schemes
     for url in urls:
         try:
@@ -50,8 +51,18 @@ def check_urls(system: str, urls: Sequence[str], option: str = "--url") -> None:
 def open_backend(
     system: str, urls: Sequence[str], run: str, *, lines: bool = False, metrics_urls: Sequence[str] = ()
 ) -> Backend:
-    """The adapter of a system. ``run``: an id ([A-Za-z0-9-]) that makes what it creates there its own. ``lines``,
-    ``metrics_urls``: of this broker's. ``BackendError`` where its client library is not installed."""
+    """Return the adapter of a system.
+
+    Args:
+        system: its name in ``SYSTEMS``.
+        urls: its servers.
+        run: an id ([A-Za-z0-9-]) that keeps what this run creates there apart from other runs.
+        lines: ingeborg only: several messages share a frame.
+        metrics_urls: ingeborg only: where each endpoint's metrics are, if not at ``urls``.
+
+    Raises:
+        BackendError: its client library is not installed.
+    """
     module, _, name = SYSTEMS[system].factory.partition(":")
     try:
         factory = getattr(importlib.import_module(f"{__name__}.{module}"), name)

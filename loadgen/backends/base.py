@@ -1,10 +1,10 @@
-"""What a run needs of a system under load (thesis figure 6.1: one interface, an adapter per system).
+"""The interface between a run and the system under load (thesis figure 6.1: one interface, an adapter per system).
 
 Owns: the interface and its errors. Must never: know a system.
 
-Topics and payloads are text: topics as `protocol/topics.py` allows them (any Unicode but control characters, up to
-1,024 bytes, spaces and dots and wildcards of other systems included), payloads up to some kilobytes. An adapter whose
-system allows less as a topic encodes it, one to one.
+Topics and payloads are text. Topics are as `protocol/topics.py` allows them: any Unicode except control characters, up
+to 1,024 bytes, including spaces, dots and the wildcards of other systems. Payloads have up to some kilobytes. If a
+system allows less in a topic, its adapter encodes topics one to one.
 """
 
 from __future__ import annotations
@@ -12,15 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-#: ``(topic, payload)``; called as soon as the message is there, in the loop's thread, so it has to be quick.
+#: ``(topic, payload)``; called in the loop's thread as soon as the message arrives, so it has to be quick.
 OnMessage = Callable[[str, str], None]
-#: ``(code)``: something failed that no call waits for (a lost connection, a refused publish).
+#: ``(code)``: a failure that no call waits for (a lost connection, a refused publish).
 OnError = Callable[[str], None]
 
 
 class BackendError(Exception):
-    """A call failed. ``code``: short and stable, for the log (``timeout``, ``connect``, ``connection_lost``,
-    ``closed``, or from the system's own words); the text says what failed, and to a person what to do."""
+    """A call failed. The text tells a person what failed and what to do.
+
+    Args:
+        code: short and stable, for the log: ``timeout``, ``connect``, ``connection_lost``, ``closed``, or one derived
+            from the system's own words.
+        text: the message.
+    """
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -28,8 +33,8 @@ class BackendError(Exception):
 
 
 class Counters(NamedTuple):
-    """One server's own counters at one instant. ``at_ns``: monotonic; ``values``: by the server's own names. ``form``:
-    of its code, as it says itself; empty for a system whose code has one form only."""
+    """One server's own counters at one instant. ``at_ns``: monotonic; ``values``: by the server's own names; ``form``:
+    the form of its code, as the server reports it, or empty for a system whose code has only one."""
 
     at_ns: int
     source: str
@@ -38,47 +43,84 @@ class Counters(NamedTuple):
 
 
 class Connection(Protocol):
-    """One client of the run, connected and receiving. Calls of one connection do not overlap, but for ``close``."""
+    """One client of the run, connected and receiving. Calls on one connection do not overlap, except ``close``."""
 
     async def subscribe(self, topics: Sequence[str]) -> None:
-        """Done when the system has confirmed all of them: a message published from now on is received. Topics are
-        distinct, and new to this connection. In as few round trips as the system's client allows. ``BackendError``."""
+        """Subscribe, in as few round trips as the system's client allows.
+
+        Args:
+            topics: distinct, and new to this connection.
+
+        Returns:
+            When the system has confirmed every topic: the client receives any message published from now on.
+
+        Raises:
+            BackendError: the system refused a topic, or the connection ended.
+        """
 
     async def unsubscribe(self, topics: Sequence[str]) -> None:
-        """Likewise; the topics are subscribed to."""
+        """Unsubscribe, confirmed as in ``subscribe``.
+
+        Args:
+            topics: distinct, and subscribed to.
+
+        Raises:
+            BackendError: the call failed, or the connection ended.
+        """
 
     async def publish(self, messages: Sequence[tuple[str, str]]) -> None:
-        """Send ``(topic, payload)`` pairs in this order, as fire and forget as the system's documentation recommends
-        for speed. Done when the client library has handed them to the socket, or to a bounded buffer of its own that
-        it is flushing: waiting here is how a system that takes no more makes itself felt. ``BackendError`` if none of
-        them or an unknown part was sent; what fails later is told to ``on_error``, once per message if that is known.
+        """Send messages in this order, fire and forget, the way the system's documentation recommends for speed.
+
+        Args:
+            messages: ``(topic, payload)`` pairs.
+
+        Returns:
+            When the client library has handed them to the socket, or to a bounded buffer of its own that it is
+            flushing. A system that accepts no more makes this call wait.
+
+        Raises:
+            BackendError: none of the messages was sent, or an unknown part. ``on_error`` reports later failures, once
+                per message if the adapter can tell the messages apart.
         """
 
     async def close(self) -> None:
-        """Idempotent, bounded in time; raises nothing of the connection's; calls no callback afterwards."""
+        """Close. Idempotent, bounded in time; raises no error of the connection; calls no callback afterwards."""
 
 
 class Backend(Protocol):
     """A system under load, as one process of the generator sees it."""
 
-    #: The system drops a payload that comes again (thesis 1.3.4).
+    #: Whether the system drops a repeated payload (thesis 1.3.4).
     deduplicates: bool
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
-        """Client ``number`` of the run, from 0. Each connection receives a message once per publish of a topic that it
-        subscribed to, its own publishes included. ``BackendError``."""
+        """Open a connection. It receives each publish on a topic that it subscribed to once, including its own
+        publishes.
+
+        Args:
+            number: the client's number in the run, from 0.
+            on_message: gets each message.
+            on_error: gets the code of each failure that no call waits for.
+
+        Returns:
+            The connection, ready for calls.
+
+        Raises:
+            BackendError: there is no connection; the text says why.
+        """
 
     async def counters(self) -> list[Counters]:
-        """Of every server that tells them; an empty list where none does. Bounded in time; raises nothing."""
+        """Return the counters of every server that has any; an empty list if none has. Bounded in time; raises
+        nothing."""
 
     async def close(self) -> None:
-        """After all connections: whatever the backend shares between them, and what it left in the system (queues,
+        """Close after all connections: release what they share, and remove what the backend left in the system (queues,
         exchanges, topics). Idempotent, bounded in time, raises nothing."""
 
 
 class Spread:
-    """What the adapters of most other systems have in common: clients are spread over ``urls`` round-robin, each with a
-    connection of its own. Between them nothing is shared, and nothing of theirs outlives it."""
+    """The common part of most adapters: clients are spread over ``urls`` round-robin, each with its own connection. The
+    clients share nothing and leave nothing behind."""
 
     deduplicates = False
 
@@ -87,7 +129,7 @@ class Spread:
         self._run = run
 
     def place(self, number: int) -> tuple[str, str]:
-        """Of the run's client of that number: the URL of its server, and its name there."""
+        """Return the URL of the server of the client with this number, and the client's name there."""
         return self._urls[number % len(self._urls)], f"{self._run}-{number}"
 
     async def close(self) -> None:

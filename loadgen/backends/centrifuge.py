@@ -3,18 +3,18 @@
 Owns: how a client's commands and their replies share a connection. Must never: reconnect (a run has to see a loss as a
 loss).
 
-- **Names**: a topic is a channel as it is. The library reads nothing into a name (Centrifugo, the server around it,
-  does), but bounds it: 255 bytes, unless its ``ChannelMaxLength`` says more. A longer one is refused, `bad request`.
-- **Several commands in a frame**, a line each, as Centrifuge's own clients send what they have collected. Its server
-  answers likewise, with up to 16 replies and publications in a frame, which are here read by one call.
-- **This project's own socket** (``protocol.outgoing``), not the client for Python of Centrifuge's makers: with that one
-  a publish is a coroutine that waits for its reply, so that it would be what is measured.
-- **Subscribed**: there is a command for each channel, and a reply to each; 4,096 at a time.
-- **Publishing**: every publish has a reply, for the protocol knows none without. None is waited for; a refusal goes to
-  ``on_error``. A call waits where the socket takes no more.
-- **Slow consumers**: the server closes a connection that it has more than ``ClientQueueMaxSize`` (1 MiB, unless set)
-  waiting for: then ``connection_lost``. Nothing is dropped in between.
-- **Pings** are messages, an empty object every 25 s; who does not answer with another one is disconnected.
+- **Names**: a topic is a channel, unchanged. The library reads nothing into a name (Centrifugo, the server around it,
+  does), but limits it to 255 bytes unless its ``ChannelMaxLength`` says more. It refuses a longer one: `bad request`.
+- **Several commands in a frame**, one per line, as Centrifuge's own clients send the commands that they have collected.
+  Its server answers likewise, with up to 16 replies and publications in a frame, which one call reads here.
+- **This project's own socket** (``protocol.outgoing``), not the Python client by Centrifuge's makers: there, a publish
+  is a coroutine that waits for its reply, so a run would measure the client.
+- **Subscribed**: a command for each channel, and a reply to each; 4,096 at a time.
+- **Publishing**: every publish has a reply, since the protocol has no publish without one. No call waits for it; a
+  refusal goes to ``on_error``. A call waits while the socket accepts no more.
+- **Slow consumers**: the server closes a connection that has more than ``ClientQueueMaxSize`` (1 MiB, unless set)
+  waiting: then ``connection_lost``. Until then it drops nothing.
+- **Pings** are messages, an empty object every 25 s; the server disconnects a client that does not answer with one.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from .lifeline import Call, Lifeline, no_server
 _CONNECT_TIMEOUT_S = 10.0
 #: Without any answer from the server. It applies to each step of a call, since 2 million topics take some seconds.
 _PROGRESS_TIMEOUT_S = 30.0
-#: Commands between two waits for all their replies: keeps time-outs fine-grained, and the replies that wait in the
-#: server (some 30 bytes each) far below its limit.
+#: Commands between two waits for all their replies: few enough for fine-grained time-outs, and for the replies that
+#: wait in the server (some 30 bytes each) to stay far below its limit.
 _COMMANDS_PER_WAIT = 4096
-#: A frame is full with so many bytes: half of what the server takes by default, for its last command may be large.
+#: A frame is full at this many bytes: half of the server's default limit, since its last command may be large.
 _FRAME_BYTES = 32 * 1024
-#: Of a frame of the server's: 16 of the largest payloads, each character of which may be written as six.
+#: The longest frame from the server: 16 of the largest payloads, with each character written as six.
 _FRAME_BYTES_MAX = 16 * 1024 * 1024
-#: More than any id: no call waits for replies.
+#: Above any id: no call waits for replies.
 _NOBODY = 1 << 62
 
 
 class Centrifuge(Spread):
-    """``urls``: ``ws://HOST:PORT[/PATH]``, of one server, or of several that share a broker."""
+    """``urls``: ``ws://HOST:PORT[/PATH]`` of one server, or of several that share a broker."""
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
         """See ``Backend``."""
@@ -58,7 +58,8 @@ class Centrifuge(Spread):
         return connection
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``: none. The library counts for Prometheus, which whoever embeds it may show."""
+        """See ``Backend``: none. The library counts for Prometheus, and the program that embeds it decides to show
+        that."""
         return []
 
 
@@ -71,7 +72,7 @@ class _Connection:
         self._socket: OutgoingSocket | None = None
         self._open = False
         self._last_id = 0
-        #: Of the call that waits: its first id, how many replies have yet to come, the first refusal, and who waits.
+        #: The call that waits: its first id, how many replies have yet to come, the first refusal, and its future.
         self._asked_from = _NOBODY
         self._unanswered = 0
         self._refused: str | None = None
@@ -104,7 +105,7 @@ class _Connection:
                 await self._ask([{command: {"channel": channel}} for channel in channels], call)
 
     async def _ask(self, commands: Sequence[dict[str, Any]], call: Call) -> None:
-        """Until all of them are answered; ``BackendError`` if one was refused."""
+        """Wait until the server has answered every command; ``BackendError`` if it refused one."""
         self._asked_from = first = self._last_id + 1
         self._last_id += len(commands)
         self._unanswered, self._refused = len(commands), None
@@ -141,7 +142,7 @@ class _Connection:
             socket.write(frame)
 
     def _on_frame(self, socket: OutgoingSocket, data: bytes) -> None:
-        # No string of JSON has a line feed in it, so that these are exactly what is between two messages.
+        # A string in JSON contains no line feed, so these are exactly the ones between two messages.
         try:
             messages: list[dict[str, Any]] = orjson.loads(b"[%b]" % data.replace(b"\n", b","))
         except ValueError:
@@ -187,7 +188,7 @@ class _Connection:
 
 
 def _frames(commands: Sequence[bytes]) -> Iterator[bytes]:
-    """A line each, as many as have room."""
+    """One command per line, as many in a frame as have room."""
     start = size = 0
     for number, command in enumerate(commands, 1):
         size += len(command) + 1
@@ -199,9 +200,9 @@ def _frames(commands: Sequence[bytes]) -> Iterator[bytes]:
 
 
 def _code(error: Mapping[str, Any]) -> str:
-    # {"code":103,"message":"permission denied"}; a program that embeds the library may have codes of its own.
+    # {"code":103,"message":"permission denied"}; a program that embeds the library can have its own codes.
     return str(error.get("message") or error.get("code"))[:60]
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """For what comes after ``close``."""
+    """Take what comes after ``close``."""

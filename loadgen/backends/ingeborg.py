@@ -17,7 +17,7 @@ from ingeborg.protocol.pages import PageError, fetch, samples
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
 
-#: Each command of a large subscribe (of some ten thousand topics) may take so long over a slow store.
+#: For each command of a large subscribe (of some ten thousand topics), over a slow store.
 _SUBSCRIBE_TIMEOUT_S = 120.0
 #: Counters are read once a second; an endpoint too busy to answer leaves a gap, not a stall.
 _SCRAPE_TIMEOUT_S = 2.0
@@ -27,15 +27,18 @@ _READY_POLL_S = 0.1
 
 
 def client_id(name: str, number: int) -> str:
-    """Of the run's client of that number."""
+    """Return the client id of the run's client with this number."""
     return f"{name}-{number}"
 
 
 class Ingeborg:
-    """Clients are spread over ``urls`` round-robin; ``run`` makes their ids the run's own. ``lines``: several messages
-    share a frame (SPEC section 1.6); an endpoint that cannot do that is refused. ``metrics_urls``: where `/metrics` and
-    `/readyz` of each endpoint are, if not at ``urls``. The variable ``INGEBORG_TOKEN`` holds the token for an endpoint
-    that wants one; its `sub` has to be `*`, or what the run's client ids begin with."""
+    """Clients are spread over ``urls`` round-robin; ``run`` makes their ids unique to the run.
+
+    ``lines``: several messages share a frame (SPEC section 1.6); an endpoint that cannot do that is refused.
+    ``metrics_urls``: where `/metrics` and `/readyz` of each endpoint are, if not at ``urls``. The environment variable
+    ``INGEBORG_TOKEN`` holds the token for endpoints that need one; its `sub` has to be `*`, or the prefix of the run's
+    client ids.
+    """
 
     deduplicates = True
 
@@ -47,7 +50,7 @@ class Ingeborg:
         self._ready: asyncio.Task[None] | None = None
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
-        """See ``Backend``. The client has listened, and would go on at the next endpoint if its own went away."""
+        """See ``Backend``. The client has listened, and moves on to the next endpoint if its own goes away."""
         if self._ready is None:
             self._ready = asyncio.create_task(self._until_ready())
         await asyncio.shield(self._ready)
@@ -83,10 +86,10 @@ class Ingeborg:
         return [counters for counters in scraped if counters is not None]
 
     async def close(self) -> None:
-        """See ``Backend``. Nothing is shared, and nothing left but subscriptions that were not undone."""
+        """See ``Backend``. Clients share nothing and leave nothing but subscriptions that they did not undo."""
 
     async def _until_ready(self) -> None:
-        """Every endpoint is: a wrong URL fails here, in words, and not by each of the clients."""
+        """Wait until every endpoint is ready: a wrong URL fails here with a clear message, not once in each client."""
         for url in self._inside:
             why = "no answer"
             try:

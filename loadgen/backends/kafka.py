@@ -1,23 +1,23 @@
-"""Kafka as a system under load (thesis 6.2.4), over aiokafka: one topic of Kafka's, with one partition, per topic.
+"""Kafka as a system under load (thesis 6.2.4), over aiokafka: one Kafka topic, with one partition, per topic.
 
-Owns: how topics become Kafka's, and their making and removing. Must never: commit an offset, or leave a topic behind
-that could be removed.
+Owns: how topics map to Kafka's, and how these are created and removed. Must never: commit an offset, or leave a topic
+behind that it could have removed.
 
 - **Consuming** is by ``assign``, without a group. The thesis gives each client a group of its own, so that each gets
-  every message; a client that is assigned its partitions gets the same, without a group coordinator, heartbeats and
-  rebalances for groups of one, and without commits that nobody needs. That is the fastest Kafka has, and fair: the
+  every message. A client with assigned partitions gets the same, without a group coordinator, without heartbeats and
+  rebalances for groups of one, and without commits that nobody needs. This is Kafka's fastest way, and it is fair: the
   other systems keep no position for a client either. A client reads from the end: the offset is known before
-  ``subscribe`` returns. What retention took before it was read is passed over, and missing in the count.
-- **Topics** are made when they are first subscribed to or published to, in batches, as a part of that call (what Kafka
-  makes on demand it makes one by one), and deleted by the process that made them. Retention is a minute: less would
-  take messages from a slow consumer that it has still to read.
-- **Publishing**: ``acks=1``, for with 0 nobody learns of a refusal, and on one node the acknowledgement costs next to
-  nothing; a linger of 5 ms, which is the default of Kafka's own clients since 4.0; no compression, for a batch of one
-  topic holds few messages. A bounded number of messages waits for acknowledgement.
-- **What it costs**: aiokafka asks for all partitions of a client in each fetch, and looks at each of them before and
-  after; an assignment replaces the one before. So a change of one subscription costs as much as there are
-  subscriptions, and with tens of thousands the client crawls before the server does.
-- **Losses** are found by asking the cluster each second, since aiokafka itself tries again for ever.
+  ``subscribe`` returns. It skips what retention removed before it read; that is missing in the count.
+- **Topics** are created in batches at the first subscribe or publish, as a part of that call (Kafka creates topics on
+  demand one by one). The process that created a topic deletes it. Retention is a minute: less would take messages from
+  a slow consumer before it has read them.
+- **Publishing**: ``acks=1``, since with 0 nobody learns of a refusal, and on one node the acknowledgement costs next to
+  nothing; a linger of 5 ms, the default of Kafka's own clients since 4.0; no compression, since a batch of one topic
+  holds few messages. A bounded number of messages waits for acknowledgement.
+- **Cost**: aiokafka asks for all partitions of a client in each fetch, and visits each one before and
+  after; an assignment replaces the one before. So changing one subscription costs in proportion to all subscriptions,
+  and with tens of thousands the client crawls before the server does.
+- **Losses** show because the adapter queries the cluster each second; aiokafka itself retries for ever.
 """
 
 from __future__ import annotations
@@ -40,49 +40,49 @@ from .base import BackendError, Connection, Counters, OnError, OnMessage
 from .lifeline import Call, Lifeline, no_server
 
 _log = logging.getLogger("loadgen.kafka")
-# What it logs it also raises, or the watch finds; a generator's display is no place for it. A handler that is
-# configured for the root still gets it.
+# The library also raises what it logs, or the watch finds it; a generator's display is no place for it. A handler
+# configured for the root logger still gets it.
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 
 #: A server that takes longer cannot be measured.
 _CONNECT_TIMEOUT_S = 30.0
-#: Without any answer to one step of a call: a batch of topics, their offsets, room for more messages. Kafka may need
+#: Without any answer to one step of a call: a batch of topics, their offsets, room for more messages. Kafka can need
 #: five seconds for the files of 500 new topics on a slow disk.
 _PROGRESS_TIMEOUT_S = 30.0
-#: Of each part of closing: of a client, and of a batch of topics, whose deletion Kafka only notes (2,000 in 0.1 s).
+#: For each part of closing: a client, or a batch of topics, whose deletion Kafka only notes (2,000 in 0.1 s).
 _CLOSE_TIMEOUT_S = 4.0
-#: Between two looks whether the cluster answers: a loss is noticed within about two of them.
+#: Between two checks that the cluster answers: the adapter notices a loss within about two of these.
 _WATCH_INTERVAL_S = 1.0
-#: Between two looks whether a new topic has a leader.
+#: Between two checks that a new topic has a leader.
 _LEADER_POLL_S = 0.02
-#: Topics made, looked up or deleted by one request: a controller takes at most 10,000 records at once, and a topic is
-#: three; and while Kafka still makes their files, aiokafka asks again for the offsets of all.
+#: Topics created, looked up or deleted by one request. A controller takes at most 10,000 records at once, and a topic
+#: is three; and while Kafka still creates their files, aiokafka repeats its request for all their offsets.
 _TOPIC_BATCH = 500
-#: Kafka's documentation names retention.ms; a minute is what a stalled consumer has.
+#: Kafka's retention.ms: the time a stalled consumer has to catch up.
 _TOPIC_SETTINGS = {"retention.ms": "60000"}
-#: Messages of a connection that wait for acknowledgement; a produce request that holds more becomes no faster.
+#: Messages of a connection that wait for acknowledgement; a produce request that holds more is no faster.
 _UNACKNOWLEDGED_MAX = 5_000
 #: Milliseconds, see above.
 _LINGER_MS = 5
 #: Bytes of one partition's batch: Kafka's documentation of throughput recommends 100,000 to 200,000.
 _BATCH_BYTES = 131_072
-#: How long the server may hold an idle fetch (default 500). A connection is served in order, so that a change of the
-#: subscriptions waits behind it.
+#: How long the server can hold an idle fetch (default 500). It serves a connection in order, so a change of the
+#: subscriptions waits behind the fetch.
 _FETCH_WAIT_MS = 100
-#: Records handed over before the loop may do something else, some 10 ms.
+#: Records handed over before the loop does anything else, some 10 ms.
 _RECORDS_MAX = 1000
-#: Nodes and leaders do not change in a run, and asking for all topics again costs as much as there are topics.
+#: Nodes and leaders do not change in a run, and querying all topics again costs in proportion to their number.
 _METADATA_AGE_MS = 3_600_000
 
-#: What Kafka allows in a name, but for the escape, and the dot, which Kafka takes for an underscore in metrics.
+#: Allowed in Kafka's names, except the escape, and the dot, which Kafka treats as an underscore in metrics.
 _SPECIAL = re.compile(r"[^A-Za-z0-9-]")
 _NAME_MAX = 249
-_HASHED = "_h"  # no escape: these have digits and capital letters
+_HASHED = "_h"  # no escape: those have digits and capital letters
 
 
 def topic_name(run: str, topic: str) -> str:
-    """Kafka's topic of a run's topic, one to one: ``RUN_`` and the topic, with ``_XX`` for each byte of what is not
-    allowed there. What is then longer than 249 is named by its 128-bit BLAKE2b."""
+    """Return Kafka's topic for a run's topic, one to one: ``RUN_`` and the topic, with ``_XX`` for each byte that Kafka
+    does not allow. A name longer than 249 is replaced by its 128-bit BLAKE2b."""
 
     def escaped(match: re.Match[str]) -> str:
         return "".join(f"_{byte:02X}" for byte in match[0].encode())
@@ -109,7 +109,7 @@ class Kafka:
         self._lifelines: set[Lifeline] = set()
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
-        """See ``Backend``. Two TCP connections to each node: of a producer and of a consumer."""
+        """See ``Backend``. Opens two TCP connections to each node: one of a producer and one of a consumer."""
         lifeline = Lifeline(self._where, on_error)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
@@ -129,16 +129,16 @@ class Kafka:
 
     @property
     def servers(self) -> list[str]:
-        """``HOST:PORT`` each."""
+        """Return each server's ``HOST:PORT``."""
         return self._servers
 
     @property
     def run(self) -> str:
-        """The run's id."""
+        """Return the run's id."""
         return self._run
 
     def forget(self, lifeline: Lifeline) -> None:
-        """It is closed."""
+        """Drop a connection that is closed."""
         self._lifelines.discard(lifeline)
 
     async def _start_admin(self) -> AIOKafkaAdminClient:
@@ -158,7 +158,7 @@ class Kafka:
             return self._admin
 
     async def _watch(self, admin: AIOKafkaAdminClient) -> None:
-        """Tells all connections when the cluster does not answer, and ends."""
+        """End all connections when the cluster does not answer, then return."""
         try:
             while True:
                 await asyncio.sleep(_WATCH_INTERVAL_S)
@@ -169,11 +169,11 @@ class Kafka:
                 lifeline.lose(str(error) or "it does not answer")
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``. None: Kafka tells its own over JMX only."""
+        """See ``Backend``. None: Kafka exposes its counters over JMX only."""
         return []
 
     async def close(self) -> None:
-        """See ``Backend``. Deletes the topics that this process made; logs how many it could not."""
+        """See ``Backend``. Deletes the topics that this process created; logs how many it could not delete."""
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.wait([self._watcher])
@@ -184,7 +184,7 @@ class Kafka:
 
 
 class _Topics:
-    """The topics that a process has to do with, by Kafka's names. Grows with the run's topics."""
+    """The topics that a process uses, by Kafka's names. Grows with the run's topics."""
 
     def __init__(self, admin: AIOKafkaAdminClient) -> None:
         self._admin = admin
@@ -192,29 +192,29 @@ class _Topics:
         self.known: set[str] = set()
 
     async def ensure(self, names: Collection[str], call: Call) -> None:
-        """Make those that may not be there. ``KafkaError``, ``BackendError``."""
+        """Create those that may not exist. ``KafkaError``, ``BackendError``."""
         missing = [name for name in dict.fromkeys(names) if name not in self.known]
         for start in range(0, len(missing), _TOPIC_BATCH):
             batch = missing[start : start + _TOPIC_BATCH]
-            self._made.update(batch)  # where the answer does not come, they may be there all the same
+            self._made.update(batch)  # without an answer they may exist all the same
             response = await self._admin.create_topics([NewTopic(name, 1, 1, None, _TOPIC_SETTINGS) for name in batch])
             for name, code, text in response.topic_errors:
                 error = for_code(code)
                 if error is not NoError:
                     self._made.discard(name)
                     if error is not TopicAlreadyExistsError:
-                        raise BackendError(_code(error()), f"Kafka makes no topic {name}: {text or error.__name__}")
+                        raise BackendError(_code(error()), f"Kafka refuses topic {name}: {text or error.__name__}")
             await self._wait_for_leaders(batch)
             self.known.update(batch)
             call.progress()
 
     async def _wait_for_leaders(self, names: list[str]) -> None:
-        """A client that asks for a topic that has none yet asks again and again, without a pause."""
+        """Wait: a client that asks for a topic that has no leader yet asks again and again, without a pause."""
         while any(topic["error_code"] for topic in await self._admin.describe_topics(names)):  # noqa: ASYNC110
             await asyncio.sleep(_LEADER_POLL_S)
 
     async def delete(self) -> None:
-        """What this process made; each request is bounded in time; raises nothing."""
+        """Delete what this process created; each request is bounded in time; raises nothing."""
         names = list(self._made)
         try:
             while names:
@@ -241,7 +241,7 @@ class _Connection:
             client_id=name,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            check_crcs=False,  # documented for extreme performance; the others trust TCP too
+            check_crcs=False,  # documented for extreme performance; other adapters also trust TCP
             fetch_max_wait_ms=_FETCH_WAIT_MS,
             metadata_max_age_ms=_METADATA_AGE_MS,
         )
@@ -254,8 +254,8 @@ class _Connection:
             metadata_max_age_ms=_METADATA_AGE_MS,
         )
         self._subscribed: dict[TopicPartition, str] = {}
-        self._offsets: dict[TopicPartition, int] = {}  # the next to be read
-        self._publishable: set[str] = set()  # of which the producer knows the leader
+        self._offsets: dict[TopicPartition, int] = {}  # next to read
+        self._publishable: set[str] = set()  # the producer knows their leaders
         self._unacknowledged = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -278,7 +278,7 @@ class _Connection:
         self._assign()
         await self._consumer.seek_to_end(*new)
         for partition in new:
-            # Known now, unless the time-out of the library was up; then this waits for it.
+            # Known now, unless the library's time-out has expired; then this waits for it.
             self._offsets[partition] = await self._consumer.position(partition)
         call.progress()
 
@@ -292,8 +292,8 @@ class _Connection:
                 self._assign()
 
     def _assign(self) -> None:
-        """Read what is subscribed to, each from where it was left: without waiting, for a record that came in between
-        would be read twice."""
+        """Read every subscription, each from its last position. Does not wait: a record that came in between would be
+        read twice."""
         if not self._subscribed:
             self._consumer.unsubscribe()
             return
@@ -309,7 +309,7 @@ class _Connection:
                 return
             except KafkaError as error:
                 self._lifeline.report(_code(error))
-                await asyncio.sleep(_WATCH_INTERVAL_S)  # what is wrong with one fetch is likely so with the next
+                await asyncio.sleep(_WATCH_INTERVAL_S)  # the next fetch is likely to fail the same way
                 continue
             for partition, records in found.items():
                 topic = self._subscribed[partition]
@@ -333,8 +333,8 @@ class _Connection:
                 acknowledgement.add_done_callback(self._acknowledged)
 
     async def _find(self, names: set[str], call: Call) -> None:
-        """Have the producer know the leaders of topics. It would ask for each by itself, and each time for all of those
-        that it knows; so all that the process knows are asked for at once."""
+        """Have the producer know the leaders of topics. It would ask for each topic separately, and each time for all
+        that it knows; so this asks for all that the process knows at once."""
         if not names:
             return
         await self._topics.ensure(names, call)
@@ -375,9 +375,9 @@ class _Connection:
             await asyncio.wait([self._reader])
         await asyncio.gather(self._stop_producer(), self._stop_consumer())
 
-    # What the two do themselves is enough with a cluster that answers. Without one, a producer waits for
-    # acknowledgements and cannot be told that none will come, and a consumer is cancelled by what it cancels, with its
-    # tasks and sockets left behind: these are ended here, by their private names, for there are no others.
+    # With a cluster that answers, closing both is enough. Without one, a producer waits for acknowledgements and
+    # nothing can tell it that none will come; and a consumer is cancelled by what it cancels, and leaves its tasks and
+    # sockets behind. These are ended here by their private names, since there are no others.
 
     async def _stop_producer(self) -> None:
         if not await _finished(self._producer.stop()):
@@ -390,7 +390,7 @@ class _Connection:
 
 
 async def _finished(closing: Coroutine[Any, Any, None]) -> bool:
-    """Whether it came to its end, in time. In a task of its own, so that no cancellation inside gets out."""
+    """Whether it finished in time. Runs in its own task, so that no cancellation inside gets out."""
     task = asyncio.ensure_future(closing)
     if not (await asyncio.wait([task], timeout=_CLOSE_TIMEOUT_S))[0]:
         task.cancel()
@@ -399,9 +399,9 @@ async def _finished(closing: Coroutine[Any, Any, None]) -> bool:
 
 
 def _code(error: BaseException) -> str:
-    """A refusal of the server's by its own name for it (``topic_authorization_failed``), another by the library's."""
+    """Return the server's own name for a refusal (``topic_authorization_failed``), or the library's for its own."""
     return str(getattr(error, "message", "") or type(error).__name__).lower()
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """For what comes after ``close``."""
+    """Take what comes after ``close``."""

@@ -3,16 +3,16 @@
 Owns: how topics become MQTT's names, and a paho client's socket in asyncio. Must never: reconnect (a run has to see a
 loss as a loss).
 
-- **Names**: what separates levels or matches there, ``$`` (the server's own), ``%``, and the characters that MQTT lets
-  a server refuse (Unicode's non-characters) are percent-encoded: a topic of one level. A topic of such characters
-  alone is three times as long; 3,072 bytes of the 65,535 allowed.
-- **paho's own interface for event loops** (`loop_read`, `loop_write`, `on_socket_…`), not aiomqtt, which is made of it:
-  aiomqtt publishes one message at a time, each with an event and a turn of the loop, for several times the CPU.
+- **Names**: characters that separate levels or match there, ``$`` (the server's own), ``%``, and those that MQTT lets a
+  server refuse (Unicode's non-characters) are percent-encoded, so a topic is one level. A topic made only of such
+  characters becomes three times as long: 3,072 bytes of the 65,535 allowed.
+- **paho's own interface for event loops** (`loop_read`, `loop_write`, `on_socket_…`), not aiomqtt, which is built on
+  it: aiomqtt publishes one message at a time, each with an event and a turn of the loop, for several times the CPU.
 - **Subscribed**: SUBACK, for 256 filters at a time.
-- **Publishing**: QoS 0, which has no replies. All of a call are queued, then written; the call waits until the socket
-  has taken them.
-- **Slow consumers**: Mosquitto drops what a client has more than ``max_queued_messages`` (1,000, unless set; 0: no
-  limit) of waiting. The protocol cannot tell a client of it: it is seen as loss, and in the server's counter
+- **Publishing**: QoS 0, which has no replies. A call queues all its messages, then writes them, and waits until the
+  socket has taken them.
+- **Slow consumers**: Mosquitto drops a client's messages beyond ``max_queued_messages`` (1,000 unless set; 0: no limit)
+  that wait. The protocol cannot report that to a client: it shows as loss, and in the server's counter
   ``publish/messages/dropped``.
 """
 
@@ -40,22 +40,23 @@ _PORT = 1883
 _CONNECT_TIMEOUT_S = 10.0
 #: Without any answer from the server. It applies to each packet, since 2 million topics take a minute.
 _PROGRESS_TIMEOUT_S = 30.0
-#: Filters per SUBSCRIBE: below a megabyte whatever the topics are, the packet limit of other servers. More filters are
-#: not faster.
+#: Filters per SUBSCRIBE: less than a megabyte for any topics, the packet limit of other servers. More filters are not
+#: faster.
 _FILTERS_PER_PACKET = 256
-#: Messages queued before they are written: what is queued is in memory once more.
+#: Messages queued before they are written: the queue is a second copy in memory.
 _MESSAGES_PER_WRITE = 1024
-#: A silent server counts as lost after twice this; paho wants to be asked now and then.
+#: A silent server counts as lost after twice this; paho needs a call now and then.
 _KEEPALIVE_S = 20
 _KEEPALIVE_CHECK_S = 5.0
 _COUNTERS_TIMEOUT_S = 2.0
 
 _NONCHARACTERS = [*range(0xFDD0, 0xFDF0), *(plane << 16 | low for plane in range(17) for low in (0xFFFE, 0xFFFF))]
-#: Level separator, wildcards, the prefix of the server's own topics and of shared subscriptions, the escape; and those.
+#: The level separator, the wildcards, the prefixes of the server's own topics and of shared subscriptions, the escape;
+#: and the non-characters.
 _ENCODED = {character: quote(character, safe="") for character in ("/+#$%" + "".join(map(chr, _NONCHARACTERS)))}
 _SPECIAL = re.compile(f"[{''.join(_ENCODED)}]")
-#: Below `$SYS/broker/`: what only grows, logged with `_total` for the readers of the log, and what does not. As old as
-#: the server's `sys_interval` (10 s, unless set).
+#: Below `$SYS/broker/`: counters that only grow, logged with `_total` for the readers of the log, and gauges. They are
+#: as old as the server's `sys_interval` (10 s, unless set).
 _GROWING = (
     "messages/received",
     "messages/sent",
@@ -69,12 +70,12 @@ _LEVELS = ("clients/connected", "subscriptions/count", "heap/current")
 
 
 def name(topic: str) -> str:
-    """One to one; undone by ``urllib.parse.unquote``."""
+    """Encode a topic one to one; ``urllib.parse.unquote`` undoes it."""
     return _SPECIAL.sub(lambda match: _ENCODED[match[0]], topic)
 
 
 class Mqtt(Spread):
-    """``urls``: ``mqtt://[USER:PASSWORD@]HOST:PORT``, of one server, or of bridged ones."""
+    """``urls``: ``mqtt://[USER:PASSWORD@]HOST:PORT`` of one server, or of bridged ones."""
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
         """See ``Backend``."""
@@ -95,8 +96,8 @@ class Mqtt(Spread):
 
 
 class _Session:
-    """A paho client whose socket is the event loop's. ``encode``: a topic as MQTT's; ``on_message`` gets paho's
-    message."""
+    """A paho client whose socket the event loop serves. ``encode``: turns a topic into MQTT's; ``on_message`` gets
+    paho's message."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class _Session:
         self._lifeline = Lifeline(self._where, on_error)
         self._loop = asyncio.get_running_loop()
         self._greeted: asyncio.Future[None] = self._loop.create_future()
-        #: By packet id, of the SUBSCRIBE or UNSUBSCRIBE under way: whether the server has refused anything.
+        #: By packet id of the SUBSCRIBE or UNSUBSCRIBE under way: whether the server has refused anything.
         self._answers: dict[int, asyncio.Future[bool]] = {}
         self._written = asyncio.Event()
         self._writing = False
@@ -133,16 +134,16 @@ class _Session:
         if parts.username is not None:
             client.username_pw_set(unquote(parts.username), unquote(parts.password or ""))
         try:
-            # Blocks until there is a TCP connection, for as long as `connect_timeout`; CONNECT is written at once.
+            # Blocks until there is a TCP connection, at most `connect_timeout`; writes CONNECT at once.
             await asyncio.to_thread(client.connect, parts.hostname or "", parts.port or _PORT, _KEEPALIVE_S)
             sock = client.socket()
             if sock is None:
                 raise ConnectionError("the server closed the connection")
             self._fd = sock.fileno()
-            # From here on all happens in this thread.
+            # From here on everything happens in this thread.
             client.on_disconnect = self._on_disconnect
             client.on_socket_close = self._on_socket_close
-            # With this set, paho queues what is to be written: writing is `_write`'s, for many packets at a time.
+            # With this set, paho queues its writes: `_write` writes them, many packets at a time.
             client.on_socket_register_write = _ignore
             self._loop.add_reader(self._fd, client.loop_read)
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
@@ -166,7 +167,7 @@ class _Session:
                 await self._answer(*self._client.unsubscribe(filters), call)
 
     async def _answer(self, result: MQTTErrorCode, packet_id: int | None, call: Call) -> bool:
-        """Whether the server refused anything of this packet, once it has answered."""
+        """Wait for the server's answer to this packet; return whether it refused anything."""
         if packet_id is None:
             raise self._lifeline.lose(error_string(result))
         self._answers[packet_id] = answer = self._loop.create_future()
@@ -190,7 +191,7 @@ class _Session:
                 call.progress()
 
     async def _flush(self) -> None:
-        """Until the socket has taken all that is queued."""
+        """Wait until the socket has taken the whole queue."""
         self._written.clear()
         self._write()
         if self._writing:
@@ -215,7 +216,7 @@ class _Session:
             self._timer.cancel()
         self._client.on_message = None
         self._client.disconnect()
-        self._client.loop_write()  # after which paho closes the socket, if DISCONNECT was all there was to write
+        self._client.loop_write()  # then paho closes the socket, if only DISCONNECT was left to write
         sock = self._client.socket()
         if sock is not None and self._fd >= 0:
             self._forget_socket()
@@ -265,12 +266,12 @@ async def _counters(url: str) -> Counters | None:
     complete = asyncio.Event()
 
     def hear(message: MQTTMessage) -> None:
-        with contextlib.suppress(ValueError):  # some versions write units behind some of them; ours are numbers
+        with contextlib.suppress(ValueError):  # some versions append units to some values; those used here are numbers
             told[message.topic.removeprefix("$SYS/broker/")] = float(message.payload)
         if len(told) == len(_GROWING) + len(_LEVELS):
             complete.set()
 
-    # The server gives it a client id: with one of the run's, processes of a run would throw each other out.
+    # The server assigns its client id: with a shared one, the run's processes would disconnect each other.
     session = _Session(url, "", str, hear, _ignore)
     try:
         async with asyncio.timeout(_COUNTERS_TIMEOUT_S):
@@ -278,7 +279,7 @@ async def _counters(url: str) -> Counters | None:
             await session.subscribe([f"$SYS/broker/{each}" for each in (*_GROWING, *_LEVELS)])
             await complete.wait()
     except (BackendError, TimeoutError):
-        pass  # a gap in the counters, or a server that has fewer; what an outage does to messages shows in the events
+        pass  # a gap in the counters, or a server that has fewer; the events show what an outage does to messages
     finally:
         await session.close()
     if not told:

@@ -1,18 +1,19 @@
 """NATS (core, at most once) as a system under load, over nats-py.
 
-Owns: how topics become subjects, and what is a confirmed subscription there. Must never: reconnect (a run has to see
+Owns: how topics become subjects, and when a subscription counts as confirmed. Must never: reconnect (a run has to see
 a loss as a loss).
 
-- **Names**: a topic is a subject of one token. What separates or matches there, and ``%``, is percent-encoded, so a
-  topic of such characters alone is three times as long (3,072 bytes of the server's 4,096 for a command line).
+- **Names**: a topic is a subject of one token. Characters that separate or match there, and ``%``, are percent-encoded,
+  so a topic made only of such characters becomes three times as long (3,072 bytes of the server's 4,096 for a command
+  line).
 - **Subscribed**: the server answers in order, so the PONG of a PING behind many SUBs confirms them all.
-- **Publishing**: `publish` appends to the client's pending buffer, which its flusher task writes in one piece; a call
-  waits where that buffer is full, which is how a server that takes no more makes itself felt.
-- **Receiving**: nats-py makes a task for every subscription with a callback, or a queue for someone to wait at. A
-  subscription with a ``future`` has neither: its message is handed over at once, and one shared future takes the
-  messages of all: less CPU per message, less memory per subscription.
-- **Slow consumers**: the server closes a connection that it has more than ``max_pending`` (64 MiB) waiting for: then
-  ``connection_lost``. Nothing is dropped in between, and the client's own limits do not apply to futures.
+- **Publishing**: `publish` appends to the client's pending buffer, which its flusher task writes in one piece. A call
+  waits while that buffer is full: so a system that accepts no more slows the publisher.
+- **Receiving**: nats-py makes a task for every subscription with a callback, or a queue to wait at. A subscription with
+  a ``future`` has neither: its message is handed over at once, and one shared future takes the messages of all
+  subscriptions: less CPU per message, less memory per subscription.
+- **Slow consumers**: the server closes a connection that has more than ``max_pending`` (64 MiB) waiting: then
+  ``connection_lost``. Until then it drops nothing, and the client's own limits do not apply to futures.
 """
 
 from __future__ import annotations
@@ -41,28 +42,29 @@ from .lifeline import Lifeline, no_server
 _CONNECT_TIMEOUT_S = 10.0
 #: Without any answer from the server. It applies to each step of a call, since 2 million topics take a minute.
 _PROGRESS_TIMEOUT_S = 30.0
-#: SUBs between two round trips: keeps the server's answers to time-outs fine-grained at no measurable cost.
+#: SUBs between two round trips: keeps time-outs fine-grained at no measurable cost.
 _TOPICS_PER_FLUSH = 4096
-#: Two unanswered pings and a silent connection counts as lost: within a minute, a run's drain phase.
+#: After two unanswered pings a silent connection counts as lost: within a minute, a run's drain phase.
 _PING_INTERVAL_S = 20
 _CLOSE_TIMEOUT_S = 2.0
 _COUNTERS_TIMEOUT_S = 2.0
 
-#: Token separator, wildcards, what ends a subject in a command, the prefix of the server's own subjects, the escape.
+#: The token separator, the wildcards, the end of a subject in a command, the prefix of the server's own subjects, the
+#: escape.
 _SPECIAL = re.compile(r"[.*> $%]")
-#: Of /varz: what only grows, logged with `_total` for the readers of the log, and what does not.
+#: In /varz: counters that only grow, logged with `_total` for the readers of the log, and gauges.
 _GROWING = ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "slow_consumers", "total_connections")
 _LEVELS = ("connections", "subscriptions", "mem", "cpu")
 
 
 def subject(topic: str) -> str:
-    """One to one; undone by ``urllib.parse.unquote``."""
+    """Encode a topic one to one; ``urllib.parse.unquote`` undoes it."""
     return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", topic)
 
 
 class Nats(Spread):
-    """``urls``: ``nats://[USER:PASSWORD@]HOST:PORT[?monitor=PORT]``, of the servers of one cluster; ``monitor``: where
-    the server's monitoring page is (its ``http_port``), for ``counters``."""
+    """``urls``: ``nats://[USER:PASSWORD@]HOST:PORT[?monitor=PORT]`` of the servers of one cluster; ``monitor``: the
+    server's monitoring port (its ``http_port``), for ``counters``."""
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
         """See ``Backend``."""
@@ -72,7 +74,7 @@ class Nats(Spread):
         return connection
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``. Of the servers whose URL names a ``monitor``."""
+        """See ``Backend``: counters of the servers whose URL names a ``monitor``."""
         found = await asyncio.gather(*map(_counters, self._urls))
         return [counters for counters in found if counters is not None]
 
@@ -149,8 +151,8 @@ class _Connection:
                 call.progress()
 
     async def _round_trip(self) -> None:
-        """Until the server has answered a PING that was sent after everything else. nats-py writes a PING at once, past
-        the commands that wait for its flusher, so the first answer may say nothing of them."""
+        """Wait until the server has answered a PING that was sent after everything else. nats-py writes a PING at once,
+        ahead of the commands that wait for its flusher, so the first answer may confirm none of these."""
         waiting = True
         while waiting:
             waiting = self._client.pending_data_size > 0
@@ -165,7 +167,7 @@ class _Connection:
                     call.check()
             except errors.Error as error:
                 raise self._failed(error) from error
-            # Lets the flusher write what is pending: a caller with much to do might not wait for anything else.
+            # Lets the flusher write its buffer: a busy caller might not wait for anything else.
             await asyncio.sleep(0)
 
     async def close(self) -> None:
@@ -175,19 +177,19 @@ class _Connection:
             self._subscriptions.clear()
 
     async def _close_client(self) -> None:
-        # Where the server takes nothing more, nats-py waits to write the rest, and has no way to give it up: the socket
-        # then goes with the loop. There is nothing more to lose on it.
+        # If the server accepts nothing more, nats-py waits to write the rest and cannot give up: the socket then goes
+        # with the loop. It has nothing more to lose.
         with contextlib.suppress(OSError, errors.Error):
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._client.close()
 
     async def _on_error(self, error: Exception) -> None:
         if not self._open:
-            self._why = error  # where `connect` itself raises but "no servers available"
+            self._why = error  # `connect` itself raises only "no servers available"
         elif isinstance(error, errors.FlushTimeoutError):
-            self._lifeline.end("timeout", f"publish: the server takes nothing more since {_PROGRESS_TIMEOUT_S:g} s")
-        elif not isinstance(error, (OSError, errors.StaleConnectionError)):  # of these `_on_closed` tells
-            # Such as a permissions violation, before the PONG of the call that it belongs to.
+            self._lifeline.end("timeout", f"publish: the server has accepted nothing for {_PROGRESS_TIMEOUT_S:g} s")
+        elif not isinstance(error, (OSError, errors.StaleConnectionError)):  # `_on_closed` reports these
+            # Such as a permissions violation, before the PONG of the call that caused it.
             self._refused = _code(error)
             self._lifeline.report(self._refused)
 
@@ -204,12 +206,12 @@ class _Connection:
 
 
 def _code(error: Exception) -> str:
-    # "nats: permissions violation for publish to "…"": the words without what differs from one to the next.
+    # "nats: permissions violation for publish to "…"": the words without the part that varies.
     return str(error).removeprefix("nats: ").partition(" for ")[0][:60]
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """For what comes after ``close``."""
+    """Take what comes after ``close``."""
 
 
 async def _counters(url: str) -> Counters | None:
@@ -224,5 +226,5 @@ async def _counters(url: str) -> Counters | None:
         values = {f"{name}_total": float(told[name]) for name in _GROWING}
         values |= {name: float(told[name]) for name in _LEVELS}
     except (PageError, ValueError, KeyError):
-        return None  # a gap in the counters; what the outage does to messages shows in the events
+        return None  # a gap in the counters; the events show what the outage does to messages
     return Counters(at_ns, f"nats {parts.hostname}:{parts.port}", values)

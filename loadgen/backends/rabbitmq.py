@@ -1,22 +1,22 @@
 """RabbitMQ as a system under load (thesis 6.2.3): a topic exchange, one queue per client, a binding per topic.
 
-Owns: how topics become routing keys, and the run's clients connections, queues and bindings. Must never: confirm or
+Owns: how topics become routing keys; the connections, queues and bindings of the run's clients. Must never: confirm or
 acknowledge anything, or leave something on the server.
 
-It speaks through aiormq, the protocol layer of aio-pika, not through aio-pika's own objects: those make a message
-object, a UUID and a task per publish and a message object more per delivery, know no binding without waiting, and write
-messages one by one. Here a batch of publishes is one write. What is left (figures in docs/systems.md) is nearly all the
-framing of pamqp.
+It speaks through aiormq, the protocol layer of aio-pika, not through aio-pika's own objects. Those make a message
+object, a UUID and a task per publish and another message object per delivery, always wait for a binding, and write
+messages one by one. Here a batch of publishes is one write. The remaining cost (figures in docs/systems.md) is nearly
+all pamqp's framing.
 
 - The exchange and the queues are not durable and the messages transient (delivery mode 1): nothing is stored.
-- Publisher confirms are off, and consuming is without acknowledgements: the fastest of RabbitMQ's modes, and what "fire
-  and forget" means there. Without acknowledgements there is no prefetch (RabbitMQ ignores it); what a client does not
-  read in time piles up in its socket, then in its queue, until RabbitMQ's memory limit stops the publishers.
-- Binding is without a reply each (``nowait``) but for the last one of a batch: a channel is served in order, so that
+- Publisher confirms are off, and consuming is without acknowledgements: the fastest of RabbitMQ's modes, and its
+  meaning of "fire and forget". Without acknowledgements RabbitMQ ignores prefetch; what a client does not read in time
+  piles up in its socket, then in its queue, until RabbitMQ's memory limit stops the publishers.
+- Bindings ask for no reply (``nowait``) except the last one of a batch: RabbitMQ serves a channel in order, so that
   reply confirms them all. Unbinding always has a reply (AMQP 0-9-1 1.7.2.7), so it takes a round trip per topic; four
   and sixteen channels at once were 15 % faster, which is not worth them.
-- The exchange deletes itself with its last binding and a queue with its connection. Each queue has a binding of its own
-  from the beginning, so that the exchange lives as long as any client of the run, and no longer, even after a crash.
+- The exchange deletes itself with its last binding, and a queue with its connection. Each queue has its own binding
+  from the beginning, so the exchange lives exactly as long as any client of the run, even after a crash.
 """
 
 from __future__ import annotations
@@ -55,25 +55,25 @@ from ingeborg.protocol.redaction import redacted
 from .base import BackendError, Connection, Counters, OnError, OnMessage
 from .lifeline import Call, Lifeline, no_server
 
-# What it logs it also raises or tells, and a generator's display is no place for it. A handler that is configured for
-# the root still gets it.
+# The library also raises or reports what it logs, and a generator's display is no place for it. A handler configured
+# for the root logger still gets it.
 logging.getLogger("aiormq").addHandler(logging.NullHandler())
 
 #: A loaded server may be slow to accept; one that takes longer than this is no system to measure.
 _CONNECT_TIMEOUT_S = 30.0
-#: Of one batch of bindings or publishes, not of a call: millions of bindings take as long as they do, but a server that
-#: takes so long for a thousand is stuck (or out of memory, and blocks its publishers).
+#: For one batch of bindings or publishes, not for a call: millions of bindings take their time, but a server that needs
+#: this long for a thousand is stuck (or out of memory, and blocks its publishers).
 _PROGRESS_TIMEOUT_S = 30.0
 #: A server that still answers closes a connection at once.
 _CLOSE_TIMEOUT_S = 3.0
 #: Bindings confirmed by one reply: enough that round trips do not count, few enough to notice a server that is stuck.
 _BIND_BATCH = 1000
-#: Publishes per write: few enough that a heartbeat or a reply gets between two (200 bytes each make 80 KB).
+#: Publishes per write: few enough that a heartbeat or a reply gets in between (200 bytes each make 80 KB).
 _PUBLISH_BATCH = 256
-#: Publishes are not waited for until so much is written: what may wait in the client beyond its socket.
+#: Bytes written before a publish waits for the socket: the most that waits in the client beyond its socket.
 _UNDRAINED_BYTES = 1 << 16
-#: Frames that may wait between the reader of a connection and that of its channel. The library's 10 make the two change
-#: turns every third message; 1,000 are some 300 messages.
+#: Frames that may wait between the reader of a connection and the reader of its channel. With the library's 10 the two
+#: take turns every third message; 1,000 are some 300 messages.
 _FRAMES_MAX = 1000
 #: Bytes read ahead from a socket: fewer, larger reads under load.
 _READ_AHEAD_BYTES = 1 << 20
@@ -95,9 +95,8 @@ _CODES: dict[type[BaseException | None], str] = {
 
 
 def routing_key(topic: str) -> str:
-    """One word of a topic exchange, one to one: what separates words or is a wildcard there is percent-encoded (and the
-    percent sign). What is then longer than 255 bytes is named by its 128-bit BLAKE2b instead; such a message has its
-    topic in a header."""
+    """Return one word for a topic exchange, one to one: separators and wildcards are percent-encoded (and the percent
+    sign). A key longer than 255 bytes is replaced by its 128-bit BLAKE2b; such a message has its topic in a header."""
     key = _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", topic)
     if len(key) * 4 > _KEY_BYTES_MAX and len(key.encode()) > _KEY_BYTES_MAX:
         return _HASHED + digest(topic.encode()).hex()
@@ -123,14 +122,14 @@ class RabbitMq:
         self._run = run
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
-        """See ``Backend``. The client has its queue, and consumes it."""
+        """See ``Backend``. The client has its queue and consumes from it."""
         url = self._urls[number % len(self._urls)]
         client = _Connection(url, f"loadgen.{self._run}", f"loadgen.{self._run}.{number}", on_message, on_error)
         await client.open()
         return client
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``. None: what RabbitMQ counts it tells over HTTP only, by plugins that cost it CPU."""
+        """See ``Backend``. None: RabbitMQ exposes its counters over HTTP only, through plugins that cost it CPU."""
         return []
 
     async def close(self) -> None:
@@ -138,7 +137,7 @@ class RabbitMq:
 
 
 class _Transports(TCPTransportFactory):
-    """Makes the one transport of a connection, and can end it when the server does not."""
+    """Makes the only transport of a connection, and can end it when the server does not."""
 
     def __init__(self) -> None:
         self._writer: asyncio.StreamWriter | None = None
@@ -148,7 +147,7 @@ class _Transports(TCPTransportFactory):
         return reader, self._writer
 
     def abort(self) -> None:
-        """Nothing more is written, nothing waited for."""
+        """End it: nothing more is written, and nothing waits."""
         if self._writer is not None:
             self._writer.transport.abort()
 
@@ -236,7 +235,7 @@ class _Connection:
         frames.extend(ContentBody(body[start : start + room]) for start in range(0, len(body), room))
 
     async def _write(self, frames: list[FrameType], drain: bool = False) -> None:
-        """In one piece. Waits for the socket each time that its buffer's worth has been written, or if ``drain``."""
+        """Write frames in one piece. Wait for the socket after each full buffer, or if ``drain``."""
         written = ChannelFrame.marshall(self._channel.number, frames)
         self._undrained += len(written.payload)
         if drain or self._undrained >= _UNDRAINED_BYTES:
@@ -268,7 +267,7 @@ class _Connection:
 
     def _on_channel_closed(self, closing: asyncio.Future[Any]) -> None:
         error = None if closing.cancelled() else closing.exception()
-        if not self._connection.is_closed:  # else that is the reason, and told as such
+        if not self._connection.is_closed:  # else that is the reason, and is reported
             self._stop(_code(error), f"the server closed the channel: {error}")
 
     def _on_cancelled(self, _: object) -> None:
@@ -283,13 +282,14 @@ class _Connection:
             return
         self._on_message = _ignore
         closing = asyncio.ensure_future(self._flush_and_close())
-        # Not cancelled when it takes too long: the library would go on waiting for the transport. Without that it ends.
+        # Not cancelled when it takes too long: the library would go on waiting for the transport. When that goes, it
+        # ends.
         if not (await asyncio.wait([closing], timeout=_CLOSE_TIMEOUT_S))[0]:
             self._transports.abort()
             await asyncio.wait([closing], timeout=_CLOSE_TIMEOUT_S)
 
     async def _flush_and_close(self) -> None:
-        # The library forgets what it has not written yet. Where it cannot be written, there is nothing more to lose.
+        # The library drops what it has not written yet. If it cannot be written, there is nothing more to lose.
         with suppress(AMQPError, ChannelInvalidStateError, OSError, AttributeError):
             if not self._channel.is_closed:
                 await self._write([], drain=True)
@@ -301,4 +301,4 @@ def _code(error: BaseException | None) -> str:
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """For what comes after ``close``."""
+    """Take what comes after ``close``."""

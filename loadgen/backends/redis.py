@@ -2,13 +2,13 @@
 
 Owns: how a client's two connections are read and written. Must never: reconnect (a run has to see a loss as a loss).
 
-- **Names**: a topic is a channel as it is: channels are strings of any bytes, and patterns match only `PSUBSCRIBE`.
-- **Two connections per client**: one that is subscribed may publish nothing (RESP2), and redis-py keeps to that.
+- **Names**: a topic is a channel, unchanged: channels are strings of any bytes, and only `PSUBSCRIBE` has patterns.
+- **Two connections per client**: a subscribed one may publish nothing (RESP2), and redis-py keeps to that.
 - **redis-py's `Connection`**, not its `PubSub` and `Pipeline`: those do the same on the wire for more CPU per
-  message, and `PubSub` connects again and subscribes anew without a word when a connection is lost.
-- **Subscribed**: each channel of a `SUBSCRIBE` is answered; the call waits for all of them.
+  message, and when a connection is lost `PubSub` silently connects and subscribes again.
+- **Subscribed**: Redis answers each channel of a `SUBSCRIBE`; the call waits for all the answers.
 - **Publishing**: one pipeline without transaction per 1,024 messages: all commands in one write, then all replies.
-- **Slow consumers**: Redis drops nothing; it closes a subscriber that it has more waiting for than
+- **Slow consumers**: Redis drops nothing; it closes a subscriber that has more waiting than
   ``client-output-buffer-limit pubsub`` (32 MiB, or 8 MiB for a minute, unless set): then ``connection_lost``.
 """
 
@@ -33,20 +33,20 @@ from ingeborg.protocol.redaction import redacted
 from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
 from .lifeline import Call, Lifeline, no_server
 
-#: TCP and, where the URL has a password, the login; a server that is slower than this cannot be measured.
+#: TCP and, if the URL has a password, the login; a server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
 #: Without any answer from the server. It applies to each step of a call, since 2 million topics take some seconds.
 _PROGRESS_TIMEOUT_S = 30.0
-#: Channels per SUBSCRIBE. Their confirmations, of a topic's length each, wait in the server's output buffer, where more
-#: than 8 MiB may end the connection; more channels are not faster.
+#: Channels per SUBSCRIBE. Their confirmations, each as long as its topic, wait in the server's output buffer, where
+#: more than 8 MiB may end the connection; more channels are not faster.
 _CHANNELS_PER_COMMAND = 1024
-#: Messages per pipeline; more at once are not faster, and are held in memory once more.
+#: Messages per pipeline; more at once are not faster, and are a second copy in memory.
 _MESSAGES_PER_PIPELINE = 1024
 _CLOSE_TIMEOUT_S = 2.0
 _COUNTERS_TIMEOUT_S = 2.0
 
-#: Of INFO: what only grows, logged with `_total` for the readers of the log, and what does not. A version of Redis
-#: that does not have one leaves it out.
+#: In INFO: counters that only grow, logged with `_total` for the readers of the log, and gauges. A version of Redis
+#: that lacks one leaves it out.
 _GROWING = (
     "total_commands_processed",
     "total_connections_received",
@@ -61,7 +61,7 @@ _LEVELS = ("connected_clients", "pubsub_channels", "pubsub_clients", "used_memor
 
 
 class Redis(Spread):
-    """``urls``: ``redis://[USER:PASSWORD@]HOST:PORT``, of one server: a cluster's servers pass all on to all others."""
+    """``urls``: ``redis://[USER:PASSWORD@]HOST:PORT`` of one server: a cluster's servers pass everything on to all."""
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
         """See ``Backend``."""
@@ -83,10 +83,10 @@ class _Connection:
         self._subscriber = _connection(url, name)
         self._publisher = _connection(url, name)
         self._reading: asyncio.Task[None] | None = None
-        #: The SUBSCRIBE or UNSUBSCRIBE under way: how many channels have yet to be answered, and who waits.
+        #: The SUBSCRIBE or UNSUBSCRIBE under way: how many channels have yet to be answered, and its future.
         self._unanswered = 0
         self._answered: asyncio.Future[None] | None = None
-        #: Replies to publishes that nobody has read yet; those of a call that was cancelled are read by the next.
+        #: Replies to publishes that nobody has read yet; the next call reads those of a cancelled one.
         self._unread = 0
 
     async def open(self) -> None:
@@ -94,7 +94,7 @@ class _Connection:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 for connection in (self._subscriber, self._publisher):
                     await connection.connect()  # type: ignore[no-untyped-call]
-                    # Says for certain that a Redis is there, and may be used: connecting alone is TCP only.
+                    # Proves that a Redis is there and may be used: connecting alone is only TCP.
                     await connection.send_command("PING")
                     await connection.read_response()
         except (OSError, RedisError) as error:
@@ -169,7 +169,7 @@ class _Connection:
 
     async def _send(self, connection: RedisConnection, commands: list[tuple[str, ...]]) -> None:
         if not connection.is_connected:
-            # Where writing was cancelled, redis-py has disconnected, and would connect again.
+            # When a write is cancelled, redis-py disconnects, and would connect again.
             raise self._lifeline.lose("a call was cancelled while it wrote")
         try:
             await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
@@ -190,7 +190,7 @@ class _Connection:
 
 
 def _connection(url: str, name: str) -> RedisConnection:
-    # No time-outs of its own: the call's apply, and a subscriber may hear nothing for hours.
+    # No time-outs of its own: the call's apply, and a subscriber can be idle for hours.
     options: dict[str, Any] = dict(parse_url(url))
     return RedisConnection(
         **options,
@@ -206,7 +206,8 @@ def _connection(url: str, name: str) -> RedisConnection:
 
 
 def _code(error: ResponseError) -> str:
-    # Redis begins with a code in capitals, "NOPERM this user has no permissions …"; redis-py cuts off what it knows.
+    # Redis begins with a code in capitals, "NOPERM this user has no permissions …"; redis-py cuts off the ones it
+    # knows.
     code: str = getattr(error, "status_code", None) or str(error).partition(" ")[0]
     return code.lower()[:60]
 
@@ -218,7 +219,7 @@ async def _counters(url: str) -> Counters | None:
             told = await client.info()
             at_ns = time.monotonic_ns()
     except (OSError, RedisError):
-        return None  # a gap in the counters; what the outage does to messages shows in the events
+        return None  # a gap in the counters; the events show what the outage does to messages
     finally:
         await client.aclose()
     values = {f"{name}_total": float(told[name]) for name in _GROWING if name in told}

@@ -2,26 +2,24 @@
 back off until it is met again, settle at what can be kept up).
 
 Owns: which rate is tried next, for how long, and whether a step held. Must never: look at a clock, do I/O or draw a
-random number: the caller runs a step, tells what it brought, and asks for the next.
+random number: the caller runs a step, passes in its result, and asks for the next.
 
 The search, in the order of the code below:
 
-1. Start low and double the rate while the step holds. Should the start not hold, go down until a step does.
-2. A breach is believed at once if the median is late and what is outstanding still grows, which no single stall does.
-   Any other is tried once more, twice as long: a stall goes by, an overload has twice the time to show.
-3. After every breach, and before everything that is measured, the system recovers at a low rate, step by step, until
-   a step holds and nothing drains any more.
+1. Start low and double the rate while the step holds. If the start does not hold, go down until a step does.
+2. Accept a breach at once if the median is late and the backlog still grows: no single stall does both. Repeat any
+   other breach once, twice as long: a stall goes by, an overload has twice the time to show.
+3. After every breach, and before every measured phase, let the system recover at a low rate, step by step, until a step
+   holds and the backlog drains no further.
 4. Between the highest rate that held and the lowest that did not, halve (geometrically) down to half the precision.
-   Then, if the highest that held was far within the limit, look once more at the lowest that did not: a machine that
-   was disturbed for longer than two steps must not have the last word. If it holds now, go on from there as in 1.
+   Then, if the highest that held was far within the limit, try the lowest that did not once more: a disturbance of the
+   machine for longer than two steps must not have the last word. If it holds now, go on from there as in 1.
 5. Measure (``sustained``). The longer phase sees smaller overloads than the search could; if it breaches, go down by
-   half the precision, then further. So a search that is right to half the precision stays within all of it.
-6. Measure at half of that rate (``half``).
+   half the precision, then further. So a search that is right to half the precision stays within the whole.
 
-Whether a step held is not read from p99 alone. A queue that fills by 1 % of the load makes messages later by 10 ms
-every second: a limit of 2 s would take minutes to notice. But then what is outstanding at the end of the step is more
-than the median latency explains (Little's law: outstanding = rate x latency), and that is seen within a step, at any
-limit.
+p99 alone does not tell whether a step held. A queue that grows by 1 % of the load makes messages later by 10 ms every
+second: a limit of 2 s would take minutes to notice. But then the backlog at the end of the step exceeds what the median
+latency explains (Little's law: outstanding = rate x latency). That shows within a step, at any limit.
 """
 
 from __future__ import annotations
@@ -32,33 +30,33 @@ from typing import Literal, NamedTuple
 Purpose = Literal["search", "recover", "sustained", "half"]
 
 _NS = 1e9
-#: Share of the publishes that may be missing at the end of a step: the last ones of it are just being sent.
+#: Share of the publishes that may be missing at the end of a step: its last ones are just being sent.
 _SHORT = 0.02
-#: Share of the deliveries that may be lost, or of the publishes that may fail, before a step counts as a breach. Lost
-#: messages are judged by the goals of the run; here they only have to be told from a system that sheds its load.
+#: Share of the deliveries that may be lost, or of the publishes that may fail, before a step counts as a breach. The
+#: run's goals judge losses; this only has to detect a system that sheds its load.
 _LOSS = 0.001
-#: The counts of several processes are not read at one instant; so far apart.
+#: The largest time between the readings of several processes' counts.
 _SKEW_S = 0.010
 #: Publishes that may be on their way at any rate: at low rates one message more or less is no queue.
 _FEW = 2
-#: A search step has at least so many publishes, since one of few is noise, but gets no longer than so many times.
+#: Publishes of a search step, since a few are noise; and the factor that limits how much longer that makes the step.
 _STEP_MESSAGES = 150
 _STRETCHED_MOST = 3
-#: A recovery step has at least so many publishes, else it could not show a latency.
+#: Publishes of a recovery step, at least: with fewer it could not show a latency.
 _RECOVER_MESSAGES = 5
 #: Share of the highest rate that held, at which a system recovers: next to idle, for those that need to be.
 _RECOVER_SHARE = 0.1
-#: Next to the greatest rate p99 is not so many times smaller than the limit, but where latency has a cliff.
+#: Near the greatest rate the limit is at most this many times p99, unless the latency has a cliff.
 _CALM = 5
-#: Recovery steps (of half a step's length) in a row without any progress, then the system is given up.
+#: Recovery steps (of half a step's length) in a row without any progress before the search gives the system up.
 _STUCK_MOST = 20
-#: By how many halves of the precision the rate that was found is lowered, when it was too much in the long run. First
-#: in steps that overshoot by no more than the precision; then in larger ones, so that it ends.
+#: The number of half precisions by which to lower a found rate that was too much in the long run. The first steps
+#: overshoot by no more than the precision; later ones are larger, so that the lowering ends.
 _LOWERED = (1, 2, 3, 4, 6, 10, 16)
 
 
 class Limit(NamedTuple):
-    """What a step must keep to: the latency of 99 % of the deliveries, from the intended time of sending."""
+    """The limit that a step must keep: the latency of 99 % of the deliveries, from the intended time of sending."""
 
     p99_ns: int
 
@@ -72,13 +70,13 @@ class Step(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a step brought.
+    """The result of a step.
 
-    ``duration_s``: how long it really took. ``sent``: publishes. ``expected``: deliveries announced by them.
-    ``delivered``: deliveries that came. ``backlog``: announced and not delivered at its end. It may leave out what
-    earlier steps announced, or count it, lost or not; but if it leaves it out, a system that drains for half a minute
-    and delivers nothing new in that time cannot be told from one that is stuck. ``lag_ns``: how far the sender was
-    behind its schedule at its end. Latencies: of the deliveries that came, ``None`` if none did.
+    ``duration_s``: how long it really took. ``sent``: publishes. ``expected``: deliveries that they announced.
+    ``delivered``: deliveries that arrived. ``backlog``: announced and not delivered at its end. It can include or leave
+    out what earlier steps announced, lost or not. But without that, a system that drains for half a minute and delivers
+    nothing new in that time looks like one that is stuck. ``lag_ns``: how far the sender was behind its schedule at the
+    end. Latencies: of the deliveries that arrived, ``None`` if none did.
     """
 
     duration_s: float
@@ -108,8 +106,8 @@ class Result(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """``wrong``: what kept the step from holding; ``well``: how well it did, in words. ``behind_s``: system and sender
-    together, at its end. ``allowed``: deliveries that may be outstanding."""
+    """``wrong``: the reasons why the step did not hold; ``well``: how well it did, in words. ``behind_s``: system and
+    sender together, at its end. ``allowed``: the largest backlog that a step may have."""
 
     wrong: list[str]
     well: str
@@ -118,11 +116,12 @@ class _Judged(NamedTuple):
 
 
 class Controller:
-    """Ask ``next()`` for a step, run it, tell ``observe()``; until ``next()`` is ``None``. Then see ``result``.
+    """Ask ``next()`` for a step, run it, pass its result to ``observe()``, until ``next()`` is ``None``. Then read
+    ``result``.
 
     ``start_per_s``, ``least_per_s``, ``most_per_s``: the first, lowest and highest rate to try, publishes per second.
-    ``step_s``, ``measure_s``: seconds of a search step, and of each measured phase. ``precision``: the result is that
-    near to the truth, as a share of it. ``recover_most_s``: seconds for recovering, all recoveries together.
+    ``step_s``, ``measure_s``: seconds of a search step, and of each measured phase. ``precision``: the largest error of
+    the result, as a share. ``recover_most_s``: seconds for all recoveries together.
     ``ValueError`` if they do not fit together.
     """
 
@@ -147,7 +146,7 @@ class Controller:
             )
         if not (0 < step_s < math.inf and 0 < measure_s < math.inf and 0 <= recover_most_s < math.inf):
             raise ValueError("the lengths of the steps must be above 0 and finite")
-        # Finer, and noise decides; coarser, and lowering the rate four times would leave nothing of it.
+        # Finer, and noise decides; coarser, and lowering the rate four times would leave nothing.
         if not 0.01 <= precision <= 0.1:
             raise ValueError(f"the precision must be 0.01 to 0.1, not {precision:g}")
         self._limit = limit
@@ -162,7 +161,7 @@ class Controller:
 
         self._low: float | None = None  # the highest rate that held
         self._high: float | None = None  # the lowest that did not
-        self._reached = start_per_s  # deliveries came as fast as this rate would bring them, while nothing held yet
+        self._reached = start_per_s  # the rate that matches the deliveries, while nothing held yet
         self._again = False  # the step under way repeats a breach
         self._calm = False  # `_low` held with a p99 far within the limit
         self._looked_again = False  # at `_high`, after narrowing
@@ -173,14 +172,14 @@ class Controller:
         self._recovering_s = 0.0
         self._stuck = 0
         self._before = 0  # the backlog when the step under way began
-        self._lost = 0  # the part of the backlog that nobody waits for any more
+        self._lost = 0  # the part of the backlog that counts as lost
 
         self._result: Result | None = None
         self._step: Step | None = Step(start_per_s, self._length_s(start_per_s), "search")
 
     @property
     def longest_s(self) -> float:
-        """Seconds that all steps together take at the most; usually it is a fraction of that."""
+        """Seconds that all steps together can take; usually they take a fraction of that."""
         up = range(math.ceil(math.log2(self._most / self._start)) + 1)
         down = range(math.ceil(math.log2(self._start / self._least)) + 1)
         # Doubling ends and halving begins at a ratio of at most 4; one more, because rates are rounded.
@@ -189,26 +188,27 @@ class Controller:
         # Down to a rate that holds, and up again from there.
         falling_s = sum(self._length_s(self._start / 2**n) for n in down) * 2 + halvings * self._length_s(self._least)
         measuring_s = (len(_LOWERED) + 2) * self._measure_s
-        # Each rate once, once more at double length; and all of it again after a second look.
+        # Each rate once, once more at double length; and everything again after a second look.
         return 2 * 3 * max(rising_s, falling_s) + self._recover_most_s + measuring_s
 
     @property
     def result(self) -> Result:
-        """How it ended."""
+        """How the search ended."""
         return self._result or Result(None, "not finished")
 
     def next(self) -> Step | None:
-        """The step to run now, ``None`` when all is done. The same one until it was observed."""
+        """Return the step to run now, or ``None`` when the search is over. Returns the same step until it was
+        observed."""
         return self._step
 
     def observe(self, seen: Seen) -> Verdict:
-        """What the step brought that ``next()`` gave. ``ValueError`` if there is none, or it took no time."""
+        """Judge the step that ``next()`` gave. ``ValueError`` if there is none, or if it took no time."""
         step = self._step
         if step is None:
             raise ValueError("the search is over: there is no step to observe")
         if not seen.duration_s > 0:
             raise ValueError(f"a step takes time, not {seen.duration_s:g} s")
-        self._lost = min(self._lost, seen.backlog)  # some of them came after all
+        self._lost = min(self._lost, seen.backlog)  # some arrived after all
         if step.purpose == "recover":
             verdict = self._after_recover(step, seen)
         else:
@@ -228,7 +228,7 @@ class Controller:
     # -- whether a step held ---------------------------------------------------------------------------------------
 
     def _judge(self, step: Step, seen: Seen, excused: float) -> _Judged:
-        """``excused``: so many deliveries of the backlog are not this step's."""
+        """``excused``: deliveries of the backlog that are not this step's."""
         wrong = []
         offered = step.rate_per_s * min(step.duration_s, seen.duration_s)
         if seen.sent < offered * (1 - _SHORT) - _FEW:
@@ -236,7 +236,7 @@ class Controller:
         if seen.errors > seen.sent * _LOSS:
             wrong.append(f"errors {seen.errors}")
         if not (seen.sent and seen.expected and seen.delivered) or seen.p50_ns is None or seen.p99_ns is None:
-            wrong.append("nothing was delivered" if seen.expected else "nothing was to be delivered")
+            wrong.append("nothing was delivered" if seen.expected else "no deliveries were due")
             return _Judged(wrong, "", 0.0, 0.0)
 
         if seen.p99_ns > self._limit.p99_ns:
@@ -246,12 +246,12 @@ class Controller:
         few = _FEW * seen.expected / seen.sent
         outstanding = max(seen.backlog - excused, seen.expected - seen.delivered, 0)
         behind_s = outstanding / per_s + max(seen.lag_ns, 0) / _NS
-        # A queue that grows evenly is, at the end of the step, longer than at its median by half of all the growth.
+        # At the end of the step, an evenly growing queue is longer than at its median by half of the growth.
         growth_s = self._half_precision * seen.duration_s / 2
         allowed_s = min(self._limit.p99_ns / _NS, max(seen.p50_ns, 0) / _NS + growth_s) + _SKEW_S
         if behind_s > allowed_s + few / per_s:
             wrong.append(f"{_ms(behind_s * _NS)} behind; median {_ms(seen.p50_ns)}")
-        # What is outstanding was sent within the time that the slowest delivery took, unless it was lost.
+        # Every outstanding message was sent within the time that the slowest delivery took, unless it was lost.
         unexplained = outstanding - per_s * max(seen.max_ns or 0, 0) / _NS
         if unexplained > per_s * _SKEW_S + seen.expected * _LOSS + few:
             wrong.append(f"{unexplained:.0f} deliveries missing for longer than any took")
@@ -263,14 +263,14 @@ class Controller:
         )
 
     def _beyond_doubt(self, seen: Seen, behind_s: float) -> bool:
-        """Half of the deliveries were late, and it got worse to the end: after a stall it gets better."""
+        """Whether half of the deliveries were late, and it got worse to the end: after a stall it gets better."""
         late_ns = min(self._limit.p99_ns, seen.duration_s / 16 * _NS)
         return seen.p50_ns is not None and seen.p50_ns > late_ns and behind_s > 1.5 * seen.p50_ns / _NS
 
-    # -- what comes next -------------------------------------------------------------------------------------------
+    # -- the next step ---------------------------------------------------------------------------------------------
 
     def _after_search(self, step: Step, seen: Seen, judged: _Judged) -> str:
-        """Words to add to the verdict."""
+        """Choose the next step; return words to add to the verdict."""
         again, self._again = self._again, False
         if not judged.wrong:
             self._low = step.rate_per_s
@@ -281,11 +281,11 @@ class Controller:
                 self._step = onward
             else:
                 self._recover(onward)
-            return "; the breach did not come again" if again else ""
+            return "; the breach did not recur" if again else ""
         if not again and not self._beyond_doubt(seen, judged.behind_s):
             self._again = True
             self._recover(Step(step.rate_per_s, 2 * step.duration_s, "search"))
-            return "; tried once more after a rest"
+            return "; tried again after a rest"
         self._high = step.rate_per_s
         if self._low is None:
             self._reached = step.rate_per_s * min(1.0, seen.delivered / max(seen.expected, 1))
@@ -297,13 +297,13 @@ class Controller:
         return "; for the second time" if again else "; too late for a stall"
 
     def _onward(self) -> Step | None:
-        """The next rate to try, or to measure; ``None`` if the lowest of all did not hold."""
+        """Return the next rate to try or to measure; ``None`` if the lowest rate did not hold."""
         low, high = self._low, self._high
         if low is None:
             assert high is not None
             if high <= self._least:
                 return None
-            # What came through may be far below, and each overload on the way there has to drain.
+            # The delivered rate may be far below, and each overload on the way there has to drain.
             rate = min(high / 2, self._reached)
         elif high is None:
             if low >= self._most:
@@ -312,12 +312,12 @@ class Controller:
         else:
             if high / low <= 1 + self._half_precision:
                 if self._calm and not self._looked_again:
-                    self._looked_again = self._again = True  # a breach of it is believed at once
+                    self._looked_again = self._again = True  # accept its breach at once
                     self._high = None
                     return Step(high, 2 * self._length_s(high), "search")
                 return self._measure(low)
             rate = min(2 * low, math.sqrt(low * high))
-        # Rounded before it is bounded: a bound that was rounded away would never be reached.
+        # Rounded before the bounds apply: rounding must not move a bound out of reach.
         rate = min(max(_rounded(rate), self._least), self._most)
         return Step(rate, self._length_s(rate), "search")
 
@@ -346,11 +346,11 @@ class Controller:
         if self._lowered:
             how += f" after {_rate(self._found)} was too much in the long run"
         if rate >= self._most:
-            how += "; the most that was to be tried: the limit may lie above"
+            how += "; the highest rate to try: the limit may be higher"
         elif rate < self._start:
-            how += "; below the rate to start with"
+            how += "; below the start rate"
         if not held:
-            how += f"; at half of it: {text}"
+            how += f"; at half of this rate: {text}"
         self._end(rate, how)
 
     # -- recovering ------------------------------------------------------------------------------------------------
@@ -361,7 +361,7 @@ class Controller:
         self._rest()
 
     def _rest(self) -> None:
-        """One more step of recovering; or the end, if the time for it is used up."""
+        """Take one more step of recovery, or end the search if the time for it is used up."""
         if self._recovering_s + self._recover_s > self._recover_most_s:
             self._give_up(f"{self._recover_most_s:g} s of recovering were not enough")
             return
@@ -371,7 +371,7 @@ class Controller:
         self._step = Step(_rounded(min(rate, self._most)), self._recover_s, "recover")
 
     def _after_recover(self, step: Step, seen: Seen) -> Verdict:
-        """Calm is: the step holds by itself, and no backlog drains any more. What then remains of it is lost."""
+        """Calm means that the step holds and the backlog drains no further. The rest of the backlog is lost."""
         judged = self._judge(step, seen, self._before)
         draining = self._before - seen.backlog > judged.allowed and seen.backlog - self._lost > judged.allowed
         if not judged.wrong and not draining:
@@ -399,7 +399,7 @@ class Controller:
 
 
 def _rounded(rate_per_s: float) -> float:
-    """To four digits: a rate that a person can read, and finer than any precision asked for."""
+    """Round to four digits: readable for a person, and finer than any precision asked for."""
     return float(f"{rate_per_s:.4g}")
 
 

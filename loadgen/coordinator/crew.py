@@ -1,7 +1,7 @@
 """The processes of the generator, as their coordinator sees them.
 
-Owns: starting them, telling them what to do, and adding up what they tell. Must never: outlast its time-outs; a process
-that dies or is silent ends the run with a reason.
+Owns: starting them, sending them commands, and adding up their stats. Must never: outlast its time-outs; a process that
+dies or is silent ends the run with a reason.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ import orjson
 from ..process.assignment import Assignment
 from ..process.tally import Latencies
 
-#: Importing and drawing a plan of a hundred thousand clients.
+#: For importing, and for drawing a plan of a hundred thousand clients.
 _START_TIMEOUT_S = 120.0
-#: Closing all connections and writing the last lines.
+#: For closing all connections and writing the last lines.
 _CLOSE_TIMEOUT_S = 30.0
-#: After which an orderly end is given up.
+#: The longest wait for an orderly end.
 _KILL_TIMEOUT_S = 5.0
 #: A line of stats has some hundred buckets.
 _LINE_BYTES_MAX = 1 << 22
 
 
-#: Of a process's stats: what all of them make together.
+#: In a process's stats: fields that add up over all processes.
 _ADDED = ("amount", "sent", "received", "expected", "news", "delivered", "repeated", "reordered", "overtaken", "queued")
 
 
 class CrewFailed(Exception):
-    """A process could not do as it was told; the text says why."""
+    """A process could not carry out a command; the text says why."""
 
 
 @dataclass
 class Sum:
-    """What all processes have told, added up. See ``Driver.stats``."""
+    """The stats of all processes, added up. See ``Driver.stats``."""
 
     amount: int = 0
     sent: int = 0
@@ -57,7 +57,7 @@ class Sum:
 
     @property
     def behind(self) -> int:
-        """Deliveries that have not come."""
+        """Deliveries that have not arrived."""
         return self.expected - self.delivered
 
 
@@ -82,14 +82,14 @@ class _Member:
 
     def tell(self, command: dict[str, Any]) -> None:
         assert self.process.stdin is not None
-        if self.process.stdin.is_closing():  # its end is read as an answer, or was asked for
+        if self.process.stdin.is_closing():  # its end counts as an answer, or was requested
             return
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.process.stdin.write(orjson.dumps(command) + b"\n")
 
 
 class Crew:
-    """``async with Crew(assignment) as crew``: the processes are there, and are gone afterwards."""
+    """``async with Crew(assignment) as crew`` starts the processes, and ends them afterwards."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment
@@ -97,7 +97,7 @@ class Crew:
 
     @property
     def pids(self) -> list[int]:
-        """Of its processes, by number."""
+        """The process ids, by number."""
         return [member.process.pid for member in self._members]
 
     async def __aenter__(self) -> Crew:
@@ -110,7 +110,7 @@ class Crew:
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     limit=_LINE_BYTES_MAX,
-                    # A signal to the whole group (Ctrl-C) reaches the coordinator alone, from the first moment on.
+                    # A signal to the whole group (Ctrl-C) only reaches the coordinator, from the first moment on.
                     start_new_session=True,
                 )
                 member = _Member(process)
@@ -126,18 +126,18 @@ class Crew:
         await self._end(at_once=isinstance(error, asyncio.CancelledError))
 
     async def do(self, command: str, timeout_s: float | None = None, **fields: Any) -> None:
-        """Have all processes do it, and wait until they have. ``CrewFailed``."""
+        """Have all processes perform a command, and wait until they have. ``CrewFailed``."""
         for member in self._members:
             member.tell({"do": command, **fields})
         await self._answers(command, timeout_s)
 
     def cut(self) -> None:
-        """Have them send nothing more, whatever they are doing."""
+        """Have them send nothing more, in any phase."""
         for member in self._members:
             member.tell({"do": "cut"})
 
     def sum(self) -> Sum:
-        """What they have told last."""
+        """Add up their latest stats."""
         total = Sum()
         told = [member.stats for member in self._members if member.stats is not None]
         for stats in told:
@@ -150,11 +150,12 @@ class Crew:
 
     @property
     def told_s(self) -> float:
-        """The monotonic time up to which all have told: a process that is behind says nothing of the system."""
+        """The monotonic time up to which all have reported: a process that is behind says nothing about the system."""
         return min((member.told_s for member in self._members), default=time.monotonic())
 
     async def _answers(self, command: str, timeout_s: float | None) -> None:
-        """One answer of each; the first failure is the whole crew's, however long the others would go on."""
+        """Wait for one answer from each; the first failure fails the whole crew, however long the others would go
+        on."""
 
         async def answer(member: _Member) -> None:
             if "failed" in (told := await member.answers.get()):
@@ -172,8 +173,8 @@ class Crew:
             raise CrewFailed(f"not done after {timeout_s:g} s")
 
     async def _end(self, *, at_once: bool) -> None:
-        """Ask for an orderly end, in which the log is completed; kill what does not end, or all ``at_once``. None is
-        left, even if this is cancelled."""
+        """Request an orderly end, which completes the log; kill the processes that do not end, or all ``at_once``.
+        Leaves no process, even if this is cancelled."""
         for member in self._members:
             if member.process.stdin is not None:
                 member.process.stdin.close()

@@ -1,6 +1,6 @@
-"""What this machine is, and what it and the processes of a run have used so far. Thesis 6.1.2.
+"""The facts of this machine, and the resources that it and the processes of a run have used so far. Thesis 6.1.2.
 
-Owns: the reading of it, by psutil, and finding the servers behind a URL. Must never: decide when.
+Owns: reading them with psutil, and finding the servers behind a URL. Must never: decide when.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def software(packages: Iterable[str]) -> dict[str, str]:
 
 
 class Tree:
-    """A process with all its descendants. A descendant that ends takes its CPU time with it into its parent's, which
-    is counted as well, where the parent waits for it."""
+    """A process with all its descendants. When a descendant ends, its CPU time moves to its parent's, if the parent
+    waits for it, and still counts."""
 
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
@@ -76,7 +76,7 @@ class Tree:
 
 
 def host() -> Levels:
-    """All of the machine; rss: memory that is not available to a new process."""
+    """The whole machine; rss: memory that is not available to a new process."""
     times = psutil.cpu_times()._asdict()
     memory = psutil.virtual_memory()
     net = psutil.net_io_counters()
@@ -93,9 +93,9 @@ def host() -> Levels:
 
 
 def servers(urls: Sequence[str], port: int) -> dict[str, int]:
-    """The processes of this machine that listen where the URLs point: ``HOST:PORT`` -> pid. ``port``: where a URL has
-    none. Of several that share one socket it is their parent, if that has it, too. What is elsewhere, or of another
-    user, is not found."""
+    """Find the processes of this machine that listen where the URLs point: ``HOST:PORT`` -> pid. ``port``: for URLs
+    that name none. If several share one socket, it is their parent, provided that it also listens. Processes on other
+    machines, or of another user, are not found."""
     wanted = {}
     for url in urls:
         parts = urlsplit(url)
@@ -104,7 +104,7 @@ def servers(urls: Sequence[str], port: int) -> dict[str, int]:
     found = {}
     try:
         listening = [each for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
-    except psutil.AccessDenied:  # macOS asks for root here
+    except psutil.AccessDenied:  # macOS requires root here
         return {}
     for each in listening:
         if each.laddr and each.laddr.port in wanted and each.pid is not None:
@@ -113,7 +113,7 @@ def servers(urls: Sequence[str], port: int) -> dict[str, int]:
 
 
 def _eldest(pid: int, port: int) -> int:
-    """The process, or the farthest of its ancestors that listen there, too, each the parent of the next."""
+    """Return the process, or its farthest ancestor that listens there, if every process in between does so as well."""
     try:
         parent = psutil.Process(pid).parent()
         while parent is not None and any(

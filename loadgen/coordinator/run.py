@@ -1,4 +1,4 @@
-"""One run: its phases, in order, and what is logged of each.
+"""One run: its phases in order, and the log of each.
 
 Owns: what a phase is, when it is over, and when a run has failed. Must never: send a message (the crew's processes do),
 know a system, or judge a figure (the digest does; the controller judges a step of the search).
@@ -21,39 +21,40 @@ from .crew import Crew, CrewFailed, Sum
 from .silence import Silence
 from .watch import Sample, Watch, cores
 
-#: From the order to begin to the first message, so that no process starts late.
+#: From the start command to the first message, so that no process starts late.
 _LEAD_NS = 300_000_000
-#: Share of an amount from which on its pace so far says how long the rest will take.
+#: Share of an amount from which on its pace so far predicts the remaining time.
 _TELLING = 0.01
-#: A drain is over when nothing has come for so long and nothing waits to be sent: what is missing then is lost.
+#: A drain is over when nothing has arrived for this long and nothing waits to be sent: what is missing then is lost.
 _QUIET_S = 2.0
-#: Where receivers reply, a drain is over only when nothing has come for so long. What the processes tell is of several
-#: instants, and can balance too early: the receivers of a reply have told of it, its sender has not yet.
+#: If receivers reply, a drain is over only when nothing has arrived for this long. The processes report at different
+#: instants, and can balance too early: the receivers of a reply have reported it, its sender has not yet.
 _SETTLED_S = 1.0
-#: After the last expected delivery: time for one that should not come.
+#: After the last expected delivery: time for a surplus one.
 _LINGER_S = 0.5
-#: How long a run that was cut short still waits for what is under way.
+#: How long a run that was cut short still waits for messages under way.
 _CUT_DRAIN_S = 2.0
-#: How long what was not sent may take to be given up.
+#: How long giving up unsent messages may take.
 _GIVE_UP_S = 30
-#: How often what the processes told is looked at.
+#: How often the run checks what the processes reported.
 _LOOK_S = 0.1
 _DISPLAY_S = 0.25
 _SAMPLE_S = 1.0
-#: Lost connections are told at once, then no more often than this: a thousand clients are not lost at one instant.
+#: The run reports lost connections at once, then no more often than this: a thousand clients are not lost at one
+#: instant.
 _LOST_TOLD_EVERY_S = 2.0
-#: A phase in which connections or subscriptions are made, and none is for so long, is worth a line; it is the adapter's
-#: time-outs that end it, for some systems answer late.
+#: A phase that makes connections or subscriptions, and has made none for this long, is worth a line. The adapter's
+#: time-outs end it, since some systems answer late.
 _UNCONFIRMED_S = 5.0
-#: In a closed loop the process that waits fails by itself after ``stall_s``, and knows more; but not where it cannot
-#: even write. So much later its coordinator does it.
+#: In a closed loop the waiting process fails on its own after ``stall_s``, and knows more; but not if it cannot even
+#: write. Its coordinator fails this much later.
 _STALL_SPARE_S = 1.0
-#: Codes of errors that say that the system, or the way to it, was not there.
+#: Codes of errors which mean that the system, or the way to it, was not there.
 _GONE = ("connection_lost", "timeout", "closed")
-#: Connecting this many connections may take so long beyond a minute.
+#: Connecting may take this long per connection, and a minute.
 _CONNECT_S_PER_CONNECTION = 0.05
 _CONNECT_S = 60.0
-#: Closing this many connections may take so long beyond writing the last lines: all of them are closed at once.
+#: Closing may take this long per connection, and the time to write the last lines: they all close at once.
 _CLOSE_S_PER_CONNECTION = 0.005
 _CLOSE_S = 30.0
 
@@ -83,7 +84,7 @@ class Phase:
         return (self.end_ns - self.start_ns) / 1e9
 
     def cores(self, role: str) -> float | None:
-        """Of the busiest process of that role."""
+        """Cores of the busiest process of that role."""
         return max(cores(self.before, self.after, role).values(), default=None)
 
     def cpu_us_per_delivered(self, role: str) -> float | None:
@@ -94,8 +95,9 @@ class Phase:
 
 @dataclass
 class Outcome:
-    """How it ended. ``failed``: why it ended early; ``result``: of the search, in words. ``lost_in_search``: deliveries
-    lost in steps that look for the limit, which may well be beyond it. ``troubles``: what else went wrong, in words."""
+    """How the run ended. ``failed``: why it ended early; ``result``: of the search, in words. ``lost_in_search``:
+    deliveries lost in steps that look for the limit and can go beyond it. ``troubles``: what else went wrong, in
+    words."""
 
     total: Sum
     phases: list[Phase]
@@ -107,17 +109,17 @@ class Outcome:
 
     @property
     def lost(self) -> int:
-        """Deliveries lost where none has to be."""
+        """Deliveries lost where every delivery has to arrive."""
         return max(self.total.behind - self.lost_in_search, 0)
 
     @property
     def gone(self) -> dict[str, int]:
-        """Errors that say that the system was not there, by their code."""
+        """Counts of errors which mean that the system was not there, by their code."""
         return {code: count for code in _GONE if (count := self.total.errors[code])}
 
 
 class _Silent(Exception):
-    """The system delivers nothing any more; the text says since when."""
+    """The system no longer delivers anything; the text says since when."""
 
 
 class RunFailed(Exception):
@@ -125,7 +127,7 @@ class RunFailed(Exception):
 
 
 class Run:
-    """``execute`` once. ``subscriptions``: how many all connections make; ``connections``: how many there are."""
+    """``execute`` once. ``subscriptions``, ``connections``: the total numbers."""
 
     def __init__(
         self,
@@ -151,24 +153,24 @@ class Run:
         self._phase: Phase | None = None
         self._cut = asyncio.Event()
         self._task: asyncio.Task[str | None] | None = None
-        self._began = False  # connected: from here on there is something to be kept
-        self._lost = 0  # deliveries that former segments are still short of
+        self._began = False  # connected: from here on there is something to keep
+        self._lost = 0  # deliveries that former segments still lack
         self._lost_in_search = 0
-        self._rates = (0, 0, 0.0)  # received, sent, when: of the last display
+        self._rates = (0, 0, 0.0)  # received, sent, and the time of the last display
         closed_loop = isinstance(self._settings, Topics)
         stall_s = self._settings.stall_s + (_STALL_SPARE_S if closed_loop else 0.0)
         self._silence = Silence(stall_s, closed_loop=closed_loop)
 
     def cut(self) -> None:
-        """End the run now and keep what was measured. For a signal handler."""
+        """End the run now and keep the measurements. For a signal handler."""
         self._cut.set()
         self._crew.cut()
-        # Connecting and subscribing bring nothing that is worth waiting for; messages under way do.
+        # Connecting and subscribing yield nothing worth waiting for; messages under way do.
         if self._task is not None and self._phase is not None and self._phase.of is not None:
             self._task.cancel()
 
     async def execute(self) -> Outcome:
-        """All phases. The directory is closed in any case; that of a run that could not even connect is removed
+        """Run all phases. Closes the directory in any case; removes it if the run could not even connect
         (``RunFailed``)."""
         failed: str | None = None
         result: str | None = None
@@ -383,16 +385,19 @@ class Run:
         await self._end(phase)
 
     def _take(self, phase: Phase, before: Sum | None = None) -> None:
-        """What its segment has brought, once all of it is there."""
+        """Record the results of its segment, once they are complete."""
         total, before = self._crew.sum(), before or self._before
         phase.sent = total.sent - before.sent
         phase.delivered = total.delivered - before.delivered
         phase.latencies = total.latencies
 
     async def _drain(self, limit_s: float, *, last: bool) -> None:
-        """Wait until everything was sent and has come, or nothing comes any more. ``last``: nothing will be sent after
-        it. A system that went silent before is then given the time after which it has failed, which is told by those
-        who send and receive; else the messages that follow tell losses from silence."""
+        """Wait until everything was sent and has arrived, or nothing arrives anymore.
+
+        ``last``: nothing will be sent after it. A system that went silent before then gets the time after which it has
+        failed, as the processes that send and receive report it. Otherwise the messages that follow tell losses from
+        silence.
+        """
         if self._cut.is_set():
             limit_s = _CUT_DRAIN_S
         start_s = last_s = time.monotonic()
@@ -423,10 +428,10 @@ class Run:
     # -- whether the system is still there
 
     async def _heed(self) -> None:
-        """Tell of lost connections and of a system that delivers nothing, while it lasts. ``_Silent`` when that has
-        lasted too long."""
+        """Report lost connections, and a system that delivers nothing, while it lasts. ``_Silent`` when that has lasted
+        too long."""
         silence = self._silence
-        silent_s = 0.0  # as told; 0: nothing to tell
+        silent_s = 0.0  # as reported; 0: nothing to report
         lost, lost_at_s = 0, -_LOST_TOLD_EVERY_S
         slow: tuple[Phase | None, int, float, bool] = (None, 0, 0.0, False)
         while True:
@@ -460,7 +465,8 @@ class Run:
     def _heed_amount(
         self, slow: tuple[Phase | None, int, float, bool], amount: int, now_s: float
     ) -> tuple[Phase | None, int, float, bool]:
-        """The phase, its amount, since when, and whether that was told. In the topics workload one call makes all."""
+        """Return the phase, its amount, since when, and whether that was reported. In the topics workload one call
+        makes all subscriptions."""
         phase, before, since_s, told = slow
         if self._phase is not phase or amount != before:
             return self._phase, amount, now_s, False
@@ -520,7 +526,7 @@ class Run:
 
 
 def _left_s(phase: Phase, in_phase_s: float, amount: int) -> float | None:
-    """Of the phase: by its length, or at the pace so far."""
+    """Remaining seconds of the phase: by its length, or at the pace so far."""
     if phase.length_s is not None:
         return max(phase.length_s - in_phase_s, 0.0)
     if phase.of is not None and amount >= _TELLING * phase.of:
@@ -529,7 +535,7 @@ def _left_s(phase: Phase, in_phase_s: float, amount: int) -> float | None:
 
 
 def _told(phase: Phase) -> str:
-    """A phase that is over, in words."""
+    """Describe a phase that is over."""
     parts = [f"{phase.duration_s:.1f} s"]
     if phase.amount is not None:
         parts.append(f"{phase.amount:,} ({phase.amount / max(phase.duration_s, 1e-9):,.0f}/s)")

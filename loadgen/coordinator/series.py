@@ -1,7 +1,7 @@
 """The topics benchmark as a series of runs, one per number of topics, and the file from which it goes on.
 
-Owns: `series.json` beside the runs: what is done, so that a series that was cut short is resumed. Must never: take a
-run of other settings for one of its own.
+Owns: `series.json` next to the runs: which numbers are done, so that a series that was cut short can be resumed. Must
+never: take a run of other settings for one of its own.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SERIES_FILE = "series.json"
 
 
 class Series:
-    """The runs in ``path``. A new series wants a new or empty directory (``FileExistsError``); with ``resume`` it may
-    hold one of the same settings (``WorkloadError`` if they differ)."""
+    """The runs in ``path``. A new series needs a new or empty directory (``FileExistsError``); with ``resume`` the
+    directory may hold one of the same settings (``WorkloadError`` if they differ)."""
 
     def __init__(self, path: Path, target: Target, settings: Topics, *, resume: bool) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class Series:
         about = {
             "system": target.system,
             "variant": target.full_variant,
-            # Where the series ends may change: a longer one goes on from a shorter one.
+            # The end of the series may change: a longer one continues a shorter one.
             "settings": {name: value for name, value in dataclasses.asdict(settings).items() if name != "last"},
         }
         self._state: dict[str, Any] = {"id": f"topics-{secrets.token_hex(4)}", **about, "done": {}}
@@ -52,18 +52,18 @@ class Series:
                 )
             self._state = found
         elif path.exists() and any(path.iterdir()):
-            raise FileExistsError(f"{path} is not empty: --resume goes on with the series in it, if there is one")
+            raise FileExistsError(f"{path} is not empty: to continue the series in it, add --resume")
         path.mkdir(parents=True, exist_ok=True)
         self._save()
 
     @property
     def id(self) -> str:
-        """Shared by its runs."""
+        """The id that its runs share."""
         return str(self._state["id"])
 
     def left(self) -> Iterator[tuple[int, Path]]:
-        """Numbers of topics that are not done, each with the directory of its run. What a former attempt left there is
-        removed: that run did not finish."""
+        """Yield each number of topics that is not done, with the directory of its run. Removes what an earlier attempt
+        left there: that run did not finish."""
         for topics in self._settings.numbers:
             if str(topics) in self._state["done"]:
                 continue
@@ -73,7 +73,7 @@ class Series:
             yield topics, directory
 
     def done(self, topics: int, directory: Path) -> None:
-        """That number's run is complete."""
+        """Note that the run of this number is complete."""
         self._state["done"][str(topics)] = directory.name
         self._save()
 

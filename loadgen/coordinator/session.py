@@ -1,6 +1,6 @@
 """From settings to one finished run: its id, its facts, its directory, the layer in front of the system, its processes.
 
-Owns: `run.json` and what has to be there before a run can begin. Must never: measure.
+Owns: `run.json`, and everything that has to exist before a run can begin. Must never: measure.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _GIT_TIMEOUT_S = 5.0
 
 
 def goals(settings: Settings) -> dict[str, float]:
-    """Of `run.json`. Of causal violations only where the workload asks for it: no system promises an order across
-    publishers, so elsewhere they are a finding, not a failure."""
+    """Return the goals for `run.json`. Causal violations are a goal only if the workload sets one: no system promises
+    an order across publishers, so elsewhere they are a finding, not a failure."""
     if isinstance(settings, Topics):
         return {}
     if isinstance(settings, Causal):
@@ -45,10 +45,13 @@ def goals(settings: Settings) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Target:
-    """The system under load. ``dedup_url``: of a Redis: the deduplication layer stands in front of the system, made of
-    ``deduplicators`` processes, with ``ttl_s``. ``server_pids``: its processes, where the URLs do not find them.
-    ``lines``: of this broker: several messages share a frame. ``metrics_urls``: of this broker: where each endpoint's
-    metrics and health are, if not at ``urls``."""
+    """The system under load.
+
+    ``dedup_url``: a Redis; then the deduplication layer stands in front of the system, with ``deduplicators`` processes
+    and ``ttl_s``. ``server_pids``: the system's processes that the URLs do not find. ``lines``: ingeborg only: several
+    messages share a frame. ``metrics_urls``: ingeborg only: where each endpoint's metrics and health are, if not at
+    ``urls``.
+    """
 
     system: str
     urls: list[str]
@@ -67,12 +70,12 @@ class Target:
 
     @property
     def deduplicates(self) -> bool:
-        """Whether a repeated payload is dropped on the way."""
+        """Whether the system or the layer drops a repeated payload."""
         return SYSTEMS[self.system].deduplicates or self.dedup_url is not None
 
     @property
     def full_variant(self) -> str:
-        """With the layer, where there is one."""
+        """The variant, with the layer if there is one."""
         layer = "with dedup layer" if self.dedup_url is not None else ""
         lines = "lines" if self.lines else ""
         return ", ".join(part for part in (self.variant, lines, layer) if part)
@@ -80,8 +83,8 @@ class Target:
 
 @dataclass
 class Session:
-    """One run of ``settings`` against ``target`` into ``out``. ``topics``, ``series``: of a topics benchmark;
-    ``subscribed``: the wish lists are in the system's store already."""
+    """One run of ``settings`` against ``target`` into ``out``. ``topics``, ``series``: for a topics benchmark;
+    ``subscribed``: the system's store already has the wish lists."""
 
     target: Target
     settings: Settings
@@ -93,12 +96,14 @@ class Session:
     subscribed: bool = False
 
     def __post_init__(self) -> None:
-        # Part of every payload and client id: a second run of a seed is not taken for the first one's duplicate.
+        # Part of every payload and client id, so that a second run with the seed does not look like duplicates of the
+        # first.
         self.tag = secrets.token_hex(4)
         self.run_id = f"{self.settings.workload}-{time.strftime('%Y%m%d-%H%M%S')}-{self.tag}"
 
     async def execute(self, on_start: Callable[[Callable[[], None]], None]) -> Outcome:
-        """``on_start`` is given what cuts the run short. ``FileExistsError``, ``WorkloadError``, ``BackendError``."""
+        """Run it. ``on_start`` gets the function that cuts the run short. ``FileExistsError``, ``WorkloadError``,
+        ``BackendError``."""
         assignment = Assignment(
             clients=self.run_id if not self.subscribed else assignments.clients_name(self.settings),
             tag=self.tag,
@@ -128,7 +133,7 @@ class Session:
             return await self._run(assignment, plan, backend, directory, Watch(directory, servers, {}), on_start)
         try:
             return await self._run_with_layer(assignment, plan, backend, directory, servers, on_start)
-        except BackendError as error:  # the layer's: the run has not begun
+        except BackendError as error:  # from the layer: the run has not begun
             directory.close(complete=False, failed=str(error))
             raise
 
@@ -141,7 +146,7 @@ class Session:
         servers: Mapping[str, int],
         on_start: Callable[[Callable[[], None]], None],
     ) -> Outcome:
-        from ..layer.publishing import Deduplicated, Layer  # here, with Redis's library: most runs have no layer
+        from ..layer.publishing import Deduplicated, Layer  # here: imports Redis's library; most runs have no layer
 
         target, queue = self.target, f"loadgen:{self.run_id}"
         assert target.dedup_url is not None
@@ -161,7 +166,7 @@ class Session:
             assignment = dataclasses.replace(assignment, layer=settings)
             outcome = await self._run(assignment, plan, Deduplicated(backend, **settings), directory, watch, on_start)
             for words in layer.failures():
-                trouble = f"a deduplicator ended by itself, and what it had in hand is lost: {words}"
+                trouble = f"a deduplicator ended unexpectedly and lost the batch in its hand: {words}"
                 self.progress.say(trouble)
                 outcome.troubles.append(trouble)
             return outcome
@@ -170,7 +175,7 @@ class Session:
 
     @property
     def duplicates(self) -> float:
-        """The share of repeated payloads. Where nothing drops them they would only be counted as delivered twice."""
+        """The share of repeated payloads. If nothing drops them, they would only count as delivered twice."""
         if not isinstance(self.settings, Traffic) or not self.target.deduplicates:
             return 0.0
         return self.settings.duplicates
@@ -223,7 +228,8 @@ class Session:
             "config": config,
             "machine": machine.facts(),
             "software": machine.software(("ingeborg", *SYSTEMS[self.target.system].packages, "uvloop")),
-            # Those of the endpoints are added as these say them. Every process of the generator runs this one's.
+            # The endpoints' forms are added as they report them. Every process of the generator has the form of this
+            # one.
             "form": {"generator": form.name()},
             "goals": goals(self.settings),
         }
@@ -233,7 +239,7 @@ class Session:
 
 
 def _commit() -> str | None:
-    """Of the checkout that this program runs from; ``None`` where it is none."""
+    """Return the commit of the checkout that this program runs from; ``None`` if it runs from none."""
     here = Path(__file__).parents[__name__.count(".")]
     if not (here / ".git").exists():
         return None

@@ -1,4 +1,4 @@
-"""Who uses the machine during a run: samples of every process that takes part, for the log and the display.
+"""Measures the use of the machine during a run: samples of every process that takes part, for the log and the display.
 
 Owns: sources and their roles (bench/SCHEMA.md, `machine.csv`). Must never: decide when.
 """
@@ -16,7 +16,7 @@ from ..log.rundir import RunDirectory
 from . import machine
 from .machine import Levels, Tree
 
-#: By what a server tells of itself where its process is not on this machine: this broker's metrics have it.
+#: Names of the values that a server reports about itself if its process is on another machine: this broker's metrics.
 _CPU, _RSS = "process_cpu_seconds_total", "process_resident_memory_bytes"
 
 Sample = dict[str, tuple[int, str, Levels]]
@@ -35,14 +35,14 @@ class Watch:
         self._last: Sample = {}
 
     def add(self, source: str, role: str, pid: int) -> None:
-        """A process that came later; one that is gone already is left out."""
+        """Add a process that came later; leave out one that is already gone."""
         try:
             self._trees[source] = (role, Tree(pid))
         except psutil.NoSuchProcess:
             return
 
     def sample(self, told: Sequence[Counters] = ()) -> Sample:
-        """Log one sample of everything and return it. ``told``: what servers tell of themselves."""
+        """Log one sample of everything and return it. ``told``: what servers report about themselves."""
         now_ns = time.monotonic_ns()
         sample: Sample = {"host": (now_ns, "host", machine.host())}
         for source, (role, tree) in self._trees.items():

@@ -1,6 +1,6 @@
-"""What a person reads at the end of a run, and what `--check` finds wrong with it.
+"""The report that a person reads at the end of a run, and the faults that `--check` finds in it.
 
-Owns: wording. Must never: compute a figure that the run does not have; published figures are the digest's.
+Owns: wording. Must never: compute a figure that the run does not have; the digest computes published figures.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from ..coordinator.run import Outcome, Phase
 from ..coordinator.session import goals
 from ..workloads.settings import Settings
 
-#: From this share of a core on, a single-threaded process has nothing left to give.
+#: From this share of a core on, a single-threaded process is at its limit.
 _BUSY = 0.9
-#: Errors that say that the system was not there, by their code (`Outcome.gone`).
+#: Errors which mean that the system was not there, by their code (`Outcome.gone`).
 _GONE = {"connection_lost": "connections lost", "timeout": "time-outs", "closed": "used after their end"}
 
-#: A count of messages that came after a later one, which is no fault.
+#: Added to a count of messages that came after a later one, which is no fault.
 _OVERTAKEN = " (another connection had published the same: between connections there is no order)"
 
 
 def rows(outcome: Outcome) -> list[tuple[str, str]]:
-    """Name and value, for a table."""
+    """Return names and values for a table."""
     total = outcome.total
     found = [
         ("sent", f"{total.sent:,}"),
@@ -42,14 +42,14 @@ def rows(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 def ending(outcome: Outcome) -> str:
-    """How it ended, in one line that names what was lost."""
+    """Say how the run ended, in one line that names what was lost."""
     parts = []
     if outcome.failed is not None:
         parts.append(f"failed: {outcome.failed}")
     elif not outcome.complete:
-        parts.append("interrupted, and cut short")
+        parts.append("interrupted and cut short")
     elif troubled(outcome):
-        parts.append("done, but not all is well")
+        parts.append("done, with losses")
     else:
         parts.append("done")
     total = outcome.total
@@ -63,7 +63,7 @@ def ending(outcome: Outcome) -> str:
     parts += [f"{_GONE[code]}: {count:,}" for code, count in outcome.gone.items()]
     parts += outcome.troubles
     if not outcome.complete:
-        parts.append("the log holds what was measured until then, and is marked incomplete")
+        parts.append("the log holds the measurements until then, and is marked incomplete")
     return "; ".join(parts)
 
 
@@ -73,7 +73,7 @@ def troubled(outcome: Outcome) -> bool:
 
 
 def in_a_line(outcome: Outcome) -> str:
-    """Of one run of a topics benchmark."""
+    """Sum up one run of a topics benchmark."""
     parts = []
     for phase in outcome.phases:
         if phase.kind == "subscribe" and phase.amount:
@@ -102,12 +102,12 @@ def _measured(phase: Phase) -> list[tuple[str, str]]:
     for role, name in (("generator", "the generator"), ("layer", "the deduplication layer")):
         busy = phase.cores(role)
         if busy is not None and busy >= _BUSY:
-            found.append(("  note", f"{name} used {busy:.0%} of a core: it may be what limited the rate"))
+            found.append(("  note", f"{name} used {busy:.0%} of a core: it may have limited the rate"))
     return found
 
 
 def faults(outcome: Outcome, settings: Settings) -> list[str]:
-    """What is wrong with a complete run, in words."""
+    """Return the faults of a complete run, in words."""
     total = outcome.total
     found = [
         f"{count:,} {what}"

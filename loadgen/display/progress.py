@@ -1,11 +1,11 @@
-"""What a person sees of a run: a few lines that change in place on a terminal, else a line a second.
+"""The display of a run: a few lines that change in place on a terminal, else a line a second.
 
-Owns: wording and layout. Must never: compute a figure (they come in a ``Snapshot``), or slow the generator down:
-nothing runs by itself here, and what comes too often is not drawn.
+Owns: wording and layout. Must never: compute a figure (they arrive in a ``Snapshot``), or slow the generator down: it
+has no task of its own, and skips updates that come too often.
 
-On a terminal the display is drawn by rich; what stays (``say``, ``ended``) scrolls away above it. Without one, or where
-the person asks for no escape codes (``NO_COLOR``, ``TERM=dumb``), there are only plain lines. Texts may come from the
-system under load: whatever in them is not printable is replaced.
+On a terminal rich draws the display; lasting lines (``say``, ``ended``) scroll away above it. Without a terminal, or if
+the person turns escape codes off (``NO_COLOR``, ``TERM=dumb``), it prints only plain lines. Texts can come from the
+system under load: it replaces unprintable characters.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-#: Faster than that nobody reads, and drawing costs one to two milliseconds of CPU each time.
+#: Nobody reads faster than that, and each drawing costs one to two milliseconds of CPU.
 _DRAWN_EVERY_S = 0.25
-#: A line a second. A little less, so that a caller who calls every second, more or less, is not heard every other time.
+#: A line a second. A little less, so that a caller with a period of about a second is not skipped every other time.
 _LINE_EVERY_S = 0.9
 
 
 class Snapshot(NamedTuple):
-    """How it goes. Rates: of the last second or so; ``offered_per_s``: what the schedule asks for, ``None`` if it has
-    no rate. ``phase_left_s``: ``None`` if nobody knows. ``done``, ``of``: connections or subscriptions
-    in a phase that makes those. Latencies: ``None`` before the first delivery. ``behind``: deliveries expected and not
-    there yet. ``silent_s``: for how long nothing has come that was due, ``None`` if something does.
-    ``generator_cores``: CPU of the generator's busiest process, 1.0 is all that a process of Python can use.
-    ``server_cores``: CPU of the servers together, ``None`` if they are not on this machine."""
+    """The state of a run. Rates: over the last second or so.
+
+    ``offered_per_s``: the schedule's rate, ``None`` if it has none. ``phase_left_s``: ``None`` if nobody knows.
+    ``done``, ``of``: connections or subscriptions in a phase that makes those. Latencies: ``None`` before the first
+    delivery. ``behind``: deliveries expected and not there yet. ``silent_s``: how long nothing has arrived that was
+    due, ``None`` if something does. ``generator_cores``: CPU of the generator's busiest process; 1.0 is the most that a
+    Python process can use. ``server_cores``: CPU of the servers together, ``None`` if they are not on this machine.
+    """
 
     phase: str
     phase_elapsed_s: float
@@ -77,7 +79,7 @@ class Progress:
                 console=self._console,
                 auto_refresh=False,
                 transient=True,
-                # What others print to the terminal goes above the display; what they print elsewhere stays there.
+                # Other output to the terminal goes above the display; other output elsewhere stays there.
                 redirect_stdout=sys.stdout.isatty(),
                 redirect_stderr=sys.stderr.isatty(),
             )
@@ -89,7 +91,7 @@ class Progress:
         self.close()
 
     def update(self, snapshot: Snapshot) -> None:
-        """How it goes. Call it as often as you like; a new phase is shown at once."""
+        """Show a state. Call it as often as you like; it shows a new phase at once."""
         now = self._clock()
         every_s = _LINE_EVERY_S if self._live is None else _DRAWN_EVERY_S
         if snapshot.phase == self._phase and now - self._shown_at < every_s:
@@ -104,18 +106,18 @@ class Progress:
         self._live.refresh()
 
     def say(self, text: str) -> None:
-        """A line that stays (or several: a table)."""
+        """Print a line that stays (or several: a table)."""
         for line in text.split("\n"):
             self._keep(Text(printable(line)))
 
     def ended(self, phase: str, text: str) -> None:
-        """A phase is over: a line that stays."""
+        """Report a phase that is over, in a line that stays."""
         line = Text(f"{printable(phase):<12} ", style="bold")
         self._keep(line.append(printable(text), style="not bold"))
         self._phase = None
 
     def close(self) -> None:
-        """Take the display away and give the cursor back. Lines can still be said. Idempotent."""
+        """Remove the display and give the cursor back. ``say`` still works. Idempotent."""
         if self._live is not None:
             self._live.stop()
 
@@ -124,11 +126,11 @@ class Progress:
             print(line.plain.rstrip(), file=self._out, flush=True)
         else:
             self._console.size = _size(self._out)
-            self._console.print(line, soft_wrap=True)  # a person may copy it: the terminal wraps, we add no line ends
+            self._console.print(line, soft_wrap=True)  # for copying: only the terminal wraps it
 
 
 def table(rows: Sequence[tuple[str, str]], title: str | None = None) -> str:
-    """Names and values as two columns, in plain text without escape codes or a line end at its end."""
+    """Return names and values as two columns, in plain text without escape codes or a final line end."""
     width = max((cell_len(name) for name, _ in rows), default=0)
     lines = [] if title is None else [title]
     lines += [f"{name}{' ' * (width - cell_len(name))}  {value}".rstrip() for name, value in rows]
@@ -142,12 +144,12 @@ def _is_terminal(out: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def _size(out: TextIO) -> tuple[int, int]:
-    """Columns and lines of the terminal that ``out`` is: rich would ask whichever standard stream is one."""
+    """Return columns and lines of the terminal ``out``: rich would use any standard stream that is a terminal."""
     try:
         size = os.get_terminal_size(out.fileno())
-    except OSError:  # a terminal that is none to the system
+    except OSError:  # the system does not know it as a terminal
         size = shutil.get_terminal_size()
-    return size.columns or 80, size.lines or 25  # pseudo-terminals that nobody set a size of say 0
+    return size.columns or 80, size.lines or 25  # pseudo-terminals without a size report 0
 
 
 # -- the same in a line, and in place ------------------------------------------------------------------------------
@@ -210,7 +212,7 @@ def _trouble(seen: Snapshot) -> Iterator[tuple[str, str]]:
     yield "behind", f"{seen.behind:,}"
     yield "errors", f"{seen.errors:,}"
     if seen.silent_s is not None:
-        yield "nothing comes for", _duration(seen.silent_s)
+        yield "nothing arrived for", _duration(seen.silent_s)
 
 
 def _cpu(seen: Snapshot) -> Iterator[tuple[str, str]]:
@@ -221,7 +223,7 @@ def _cpu(seen: Snapshot) -> Iterator[tuple[str, str]]:
 
 
 def _share_done(seen: Snapshot) -> float | None:
-    """0 to 1: of the amount if there is one, else of the time; ``None`` if neither is known."""
+    """Return 0 to 1: of the amount if there is one, else of the time; ``None`` if neither is known."""
     if seen.done is not None and seen.of:
         return min(max(seen.done / seen.of, 0.0), 1.0)
     if seen.phase_left_s is None:
@@ -247,5 +249,5 @@ def _milliseconds(ns: float | None) -> str:
 
 
 def printable(text: str) -> str:
-    """With what is not printable replaced: a text may come from the system under load."""
+    """Replace unprintable characters: a text can come from the system under load."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

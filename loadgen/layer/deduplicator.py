@@ -1,25 +1,25 @@
 """One deduplicator of the layer of thesis 1.3.4, and the process that it runs in.
 
-Owns: what is in the work queue and in the shared cache, and which of it is new. Must never: know which system it
-publishes to, or keep a message longer than its batch.
+Owns: the contents of the work queue and of the shared cache, and which messages are new. Must never: know which system
+it publishes to, or keep a message longer than its batch.
 
     python -m ingeborg.loadgen.layer.deduplicator --redis redis://… --queue NAME --system rabbitmq --url amqp://… --run
     ID
 
-Everything of a layer is in one Redis (7.0 or newer: BLMPOP, and SET with NX and GET):
+One Redis holds everything of a layer (7.0 or newer: BLMPOP, and SET with NX and GET):
 
-- ``NAME``: the work queue, a list of ``topic NUL payload`` (topics have no NUL). All deduplicators take from it, up to
-  `BATCH` messages at a time: the load-balancing queue of the thesis. So two messages of one topic may be in two hands
-  at once, and come out in the other order: with more than one deduplicator the layer keeps no order. (A queue each,
-  chosen by a hash of the topic, would keep it, and make the shared cache needless; but that is another system.)
-- ``NAME:seen:HASH``: the shared cache, one key per message, for the time-to-live. The hash is that of
-  topic and payload, as the broker makes it. The value is when it expires, so that a deduplicator can remember locally
-  what another one has seen, and no longer. The time runs from the first sighting, in the broker's own table from the
-  last.
+- ``NAME``: the work queue, a list of ``topic NUL payload`` (topics have no NUL). Every deduplicator takes from it, up
+  to `BATCH` messages at a time: the thesis' load-balancing queue. So two deduplicators can hold messages of one topic
+  at once, and publish them in the other order: with more than one deduplicator the layer keeps no order. (A queue for
+  each, chosen by a hash of the topic, would keep it and make the shared cache needless; but that is another system.)
+- ``NAME:seen:HASH``: the shared cache, one key per message, for the time-to-live. The hash covers topic and payload, as
+  in the broker. The value is its expiry, so that a deduplicator can remember locally what another one has seen, and no
+  longer. The time runs from the first sighting; in the broker's own table it runs from the last.
 - ``NAME:counts``: a hash of counters, by the names of `Counts`.
 
-A deduplicator that is killed loses the batch in its hand: those messages are in no counter but ``pushed``. One whose
-system fails forgets its batch in the shared cache, so that a repetition can pass, counts it as failed, and ends.
+A killed deduplicator loses the batch in its hand: those messages are in no counter except ``pushed``. If its system
+fails, a deduplicator removes its batch from the shared cache, so that a repetition can pass, counts it as failed, and
+ends.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ from ingeborg.protocol.hashes import digest
 from ..backends import SYSTEMS, check_urls, open_backend
 from ..backends.base import BackendError, Connection
 
-#: Messages taken at once: the round trips are shared by that many, and a crash loses no more.
+#: Messages taken at once: they share the round trips, and a crash loses no more.
 BATCH = 500
-#: Of the local cache: 180 bytes each, 36 MB; at 10,000 new messages per second the last 20 s. What is forgotten here is
-#: still in the shared cache.
+#: Entries of the local cache: 180 bytes each, 36 MB; at 10,000 new messages per second the last 20 s. The shared cache
+#: still has what this one forgets.
 SEEN_MAX = 200_000
-#: How long one waits at an empty queue before it looks whether it should stop.
+#: How long it waits at an empty queue before it checks whether it should stop.
 _WAIT_S = 0.5
 #: A Redis that takes longer for a command has stopped; well above `_WAIT_S`.
 _REDIS_TIMEOUT_S = 10.0
-#: Clients of the run are numbered from 0; deduplicators from here, so that what a system names by them does not clash.
+#: Clients of the run are numbered from 0; deduplicators from here, so that names made from numbers do not clash.
 _FIRST_NUMBER = 1_000_000
 
 
 def open_redis(url: str) -> Redis:
-    """A client that fails instead of trying again: a repeated push or pop would double or lose messages."""
+    """Return a client that fails instead of retrying: a repeated push or pop would double or lose messages."""
     client: Redis = Redis.from_url(
         url,
         socket_timeout=_REDIS_TIMEOUT_S,
@@ -72,22 +72,22 @@ def open_redis(url: str) -> Redis:
 
 
 def entry(topic: str, payload: str) -> bytes:
-    """A message as it is in the work queue."""
+    """Return a message as it is in the work queue."""
     return f"{topic}\0{payload}".encode()
 
 
 def counts_key(queue: str) -> str:
-    """Of the hash of counters."""
+    """Return the key of the hash of counters."""
     return f"{queue}:counts"
 
 
 def seen_prefix(queue: str) -> bytes:
-    """Of the keys of the shared cache."""
+    """Return the prefix of the keys of the shared cache."""
     return f"{queue}:seen:".encode()
 
 
 class Seen:
-    """The local cache: hashes and when they expire (milliseconds of any clock), at most ``keys_max`` of them."""
+    """The local cache: hashes and when they expire (milliseconds of any clock), at most ``keys_max``."""
 
     def __init__(self, keys_max: int = SEEN_MAX) -> None:
         self._expiry_ms: BoundedMap[bytes, int] = BoundedMap(keys_max)
@@ -96,7 +96,7 @@ class Seen:
         return len(self._expiry_ms)
 
     def knows(self, key: bytes, now_ms: int) -> bool:
-        """Is it here, and its time not over?"""
+        """Whether the key is here, and has not expired."""
         expiry_ms = self._expiry_ms.get(key)
         if expiry_ms is None:
             return False
@@ -106,13 +106,13 @@ class Seen:
         return True
 
     def add(self, key: bytes, expiry_ms: int) -> None:
-        """In place of the oldest, where there is no room."""
+        """Add a key, in place of the oldest if the cache is full."""
         self._expiry_ms.put(key, expiry_ms)
 
 
 class Deduplicator:
-    """Takes batches from the queue and publishes what is new over ``connection``. ``now_ms``: Unix time in milliseconds
-    (the value of a shared key is read by other processes)."""
+    """Takes batches from the queue and publishes the new messages over ``connection``. ``now_ms``: Unix time in
+    milliseconds (other processes read the value of a shared key)."""
 
     def __init__(
         self, redis: Redis, queue: str, connection: Connection, ttl_s: float, now_ms: Callable[[], int]
@@ -126,8 +126,15 @@ class Deduplicator:
         self._uncounted: dict[str, int] = {}
 
     async def step(self, wait_s: float = _WAIT_S) -> int:
-        """Handle one batch. Returns its size: 0 if nothing came within ``wait_s``. ``RedisError``; ``BackendError`` if
-        the batch may not have been published."""
+        """Handle one batch.
+
+        Returns:
+            Its size: 0 if nothing arrived within ``wait_s``.
+
+        Raises:
+            RedisError: Redis failed.
+            BackendError: the batch may not have been published.
+        """
         entries = await self._take(wait_s)
         if entries:
             fresh = await self._sift(entries)
@@ -136,14 +143,14 @@ class Deduplicator:
         return len(entries)
 
     async def settle(self) -> None:
-        """Write down what has been counted since the last step."""
+        """Write the counts since the last step to Redis."""
         if self._uncounted:
             async with self._redis.pipeline(transaction=False) as pipe:
                 self._write_counts(pipe)
                 await pipe.execute()
 
     async def _take(self, wait_s: float) -> list[bytes]:
-        # The counts of the batch before go ahead of the waiting, in the same round trip.
+        # Sends the counts of the last batch ahead of the wait, in the same round trip.
         async with self._redis.pipeline(transaction=False) as pipe:
             self._write_counts(pipe)
             pipe.blmpop(wait_s, 1, self._queue, direction="LEFT", count=BATCH)
@@ -151,7 +158,7 @@ class Deduplicator:
         return taken[1] if taken else []
 
     async def _sift(self, entries: list[bytes]) -> dict[bytes, bytes]:
-        """Those that nobody has seen, by key, in order; from now on they have been seen."""
+        """Return the entries that nobody has seen, by key, in order; from now on they count as seen."""
         prefix, now_ms = seen_prefix(self._queue), self._now_ms()
         asked: dict[bytes, bytes] = {}
         for message in entries:
@@ -160,7 +167,7 @@ class Deduplicator:
                 asked[key] = message
         if not asked:
             return {}
-        # Taken before Redis starts its clock, so that nothing is remembered here longer than there.
+        # Read before Redis starts its clock, so that this cache keeps nothing longer than Redis does.
         expiry_ms = now_ms + self._ttl_ms
         async with self._redis.pipeline(transaction=False) as pipe:
             for key in asked:
@@ -200,7 +207,7 @@ class Deduplicator:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs until SIGTERM or the end of its standard input, then returns 0; 1 when it cannot go on, having said why."""
+    """Run until SIGTERM or the end of standard input; return 0, or 1 with a message if it cannot go on."""
     options = _options(arguments)
     try:
         uvloop.run(_run(options))
@@ -213,16 +220,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m ingeborg.loadgen.layer.deduplicator",
-        description="One deduplicator in front of a system that has no deduplication of its own. `loadgen` starts as "
-        "many as it is asked for. Standard input has to be a pipe or a terminal; its end ends the deduplicator.",
+        description="One deduplicator in front of a system that does not drop duplicates. `loadgen` starts the number "
+        "that it is given. Standard input has to be a pipe or a terminal; its end ends the deduplicator.",
     )
     parser.add_argument("--redis", required=True, metavar="URL", help="the Redis that the layer shares")
     parser.add_argument("--queue", required=True, metavar="NAME", help="the work queue's key there")
-    parser.add_argument("--system", required=True, choices=sorted(SYSTEMS), help="what the messages are for")
-    parser.add_argument("--url", required=True, action="append", help="where it is; more than once for several servers")
-    parser.add_argument("--run", required=True, metavar="ID", help="the run's id, as the subscribers have it")
-    parser.add_argument("--ttl-s", type=float, default=10.0, metavar="S", help="for how long a message counts as seen")
-    parser.add_argument("--number", type=int, default=0, metavar="N", help="which one of the run's deduplicators")
+    parser.add_argument("--system", required=True, choices=sorted(SYSTEMS), help="the system that gets the messages")
+    parser.add_argument("--url", required=True, action="append", help="its server; repeat it for several servers")
+    parser.add_argument("--run", required=True, metavar="ID", help="the run's id, the same as the subscribers'")
+    parser.add_argument("--ttl-s", type=float, default=10.0, metavar="S", help="how long a message counts as seen")
+    parser.add_argument("--number", type=int, default=0, metavar="N", help="number of this deduplicator in the run")
     options = parser.parse_args(arguments)
     try:
         check_urls(options.system, options.url)
@@ -268,10 +275,10 @@ def _unix_ms() -> int:
 
 
 def _watch(stop: asyncio.Event) -> None:
-    """Set it on SIGTERM, and when the parent is gone."""
+    """Set ``stop`` on SIGTERM, and when the parent is gone."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    # The parent decides what becomes of us.
+    # The parent decides when this process ends.
     loop.add_signal_handler(signal.SIGINT, lambda: None)
     stdin = sys.stdin.fileno()
 
@@ -284,7 +291,7 @@ def _watch(stop: asyncio.Event) -> None:
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """A deduplicator subscribes to nothing."""
+    """Take messages: none come, since a deduplicator subscribes to nothing."""
 
 
 if __name__ == "__main__":

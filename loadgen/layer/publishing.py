@@ -1,12 +1,12 @@
-"""The deduplication layer of thesis 1.3.4, before any system that has none: its publishers' side and its processes.
+"""The deduplication layer of thesis 1.3.4, in front of any system that has none: its publishing side and its processes.
 
 Owns: the way of a publish into the work queue, with its limits; starting and ending the deduplicators. Must never:
-decide what is a duplicate, or touch keys of Redis that are not its own.
+decide what is a duplicate, or touch other keys of Redis than its own.
 
     publishers -> work queue (Redis) -> deduplicators (cache in the same Redis, and one each) -> the system
 
 `Layer` is for the one process that conducts a run, `Deduplicated` for each process of the generator. `deduplicator.py`
-describes what is in Redis. The layer's Redis has to be another one than a Redis under test.
+describes the contents of Redis. The layer needs its own Redis, apart from any Redis under test.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ from redis.exceptions import RedisError
 from ..backends.base import Backend, BackendError, Connection, Counters, OnError, OnMessage
 from .deduplicator import counts_key, entry, open_redis, seen_prefix
 
-#: Messages in the work queue, above which publishers wait: what a deduplicator does in half a second. A longer queue
-#: would make nothing faster, only later.
+#: Messages in the work queue above which publishers wait: half a second of a deduplicator's work. A longer queue would
+#: make nothing faster, only later.
 QUEUE_MAX = 10_000
-#: Messages a process may hold for the queue while it is being written to; and of one write.
+#: Messages that a process may hold while the queue is being written to; and messages of one write.
 _HELD_MAX = 2_000
 _PUSH_BATCH = 500
-#: How often a full queue is looked at: a hundredth of what it holds.
+#: How often a full queue is checked: a hundredth of the time that its content takes.
 _FULL_POLL_S = 0.005
-#: A layer in which nothing moves for so long has stopped.
+#: A layer in which nothing moves for this long has stopped.
 _PROGRESS_TIMEOUT_S = 30.0
 _COUNTERS_TIMEOUT_S = 2.0
 _CLOSE_TIMEOUT_S = 5.0
-#: An interpreter and a connection each, on a machine that is busy.
+#: For starting an interpreter and a connection each, on a busy machine.
 _START_TIMEOUT_S = 60.0
 #: A deduplicator notices within half a second, and has a batch to publish.
 _STOP_TIMEOUT_S = 10.0
 #: Deduplicators of one layer: more processes than a machine has cores are of no use.
 PROCESSES_MAX = 64
-#: What is kept of a deduplicator's last words, for the message in which it is found dead.
+#: Bytes kept of a deduplicator's last output, for the message about its death.
 _WORDS_BYTES = 2_000
-#: SCAN and UNLINK of what a former run of the same name left.
+#: For SCAN and UNLINK of the leftovers of an earlier run with the same name.
 _CLEAR_BATCH = 1_000
 
 _COUNTED = ("pushed", "published", "duplicates_dropped", "failed", "publish_waits")
 
 
 class Deduplicated:
-    """Another backend with the layer in front of it: publishes go into the work queue, everything else to ``backend``.
+    """Another backend behind the layer: publishes go into the work queue, everything else to ``backend``.
 
-    A publish is done when it is in a buffer that is being written to the queue; while the queue is longer than
-    `QUEUE_MAX`, or the buffer full, it waits (counted in ``publish_waits``). What cannot be written is told to
-    ``on_error`` as ``layer_lost``, once per message.
+    A publish is done when it is in a buffer that is being written to the queue. While the queue is longer than
+    `QUEUE_MAX`, or the buffer is full, it waits (counted in ``publish_waits``). ``on_error`` gets ``layer_lost`` once
+    for each message that cannot be written.
     """
 
     deduplicates = True
@@ -71,13 +71,14 @@ class Deduplicated:
         return _Connection(await self._backend.connect(number, on_message, on_error), self._feeder, on_error)
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``. The system's, and the layer's as source ``layer``: all of it, whichever process asks.
-        ``in_hand`` is what deduplicators have taken and not finished; when none runs any more, it is lost."""
+        """See ``Backend``. Returns the system's counters, and the layer's as source ``layer``: the whole layer's, from
+        any process. ``in_hand`` counts messages that deduplicators have taken and not finished; once none runs, they
+        are lost."""
         found, layer = await asyncio.gather(self._backend.counters(), self._feeder.counters())
         return found + layer
 
     async def close(self) -> None:
-        """See ``Backend``. What is still held goes into the queue before."""
+        """See ``Backend``. Writes its remaining messages to the queue first."""
         await self._feeder.close()
         await self._backend.close()
 
@@ -120,7 +121,7 @@ class _Feeder:
         self._waits = 0
         self._lost: BackendError | None = None
         self._news = asyncio.Event()  # something is held
-        self._room = asyncio.Condition()  # something was written, or all is lost
+        self._room = asyncio.Condition()  # something was written, or everything is lost
         self._writer: asyncio.Task[None] | None = None
 
     async def push(self, entries: list[bytes], on_error: OnError) -> None:
@@ -149,8 +150,8 @@ class _Feeder:
 
     async def _write_all(self) -> None:
         try:
-            # `close` cancels this task too, but redis-py loses a cancellation now and then: up to Python 3.11
-            # `asyncio.wait_for` does, where what it waits for has ended at that instant.
+            # `close` also cancels this task, but redis-py loses a cancellation now and then: up to Python 3.11
+            # `asyncio.wait_for` does, if what it waits for ended at that instant.
             while self._lost is None:
                 await self._news.wait()
                 batch = [message for message, _ in islice(self._held, _PUSH_BATCH)]
@@ -166,13 +167,14 @@ class _Feeder:
                     length = await self._redis.llen(self._queue)
         except (RedisError, OSError) as error:
             self._lost = BackendError("layer_lost", f"the deduplication layer's Redis ({self._where}): {error}")
-            while self._held:  # the batch that was being written too: whether it has been is not known
+            while self._held:  # also the batch under way: nobody knows whether Redis got it
                 self._held.popleft()[1]("layer_lost")
             async with self._room:
                 self._room.notify_all()
 
     async def _write(self, entries: list[bytes]) -> int:
-        """The queue's length afterwards. Queue and counter change as one, so that their difference can be trusted."""
+        """Return the queue's length afterwards. Queue and counter change as one, so that their difference is
+        reliable."""
         waits, self._waits = self._waits, 0
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.rpush(self._queue, *entries)
@@ -183,13 +185,13 @@ class _Feeder:
         return length
 
     async def counters(self) -> list[Counters]:
-        """The layer's; none when its Redis does not answer."""
+        """Return the layer's counters; none if its Redis does not answer."""
         try:
             async with asyncio.timeout(_COUNTERS_TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
                 pipe.hgetall(counts_key(self._queue))
                 pipe.llen(self._queue)
                 told, queued = await pipe.execute()
-        except (RedisError, OSError):  # TimeoutError is one; the gap shows, and publishing tells of what is behind it
+        except (RedisError, OSError):  # TimeoutError is one; the gap shows, and publishing reports its cause
             return []
         counts = {name: int(told.get(name.encode(), 0)) for name in _COUNTED}
         counts["publish_waits"] += self._waits
@@ -199,8 +201,8 @@ class _Feeder:
         return [Counters(time.monotonic_ns(), "layer", values)]
 
     async def close(self) -> None:
-        """What is held is written first, if the queue takes it in time: else it is missing at the subscribers, which
-        shows there. Idempotent."""
+        """Write the remaining messages first, if the queue takes them in time: else they are missing at the
+        subscribers, which shows there. Idempotent."""
         if self._writer is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_TIMEOUT_S), self._room:
@@ -235,8 +237,8 @@ class Layer:
 
     @property
     def processes(self) -> dict[str, int]:
-        """Whose CPU time and memory are the layer's, with their pids: the deduplicators that have not ended, and its
-        Redis if it is on this machine."""
+        """Return the processes whose CPU time and memory are the layer's, with their pids: the deduplicators that have
+        not ended, and its Redis if it is on this machine."""
         processes = {
             f"deduplicator-{number}": deduplicator.pid
             for number, deduplicator in enumerate(self._deduplicators)
@@ -245,11 +247,11 @@ class Layer:
         return processes if self._redis_pid is None else processes | {"layer-redis": self._redis_pid}
 
     def failures(self) -> list[str]:
-        """Of deduplicators that ended by themselves, in words; what each had in hand is lost. Ask before `stop`."""
+        """Describe the deduplicators that ended unexpectedly; the batch of each is lost. Call it before `stop`."""
         return [deduplicator.words() for deduplicator in self._deduplicators if deduplicator.ended]
 
     async def start(self) -> None:
-        """Done when all deduplicators take messages. ``BackendError``; then none runs."""
+        """Start the deduplicators; return when all take messages. ``BackendError``; then none runs."""
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
                 await self._prepare_redis()
@@ -281,12 +283,12 @@ class Layer:
             ) from error
 
     async def stop(self) -> None:
-        """The deduplicators finish the batches in their hands and end; those that do not in time are killed. Then the
-        queue is removed, with what is still in it. Idempotent; bounded in time; raises nothing."""
+        """Let the deduplicators finish their batches and end; kill those that do not in time. Then remove the queue
+        with its content. Idempotent; bounded in time; raises nothing."""
         await asyncio.gather(*(deduplicator.stop() for deduplicator in self._deduplicators))
         if self._deduplicators:
             self._deduplicators = []
-            # Where Redis is gone, so are the keys; where it hangs, they expire, but for one list and one hash.
+            # If Redis is gone, so are the keys; if it hangs, they expire, except one list and one hash.
             with contextlib.suppress(RedisError, OSError):
                 async with asyncio.timeout(_STOP_TIMEOUT_S), open_redis(self._redis_url) as redis:
                     await _clear(redis, self._queue)
@@ -307,7 +309,7 @@ class _Process:
     async def start(cls, arguments: list[str]) -> _Process:
         pipe = asyncio.subprocess.PIPE
         command = [sys.executable, "-m", "ingeborg.loadgen.layer.deduplicator", *arguments]
-        # In a session of its own: a signal to the whole group (Ctrl-C) is the coordinator's, who ends it.
+        # In its own session: a signal to the whole group (Ctrl-C) goes to the coordinator, which ends this process.
         return cls(
             await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
         )
@@ -321,14 +323,14 @@ class _Process:
         return self._process.returncode is not None
 
     async def ready(self) -> None:
-        """Its one line of output has come. ``BackendError`` if it has ended instead."""
+        """Wait for its one line of output. ``BackendError`` if it has ended instead."""
         if not await self._stdout.readline():
             await self._process.wait()
             await self._listener
             raise BackendError("layer", self.words())
 
     def words(self) -> str:
-        """How it ended."""
+        """Say how it ended."""
         words = self._words.decode(errors="replace").strip()
         return f"a deduplicator ended with status {self._process.returncode}: {words or 'it said nothing'}"
 
@@ -362,5 +364,5 @@ async def _clear(redis: Any, queue: str) -> None:
 
 
 def _where(url: str) -> str:
-    """Without a password."""
+    """Return the address without a password."""
     return f"redis://{urlsplit(url).netloc.rpartition('@')[2]}"

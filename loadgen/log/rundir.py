@@ -2,9 +2,9 @@
 
 Owns: the files, their headers and when they are written. Must never: know what the figures mean.
 
-What was written before a crash stays readable: rows are appended and flushed once a second, events go to a new part
-every so many lines, and ``run.json`` says ``"complete": false`` until the very end. Then it also names every file with
-its size and checksum, so that a copy that lacks or garbles one is not taken for the whole log.
+A crash leaves everything before it readable: rows are appended and flushed once a second, events go to a new part
+after a fixed number of lines, and ``run.json`` says ``"complete": false`` until the very end. Then it also names every
+file with its size and checksum, so that a copy with a missing or garbled file does not count as the whole log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import orjson
 
 from . import recorder
 
-#: Some 30 MB: a part that is lost or torn costs little, and Spark reads parts side by side.
+#: Some 30 MB: a part that is lost or torn costs little, and Spark reads parts in parallel.
 PART_LINES_MAX = 500_000
 RUN_FILE = "run.json"
 TABLE_FILES = ("phases.csv", "machine.csv", "counters.csv")
@@ -42,7 +42,7 @@ class EventFiles:
         self._file = _opened(path / self._name(), recorder.HEADER)
 
     def write(self, text: str, lines: int) -> None:
-        """Append what a recorder gave."""
+        """Append the text of a recorder."""
         if self._part_lines + lines > PART_LINES_MAX and self._part_lines:
             self._file.close()
             self._part += 1
@@ -53,7 +53,7 @@ class EventFiles:
         self._file.flush()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the last part. Idempotent."""
         self._file.close()
 
     def _name(self) -> str:
@@ -61,7 +61,7 @@ class EventFiles:
 
 
 class RunDirectory:
-    """Creates ``path``, which must not exist or be empty (``FileExistsError``), and all its files but the events."""
+    """Creates ``path``, which must not exist or be empty (``FileExistsError``), and all its files except the events."""
 
     def __init__(self, path: Path, facts: Mapping[str, Any]) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ class RunDirectory:
         self._phases.flush()
 
     def machine(self, at_ns: int, source: str, role: str, levels: Iterable[float | int | None]) -> None:
-        """Append one source's second: what ``machine.Levels`` has, ``None`` where there is none."""
+        """Append one source's second: the fields of ``machine.Levels``, ``None`` for a missing one."""
         cells = ",".join("" if level is None else str(level) for level in levels)
         self._machine.write(f"{at_ns},{recorder.quoted(source)},{role},{cells}\n")
         self._machine.flush()
@@ -106,8 +106,8 @@ class RunDirectory:
         self._counters.flush()
 
     def form(self, endpoint: str, form: str) -> None:
-        """Note which form of the code an endpoint runs, as soon as it says so: a run that is killed has it, too. One
-        that comes back in another form during the run has both, in their order."""
+        """Note which form of the code an endpoint runs, as soon as it reports it: so a run that is killed has it as
+        well. An endpoint that returns in another form during the run has both, in their order."""
         forms = self._forms.setdefault(endpoint, [])
         if form not in forms:
             forms.append(form)
@@ -116,18 +116,18 @@ class RunDirectory:
             self._write_facts(complete=False)
 
     def close(self, *, complete: bool, failed: str | None = None) -> None:
-        """Write the end. A run that was cut short or failed is closed with ``complete=False``; ``failed``: why."""
+        """Write the end. A run that was cut short or failed gets ``complete=False``; ``failed``: the reason."""
         for file in (self._phases, self._machine, self._counters):
             file.close()
         if failed is not None:
             self._facts["failed"] = failed
-        # Half a second per gigabyte, when everything is over. Of another hand's files none.
+        # Half a second per gigabyte, when everything is over. Leaves out files that something else wrote.
         tables = [*self.path.glob("events-*.csv"), *(self.path / name for name in TABLE_FILES)]
         self._facts["files"] = {path.name: _identity(path) for path in sorted(tables) if path.exists()}
         self._write_facts(complete=complete)
 
     def discard(self) -> None:
-        """Remove what it wrote, events included: for a run that could not begin. Of another hand's files none."""
+        """Remove its files, events included: for a run that could not begin. Leaves files that something else wrote."""
         self.close(complete=False)
         for name in (RUN_FILE, *TABLE_FILES):
             (self.path / name).unlink()
@@ -137,7 +137,7 @@ class RunDirectory:
             self.path.rmdir()
 
     def _write_facts(self, *, complete: bool) -> None:
-        # Beside it and then over it: whoever reads run.json never finds half of one.
+        # Written next to it, then renamed over it: nobody ever finds half a run.json.
         beside = self.path / f".{RUN_FILE}"
         beside.write_bytes(orjson.dumps({**self._facts, "complete": complete}, option=orjson.OPT_APPEND_NEWLINE))
         os.replace(beside, self.path / RUN_FILE)

@@ -1,4 +1,4 @@
-"""What a process of the generator is told to be: sent to it as one line of JSON, and turned into a plan and a backend.
+"""The assignment of a process of the generator: one line of JSON, from which the process makes a plan and a backend.
 
 Owns: this text's fields. Every process, the coordinator included, makes the same plan of the same assignment.
 """
@@ -18,18 +18,18 @@ from ..workloads.settings import Causal, Radio, Replay, Settings, Topics, Traffi
 from ..workloads.topics import TopicsPlan
 from ..workloads.traffic import TrafficPlan
 
-#: A replay covers this much of its log where no speed is given.
+#: Seconds of its log that a replay covers if no speed is given.
 REPLAY_SPAN_S = 3600.0
-#: On how many wish lists a played song is, where not said; the full-size workload's figure (thesis 1.3.2).
+#: Wish lists per played song, unless set; the full-size workload's figure (thesis 1.3.2).
 _WISHES = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """``clients``: what client ids begin with; ``tag``: what payloads do; ``topics``: how many, in the topics workload;
-    ``subscribed``: the system has the wish lists already; ``layer``: the Redis and the queue of the deduplication layer
-    in front of the system, if there is one; ``lines``: several messages share a frame; ``metrics_urls``: where the
-    endpoints' metrics and health are, if not at ``urls``."""
+    """``clients``: the prefix of client ids; ``tag``: the prefix of payloads; ``topics``: how many, in the topics
+    workload; ``subscribed``: the system already has the wish lists; ``layer``: the Redis and the queue of the
+    deduplication layer in front of the system, if there is one; ``lines``: several messages share a frame;
+    ``metrics_urls``: where the endpoints' metrics and health are, if not at ``urls``."""
 
     clients: str
     tag: str
@@ -62,7 +62,7 @@ class Assignment:
 
 
 def plan(assignment: Assignment) -> Plan:
-    """The plan of an assignment. ``WorkloadError``."""
+    """Draw the plan of an assignment. ``WorkloadError``."""
     made = assignment.made()
     if isinstance(made, Traffic):
         return TrafficPlan(made, duplicates=assignment.duplicates)
@@ -71,17 +71,17 @@ def plan(assignment: Assignment) -> Plan:
     if isinstance(made, Causal):
         return CausalPlan(made)
     if assignment.subscribed:
-        made = dataclasses.replace(made, idle_wishes=0)  # nobody here has to know of those any more
+        made = dataclasses.replace(made, idle_wishes=0)  # nobody here needs them
     return air_plan(made)
 
 
 def clients_name(made: Settings) -> str:
-    """What client ids begin with whose subscriptions outlive a run: the same for the same world."""
+    """Return the prefix of client ids whose subscriptions outlive a run: the same for the same world."""
     return f"{made.workload}-{made.seed}"
 
 
 def air_plan(made: Radio | Replay) -> AirPlan:
-    """The plan of the radio world, made up or recorded."""
+    """Draw the plan of the radio world, made up or recorded."""
     wishes = min(_WISHES, made.clients / 2) if made.wishes is None else made.wishes
     listens = min(made.listens, made.stations)
     crowd = Crowd(

@@ -1,11 +1,11 @@
-"""One process's part of a run: its connections, what they send, and what they receive.
+"""One process's part of a run: its connections, their publishes, and their deliveries.
 
-Owns: sending on time (one lane per connection, so that a connection that takes no more delays no other one's schedule),
-recognising what comes in, and logging both. Must never: know a system (the backends'), draw anything (the plan's), or
-decide what comes next (the coordinator's).
+Owns: sending on time (one lane per connection, so that a connection that accepts no more delays no other one's
+schedule), recognising what arrives, and logging both. Must never: know a system (the backends do), draw anything (the
+plan does), or decide what comes next (the coordinator does).
 
-A message costs: one item of the plan, one text, its place in a lane, and its share of a `publish` call, which takes
-all that is due on its connection; on receipt one split, three numbers, one line of the log.
+A message costs one item of the plan, one text, its place in a lane, and its share of a `publish` call, which takes
+everything that is due on its connection; on receipt one split, three numbers, one line of the log.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from .tally import Latencies, Sequences
 _AT_ONCE_MAX = 64
 #: Messages in one call of ``publish``: few enough that the time of its return says when they were written.
 _BATCH_MAX = 256
-#: A sender behind its schedule lets receivers have their turn after so many messages.
+#: A sender behind its schedule lets receivers run after this many messages.
 _TURN_MAX = 128
-#: Timers of the event loop are this exact; it takes a shorter sleep for none, and would spin.
+#: The precision of the event loop's timers; the loop would return at once from a shorter sleep, and spin.
 _SLEEP_S_MIN = 0.001
 #: How long a cut may go unnoticed.
 _SLEEP_S_MAX = 0.1
-#: Errors of one kind are logged one by one up to here, and only counted beyond: a broken server must not fill the disk.
+#: Up to this number errors of one kind get a line each; then they are only counted: a broken server must not fill the
+#: disk.
 _ERRORS_LOGGED_MAX = 10_000
-#: Lines that wait for being written: small enough that writing them stops nothing for long.
+#: Lines that wait for the disk: few enough that writing them stops nothing for long.
 LINES_MAX = 20_000
 
 
@@ -50,7 +51,7 @@ class _Due(NamedTuple):
 
 
 class _Lane:
-    """What is due on one connection, and the task that sends it."""
+    """The queue of one connection, and the task that sends it."""
 
     __slots__ = ("due", "task", "waiter")
 
@@ -61,7 +62,7 @@ class _Lane:
 
 
 class Stalled(Exception):
-    """Nothing came for too long while messages were in flight."""
+    """Nothing arrived for too long while messages were in flight."""
 
 
 class Driver:
@@ -74,7 +75,7 @@ class Driver:
         self._replying: Replying | None = plan if isinstance(plan, Replying) else None
         self._replies_over = False
         self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_ns = 0  # when it is meant to go off, from the segment's beginning
+        self._alarm_ns = 0  # when it should go off, from the segment's beginning
         self._backend = backend
         self._files = files
         self._processes = processes
@@ -89,16 +90,16 @@ class Driver:
         self._cut = asyncio.Event()
 
         self._phase = "connect"
-        self._segment = self._segment_before = "connect"  # phases that messages belong to, whenever they come
+        self._segment = self._segment_before = "connect"  # the phases of messages, even of late ones
         self._t0_ns = 0
-        self._sends: Iterator[Send] = iter(())  # of the segment that is about to run
-        self._drawn_ns = math.inf  # all sends before are drawn
-        self.amount = 0  # of connections made, or subscriptions, in a phase of that kind
+        self._sends: Iterator[Send] = iter(())  # those of the segment that is about to run
+        self._drawn_ns = math.inf  # all earlier sends are drawn
+        self.amount = 0  # connections or subscriptions made, in a phase of that kind
         self.sent = 0
         self.received = 0
-        self.expected = 0  # deliveries anywhere, of news that are first published here
-        self.news = 0  # of those, such as have receivers
-        self.delivered = 0  # here, of whatever news
+        self.expected = 0  # deliveries anywhere, of the news that this process publishes first
+        self.news = 0  # those news that have receivers
+        self.delivered = 0  # deliveries here, of any news
         self.errors: Counter[str] = Counter()
         self._latencies = Latencies()
         self._awaited: tuple[int, asyncio.Future[None]] | None = None
@@ -106,12 +107,12 @@ class Driver:
     # -- phases
 
     def begin(self, phase: str) -> None:
-        """Errors from now on are of that phase, and so are the messages of a segment that begins in it."""
+        """Begin a phase: later errors belong to it, and the messages of a segment that begins in it."""
         self._phase = phase
         self.amount = 0
 
     async def connect(self) -> None:
-        """All of its connections. ``BackendError``."""
+        """Open all its connections. ``BackendError``."""
 
         async def one(number: int) -> None:
             self._connections[number] = await self._backend.connect(
@@ -122,7 +123,7 @@ class Driver:
         await self._each(one)
 
     async def subscribe(self) -> None:
-        """All topics of all its connections. ``BackendError``."""
+        """Subscribe its connections to all their topics. ``BackendError``."""
 
         async def one(number: int) -> None:
             if topics := self._plan.subscriptions(number):
@@ -132,7 +133,7 @@ class Driver:
         await self._each(one)
 
     async def unsubscribe(self) -> None:
-        """Likewise. What fails is counted: the measuring is over, and nobody replies any more."""
+        """Undo that. Failures only count: the measuring is over, and nobody replies anymore."""
         self._replies_over = True
 
         async def one(number: int) -> None:
@@ -146,15 +147,15 @@ class Driver:
         await self._each(one)
 
     def prepare(self, rate_per_s: float | None, duration_s: float) -> None:
-        """Draw the next segment of the plan up to its first send: a plan with times of its own may sort all of them
-        for that, which would make the first seconds late if they ran already."""
+        """Draw the next segment of the plan up to its first send. A plan with its own times may sort all its sends for
+        that; if they already ran, the first seconds would be late."""
         self._judge_order()
         sends = iter(self._plan.sends(rate_per_s, duration_s, self._process, self._processes))
         self._sends = chain(list(islice(sends, 1)), sends)
 
     async def run(self, t0_ns: int, duration_s: float) -> None:
-        """Put the prepared segment into the lanes, each send when it is due. Done at the segment's end, however much is
-        still in the lanes."""
+        """Put the prepared segment into the lanes, each send when it is due. Return at the segment's end, even if the
+        lanes still hold messages."""
         self._begin_segment(t0_ns)
         turn = 0
         for send in self._sends:
@@ -176,8 +177,9 @@ class Driver:
             await asyncio.wait_for(self._cut.wait(), max(left_s, 0.0))
 
     async def flood(self, window: int, stall_s: float) -> None:
-        """Publish the plan's next segment as fast as it goes, ``window`` messages in flight at most, and wait until all
-        have come. ``Stalled``, ``BackendError``. One publisher and its subscriber, both of this process."""
+        """Publish the plan's next segment as fast as possible, with at most ``window`` messages in flight, and wait
+        until all have arrived. ``Stalled``, ``BackendError``. One publisher and its subscriber, both of this
+        process."""
         self._begin_segment(time.monotonic_ns())
         sends = iter(self._plan.sends(None, 0.0))
         sent = 0
@@ -194,7 +196,7 @@ class Driver:
         await self._until_received(floor + sent, stall_s)
 
     def give_up(self) -> None:
-        """Empty the lanes: a system that took nothing for so long will not be sent more. Counted."""
+        """Empty the lanes and count: a system that accepted nothing for too long gets no more messages."""
         for number, lane in self._lanes.items():
             for _ in lane.due:
                 self._failed(number, "unsent")
@@ -203,12 +205,12 @@ class Driver:
             self._failed(number, "unsent")
 
     def cut(self) -> None:
-        """Begin nothing more; what is in the lanes is sent."""
+        """Begin nothing more; the lanes are still sent."""
         self._cut.set()
         self._no_more_replies()
 
     async def close(self) -> None:
-        """Close connections, backend and log; idempotent."""
+        """Close connections, backend and log. Idempotent."""
         if self._alarm is not None:
             self._alarm.cancel()
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
@@ -226,7 +228,7 @@ class Driver:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 
-    # -- what it tells
+    # -- its stats
 
     def flush(self) -> None:
         """Write the log's lines."""
@@ -235,11 +237,11 @@ class Driver:
 
     @property
     def lines(self) -> int:
-        """Lines of the log that wait for being written."""
+        """Lines of the log that wait for the disk."""
         return len(self._recorder)
 
     def stats(self) -> dict[str, object]:
-        """Everything so far; latencies and lag of the present segment."""
+        """Return all counts so far, with latencies and lag of the present segment."""
         self._judge_order()
         now_ns = time.monotonic_ns()
         oldest_ns = min((lane.due[0].intended_ns for lane in self._lanes.values() if lane.due), default=now_ns)
@@ -277,7 +279,7 @@ class Driver:
             lane.task = asyncio.create_task(self._sender(send.connection, lane))
 
     def _announced(self, send: Send, news_ns: int, intended_ns: int) -> _Due:
-        """A news is one even when none of its publishes gets through."""
+        """Log the news, even if none of its publishes gets through."""
         if send.first:
             expected = self._plan.expected(send.topic)
             self._recorder.news(self._segment, send.topic, send.seq, news_ns, expected)
@@ -287,7 +289,7 @@ class Driver:
         return _Due(self._plan.topics[send.topic], text, send, intended_ns)
 
     def _hear(self, replying: Replying, number: int, text: str, at_ns: int) -> None:
-        """The connection has received it, for the first time: what it replies will be due."""
+        """Take a message that the connection has received for the first time: its replies will be due."""
         if self._replies_over:
             return
         try:
@@ -300,7 +302,7 @@ class Driver:
             self._reply_at(due_ns, time.monotonic_ns() - self._t0_ns)
 
     def _reply_at(self, due_ns: int, now_ns: int) -> None:
-        """At the latest; times from the segment's beginning."""
+        """Wake up by then; times from the segment's beginning."""
         if self._alarm is not None:
             if self._alarm_ns <= due_ns:
                 return
@@ -311,7 +313,7 @@ class Driver:
         self._alarm = asyncio.get_running_loop().call_later(delay_s, self._reply)
 
     def _reply(self) -> None:
-        """Put what is due into the lanes."""
+        """Put the due replies into the lanes."""
         self._alarm = None
         assert self._replying is not None
         now_ns = time.monotonic_ns() - self._t0_ns
@@ -322,7 +324,7 @@ class Driver:
             self._reply_at(next_ns, now_ns)
 
     def _no_more_replies(self) -> list[int]:
-        """The connections that would have sent the ones that are not due yet."""
+        """Drop the replies that are not due yet; return the connections that would have sent them."""
         self._replies_over = True
         return [] if self._replying is None else self._replying.forget()
 
@@ -357,7 +359,7 @@ class Driver:
     # -- receiving
 
     def _receiver(self, number: int) -> Callable[[str, str], None]:
-        """What is called with each message of a connection."""
+        """Return the callback for each message of a connection."""
         receives = self._plan.receives(number)
         topics = self._plan.topics
         own = number // self._processes
@@ -369,7 +371,7 @@ class Driver:
         def on_message(topic: str, text: str) -> None:
             at_ns = clock()
             head = heading(self._tag, text)
-            if head is None:  # of another run or program: no loss, but worth knowing
+            if head is None:  # from another run or program: no loss, but worth knowing
                 self._failed(number, "unexpected message")
                 return
             if head.topic not in receives or topics[head.topic] != topic:
@@ -392,12 +394,12 @@ class Driver:
         return on_message
 
     def _judge_order(self) -> None:
-        """Of what came before the next send is due: until then everything is drawn, whichever process sends it."""
+        """Judge the messages that arrived before the next send is due: until then every process' sends are drawn."""
         t0_ns, publisher = self._t0_ns, self._plan.publisher
         self._sequences.judge(lambda topic, seq, at_ns: publisher(topic, seq, at_ns - t0_ns), self._drawn_ns)
 
     async def _until_received(self, count: int, stall_s: float) -> None:
-        """Until so many have come; ``Stalled`` when none comes for ``stall_s``."""
+        """Wait until this many have arrived; ``Stalled`` when none arrives for ``stall_s``."""
         while self.received < count and not self._cut.is_set():
             before = self.received
             future = asyncio.get_running_loop().create_future()
@@ -418,7 +420,7 @@ class Driver:
             self._recorder.error(self._phase, number, time.monotonic_ns(), code)
 
     async def _each(self, do: Callable[[int], Awaitable[None]]) -> None:
-        """Do it for every connection of its own, so many at once. The first ``BackendError`` ends it."""
+        """Call it for each of this process' connections, a few at once. The first ``BackendError`` ends it."""
         numbers: Iterator[int] = iter(self._own)
 
         async def worker() -> None:
@@ -432,7 +434,7 @@ class Driver:
                 for _ in range(min(_AT_ONCE_MAX, len(self._own))):
                     group.create_task(worker())
         except BaseExceptionGroup as errors:
-            # Of many clients that failed alike the first one's reason will do; anything else is a bug, and stays whole.
+            # If many clients failed alike, the first one's reason is enough; anything else is a bug, and stays whole.
             failures, others = errors.split(BackendError)
             if failures is None or others is not None:
                 raise

@@ -1,7 +1,7 @@
-"""What one process of the generator has sent and received so far: counts and approximate percentiles, as it goes.
+"""The messages that one process of the generator has sent and received so far: counts and approximate percentiles.
 
-Owns: telling a delivery from a repetition and a reordering, and latencies by bucket. Must never: replace the log:
-published figures are computed from that, these steer the search and fill the display.
+Owns: telling a delivery from a repetition and a reordering, and latencies by bucket. Must never: replace the log. The
+digest computes published figures from the log; these steer the search and fill the display.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple, TypedDict
 
 _SUB_BITS = 5  # 32 buckets per doubling: within 3 %
 _SUB = 1 << _SUB_BITS
-#: Pairs of connection and topic up to which their sequence numbers lie in one array (4 bytes each) and not in a dict.
+#: Up to this many pairs of connection and topic, sequence numbers lie in one array (4 bytes each) and not in a dict.
 _DENSE_MAX = 1 << 24
 
 
@@ -25,7 +25,7 @@ class Dump(TypedDict):
 
 
 class Latencies:
-    """A histogram of latencies in ns: bounded however many come. Negative ones count in the lowest bucket."""
+    """A histogram of latencies in ns, of bounded size. Negative ones count in the lowest bucket."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -33,7 +33,7 @@ class Latencies:
         self._buckets: list[int] = []
 
     def add(self, ns: int) -> None:
-        """Count one."""
+        """Count one latency."""
         units = ns >> 10 if ns > 0 else 0  # about a microsecond
         exponent = units.bit_length() - _SUB_BITS - 1
         bucket = (exponent << _SUB_BITS) + (units >> exponent) if exponent > 0 else units
@@ -47,12 +47,12 @@ class Latencies:
             self.max_ns = ns
 
     def dump(self) -> Dump:
-        """As JSON."""
+        """Return it as JSON."""
         return {"max_ns": self.max_ns, "buckets": [(i, n) for i, n in enumerate(self._buckets) if n]}
 
     @classmethod
     def merged(cls, dumps: Iterable[Dump]) -> Latencies:
-        """What several processes dumped, as one."""
+        """Merge what several processes dumped."""
         made = cls()
         for dump in dumps:
             made.max_ns = max(made.max_ns, dump["max_ns"])
@@ -64,7 +64,7 @@ class Latencies:
         return made
 
     def percentile_ns(self, percent: float) -> int | None:
-        """The upper end of the bucket that the percentile falls into; ``None`` of nothing."""
+        """Return the upper end of the bucket with the percentile; ``None`` without latencies."""
         wanted = self.count * percent / 100
         seen = 0
         for bucket, count in enumerate(self._buckets):
@@ -77,7 +77,7 @@ class Latencies:
 
 
 class _Doubtful(NamedTuple):
-    """A delivery while an earlier message of its stream was missing. ``late``: it is itself such a message."""
+    """A delivery while an earlier message of its stream was missing. ``late``: it is such a message itself."""
 
     stream: int
     seq: int
@@ -86,15 +86,15 @@ class _Doubtful(NamedTuple):
 
 
 class Sequences:
-    """The sequence numbers that each of ``connections`` has received of each of ``topics``, which make a stream.
+    """The sequence numbers that each of ``connections`` has received of each of ``topics``; such a pair is a stream.
 
-    A stream's highest number is kept, and the numbers below it that are missing: memory grows with pairs of connection
-    and topic and with what was lost, not with messages.
+    It keeps a stream's highest number, and the missing numbers below it: memory grows with pairs of connection and
+    topic and with losses, not with messages.
 
-    A message that comes after a later one is ``reordered`` if one connection alone can have published both: these have
-    an order (SPEC 8.5). It is ``overtaken`` if another connection had also published one of the two: the later one
-    may have come from there. Who was meant to publish what is known only when the plan was drawn up to that time, so
-    ``judge`` decides afterwards.
+    A message that comes after a later one is ``reordered`` if only one connection can have published both: these have
+    an order (SPEC 8.5). It is ``overtaken`` if another connection had also published one of the two: the later one may
+    have come from there. The publishers are known only when the plan is drawn up to that time, so ``judge`` decides
+    afterwards.
     """
 
     def __init__(self, connections: int, topics: int) -> None:
@@ -102,15 +102,15 @@ class Sequences:
         dense = connections * topics <= _DENSE_MAX
         self._highest: array[int] | Counter[int] = array("I", bytes(4 * connections * topics)) if dense else Counter()
         self._missing: set[tuple[int, int]] = set()
-        self._gaps: Counter[int] = Counter()  # of each stream that misses some: how many
+        self._gaps: Counter[int] = Counter()  # by stream: how many it misses
         self._doubtful: list[_Doubtful] = []
-        self._before: dict[tuple[int, int], int] = {}  # by stream and only publisher: the highest that was doubtful
+        self._before: dict[tuple[int, int], int] = {}  # by stream and only publisher: the highest doubtful one
         self.repeated = 0
         self.reordered = 0
         self.overtaken = 0
 
     def add(self, connection: int, topic: int, seq: int, at_ns: int) -> bool:
-        """Whether it came for the first time."""
+        """Count a message; return whether it came for the first time."""
         stream = connection * self._topics + topic
         highest = self._highest[stream]
         late = seq <= highest
@@ -131,8 +131,8 @@ class Sequences:
         return True
 
     def judge(self, publisher: Callable[[int, int, int], int | None], until_ns: float) -> None:
-        """Tell reordered from overtaken, of what came before ``until_ns``. ``publisher``: the only connection that was
-        meant to publish a message of that topic and number until a time; ``None`` if several were."""
+        """Tell reordered from overtaken, for messages that came before ``until_ns``. ``publisher``: returns the only
+        connection that the plan let publish a message of that topic and number until a time; ``None`` for several."""
         judged = 0
         for stream, seq, at_ns, late in self._doubtful:
             if at_ns >= until_ns:

@@ -1,8 +1,8 @@
-"""A process of the generator: does its part of a run as the coordinator says, one command after the other.
+"""A process of the generator: does its part of a run on the coordinator's commands, one after the other.
 
-Owns: the conversation. On stdin it reads lines of JSON: first its assignment, then commands; on stdout it answers with
-lines of JSON: `{"done": COMMAND}` or `{"failed": text}` for each command, and `{"stats": …}` by itself, some times a
-second and before each answer. Must never: outlive its coordinator (the end of stdin ends it), or decide anything.
+Owns: the conversation. On stdin it reads lines of JSON: first its assignment, then commands. On stdout it answers with
+lines of JSON: `{"done": COMMAND}` or `{"failed": text}` for each command, and `{"stats": …}` a few times a second and
+before each answer. Must never: outlive its coordinator (the end of stdin ends it), or decide anything.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from . import assignment as assignments
 from .assignment import Assignment
 from .driver import LINES_MAX, Driver, Stalled
 
-#: How often it tells how it goes: the search needs the end of a step soon, a person reads no faster.
+#: How often it reports: the search needs the end of a step soon, a person reads no faster.
 STATS_S = 0.25
 #: A line holds an assignment or a command.
 _LINE_BYTES_MAX = 1 << 20
-#: File descriptors beside those of the connections.
+#: File descriptors in addition to those of the connections.
 _FILES_SPARE = 64
 
 
@@ -51,7 +51,7 @@ class Worker:
         )
         if assignment.layer is not None:
             from ..layer.publishing import (
-                Deduplicated,  # here: Redis's library takes as long to import as all the rest together
+                Deduplicated,  # here: importing Redis's library takes as long as all the rest
             )
 
             backend = Deduplicated(backend, **assignment.layer)
@@ -65,7 +65,7 @@ class Worker:
         )
 
     async def perform(self, command: dict[str, Any]) -> None:
-        """One command, answered in any case."""
+        """Perform one command; answer in any case."""
         driver, name = self.driver, command["do"]
         failed = None
         try:
@@ -74,7 +74,8 @@ class Worker:
             match name:
                 case "connect":
                     await driver.connect()
-                    # What exists now lives to the end: the collector need not look at it again while times are taken.
+                    # Objects that exist now live to the end: the collector need not visit them again during the
+                    # measurements.
                     gc.collect()
                     gc.freeze()
                 case "subscribe":
@@ -95,7 +96,7 @@ class Worker:
                     raise AssertionError(name)
         except (BackendError, Stalled) as error:
             failed = str(error)
-        except OSError as error:  # the log's
+        except OSError as error:  # from the log
             failed = f"cannot write the log: {error}"
         self.tell()
         self._answer({"done": name} if failed is None else {"failed": failed})
@@ -105,7 +106,7 @@ class Worker:
         self._answer({"stats": self.driver.stats()})
 
     async def keep_telling(self) -> None:
-        """Send the stats and write the log, some times a second."""
+        """Send the stats and write the log, a few times a second."""
         while True:
             for _ in range(5):
                 await asyncio.sleep(STATS_S / 5)
@@ -116,13 +117,13 @@ class Worker:
 
 
 def allow_files(wanted: int) -> None:
-    """Raise this process's limit of open files to so many. ``WorkloadError`` where the system does not let it."""
+    """Raise this process's limit of open files to ``wanted``. ``WorkloadError`` if the system does not allow it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
     if hard != resource.RLIM_INFINITY and hard < wanted:
         raise WorkloadError(
-            f"a process may open {hard:,} files, {wanted:,} are needed: use more --processes (ulimit -Hn tells)"
+            f"a process may open {hard:,} files, but {wanted:,} are needed: use more --processes (see ulimit -Hn)"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
@@ -131,19 +132,19 @@ async def _main() -> int:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(_LINE_BYTES_MAX)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    # A pipe to a coordinator that reads at once; blocking on it is what back-pressure here would be, too.
+    # A pipe to a coordinator that reads at once; blocking on it is the back-pressure that is wanted here.
     output = sys.stdout.buffer
 
     def answer(message: dict[str, Any]) -> None:
         try:
             output.write(orjson.dumps(message) + b"\n")
             output.flush()
-        except BrokenPipeError:  # the coordinator has ended, which stdin says as well
+        except BrokenPipeError:  # the coordinator has ended, as stdin also shows
             os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
 
     line = await reader.readline()
     if not line.endswith(b"\n"):
-        return 1  # the coordinator has ended before it had said all
+        return 1  # the coordinator has ended in the middle
     try:
         worker = Worker(Assignment.from_json(orjson.loads(line)), answer)
     except (BackendError, WorkloadError, OSError) as error:
@@ -155,7 +156,7 @@ async def _main() -> int:
     try:
         while line := await reader.readline():
             command = orjson.loads(line)
-            if command["do"] == "cut":  # may come at any time, and is not answered
+            if command["do"] == "cut":  # can come at any time, and gets no answer
                 worker.driver.cut()
                 continue
             if under_way is not None:
@@ -178,7 +179,7 @@ async def _main() -> int:
 
 def main() -> int:
     """Entry point of the process."""
-    # A signal to all processes of a run reaches the coordinator too, and the coordinator decides what it means.
+    # A signal to all processes of a run also reaches the coordinator, which decides what it means.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -186,7 +187,7 @@ def main() -> int:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where there is one (not on Windows)."""
+    """Return uvloop's, if there is one (not on Windows)."""
     try:
         import uvloop
     except ImportError:

@@ -1,11 +1,11 @@
-"""The plan of the causal workload: rooms in which clients ask, answer what they have received, and comment on that.
+"""The plan of the causal workload: rooms in which clients ask, answer the questions they receive, and comment on these.
 
-Owns: who is in which room, every message of the run and which one it replies to, and which replies are due at a time.
-Must never: know a clock (times are given), or reply to what its connection has not received.
+Owns: the members of each room, every message of the run with the one it replies to, and the replies due at a time. Must
+never: know a clock (times are given), or reply to a message that its connection has not received.
 
-A room's speakers have a topic each to reply on, and the first one another to ask on. So a topic has one publisher, and
-its sequence numbers are in the order sent. All messages are drawn beforehand: a forest of questions, each reply below
-what it replies to. The run decides when a reply is sent, and so its number; nobody replies to what is lost.
+Each of a room's speakers has a topic to reply on, and the first one another to ask on. So a topic has one publisher,
+and its sequence numbers are in the order sent. All messages are drawn beforehand: a forest of questions, each reply
+below its parent. The run decides when a reply is sent, and so its number; nobody replies to a lost message.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CausalPlan:
     def __init__(self, settings: Causal) -> None:
         self._settings = settings
         self.connections = settings.clients
-        # Of each room the questions, by its first speaker, and then the replies of each speaker.
+        # In each room the questions, by its first speaker, and then the replies of each speaker.
         self._topics_each = 1 + settings.speakers
         self.topics: Sequence[str] = [
             f"causal {room:05d} {f'answers {speaker}' if speaker else 'questions'}"
@@ -130,12 +130,12 @@ class CausalPlan:
         return Send(at_ns, message.connection, message.topic, seq, at_ns, True, message.size, said, causal)
 
     def _drawn_room(self, room: int, random: Random) -> list[int]:
-        """Its speakers, after all members' subscriptions."""
+        """Return its speakers, after drawing all members' subscriptions."""
         settings = self._settings
         members = random.sample(range(settings.clients), settings.members)
         for position, member in enumerate(members):
             for topic in range(self._topics_each):
-                # Speakers hear all questions: else there would be none to answer some.
+                # Speakers subscribe to all questions: else nobody could answer some.
                 if random.random() >= settings.partial or (topic == 0 and position < settings.speakers):
                     self._receives[member].add(room * self._topics_each + topic)
                     self._expected[room * self._topics_each + topic] += 1
@@ -171,5 +171,5 @@ class CausalPlan:
 
 
 def _others(speakers: list[int], but: int) -> list[int]:
-    """All but one; that one where it is alone."""
+    """Return all but one; that one if it is alone."""
     return [speaker for speaker in speakers if speaker != but] or speakers

@@ -1,7 +1,7 @@
-"""A recorded now-playing log, row by row: what was played where and when.
+"""A recorded now-playing log, row by row: songs with their station and time.
 
 Owns: which file is such a log, and the refusal of every other one, which names its line. Must never: change a text: it
-is what the station sent, mangled accents included.
+is as the station sent it, mangled accents included.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from ingeborg.protocol.options import shown
 
 from .settings import LOG_S_MAX, WorkloadError
 
-#: Columns that every log has. Others may be there, and are not read.
+#: Columns that every log has. It ignores others.
 COLUMNS: Final = ("station", "offset_s", "artist", "track")
-#: Unpacked. A day of 951 stations has 8 MB; what is a hundred times that was not meant for one process.
+#: Unpacked. A day of 951 stations has 8 MB; a hundred times that is too much for one process.
 LOG_BYTES_MAX: Final = 1024 * 1024 * 1024
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _DELIMITERS: Final = {";": "semicolons", "\t": "tabs", "|": "bars"}
-#: Since 1970, today's time is above these in smaller units, and far below them in seconds.
+#: Seconds since 1970 lie far below these; today's time in smaller units lies above.
 _UNITS: Final = ((1e17, "nanoseconds"), (1e14, "microseconds"), (1e11, "milliseconds"))
 
 
 class Entry(NamedTuple):
     """A row of the log.
 
-    ``line``: of the file, where the row begins, from 1. ``offset_s``: since the log's beginning. ``duration_s``: 0 if
-    nobody asked for it.
+    ``line``: where the row begins in the file, from 1. ``offset_s``: since the log's beginning. ``duration_s``: 0 if
+    the reader did not ask for it.
     """
 
     line: int
@@ -44,12 +44,12 @@ class Entry(NamedTuple):
 
     @property
     def song(self) -> str | None:
-        """Artist and track, or the one of them that the row has; ``None`` if it has neither."""
+        """Artist and track, or the only one that the row has; ``None`` if it has neither."""
         return " - ".join(text for text in (self.artist, self.track) if text.strip()) or None
 
 
 def entries(path: Path, *, durations: bool = False) -> Iterator[Entry]:
-    """All rows of the log, in the file's order. ``durations``: it has to have the column ``duration_s``, too.
+    """Yield all rows of the log, in the file's order. ``durations``: it also has to have the column ``duration_s``.
 
     Raises ``WorkloadError``, which names the file, the line and the reason.
     """
@@ -76,18 +76,18 @@ def entries(path: Path, *, durations: bool = False) -> Iterator[Entry]:
 
 
 def seconds(text: str, where: str) -> float:
-    """The number of seconds that a column says. Raises ``WorkloadError``, which begins with ``where``."""
+    """Return the seconds in a column. Raises ``WorkloadError``, which begins with ``where``."""
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if 0 <= value <= LOG_S_MAX:  # no number fails, too
+    if 0 <= value <= LOG_S_MAX:  # NaN also fails
         return value
     raise WorkloadError(f"{where} is {shown(text)}, not a number of seconds from 0 to {LOG_S_MAX:,}{unit_hint(value)}")
 
 
 def unit_hint(offset_s: float) -> str:
-    """What to say of an offset that a time of today makes in another unit; empty for any other."""
+    """Return a hint if the offset looks like today's time in another unit; else nothing."""
     for least, unit in _UNITS:
         if least <= offset_s < least * 1e3:
             return f" (this looks like {unit} since 1970: offset_s is in seconds)"
@@ -103,7 +103,7 @@ def _text(path: Path) -> str:
                 data = packed.read(LOG_BYTES_MAX + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise WorkloadError(f"{path} is damaged or cut short; it does not unpack as gzip: {error}") from None
-    except (OSError, ValueError) as error:  # the latter: no path at all
+    except (OSError, ValueError) as error:  # the latter: not a path
         raise WorkloadError(f"{shown(str(path))[1:-1]}: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > LOG_BYTES_MAX:
         raise WorkloadError(f"{path}: more than {LOG_BYTES_MAX} bytes")
@@ -112,12 +112,12 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = len((data[: error.start] + b".").splitlines())
         raise WorkloadError(
-            f"{path}, line {line}: not UTF-8 at byte {error.start}: the log has to be text in UTF-8, gzip or not"
+            f"{path}, line {line}: not UTF-8 at byte {error.start}: the log has to be text in UTF-8, gzipped or plain"
         ) from None
 
 
 def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Each row and the line where it begins, without the blank ones."""
+    """Yield each row and the line where it begins, without the blank ones."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     while True:
         line = reader.line_num + 1
@@ -132,7 +132,7 @@ def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _said(error: csv.Error) -> str:
-    """The reason in words of its own, for the library's do not say what to do."""
+    """Return the reason in our own words, since the library's do not say what to do."""
     text = str(error)
     if "unexpected end" in text:
         return "a quote that opens here is never closed"

@@ -1,4 +1,4 @@
-"""How unequal things are: Zipf, cut off where it has to be. Pure.
+"""Unequal shares: Zipf, cut off at a limit. Pure.
 
 Owns: shares and counts by rank. Must never: draw anything.
 """
@@ -9,9 +9,10 @@ from itertools import accumulate
 
 
 def counts(ranks: int, mean: float, most: int, exponent: float) -> list[int]:
-    """How many each rank gets, from the most popular down: proportional to ``rank ** -exponent``, ``most`` at most.
+    """Return how many each rank gets, from the most popular down: in proportion to ``rank ** -exponent``, at most
+    ``most``.
 
-    They add up to ``ranks * mean`` but for the last one's rounding; ``mean`` is at most ``most``, ``exponent`` 2.
+    They add up to ``ranks * mean`` except for the last one's rounding; ``mean`` is at most ``most``, ``exponent`` 2.
     """
     if ranks == 0:
         return []
@@ -33,6 +34,6 @@ def counts(ranks: int, mean: float, most: int, exponent: float) -> list[int]:
 
 
 def cumulative(ranks: int, exponent: float) -> list[float]:
-    """Cumulative shares by rank, the last one 1: to be searched by a uniform number."""
+    """Return cumulative shares by rank, the last one 1: for lookup by a uniform number."""
     sums = list(accumulate((rank + 1) ** -exponent for rank in range(ranks)))
     return [value / sums[-1] for value in sums[:-1]] + [1.0]

@@ -1,7 +1,7 @@
 """The radio world: stations, songs, listeners and wish lists, drawn from a seed. Thesis 1.3.2.
 
-Owns: who listens where, what is played, who wishes for what. The same seed gives the same world, and each draw has a
-random stream of its own, so that changing one option does not shuffle the rest. Must never: know a clock or a broker.
+Owns: who listens where, what is played, who wishes for what. The same seed gives the same world, and each draw has its
+own random stream, so that changing one option does not shuffle the rest. Must never: know a clock or a broker.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from .sizes import Sizes
 
 #: A song lasts ``song_s`` within this share, so that stations do not change in step.
 _SONG_SPREAD = 0.2
-#: Draws of a wish that are given up on because the song is taken; only tiny catalogues come near.
+#: Attempts to draw a wish before giving up because the songs are taken; only tiny catalogues come near.
 _DRAWS_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """The listeners. ``wishes``: on how many wish lists a played song is, on average; ``wish_exponent``: of Zipf over
-    the played songs, from the most played down (0: each is on as many); ``idle_wishes``: how many songs that nobody
-    plays in this run each wish list has besides (subscriptions that cost, and never fire)."""
+    """The listeners. ``wishes``: wish lists that a played song is on, on average; ``wish_exponent``: of Zipf over the
+    played songs, from the most played down (0: each is on equally many); ``idle_wishes``: songs on each wish list that
+    nobody plays in this run (subscriptions that cost, and never fire)."""
 
     clients: int
     listens: int  # stations that each client listens to
     wishes: float
     wish_exponent: float
     idle_wishes: int
-    spread_s: float  # reports of a change come within so many seconds of it
+    spread_s: float  # reports of a change come within this many seconds
     seed: int
 
 
@@ -47,7 +47,7 @@ class World:
     schedule: Schedule
     wishes: list[list[int]]
     idle: list[list[str]]
-    subscribers: list[int]  # of each topic number: on how many wish lists it is
+    subscribers: list[int]  # by topic number: the wish lists that it is on
 
     @property
     def expected(self) -> int:
@@ -61,7 +61,7 @@ class World:
 
 
 class Catalogue(Sequence[str]):
-    """All songs there are, named by their number and never stored: a million of them cost nothing."""
+    """All songs, named by their number and never stored: a million songs cost nothing."""
 
     def __init__(self, songs: int) -> None:
         self._songs = songs
@@ -98,7 +98,7 @@ def radio(crowd: Crowd, *, stations: int, songs: int, song_s: float, duration_s:
 
 
 def horizon_s(crowd: Crowd, duration_s: float) -> float:
-    """Up to when songs change, so that the last reports still fall into the run."""
+    """Return the time of the last song changes, so that the last reports still fall into the run."""
     if crowd.spread_s >= duration_s:
         raise WorkloadError("--spread-ms has to be less than --duration")
     return duration_s - crowd.spread_s
@@ -116,7 +116,8 @@ def _programme(
 
 
 def world(changes: Sequence[Change], stations: Sequence[str], catalogue: Sequence[str], crowd: Crowd) -> World:
-    """Listeners and wish lists for given changes. ``catalogue``: songs to wish for beside those that are played."""
+    """Draw listeners and wish lists for given changes. ``catalogue``: songs to wish for in addition to the played
+    ones."""
     if crowd.clients < 1:
         raise WorkloadError("--clients has to be at least 1")
     if not 0 <= crowd.wishes <= crowd.clients:
@@ -174,7 +175,7 @@ class AirPlan:
         self.notes: Sequence[str] = [
             *notes,
             f"{self.connections:,} clients; {len(plan.news):,} news of {len(plan.topics):,} songs "
-            f"({plan.unheard:,} changes that nobody hears), {sum(map(len, plan.reports)):,} reports, "
+            f"({plan.unheard:,} changes without a listener), {sum(map(len, plan.reports)):,} reports, "
             f"{world.expected:,} deliveries, {world.subscriptions:,} subscriptions",
         ]
 
@@ -197,7 +198,7 @@ class AirPlan:
 
     @cached_property
     def _by_seq(self) -> dict[tuple[int, int], News]:
-        # Asked for only where something has come too late.
+        # Needed only if something has arrived too late.
         return {(news.topic, news.seq): news for news in self._world.schedule.news}
 
     def sends(

@@ -1,8 +1,8 @@
 """A recorded now-playing log as the radio world's programme.
 
-Owns: which rows of the log are changes of songs, and picking the part to play. Must never: change a topic's text; it is
-sent as the station sent it, mangled accents included. What the protocol does not allow as a topic is left out, counted,
-and said.
+Owns: which rows of the log are changes of songs, and the choice of the part to play. Must never: change a topic's text;
+it is sent as the station sent it, mangled accents included. It leaves out, counts and reports what the protocol does
+not allow as a topic.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def read(path: Path) -> Log:
 def replay(log: Log, crowd: Crowd, *, stations: int, start_s: float, speed: float, duration_s: float) -> World:
     """Play ``duration_s * speed`` seconds of the log from ``start_s`` on.
 
-    ``stations`` are drawn from those that change in that time (all of them where there are fewer).
+    ``stations`` are drawn from those that change in that time (all if there are fewer).
     """
     if not (speed > 0 and math.isfinite(speed)):
         raise WorkloadError("--speed has to be above 0")

@@ -1,4 +1,4 @@
-"""When what is meant to be sent: news, and the reports of them, by intended time.
+"""The intended times of news and of the reports about them.
 
 Owns: the order of a run before it starts. Must never: look at a clock; a schedule does not know how the run goes, and a
 sender that falls behind does not change it (latency counts from the intended time, so a stall cannot hide itself).
@@ -14,7 +14,7 @@ _NS = 1_000_000_000
 
 
 class Change(NamedTuple):
-    """A station goes over to another song. ``at_s``: seconds from the run's start; ``start_ms``: as in the payload."""
+    """A station changes to another song. ``at_s``: seconds from the run's start; ``start_ms``: as in the payload."""
 
     at_s: float
     station: str
@@ -30,13 +30,13 @@ class News(NamedTuple):
     seq: int
     station: str
     start_ms: int
-    reports: int  # how many listeners report it
-    client: int  # whose report is the first
-    others_ns: int | None  # when the next client's is meant to be sent; None: nobody else reports it
+    reports: int  # listeners that report it
+    client: int  # the first client to report it
+    others_ns: int | None  # intended time of the next client's report; None: nobody else reports it
 
 
 class Report(NamedTuple):
-    """One client's publish of news number ``news``. ``first``: no report of it is meant to be sent before."""
+    """One client's publish of news number ``news``. ``first``: no earlier report is planned."""
 
     at_ns: int
     news: int
@@ -49,13 +49,13 @@ class Schedule(NamedTuple):
     topics: list[str]
     news: list[News]
     reports: list[list[Report]]
-    unheard: int  # changes of stations that nobody listens to: no news
+    unheard: int  # changes of stations without listeners: no news
 
 
 def schedule(
     changes: Sequence[Change], listeners: Mapping[str, Sequence[int]], clients: int, spread_s: float, random: Random
 ) -> Schedule:
-    """Every listener of a station reports each of its changes, up to ``spread_s`` after it (uniform).
+    """Let every listener of a station report each of its changes, up to ``spread_s`` after it (uniform).
 
     Topics are numbered by their first news. Two changes of one station never share topic and ``start_ms``: they would
     be one message to the broker.

@@ -1,7 +1,7 @@
 """The settings of each workload: one table of names, defaults, limits and help for the command line and workload files.
 
-Owns: reading a workload file (TOML), what a value may be, and what overrides what (option, then file, then default).
-Must never: know a system or a run. Every refusal is a ``WorkloadError`` that names the key and says what it may be.
+Owns: reading a workload file (TOML), the legal values, and the precedence (option, then file, then default). Must
+never: know a system or a run. Every refusal is a ``WorkloadError`` that names the key and its legal values.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .sizes import Sizes
 CONNECTIONS_MAX = 1_000_000
 TOPICS_MAX = 1 << 24
 RATE_MAX = 10_000_000.0
-#: Of a causal run: each process keeps all of them from the beginning, messages some 300 bytes each.
+#: In a causal run: each process keeps all messages from the beginning, some 300 bytes each.
 MESSAGES_MAX, SUBSCRIPTIONS_MAX = 1_000_000, 1 << 22
 #: Beyond it nearly all wishes are for a handful of songs, and `popularity.counts` would not keep their mean.
 WISH_EXPONENT_MAX = 2.0
 DURATION_S_MAX = 24 * 3600.0
 #: Times in a recorded log: up to here a float has exact milliseconds. A log in milliseconds since 1970 is within it.
 LOG_S_MAX = 9_000_000_000_000
-#: The greatest number where a row says nothing else: sums and products of such numbers are still finite.
+#: The greatest number unless a row sets another: sums and products of such numbers are still finite.
 _NUMBER_MAX = 1_000_000_000
 #: The greatest integer that JSON and the readers of a log hold.
 _SEED_MAX = (1 << 63) - 1
@@ -42,7 +42,8 @@ class WorkloadError(ValueError):
 def _option(
     default: Any, help: str, metavar: str = "N", *, least: float = 0, most: float = _NUMBER_MAX, above: bool = False
 ) -> Any:
-    """A row of a workload's table: a number between bounds, for each number here is multiplied with others."""
+    """Declare a row of a workload's table: a number between bounds, since each number here is multiplied with
+    others."""
     return option(default, help, metavar, least=least, most=most, above=above)
 
 
@@ -53,17 +54,17 @@ class _Common:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Paced(_Common):
-    drain_s: float = _option(10.0, "the longest wait for what is still under way", "S", most=3600, above=True)
-    # Longer than a living system stalls: an endpoint is replaced by its peers after 3 s, and a server restarted in as
-    # long. Short enough that nobody goes on measuring a dead one.
+    drain_s: float = _option(10.0, "the longest wait for messages still under way", "S", most=3600, above=True)
+    # Longer than a living system stalls: an endpoint's peers replace it after 3 s, and a server restarts in as long.
+    # Short enough that nobody goes on measuring a dead one.
     stall_s: float = _option(
-        10.0, "a system that delivers nothing of what is due for so long has failed", "S", most=3600, above=True
+        10.0, "a system that delivers no due message for this long has failed", "S", most=3600, above=True
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic(_Paced):
-    """Thesis 6.2.1: rising rates until latency breaks, then the greatest sustainable rate, and half of it."""
+    """Thesis 6.2.1: rising rates until latency breaks, then the greatest sustainable rate, and half that rate."""
 
     workload: ClassVar[str] = "traffic"
 
@@ -75,12 +76,12 @@ class Traffic(_Paced):
     size: str = _option("200", "payload bytes: 200, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
     skew: float = _option(0.0, "Zipf exponent of the topics published to (0: each as often)", "X", most=10)
     rate: float | None = _option(
-        None, "publish at this rate instead of looking for the greatest", "PER_S", most=RATE_MAX, above=True
+        None, "publish at this rate instead of searching for the greatest", "PER_S", most=RATE_MAX, above=True
     )
     duration_s: float = _option(20.0, "how long, with --rate", "S", most=DURATION_S_MAX, above=True)
     p99_ms: float = _option(50.0, "latency limit of a sustainable rate", "MS", least=0.001, most=600_000)
     start_rate: float = _option(500.0, "rate that the search starts at", "PER_S", least=10, most=RATE_MAX)
-    most_rate: float = _option(200_000.0, "rate that the search does not go beyond", "PER_S", most=RATE_MAX, above=True)
+    most_rate: float = _option(200_000.0, "highest rate that the search tries", "PER_S", most=RATE_MAX, above=True)
     step_s: float = _option(3.0, "length of a step of the search", "S", least=0.5, most=600)
     measure_s: float = _option(15.0, "length of each of the two measured phases", "S", least=1, most=DURATION_S_MAX)
     precision: float = _option(0.05, "how close the search gets", "SHARE", least=0.01, most=0.1)
@@ -89,7 +90,7 @@ class Traffic(_Paced):
         _check(self)
         _sizes(self.size)
         if self.fanout > self.connections:
-            raise WorkloadError(f"fanout: {self.fanout:g} subscribers of a topic need as many connections at least")
+            raise WorkloadError(f"fanout: {self.fanout:g} subscribers of a topic need at least as many connections")
         if self.start_rate > self.most_rate:
             raise WorkloadError("start_rate must not be above most_rate")
 
@@ -112,7 +113,7 @@ class Topics(_Common):
     subscribe_timeout_s: float = _option(
         300.0, "a system that takes longer to subscribe has failed at this number", "S", most=DURATION_S_MAX, above=True
     )
-    stall_s: float = _option(20.0, "a system that delivers nothing for so long has failed", "S", most=3600, above=True)
+    stall_s: float = _option(20.0, "a system silent for this long has failed", "S", most=3600, above=True)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -126,7 +127,7 @@ class Topics(_Common):
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of topics, in order."""
+        """Return the numbers of topics, in order."""
         return [self.first << doubling for doubling in range((self.last // self.first).bit_length())]
 
 
@@ -144,8 +145,8 @@ class _Air(_Paced):
         "X",
         most=WISH_EXPONENT_MAX,
     )
-    idle_wishes: int = _option(50, "songs nobody plays on each wish list")
-    spread_ms: float = _option(200.0, "reports of a change come within so long of it", "MS")
+    idle_wishes: int = _option(50, "songs on each wish list that nobody plays")
+    spread_ms: float = _option(200.0, "reports of a change come within this time", "MS")
     size: str = _option("64", "payload bytes at least: 64, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
 
     @property
@@ -161,7 +162,7 @@ class Radio(_Air):
 
     stations: int = _option(40, "stations on the air", least=1, most=1 << 20)
     song_s: float = _option(10.0, "length of a song", "S", least=0.1, most=DURATION_S_MAX)
-    songs: int = _option(10_000, "songs there are", least=1, most=1 << 30)
+    songs: int = _option(10_000, "songs in the catalogue", least=1, most=1 << 30)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -174,10 +175,10 @@ class Replay(_Air):
 
     workload: ClassVar[str] = "replay"
 
-    log: str = _option("", "the recorded log; beside the workload file, if that names it", "FILE")
+    log: str = _option("", "the recorded log; relative to the workload file, if that names it", "FILE")
     stations: int = _option(100, "stations drawn from the log", least=1, most=1 << 20)
     speed: float | None = _option(
-        None, "seconds of the log per second (default: an hour of it in the run)", "X", above=True
+        None, "seconds of the log per second (default: an hour of the log in the run)", "X", above=True
     )
     start_s: float = _option(0.0, "second of the log to begin with", "S", most=LOG_S_MAX)
 
@@ -197,18 +198,18 @@ class Causal(_Paced):
     clients: int = _option(32, "clients, each with a connection", least=1, most=CONNECTIONS_MAX)
     rooms: int = _option(16, "rooms to talk in, each with topics of its own", least=1)
     members: int = _option(8, "clients in a room, drawn", least=1)
-    speakers: int = _option(4, "of them, who answer; the first one asks", least=1)
+    speakers: int = _option(4, "members of a room who answer; the first one asks", least=1)
     partial: float = _option(0.2, "share of a room's topics that a member does not subscribe to", "SHARE", most=1)
     rate: float = _option(50.0, "questions", "PER_S", most=RATE_MAX, above=True)
     answers: int = _option(2, "answers to a question, by one speaker each")
     chain: int = _option(1, "comments on an answer, each on the one before")
-    # Programs answer so fast. With longer times the question mostly has arrived, whatever a system promises.
+    # Programs answer this fast. With longer times the question has mostly arrived, even without any promise of order.
     think_ms: float = _option(5.0, "time from receiving to answering, uniform from 0", "MS", most=60_000)
-    duration_s: float = _option(10.0, "how long questions are asked", "S", most=DURATION_S_MAX, above=True)
+    duration_s: float = _option(10.0, "seconds of questions", "S", most=DURATION_S_MAX, above=True)
     size: str = _option("200", "payload bytes: 200, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
     violations: int | None = _option(
         None,
-        "so many causal violations at most are a goal of the run, which bench digest judges (default: no goal)",
+        "the most causal violations that the run's goal allows; bench digest judges it (default: no goal)",
         most=MESSAGES_MAX,
     )
 
@@ -219,20 +220,18 @@ class Causal(_Paced):
             raise WorkloadError(
                 f"speakers are members, and members clients: not {self.speakers} of {self.members} of {self.clients}"
             )
-        if self.answers > (others := max(self.speakers - 1, 1)):  # one that is alone answers itself
+        if self.answers > (others := max(self.speakers - 1, 1)):  # a lone speaker answers itself
             raise WorkloadError(f"answers: {others} of a room's speakers can answer, not {self.answers}")
         if not self.questions:
-            raise WorkloadError("rate x duration_s makes no question")
+            raise WorkloadError("rate x duration_s makes no question: raise one")
         if (messages := self.questions * (1 + self.answers * (1 + self.chain))) > MESSAGES_MAX:
-            raise WorkloadError(f"rate, duration_s, answers, chain make {messages:,} messages; {MESSAGES_MAX:,} may be")
+            raise WorkloadError(f"rate, duration_s, answers, chain make {messages:,} messages, above {MESSAGES_MAX:,}")
         if (made := self.rooms * self.members * (1 + self.speakers)) > SUBSCRIPTIONS_MAX:
-            raise WorkloadError(
-                f"rooms, members and speakers make {made:,} subscriptions; {SUBSCRIPTIONS_MAX:,} may be"
-            )
+            raise WorkloadError(f"rooms, members and speakers make {made:,} subscriptions, above {SUBSCRIPTIONS_MAX:,}")
 
     @property
     def questions(self) -> int:
-        """How many are asked."""
+        """The number of questions."""
         return int(self.rate * self.duration_s)
 
     @property
@@ -246,7 +245,7 @@ KINDS: dict[str, type[Settings]] = {kind.workload: kind for kind in (Traffic, To
 
 
 def settings(kind: type[Kind], file: Path | None, options: Mapping[str, str], **defaults: Any) -> Kind:
-    """The workload as options, file and defaults make it, in this order; ``defaults`` take the place of the table's."""
+    """Merge options, file and defaults, in this order; ``defaults`` take the place of the table's."""
     values: dict[str, Any] = dict(defaults)
     known = {key.name: key for key in dataclasses.fields(kind)}
     if file is not None:
@@ -259,7 +258,7 @@ def settings(kind: type[Kind], file: Path | None, options: Mapping[str, str], **
 def _read(workload: str, file: Path, known: Mapping[str, dataclasses.Field[Any]]) -> dict[str, Any]:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # the latter: no UTF-8, no TOML, or a number of thousands of digits
+    except (OSError, ValueError) as error:  # the latter: not UTF-8, not TOML, or a number of thousands of digits
         raise WorkloadError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
     named = table.pop("workload", workload)
     if named != workload:
@@ -275,7 +274,7 @@ def _read(workload: str, file: Path, known: Mapping[str, dataclasses.Field[Any]]
 
 
 def _typed(row: dataclasses.Field[Any], value: Any, where: str) -> Any:
-    """Text of the command line, or a value of TOML, as the row's type."""
+    """Convert a command-line text, or a TOML value, to the row's type."""
     if row.name == "size" and type(value) is int:
         return str(value)  # the simplest spec is a number
     try:

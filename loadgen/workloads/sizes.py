@@ -1,7 +1,7 @@
 """How long payloads are: a distribution of sizes in bytes, written as a short text.
 
-Owns: the texts, their meaning and their bounds. Must never: build a payload, or draw from any generator of random
-numbers but the one that it is given (the same seed gives the same sizes).
+Owns: the texts, their meaning and their bounds. Must never: build a payload, or draw from any other generator of random
+numbers than the given one (the same seed gives the same sizes).
 
 | text | sizes |
 |---|---|
@@ -9,8 +9,8 @@ numbers but the one that it is given (the same seed gives the same sizes).
 | ``uniform:100:400`` | each from 100 to 400 equally often |
 | ``lognormal:MEDIAN:SIGMA:MAX`` | log-normal: half below MEDIAN, 68 % within a factor of e^SIGMA; cut off at MAX |
 
-Every size is within ``LEAST`` and ``MOST``; what the log-normal distribution gives outside of its bounds is moved to
-them, not drawn again: a draw takes the same of the generator every time.
+Every size is within ``LEAST`` and ``MOST``; values of the log-normal distribution outside its bounds move to the bound,
+without a second draw: a draw always consumes the same from the generator.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import math
 from random import Random
 from typing import NamedTuple, Protocol
 
-#: A payload carries its header (topic, sequence number, times) in text; with less there would be no room.
+#: A payload carries its header (topic, sequence number, times) in text; a smaller one has no room for that.
 LEAST = 64
-#: 64 KiB: news about a song are short, and what a generator keeps in memory is this times the messages under way.
+#: 64 KiB: news about a song are short, and a generator's memory holds this times the messages under way.
 MOST = 65_536
 #: e^4 = 55 times the median for one standard deviation: beyond that nearly all sizes would lie on the bounds.
 SIGMA_MOST = 4.0
@@ -78,7 +78,7 @@ class Lognormal(NamedTuple):
 
 
 def parse(text: str) -> Sizes:
-    """The distribution that ``text`` names. ``ValueError``, in words for a person, if there is none."""
+    """Return the distribution that ``text`` names, or raise ``ValueError`` with a text for a person."""
     match text.strip().split(":"):
         case [size]:
             return Fixed(_size(size, "size", text))
@@ -110,6 +110,6 @@ def _sigma(word: str, text: str) -> float:
         sigma = float(word)
     except ValueError:
         raise ValueError(f"payload sizes {text!r}: sigma {word!r} is no number") from None
-    if not 0 <= sigma <= SIGMA_MOST:  # not a number fails too
+    if not 0 <= sigma <= SIGMA_MOST:  # NaN also fails
         raise ValueError(f"payload sizes {text!r}: sigma must be 0 to {SIGMA_MOST:g}, not {word}")
     return sigma

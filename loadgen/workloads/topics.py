@@ -1,6 +1,6 @@
 """The plan of the topics workload: one subscriber, one publisher, N topics in turn. Thesis 6.5.
 
-Owns: names and order. Must never: know how many fit a system. Here nothing is stored by the system, so the subscriber
+Owns: names and order. Must never: know how many fit a system. The system stores nothing here, so the subscriber
 subscribes before the publisher publishes (the thesis does it the other way round).
 """
 
@@ -16,7 +16,7 @@ SUBSCRIBER, PUBLISHER = 0, 1
 
 
 class _Names(Sequence[str]):
-    """Names by number, made when they are asked for: two million of them cost nothing."""
+    """Names by number, made on demand: two million names cost nothing."""
 
     def __init__(self, prefix: str, count: int) -> None:
         self._prefix = prefix
@@ -34,7 +34,7 @@ class _Names(Sequence[str]):
 
 
 class TopicsPlan:
-    """See ``Plan``; of one number of topics. Topics of another number have other names: nothing is left from before."""
+    """See ``Plan``; for one number of topics. Each number has its own names, so that nothing is left from before."""
 
     notes: Sequence[str] = ()
     connections = 2

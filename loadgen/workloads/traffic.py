@@ -1,7 +1,7 @@
-"""The plan of the traffic workload: thesis 6.2.1, 6.4 and benchmarks of today.
+"""The plan of the traffic workload: thesis 6.2.1, 6.4 and present-day benchmarks.
 
-Owns: who subscribes to what, and which publish is of which topic or repeats which message. Must never: know how a
-system takes it.
+Owns: who subscribes to what, and the topic of each publish or the message that it repeats. Must never: know how a
+system copes with it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .plan import Send
 from .settings import Traffic
 
 _NS = 1_000_000_000
-#: Messages that a publish may repeat: the latest so many, and not older than ``repeat_within_s``.
+#: Messages that a publish may repeat: this many of the latest, none older than ``repeat_within_s``.
 _REPEATABLE_MAX = 4096
-#: Repetitions that are remembered, at least: at 100,000 publishes a second those of the last ten seconds. A run whose
+#: Repetitions that it remembers, at least: at 100,000 publishes a second those of the last ten seconds. A run whose
 #: messages are later than that has failed.
 _REMEMBERED_MIN = 1 << 18
 #: Before any time of a segment.
@@ -38,7 +38,7 @@ class TrafficPlan:
         self._duplicates = duplicates
         self._seqs = [0] * settings.topics
         self._segment = 0
-        # When another connection was meant to repeat a message, by its topic and number: the latest, and those before.
+        # When another connection was due to repeat a message, by its topic and number: the latest, and those before.
         self._repeats: dict[tuple[int, int], int] = {}
         self._repeats_before: dict[tuple[int, int], int] = {}
         self.connections = settings.connections
